@@ -17,7 +17,7 @@ from xmodal.config import UserError
 from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports import store
-from xmodal.evals.reports.files import write_files
+from xmodal.result_files import write_files
 from xmodal.training import run
 from xmodal.training.evaluation.file_evaluation import evaluate_file
 from xmodal.training.evaluation.suite import Request

@@ -14,8 +14,8 @@ from xmodal.analysis.agreement.same_labels import check_labels
 from xmodal.config import UserError, lookup
 from xmodal.evals.reports.compare import compare as compare_results
 from xmodal.evals.reports.compare import format_comparison
-from xmodal.evals.reports.report import format_table
 from xmodal.evals.reports.store import RANKS, load_ranks
+from xmodal.text_table import format_table
 from xmodal.training.run_files.finished import FINAL
 
 _NUMBERS = "metrics.json"

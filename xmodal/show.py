@@ -108,7 +108,7 @@ def main() -> None:
     # TensorFlow and JAX are slow to import, but --help should be fast.
     from xmodal import data
     from xmodal.api.loading import load
-    from xmodal.evals.reports.files import check_writable, write_files
+    from xmodal.result_files import check_writable, write_files
     from xmodal.training.run_files import run_folder
 
     try:

@@ -103,9 +103,9 @@ def main(argv: list[str]) -> None:
     find_gensim()
     with quietly():
         from xmodal import data
-    from xmodal.evals.reports.files import check_writable, write_files
     from xmodal.preprocessing.tokenizers import word_splitter
     from xmodal.preprocessing.words import split_words
+    from xmodal.result_files import check_writable, write_files
 
     output = str(VECTORS.value)
     folder, name = os.path.split(output)

@@ -15,7 +15,7 @@ from xmodal.analysis.agreement.metric_choice import choose_metrics, describe_lef
 from xmodal.analysis.agreement.model_table import load_models
 from xmodal.analysis.agreement.same_labels import check_labels
 from xmodal.config import UserError
-from xmodal.evals.reports.files import check_writable
+from xmodal.result_files import check_writable
 
 
 def main() -> None:

@@ -126,7 +126,7 @@ def main(argv: list[str]) -> None:
     find_sklearn()
     with quietly():
         import xmodal.data  # noqa: F401
-    from xmodal.evals.reports.files import check_writable
+    from xmodal.result_files import check_writable
 
     check_writable(RESULTS.value)
     for name, each in judge_baseline(config.to_dict(), INVERSE_PENALTY.value).items():

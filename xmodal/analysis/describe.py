@@ -49,9 +49,9 @@ from xmodal.analysis.ratings.rated_pairs import RatedPairs
 from xmodal.analysis.ratings.tensorboard import write_images
 from xmodal.config import UserError
 from xmodal.evals.inputs.arrays import load_embeddings
-from xmodal.evals.reports.files import check_writable, write_files
 from xmodal.pretrained import bag_of_words
 from xmodal.pretrained.word_vectors import load_word_vectors
+from xmodal.result_files import check_writable, write_files
 
 # Figure -> data that it needs.
 _FIGURES = {

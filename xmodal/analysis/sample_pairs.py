@@ -48,7 +48,7 @@ from xmodal.analysis.sampling.samplers import (
 from xmodal.analysis.sampling.structure import check_structure
 from xmodal.config import UserError
 from xmodal.evals.inputs.arrays import load_embeddings
-from xmodal.evals.reports.files import check_writable, write_files
+from xmodal.result_files import check_writable, write_files
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from scipy import stats
 
 from xmodal.analysis.judgment_table import print_outcome
 from xmodal.config import UserError, lookup
-from xmodal.evals.reports.report import format_table
+from xmodal.text_table import format_table
 
 ANSWERS: Mapping[str, int] = {"better": 1, "worse": -1, "both_good": 0, "both_bad": 0}
 _ALL = "all"

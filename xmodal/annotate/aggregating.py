@@ -17,8 +17,8 @@ from xmodal.annotate.rating_labels import describe_ratings, mean_ratings, rating
 from xmodal.annotate.study_file import StudyFile
 from xmodal.annotate.vote_labels import vote_file
 from xmodal.config import UserError
-from xmodal.evals.reports.files import write_files
-from xmodal.evals.reports.report import format_table
+from xmodal.result_files import write_files
+from xmodal.text_table import format_table
 
 
 def aggregate(

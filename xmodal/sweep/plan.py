@@ -12,7 +12,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from xmodal.config import UserError
-from xmodal.evals.reports.files import format_json, write_files
+from xmodal.result_files import format_json, write_files
 from xmodal.scratch import keep_overrides
 from xmodal.sweep.distributions import Choice, Distribution
 from xmodal.sweep.space import Space, draw, to_section

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xmodal.evals.reports.report import format_table
 from xmodal.evals.reports.summary import select_curves
 from xmodal.sweep.plan import Plan
 from xmodal.sweep.record import Outcome
 from xmodal.sweep.space import describe
+from xmodal.text_table import format_table
 
 _ENDS = ("_low", "_high", "_std")
 # Rows in the report's table of trials; `results.csv` has all.

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from absl import logging
 from ml_collections import ConfigDict
 
-from xmodal.evals.reports.files import check_writable, write_files
-from xmodal.evals.reports.report import format_table
+from xmodal.result_files import check_writable, write_files
 from xmodal.sweep.check import check_values, resolve_metric
 from xmodal.sweep.distributions import Choice
 from xmodal.sweep.hparams import write_hparams
@@ -20,6 +19,7 @@ from xmodal.sweep.record import Record
 from xmodal.sweep.results import format_csv, format_report, format_value
 from xmodal.sweep.space import Space
 from xmodal.sweep.worker import run_trials
+from xmodal.text_table import format_table
 from xmodal.training.run_files import folder_lock
 
 _WAIT_SECONDS = 0.5

@@ -11,7 +11,7 @@ import PIL.Image
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.embed import Items
 from xmodal.evals.inputs.sources import Embeddings
-from xmodal.evals.reports.files import write_files
+from xmodal.result_files import write_files
 
 _TILE = 40  # Pixels per picture; all pictures are in one file, at most 8192 pixels wide.
 _MOST = (8192 // _TILE) ** 2

@@ -17,7 +17,7 @@ from jax.sharding import Mesh
 from xmodal import data, processes
 from xmodal import mesh as mesh_lib
 from xmodal.disk_errors import disk_errors
-from xmodal.evals.reports.files import check_writable
+from xmodal.result_files import check_writable
 from xmodal.tensorboard.writer import make_writer
 from xmodal.training import frozen_features, reporting
 from xmodal.training.evaluation.checkpoint_evaluation import evaluate_best

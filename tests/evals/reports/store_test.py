@@ -9,8 +9,8 @@ import pytest
 
 from xmodal.config import UserError
 from xmodal.evals.reports import store
-from xmodal.evals.reports.files import write_files
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
+from xmodal.result_files import write_files
 
 
 def make_results():

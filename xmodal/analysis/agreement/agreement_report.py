@@ -14,8 +14,8 @@ from xmodal.analysis.agreement.rank_correlation import (
     ranks_of_models,
 )
 from xmodal.evals.published import ECCV_TABLE_5
-from xmodal.evals.reports.files import format_json, write_files
-from xmodal.evals.reports.report import format_table
+from xmodal.result_files import format_json, write_files
+from xmodal.text_table import format_table
 
 
 def write_agreement(

@@ -17,7 +17,7 @@ from etils import epath
 
 from xmodal.config import UserError
 from xmodal.evals.inputs.sources import Embeddings, Predictions, ScoreMatrix
-from xmodal.evals.reports.files import write_files
+from xmodal.result_files import write_files
 
 # (ids, array) of each modality in the file of embeddings.
 _EMBEDDING_NAMES = (("image_ids", "image_embeddings"), ("caption_ids", "caption_embeddings"))

@@ -11,11 +11,11 @@ from xmodal.config import UserError
 from xmodal.evals.boards.types import Board
 from xmodal.evals.metrics import MEDIAN_RANK
 from xmodal.evals.reports.correlation_intervals import compute_difference_interval
-from xmodal.evals.reports.report import format_table
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import compute_samples, compute_values
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
 from xmodal.evals.results import BoardResult, Numbers, TaskResult
+from xmodal.text_table import format_table
 
 _POOLS = (
     " Intervals of pools are those of a paired t-test over the pools. Pools share pairs, so the "

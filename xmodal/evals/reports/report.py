@@ -11,6 +11,7 @@ from xmodal.evals.published import (
     PUBLISHED_LABELS,
 )
 from xmodal.evals.results import RSUM, BoardResult, Numbers, metric_tag
+from xmodal.text_table import format_table
 
 _ARROWS = {"i2t": "I→T", "t2i": "T→I", "t2t": "T→T", "i2i": "I→I"}
 _TITLES = {
@@ -248,17 +249,6 @@ def _format_number(tag: str, metrics: Mapping[str, float]) -> str:
         return f"{value:.6g} ± {metrics[f'{tag}_std']:.3g}"
     low, high = (metrics.get(f"{tag}_{end}", math.nan) for end in ("low", "high"))
     return f"{value:.6g}" if math.isnan(low) else f"{value:.4f} [{low:.3f}, {high:.3f}]"
-
-
-def format_table(rows: Sequence[Sequence[str]]) -> str:
-    """Aligns cells into a Markdown table; the first row is the header, the first column text."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    lines = []
-    for row in (rows[0], rule, *rows[1:]):
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append(" | ".join([row[0].ljust(widths[0]), *cells[1:]]))
-    return "\n".join(f"| {line} |" for line in lines)
 
 
 def _as_printed(metrics: Mapping[str, float], columns: Sequence[Column]) -> list[Column]:

@@ -12,9 +12,9 @@ import jax
 from absl import logging
 from etils import epath
 
+from xmodal import result_files
 from xmodal.config import UserError
 from xmodal.evals.evaluation import EXAMPLES, REPORT
-from xmodal.evals.reports import files
 from xmodal.evals.reports.compare import format_comparison
 from xmodal.evals.reports.summary import select_curves
 from xmodal.tensorboard.writer import make_writer, write_settings
@@ -43,7 +43,7 @@ def check_output(output: str, model: ModelIdentity, *, overwrite: bool = False) 
     """
     if jax.process_index() > 0:
         return
-    files.check_writable(output)
+    result_files.check_writable(output)
     folder = epath.Path(output)
     if overwrite or not (folder / "metrics.json").exists():
         return
@@ -62,7 +62,7 @@ def check_output(output: str, model: ModelIdentity, *, overwrite: bool = False) 
 
 def _write_model(output: str, model: ModelIdentity) -> None:
     """Writes `model.json`; before the results, so that all results have it."""
-    files.write_files(output, {_MODEL: files.format_json(dataclasses.asdict(model))})
+    result_files.write_files(output, {_MODEL: result_files.format_json(dataclasses.asdict(model))})
 
 
 @contextlib.contextmanager
@@ -97,7 +97,7 @@ def event_writer(
                 for path in epath.Path(folder).iterdir()
             }
             older = epath.Path(output).glob(f"events.out.tfevents.*{_EVENTS_END}")
-            files.write_files(output, events, stale=[path.name for path in older])
+            result_files.write_files(output, events, stale=[path.name for path in older])
 
 
 def write_results(
@@ -197,14 +197,14 @@ def write_all(
         metrics = _others(output, step, {each.evaluator for each in evaluations}) | metrics
     head = {} if step is None else {"step": step}
     contents = {
-        "metrics.csv": files.format_csv(evaluations[0].name, metrics),
-        "metrics.json": files.format_json(head | metrics),
+        "metrics.csv": result_files.format_csv(evaluations[0].name, metrics),
+        "metrics.json": result_files.format_json(head | metrics),
     }
-    files.write_files(output, contents)
+    result_files.write_files(output, contents)
     if step is not None:
         # Written last: for --follow, this file shows that the step is done.
-        numbers = files.format_json(metrics)
-        files.write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
+        numbers = result_files.format_json(metrics)
+        result_files.write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
 
 
 def _others(output: str, step: int, evaluators: Collection[str]) -> dict[str, float]:

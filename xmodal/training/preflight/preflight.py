@@ -20,7 +20,7 @@ from xmodal.atomic import replacing
 from xmodal.config import UserError
 from xmodal.disk_errors import disk_errors
 from xmodal.evals import read_options
-from xmodal.evals.reports.files import check_writable
+from xmodal.result_files import check_writable
 from xmodal.training import frozen_features, loop, reporting
 from xmodal.training.evaluation.run_evaluation import RunEvaluation, make_embedder
 from xmodal.training.initialization import start

@@ -12,8 +12,8 @@ import xmodal
 from xmodal import processes
 from xmodal.evals import Evaluation
 from xmodal.evals.evaluation import REPORT
-from xmodal.evals.reports.files import write_files
 from xmodal.page import from_markdown
+from xmodal.result_files import write_files
 from xmodal.training.initialization.start import describe
 from xmodal.training.parts import Parts
 from xmodal.training.run_files.compute import Compute, read_starts

@@ -7,8 +7,8 @@ import os
 import pytest
 from etils import epath
 
+from xmodal import result_files
 from xmodal.config import UserError
-from xmodal.evals.reports import files
 
 
 def test_files_are_moved_in_together_and_others_stay(tmp_path):
@@ -17,7 +17,7 @@ def test_files_are_moved_in_together_and_others_stay(tmp_path):
     (out / "report.md").write_text("old")
     (out / "events").write_text("kept")
     (out / "comparison.md").write_text("of the old report")
-    files.write_files(
+    result_files.write_files(
         out, {"report.md": "I→T", "ranks.npz": b"\xff"}, stale=["comparison.md", "none.md"]
     )
     assert {path.name: path.read_bytes() for path in out.iterdir()} == {
@@ -33,7 +33,7 @@ def test_folders_of_others_are_left_alone(tmp_path):
     for path in theirs:
         path.parent.mkdir(parents=True)
         path.write_text("mine")
-    files.write_files(tmp_path / "keep", {"report.md": "new"})
+    result_files.write_files(tmp_path / "keep", {"report.md": "new"})
     assert [path.read_text() for path in theirs] == ["mine", "mine"]
     assert (tmp_path / "keep/report.md").read_text() == "new"
 
@@ -49,15 +49,15 @@ def test_nothing_is_made_beside_the_folder(tmp_path, monkeypatch):
         make(path, *arguments, **keywords)
 
     monkeypatch.setattr(os, "mkdir", refuse)
-    files.write_files(tmp_path / "out", {"report.md": "new"})
+    result_files.write_files(tmp_path / "out", {"report.md": "new"})
     assert (tmp_path / "out/report.md").read_text() == "new"
     with pytest.raises(UserError, match="Cannot write to .*new: Permission denied: .* Use"):
-        files.write_files(tmp_path / "new", {"report.md": "new"})
+        result_files.write_files(tmp_path / "new", {"report.md": "new"})
 
 
 @pytest.mark.parametrize("new", ["new", "new/and/deep"])
 def test_a_failure_leaves_the_folder_as_it_was(tmp_path, monkeypatch, new):
-    files.write_files(tmp_path / "old", {"report.md": "old", "comparison.md": "old"})
+    result_files.write_files(tmp_path / "old", {"report.md": "old", "comparison.md": "old"})
     write = type(epath.Path()).write_bytes
 
     def fail(path, data):
@@ -68,7 +68,7 @@ def test_a_failure_leaves_the_folder_as_it_was(tmp_path, monkeypatch, new):
     monkeypatch.setattr(type(epath.Path()), "write_bytes", fail)
     for name in (new, "old"):
         with pytest.raises(UserError, match=f"Cannot write to .*{name}: no space left. Use"):
-            files.write_files(
+            result_files.write_files(
                 tmp_path / name,
                 {"report.md": "new", "ranks.npz": b"large"},
                 stale=["comparison.md"],
@@ -84,12 +84,12 @@ def test_a_failure_leaves_the_folder_as_it_was(tmp_path, monkeypatch, new):
 def test_whether_a_folder_can_be_written_is_found_out_without_a_trace(tmp_path):
     (tmp_path / "mine").write_text("a file")
     for name in ("out", "out/deep", "."):
-        files.check_writable(tmp_path / name)
+        result_files.check_writable(tmp_path / name)
     with pytest.raises(UserError, match="Cannot write to .*mine: it is a file. Use another"):
-        files.check_writable(tmp_path / "mine")
+        result_files.check_writable(tmp_path / "mine")
     for name in ("mine/out", "mine/out/deep"):
         with pytest.raises(UserError, match=f"Cannot write to .*{name}: .*[Nn]ot a directory"):
-            files.check_writable(tmp_path / name)
+            result_files.check_writable(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
@@ -97,6 +97,8 @@ def test_json_has_null_for_undefined_values():
     def refuse(constant):
         pytest.fail(f"{constant} is not JSON")
 
-    text = files.format_json({"a": math.nan, "b": {"c": math.nan, "d": 1.5}, "e": "f", "g": 3})
+    text = result_files.format_json(
+        {"a": math.nan, "b": {"c": math.nan, "d": 1.5}, "e": "f", "g": 3}
+    )
     found = json.loads(text, parse_constant=refuse)
     assert found == {"a": None, "b": {"c": None, "d": 1.5}, "e": "f", "g": 3}
