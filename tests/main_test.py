@@ -126,5 +126,5 @@ def test_flags_of_a_dry_run_alone(command, flag):
     code, said = command(QUICKSTART, flag)
     assert (code, said) == (
         1,
-        f"\nError: {flag.split('=')[0]} works only with --dry_run.",
+        f"Error: {flag.split('=')[0]} works only with --dry_run.",
     )

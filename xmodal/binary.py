@@ -14,7 +14,7 @@ from ml_collections import ConfigDict, config_flags
 import xmodal
 from xmodal.config import UserError
 from xmodal.config_files import describe_configs, find_config_file
-from xmodal.console import interruptible, make_log_readable
+from xmodal.console import make_log_readable, readable_errors
 from xmodal.scratch import keep_overrides
 
 
@@ -103,11 +103,8 @@ def run(main: Callable[[list[str]], None]) -> None:
     def main_for_users(argv: list[str]) -> None:
         if len(argv) > 1:
             raise app.UsageError(f"Unknown arguments {argv[1:]}; everything is a flag.")
-        try:
-            with interruptible():
-                main(argv)
-        except UserError as error:
-            sys.exit(f"\nError: {error}")
+        with readable_errors():
+            main(argv)
 
     app.run(main_for_users, flags_parser=_parse_flags)
 
@@ -148,7 +145,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
     try:
         return flags.FLAGS(_with_paths(argv))
     except UserError as error:
-        sys.exit(f"\nError: {error}")
+        sys.exit(f"Error: {error}")
     except flags.Error as error:
         text = str(error)
         if isinstance(error, flags.UnrecognizedFlagError) and error.flagname.startswith("config."):
@@ -157,13 +154,13 @@ def _parse_flags(argv: list[str]) -> list[str]:
         *trace, last = text.splitlines()
         if trace and last.strip().startswith("ValueError: "):
             text = f"--config: {last.strip().removeprefix('ValueError: ')}"
-        sys.exit(f"\nError: {text}\nPass --helpshort to see the flags.")
+        sys.exit(f"Error: {text}\nPass --helpshort to see the flags.")
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         # A config flag's error for an override of an unknown key, such as --config.bach_size=8.
         message: object = error
         while isinstance(message, Exception):
             message = message.args[0]
-        sys.exit(f"\nError: {_explain_override(argv, ' '.join(str(message).split()))}")
+        sys.exit(f"Error: {_explain_override(argv, ' '.join(str(message).split()))}")
 
 
 def _with_paths(argv: list[str]) -> list[str]:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from absl import flags, logging
 from tqdm import tqdm
 
+from xmodal.config import UserError
+
 _ROOT = pathlib.Path(__file__).parents[1]
 _OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("xmodal", "data_prep", "configs"))
 
@@ -22,15 +24,18 @@ def run(main: Callable[[], None]) -> None:
     """Runs a command that parses its own arguments."""
     flags.FLAGS.mark_as_parsed()  # The log waits for flags, but there are none.
     make_log_readable()
-    with interruptible():
+    with readable_errors():
         main()
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Ends a command with one line on Ctrl-C."""
+def readable_errors(*others: type[Exception]) -> Iterator[None]:
+    """Ends a command with one line on a `UserError`, an error of another type, or Ctrl-C."""
+    known: tuple[type[Exception], ...] = (UserError, *others)
     try:
         yield
+    except known as error:
+        sys.exit(f"Error: {error}")
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         sys.exit(130)  # 128 + SIGINT, as in shells.

@@ -14,36 +14,32 @@ DIR/tower.json, and its head if it has one, in `model.text`.
 
 import argparse
 import re
-import sys
 
 from xmodal import console
-from xmodal.config import UserError
 from xmodal.pretrained.converters import CONVERTERS, Converter, convert
 from xmodal.pretrained.folder import check_new, save_tower
 from xmodal.pretrained.model_converters import MODELS, ModelConverter, convert_model
 from xmodal.pretrained.model_folder import save_model
 
 
+@console.readable_errors()
 def main() -> None:
     """Converts the weights that the command line names."""
     args = _parse()
     allowed = {"allow_missing": args.allow_missing, "allow_unexpected": args.allow_unexpected}
-    try:
-        check_new(args.output)
-        if args.model:
-            made = convert_model(
-                args.model, args.source, args.variant, args.vocabulary, **allowed, show=print
-            )
-            save_model(args.output, *made)
-            section = made[1].model()
-        else:
-            made = convert(
-                args.tower, args.source, args.variant, args.vocabulary, **allowed, show=print
-            )
-            save_tower(args.output, *made)
-            section = made[1].side()
-    except UserError as error:
-        sys.exit(f"Error: {error}")
+    check_new(args.output)
+    if args.model:
+        made = convert_model(
+            args.model, args.source, args.variant, args.vocabulary, **allowed, show=print
+        )
+        save_model(args.output, *made)
+        section = made[1].model()
+    else:
+        made = convert(
+            args.tower, args.source, args.variant, args.vocabulary, **allowed, show=print
+        )
+        save_tower(args.output, *made)
+        section = made[1].side()
     size = sum(array.nbytes for array in made[0].values()) / 2**20
     print(f"{args.output}: {len(made[0])} arrays, {size:.1f} MiB, {section}")
 

@@ -7,15 +7,14 @@ the bundle; its numbers match the run's to 1e-5. bundle.json describes its conte
 """
 
 import argparse
-import sys
 
 from etils import epath
 
 from xmodal import console
 from xmodal.bundles.card import CARD, KNOWN_PLATFORMS, PLATFORMS
-from xmodal.config import UserError
 
 
+@console.readable_errors()
 def main() -> None:
     """Exports the model that the command line names."""
     args = _parse()
@@ -23,12 +22,9 @@ def main() -> None:
         from xmodal.api.exporting import export_model
 
     platforms = [name for name in args.platforms.split(",") if name]
-    try:
-        card = export_model(args.run, args.output, step=args.step, platforms=platforms)
-        names = [CARD, *card.files()]
-        size = sum((epath.Path(args.output) / name).stat().length for name in names) / 2**20
-    except UserError as error:
-        sys.exit(f"Error: {error}")
+    card = export_model(args.run, args.output, step=args.step, platforms=platforms)
+    names = [CARD, *card.files()]
+    size = sum((epath.Path(args.output) / name).stat().length for name in names) / 2**20
     print(f"{args.output}: {len(names)} files, {size:.1f} MiB, for {', '.join(card.platforms)}")
 
 

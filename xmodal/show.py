@@ -9,7 +9,6 @@ pictures of the whole split, with the caption's own picture framed. The page emb
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -94,6 +93,7 @@ def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[Item]:
     ]
 
 
+@console.readable_errors()
 def main() -> None:
     """Writes the page of the models that the command line names."""
     parser = argparse.ArgumentParser(
@@ -111,16 +111,13 @@ def main() -> None:
     from xmodal.result_files import check_writable, write_files
     from xmodal.training.run_files import run_folder
 
-    try:
-        folder, name = os.path.split(args.output)
-        check_writable(folder or ".")
-        names = [each for each in args.models.split(",") if each]
-        config = run_folder.load_run(names[0])
-        split = data.eval_split(config.data.to_dict(), split=args.split)
-        page = make_page([load(each) for each in names], split, args.count, args.seed)
-        write_files(folder or ".", {name: page.to_html()})
-    except UserError as error:
-        sys.exit(f"Error: {error}")
+    folder, name = os.path.split(args.output)
+    check_writable(folder or ".")
+    names = [each for each in args.models.split(",") if each]
+    config = run_folder.load_run(names[0])
+    split = data.eval_split(config.data.to_dict(), split=args.split)
+    page = make_page([load(each) for each in names], split, args.count, args.seed)
+    write_files(folder or ".", {name: page.to_html()})
     print(f"{args.output}: {min(args.count, len(split.caption_ids))} captions")
 
 

@@ -6,7 +6,6 @@ r"""Compares metrics by how they rank models: Kendall's tau-b, ranks and a bump 
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from xmodal import console
@@ -18,6 +17,7 @@ from xmodal.config import UserError
 from xmodal.result_files import check_writable
 
 
+@console.readable_errors()
 def main() -> None:
     """Compares the metrics that the command line names."""
     parser = argparse.ArgumentParser(
@@ -27,11 +27,8 @@ def main() -> None:
     parser.add_argument("--metrics", type=_names, help="tags to compare; by default a selection")
     parser.add_argument("--output", required=True, help="folder for the tables and the chart")
     args = parser.parse_args()
-    try:
-        check_writable(args.output)
-        print(compare(args.models, args.output, args.metrics), flush=True)
-    except UserError as error:
-        sys.exit(f"Error: {error}")
+    check_writable(args.output)
+    print(compare(args.models, args.output, args.metrics), flush=True)
 
 
 def compare(paths: Sequence[str], output: str, metrics: Sequence[str] | None = None) -> str:

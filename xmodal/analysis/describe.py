@@ -19,7 +19,6 @@ import argparse
 import dataclasses
 import json
 import pathlib
-import sys
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -63,18 +62,11 @@ _FIGURES = {
 }
 
 
+@console.readable_errors(FileNotFoundError, NotPreparedError, UnexpectedFilesError)
 def main() -> None:
     """Draws the figures that the command line requests."""
     args = _parse()
-    try:
-        run(args)
-    except (
-        FileNotFoundError,
-        NotPreparedError,
-        UnexpectedFilesError,
-        UserError,
-    ) as error:
-        sys.exit(f"Error: {error}")
+    run(args)
 
 
 def run(args: argparse.Namespace) -> None:

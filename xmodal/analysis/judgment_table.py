@@ -2,14 +2,14 @@
 
 import argparse
 import pathlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_files import read_csv
-from xmodal.config import UserError
+from xmodal import console
 
 
+@console.readable_errors(FileNotFoundError, UnexpectedFilesError)
 def print_outcome(
     description: str | None,
     flag: str,
@@ -29,7 +29,4 @@ def print_outcome(
     )
     parser.add_argument(flag, dest="file", required=True, help="csv file, gzipped or not")
     path = pathlib.Path(parser.parse_args().file)
-    try:
-        print(outcome([row for _, row in read_csv(path, columns=columns)]))
-    except (FileNotFoundError, UnexpectedFilesError, UserError) as error:
-        sys.exit(f"Error: {error}")
+    print(outcome([row for _, row in read_csv(path, columns=columns)]))

@@ -9,7 +9,6 @@ Files are lists of positives as eccv_caption releases them: {"query id": [ids]}.
 import argparse
 import dataclasses
 import pathlib
-import sys
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -90,6 +89,7 @@ def _percent(shares: list[float]) -> float:
     return 100 * float(np.mean(shares)) if shares else float("nan")
 
 
+@console.readable_errors(FileNotFoundError, UnexpectedFilesError)
 def main() -> None:
     """Evaluates the labels that the command line names."""
     parser = argparse.ArgumentParser(
@@ -100,11 +100,8 @@ def main() -> None:
     parser.add_argument("--annotated", help="items that were looked at, by query")
     args = parser.parse_args()
     paths = (args.labels, args.truth, args.annotated)
-    try:
-        lists = [read_positives(pathlib.Path(path)) if path else None for path in paths]
-        found = label_quality(*lists[:2], annotated=lists[2])
-    except (FileNotFoundError, UnexpectedFilesError, UserError) as error:
-        sys.exit(f"Error: {error}")
+    lists = [read_positives(pathlib.Path(path)) if path else None for path in paths]
+    found = label_quality(*lists[:2], annotated=lists[2])
     print(f"precision {found.precision:.2f} % ({found.precision_queries:,} queries)")
     print(f"recall    {found.recall:.2f} % ({found.recall_queries:,} queries)")
 

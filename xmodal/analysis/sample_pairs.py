@@ -51,14 +51,12 @@ from xmodal.evals.inputs.arrays import load_embeddings
 from xmodal.result_files import check_writable, write_files
 
 
+@console.readable_errors(FileNotFoundError, UnexpectedFilesError)
 def main() -> None:
     """Samples or checks pairs as the command line says."""
     args = _parse()
-    try:
-        groups = _read_groups(args)
-        facts = args.run(args, groups)
-    except (FileNotFoundError, UnexpectedFilesError, UserError) as error:
-        sys.exit(f"Error: {error}")
+    groups = _read_groups(args)
+    facts = args.run(args, groups)
     if any(fact.holds is False for fact in facts):
         sys.exit(1)
 

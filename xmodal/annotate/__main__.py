@@ -22,15 +22,11 @@ from xmodal.config import UserError
 _ADDRESS = "http://127.0.0.1:8000"
 
 
+@console.readable_errors()
 def main() -> None:
     """Runs the command that the arguments name."""
     args = _parse()
-    try:
-        args.run(args)
-    except UserError as error:
-        sys.exit(f"Error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)  # 128 + SIGINT, as in shells.
+    args.run(args)
 
 
 def _make(args: argparse.Namespace) -> None:

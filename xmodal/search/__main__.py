@@ -12,7 +12,6 @@ files, or features in a .npy file), captions (one per line), or the items of a p
 import argparse
 import io
 import pathlib
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,13 +31,11 @@ _NO_ROOM = "Free some space and repeat the command; finished parts are kept."
 FORMATS = ("table", "json", "html")
 
 
+@console.readable_errors()
 def main() -> None:
     """Runs the command that the arguments name."""
     args = _parse()
-    try:
-        _build(args) if args.command == "build" else _query(args)
-    except UserError as error:
-        sys.exit(f"Error: {error}")
+    _build(args) if args.command == "build" else _query(args)
 
 
 def _build(args: argparse.Namespace) -> None:
