@@ -275,7 +275,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(
     def work(**given):
         pytest.fail("evaluated for nothing")
 
-    monkeypatch.setattr(from_files, "evaluate", work)
+    monkeypatch.setattr(from_files, "evaluate_files", work)
     (tmp_path / "out").write_text("mine")
     for output in ("out", "out/deep"):
         with pytest.raises(UserError, match=f"Cannot write to .*{output}: .* Use another folder"):
@@ -302,7 +302,7 @@ def test_results_of_another_model_are_kept_unless_told_otherwise(
         r"out has results of \S+copy.npz .* from \S+other.npz .*; replace them with --overwrite"
     )
     with monkeypatch.context() as patch:
-        patch.setattr(from_files, "evaluate", lambda **_: pytest.fail("evaluated for nothing"))
+        patch.setattr(from_files, "evaluate_files", lambda **_: pytest.fail("evaluated for nothing"))
         with pytest.raises(UserError, match=message):
             evaluate(embeddings=other, **given)
     assert (out / "metrics.json").read_text() == before
