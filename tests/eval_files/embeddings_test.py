@@ -302,7 +302,7 @@ def test_results_of_another_model_are_kept_unless_told_otherwise(
         r"out has results of \S+copy.npz .* from \S+other.npz .*; replace them with --overwrite"
     )
     with monkeypatch.context() as patch:
-        patch.setattr(from_files, "evaluate_files", lambda **_: pytest.fail("evaluated for nothing"))
+        patch.setattr(from_files, "evaluate_files", lambda **_: pytest.fail("for nothing"))
         with pytest.raises(UserError, match=message):
             evaluate(embeddings=other, **given)
     assert (out / "metrics.json").read_text() == before
