@@ -59,6 +59,14 @@ def few_shapes(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def saved_run_dir(few_shapes, tmp_path_factory):
+    """The folder of a tiny run with three checkpoints, see `tests.saved_run`."""
+    from tests.saved_run import make_config, save_run
+
+    return save_run(make_config(few_shapes), tmp_path_factory.mktemp("run"))
+
+
 @pytest.fixture
 def own_flags():
     """Resets flags set by a command line after the test."""

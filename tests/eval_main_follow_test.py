@@ -6,19 +6,9 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from tests.saved_run import TOTAL_STEPS, evaluate, make_config, read, save_run
+from tests.saved_run import TOTAL_STEPS, evaluate, read
 from xmodal.config import UserError
 from xmodal.training.run_files import folder_lock, following
-
-
-@pytest.fixture(scope="module")
-def config(few_shapes):
-    return make_config(few_shapes)
-
-
-@pytest.fixture(scope="module")
-def run_dir(config, tmp_path_factory):
-    return save_run(config, tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture(autouse=True)
@@ -29,18 +19,18 @@ def _flags():
 
 
 @pytest.mark.slow
-def test_follow_evaluates_what_is_new_and_ends_with_the_run(run_dir, tmp_path, monkeypatch):
+def test_follow_evaluates_what_is_new_and_ends_with_the_run(saved_run_dir, tmp_path, monkeypatch):
     """The last checkpoint appears while the follower waits; one was evaluated before."""
     growing, output = tmp_path / "run", tmp_path / "out"
     last = f"checkpoints/{TOTAL_STEPS}"
-    shutil.copytree(run_dir, growing, ignore=shutil.ignore_patterns(str(TOTAL_STEPS), "test"))
+    shutil.copytree(saved_run_dir, growing, ignore=shutil.ignore_patterns(str(TOTAL_STEPS), "test"))
     (output / "steps").mkdir(parents=True)
     (output / "steps/0.json").write_text("{}")
     waited = []
 
     def sleep(seconds):
         waited.append(seconds)
-        shutil.copytree(run_dir / last, growing / last)
+        shutil.copytree(saved_run_dir / last, growing / last)
 
     monkeypatch.setattr(following.time, "sleep", sleep)
     evaluate(run=str(growing), follow=True, output=str(output))
@@ -53,21 +43,21 @@ def test_follow_evaluates_what_is_new_and_ends_with_the_run(run_dir, tmp_path, m
     assert read(output / "metrics.json")["step"] == TOTAL_STEPS
 
 
-def test_follow_gives_up_after_the_timeout(run_dir, tmp_path):
+def test_follow_gives_up_after_the_timeout(saved_run_dir, tmp_path):
     stuck = tmp_path / "run"
-    shutil.copytree(run_dir, stuck, ignore=shutil.ignore_patterns(str(TOTAL_STEPS)))
+    shutil.copytree(saved_run_dir, stuck, ignore=shutil.ignore_patterns(str(TOTAL_STEPS)))
     steps = following.follow(str(stuck), str(tmp_path), timeout=0.01)
     assert list(steps) == [0, 2]
 
 
 @pytest.mark.slow
-def test_follow_waits_for_the_run_and_owns_a_folder(run_dir, tmp_path, monkeypatch):
+def test_follow_waits_for_the_run_and_owns_a_folder(saved_run_dir, tmp_path, monkeypatch):
     """The run starts while the follower waits; the training job has written its final results."""
     later, waited = tmp_path / "run", []
 
     def sleep(seconds):
         waited.append(seconds)
-        shutil.copytree(run_dir, later)
+        shutil.copytree(saved_run_dir, later)
         (later / "test").mkdir(exist_ok=True)
         (later / "test/metrics.json").write_text("of the training job")
 

@@ -10,7 +10,7 @@ from absl import flags
 from absl.testing import flagsaver
 from ml_collections import ConfigDict
 
-from tests.saved_run import BEST, TOTAL_STEPS, evaluate, make_config, read, save_run
+from tests.saved_run import BEST, TOTAL_STEPS, evaluate, make_config, read
 from xmodal import data, eval_main
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
@@ -26,16 +26,6 @@ from xmodal.training.run_files import checkpoints, run_folder
 SHAPES = "crisscrossed_shapes"
 
 
-@pytest.fixture(scope="module")
-def config(few_shapes):
-    return make_config(few_shapes)
-
-
-@pytest.fixture(scope="module")
-def run_dir(config, tmp_path_factory):
-    return save_run(config, tmp_path_factory.mktemp("run"))
-
-
 @pytest.fixture(autouse=True)
 def _flags():
     flags.FLAGS.mark_as_parsed()
@@ -43,11 +33,11 @@ def _flags():
         yield
 
 
-def test_one_checkpoint_agrees_with_training(run_dir, tmp_path, capsys):
-    evaluate(run=str(run_dir), split="validation", output=str(tmp_path))
+def test_one_checkpoint_agrees_with_training(saved_run_dir, tmp_path, capsys):
+    evaluate(run=str(saved_run_dir), split="validation", output=str(tmp_path))
     found, in_loop = (
         read(tmp_path / "metrics.json"),
-        read(run_dir / "checkpoints/2/metrics/metrics"),
+        read(saved_run_dir / "checkpoints/2/metrics/metrics"),
     )
     assert found.pop("step") == 2  # the best
     assert found.pop(BEST) == found["shapes/t2t/recall@10"]
@@ -66,18 +56,20 @@ def test_one_checkpoint_agrees_with_training(run_dir, tmp_path, capsys):
     assert report in capsys.readouterr().out
     # Evaluating again replaces the first results.
     (first,) = tmp_path.glob("events.out.tfevents.*")
-    evaluate(run=str(run_dir), split="validation", output=str(tmp_path), evaluators=["shapes"])
+    evaluate(
+        run=str(saved_run_dir), split="validation", output=str(tmp_path), evaluators=["shapes"]
+    )
     (second,) = tmp_path.glob("events.out.tfevents.*")
     assert second != first
 
 
 @pytest.mark.slow
-def test_the_mean_of_a_run_and_itself_is_the_run(run_dir, tmp_path):
+def test_the_mean_of_a_run_and_itself_is_the_run(saved_run_dir, tmp_path):
     copy = tmp_path / "copy"
-    shutil.copytree(run_dir, copy)
+    shutil.copytree(saved_run_dir, copy)
     given = {"split": "validation", "evaluators": ["words"]}
-    evaluate(run=str(run_dir), output=str(tmp_path / "one"), **given)
-    evaluate(run=f"{run_dir},{copy}", output=str(tmp_path / "two"), **given)
+    evaluate(run=str(saved_run_dir), output=str(tmp_path / "one"), **given)
+    evaluate(run=f"{saved_run_dir},{copy}", output=str(tmp_path / "two"), **given)
     one, two = (read(tmp_path / name / "words/metrics.json") for name in ("one", "two"))
     assert two == pytest.approx(one, abs=0.5)  # ties may resolve differently
     report = (tmp_path / "two/words/report.md").read_text()
@@ -85,16 +77,16 @@ def test_the_mean_of_a_run_and_itself_is_the_run(run_dir, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_uses_its_own_vocabulary(run_dir, few_shapes, tmp_path):
+def test_a_run_uses_its_own_vocabulary(saved_run_dir, few_shapes, tmp_path):
     """A run gives the same numbers when moved, and with a dataset of other words."""
-    evaluate(run=str(run_dir), split="validation", output=str(tmp_path / "before"))
+    evaluate(run=str(saved_run_dir), split="validation", output=str(tmp_path / "before"))
     other = tmp_path / "tfds"
     shutil.copytree(few_shapes, other)
     for path in other.rglob("vocabulary-*.txt"):
         special, words = np.split(np.array(path.read_text().split("\n")), [5])
         path.write_text("\n".join([*special, *words[::-1]]))
     moved = tmp_path / "moved"
-    shutil.copytree(run_dir, moved)
+    shutil.copytree(saved_run_dir, moved)
     path = moved / "config.json"
     path.write_text(path.read_text().replace(few_shapes, str(other)))
     evaluate(run=str(moved), split="validation", output=str(tmp_path / "after"))
@@ -104,20 +96,20 @@ def test_a_run_uses_its_own_vocabulary(run_dir, few_shapes, tmp_path):
     config = run_folder.load_run(str(moved))
     texts = ["a red circle", "two blue squares"]
     (found,) = data.text_batches(config.data, texts, 2)
-    (expected,) = data.text_batches(run_folder.load_run(str(run_dir)).data, texts, 2)
+    (expected,) = data.text_batches(run_folder.load_run(str(saved_run_dir)).data, texts, 2)
     np.testing.assert_array_equal(found["text_ids"], expected["text_ids"])
     assert run.build(config, mesh_lib.make_mesh()).model.towers.keys() == {"text"}
 
 
-def test_saved_embeddings_are_those_that_files_hold(run_dir, tmp_path):
+def test_saved_embeddings_are_those_that_files_hold(saved_run_dir, tmp_path):
     path = tmp_path / "model.npz"
-    given = {"run": str(run_dir), "split": "validation", "output": str(tmp_path / "out")}
+    given = {"run": str(saved_run_dir), "split": "validation", "output": str(tmp_path / "out")}
     evaluate(save_embeddings=str(path), evaluators=["shapes"], **given)
     assert sorted(each.name for each in (tmp_path / "out").glob("*/")) == ["shapes", "steps"]
     saved = arrays.load_embeddings(path)
     assert saved.similarity == "dot"
     assert saved.sides == {"text"}
-    split = data.eval_split(run_folder.load_run(run_dir).data.to_dict(), split="validation")
+    split = data.eval_split(run_folder.load_run(saved_run_dir).data.to_dict(), split="validation")
     np.testing.assert_array_equal(saved.caption_ids, split.caption_ids)
     (options,) = read_options({"shapes": {"type": "boards", "bootstrap_samples": 100}}).values()
     evaluator = make_evaluator("shapes", options, split, ["text"])
@@ -126,11 +118,11 @@ def test_saved_embeddings_are_those_that_files_hold(run_dir, tmp_path):
 
 
 @pytest.mark.slow
-def test_results_of_another_run_are_kept_unless_told_otherwise(run_dir, tmp_path):
+def test_results_of_another_run_are_kept_unless_told_otherwise(saved_run_dir, tmp_path):
     given = {"split": "validation", "output": str(tmp_path / "out"), "evaluators": ["words"]}
-    evaluate(run=str(run_dir), **given)
+    evaluate(run=str(saved_run_dir), **given)
     other = tmp_path / "other"
-    shutil.copytree(run_dir, other)
+    shutil.copytree(saved_run_dir, other)
     config = read(other / "config.json")
     longer = config | {"total_steps": 100, "log_every": 7}
     (other / "config.json").write_text(json.dumps(longer))
@@ -144,10 +136,10 @@ def test_results_of_another_run_are_kept_unless_told_otherwise(run_dir, tmp_path
 
 
 @pytest.mark.slow
-def test_another_checkpoint_leaves_the_final_results_alone(run_dir, tmp_path):
+def test_another_checkpoint_leaves_the_final_results_alone(saved_run_dir, tmp_path):
     """A finished run prints RUN/test as its results, by which a search compares trials."""
     folder = tmp_path / "run"
-    shutil.copytree(run_dir, folder)
+    shutil.copytree(saved_run_dir, folder)
     given = {"run": str(folder), "evaluators": ["words"]}
     evaluate(**given)
     final = (folder / "test/metrics.json").read_text()
@@ -171,9 +163,9 @@ def test_another_checkpoint_leaves_the_final_results_alone(run_dir, tmp_path):
 
 
 @pytest.mark.slow
-def test_one_evaluator_leaves_the_numbers_of_others(run_dir, tmp_path):
+def test_one_evaluator_leaves_the_numbers_of_others(saved_run_dir, tmp_path):
     folder = tmp_path / "run"
-    shutil.copytree(run_dir, folder)
+    shutil.copytree(saved_run_dir, folder)
     metrics = folder / "validation/metrics.json"
     given = {"run": str(folder), "split": "validation"}
     evaluate(**given)
@@ -187,11 +179,11 @@ def test_one_evaluator_leaves_the_numbers_of_others(run_dir, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_mean_of_the_scores_of_two_runs(run_dir, config, tmp_path, capsys):
+def test_the_mean_of_the_scores_of_two_runs(saved_run_dir, tmp_path, capsys):
     """Against the mean of two score matrices on the same boards."""
     other = tmp_path / "other"
-    shutil.copytree(run_dir, other)
-    runs = [str(run_dir), str(other)]
+    shutil.copytree(saved_run_dir, other)
+    runs = [str(saved_run_dir), str(other)]
     evaluate(run=runs[0], split="validation", output=str(tmp_path / "one"))
     evaluate(run=",".join(runs), split="validation", output=str(tmp_path / "both"))
     # An ensemble of two copies equals the model.
@@ -210,12 +202,12 @@ def test_the_mean_of_the_scores_of_two_runs(run_dir, config, tmp_path, capsys):
             evaluate(**{"run": ",".join(runs), **values})
 
 
-def test_an_unknown_evaluator(run_dir, tmp_path):
+def test_an_unknown_evaluator(saved_run_dir, tmp_path):
     with pytest.raises(UserError, match=r"\['cxc'\]; config.evals has \['shapes', 'words'\]"):
-        evaluate(run=str(run_dir), evaluators=["cxc"], output=str(tmp_path / "out"))
+        evaluate(run=str(saved_run_dir), evaluators=["cxc"], output=str(tmp_path / "out"))
 
 
-def test_annotations_are_for_boards_of_ms_coco(run_dir, tmp_path):
+def test_annotations_are_for_boards_of_ms_coco(saved_run_dir, tmp_path):
     config = ConfigDict({"data": {"dataset": "coco_captions"}, "evals": {}})
     config.evals.own = {"type": "boards"}
     config.evals.other = {"type": "boards", "data": {"dataset": "flickr8k"}}
@@ -227,12 +219,12 @@ def test_annotations_are_for_boards_of_ms_coco(run_dir, tmp_path):
         "pools": None,
     }
     with pytest.raises(UserError, match="--annotations=labels .* no evaluator of config.evals"):
-        evaluate(run=str(run_dir), annotations="labels", output=str(tmp_path / "out"))
+        evaluate(run=str(saved_run_dir), annotations="labels", output=str(tmp_path / "out"))
 
 
 @pytest.mark.slow
-def test_comparison_of_a_checkpoint(run_dir, tmp_path, capsys):
-    given = {"run": str(run_dir), "split": "validation"}
+def test_comparison_of_a_checkpoint(saved_run_dir, tmp_path, capsys):
+    given = {"run": str(saved_run_dir), "split": "validation"}
     evaluate(output=str(tmp_path / "first"), **given)
     evaluate(output=str(tmp_path / "second"), compare=str(tmp_path / "first"), **given)
     text = (tmp_path / "second/shapes/comparison.md").read_text()
@@ -246,10 +238,13 @@ def test_comparison_of_a_checkpoint(run_dir, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_examples_of_a_checkpoint_and_of_its_embeddings(run_dir, config, tmp_path, capsys):
+def test_examples_of_a_checkpoint_and_of_its_embeddings(
+    saved_run_dir, few_shapes, tmp_path, capsys
+):
+    config = make_config(few_shapes)
     given = {"split": "validation", "examples": 2, "evaluators": ["shapes"]}
     saved, output = str(tmp_path / "e.npz"), tmp_path / "out"
-    evaluate(run=str(run_dir), save_embeddings=saved, output=str(output), **given)
+    evaluate(run=str(saved_run_dir), save_embeddings=saved, output=str(output), **given)
     path = output / "shapes/examples.html"
     assert f"Examples: {path}\n" in capsys.readouterr().out
     text = path.read_text(encoding="utf-8")
@@ -264,14 +259,14 @@ def test_examples_of_a_checkpoint_and_of_its_embeddings(run_dir, config, tmp_pat
     request = dataclasses.replace(request, compare=str(output))
     (of_file,), _ = evaluate_file(saved, config, request, names=["shapes"])
     assert not any("Changed" in group.title for group in of_file.page.groups)  # the same model
-    evaluate(run=str(run_dir), output=str(output), **given | {"examples": 0})
+    evaluate(run=str(saved_run_dir), output=str(output), **given | {"examples": 0})
     assert not path.exists()
 
 
 def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
-    run_dir, tmp_path, monkeypatch
+    saved_run_dir, tmp_path, monkeypatch
 ):
-    given = {"run": str(run_dir), "split": "validation"}
+    given = {"run": str(saved_run_dir), "split": "validation"}
     evaluate(output=str(tmp_path / "out"), **given)
     stored = store.load_ranks(tmp_path / "out/shapes")
     boards = [dataclasses.replace(board, label_hash="beef") for board in stored.results]
@@ -296,7 +291,7 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
         ({"run": "runs/none"}, "'runs/none' is not a run"),
     ],
 )
-def test_mistakes_are_named(run_dir, tmp_path, values, message):
+def test_mistakes_are_named(saved_run_dir, tmp_path, values, message):
     with pytest.raises(ValueError, match=message):
-        evaluate(**({"run": str(run_dir), "output": str(tmp_path / "out")} | values))
+        evaluate(**({"run": str(saved_run_dir), "output": str(tmp_path / "out")} | values))
     assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,6 @@ from data_prep.cxc.rating_files import (
     RELEASED,
     SCORE,
     SIDES,
-    THRESHOLDS,
     file_name,
     scan_ratings,
 )
@@ -36,6 +35,8 @@ __all__ = [
     "read_cxc_ratings",
 ]
 TASKS = tuple(SIDES)
+# Lowest scores of positive pairs, of section 3 of the paper.
+THRESHOLDS: Mapping[str, float] = {"sts": 3.0, "sits": 3.0, "sis": 2.5}
 # Split -> its part of the file names.
 SPLITS = {"validation": "val", "test": "test"}
 # File -> number of released pairs.
@@ -77,7 +78,7 @@ def read_cxc_file(path: AnyPath, task: str) -> dict[str, np.ndarray]:
 
     Raises:
       UserError: the file is missing or damaged, a side is not a COCO name of its kind, a score is
-        not from 0 to 5, or a pair comes twice.
+        not from 0 to 5, or a pair appears twice.
     """
     try:
         rows = scan_ratings(path, task, own_methods=True)

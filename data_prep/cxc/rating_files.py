@@ -26,8 +26,6 @@ RELEASED = {
         "test": {"c2i_original": 25_000, "c2i_intrasim": 19_833},
     },
 }
-# Lowest scores of positive pairs, of section 3 of the paper.
-THRESHOLDS: Mapping[str, float] = {"sts": 3.0, "sits": 3.0, "sis": 2.5}
 _CAPTION = re.compile(r"COCO_val2014:sentid:(\d{1,9})", re.ASCII)
 _IMAGE = re.compile(r"COCO_val2014_(\d{12})\.jpg", re.ASCII)
 # Pairs of other datasets have plain numbers.

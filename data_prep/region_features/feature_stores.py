@@ -87,7 +87,7 @@ class FeatureStores:
         return number in self._places
 
     def read(self, number: int) -> np.ndarray | str:
-        """Features of an image, floating point [R, C], or what is wrong with them."""
+        """Features of an image, floating point [R, C], or the reason why they are rejected."""
         store, place = self._places[number]
         try:
             features = np.asarray(store.read(place))

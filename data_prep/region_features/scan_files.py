@@ -36,7 +36,7 @@ class FeatureFiles:
         return len(self.captions) // CAPTIONS_PER_IMAGE
 
     def image(self, number: int, shape: tuple[int, ...]) -> np.ndarray | str:
-        """Features of an image as float16 [*shape], or what is wrong with them.
+        """Features of an image as float16 [*shape], or the reason why they are rejected.
 
         Args:
           number: from 0 to N - 1.
@@ -89,7 +89,7 @@ def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> Feat
 
 
 def to_float16(features: np.ndarray) -> np.ndarray | str:
-    """Features as stored, or what is wrong with them."""
+    """Features as stored, or the reason why they are rejected."""
     if not np.isfinite(features).all() or np.abs(features).max() > _LARGEST:
         return f"not finite, or beyond {_LARGEST:,.0f}, the largest float16"
     return features.astype(np.float16)

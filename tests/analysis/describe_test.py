@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data_prep.cxc.rating_files import THRESHOLDS
 from xmodal.analysis import describe
 from xmodal.analysis.ratings import agreement_plots, score_plots, score_statistics
 from xmodal.analysis.ratings.rated_files import read_folder
 from xmodal.analysis.ratings.rated_pairs import RatedPairs
+from xmodal.cxc_files import THRESHOLDS
 
 
 def run(monkeypatch, *args):

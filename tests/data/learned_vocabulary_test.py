@@ -39,7 +39,7 @@ def test_words_of_the_training_captions_are_learned(tiny_config, name, split, mi
 
 
 def test_a_part_of_the_split_gives_its_own_words_alone(tiny_config):
-    """The rest may be what the model is tested on."""
+    """The rest may be the model's test data."""
     config = tiny_config | {"text": {"tokenizer": "words", "min_count": 1, "max_length": 9}}
     whole = data.load_vocabulary(config)
     part = data.load_vocabulary(config, "train[:2]")

@@ -142,3 +142,12 @@ def copy(tree):
 
 def assert_identical(one, other):
     jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def make_config_with_towers(text="", image="", **changes):
+    """The config with folders of towers; `changes` are for its text encoder."""
+    config = make_config()
+    config.model.text.encoder.depth = 3
+    config.model.text.encoder.update(changes)
+    config.init_from.towers.text, config.init_from.towers.image = text, image
+    return config

@@ -26,7 +26,6 @@ import numpy as np
 import data_prep
 from data_prep.command_line import check_config
 from data_prep.cxc.caption_texts import read_caption_texts
-from data_prep.cxc.rating_files import THRESHOLDS
 from data_prep.errors import NotPreparedError, UnexpectedFilesError
 from xmodal import console
 from xmodal.analysis.ratings import (
@@ -47,6 +46,7 @@ from xmodal.analysis.ratings.rated_files import read_folder
 from xmodal.analysis.ratings.rated_pairs import RatedPairs
 from xmodal.analysis.ratings.tensorboard import write_images
 from xmodal.config import UserError
+from xmodal.cxc_files import THRESHOLDS
 from xmodal.evals.inputs.arrays import load_embeddings
 from xmodal.pretrained import bag_of_words
 from xmodal.pretrained.word_vectors import load_word_vectors

@@ -27,7 +27,6 @@ import numpy as np
 
 import data_prep
 from data_prep.command_line import check_config
-from data_prep.cxc.rating_files import THRESHOLDS, file_name
 from data_prep.errors import UnexpectedFilesError
 from data_prep.sampling.groups import Groups
 from data_prep.sampling.nearest import NEIGHBORS
@@ -47,6 +46,7 @@ from xmodal.analysis.sampling.samplers import (
 )
 from xmodal.analysis.sampling.structure import check_structure
 from xmodal.config import UserError
+from xmodal.cxc_files import THRESHOLDS, file_name
 from xmodal.evals.inputs.arrays import load_embeddings
 from xmodal.result_files import check_writable, write_files
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.saved_run import make_config, save_run
+from tests.saved_run import make_config
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.training import run
@@ -11,39 +11,34 @@ from xmodal.training.evaluation.run_evaluation import RunEvaluation
 from xmodal.training.evaluation.suite import Request
 
 
-@pytest.fixture(scope="module")
-def config(few_shapes):
-    return make_config(few_shapes)
-
-
-@pytest.fixture(scope="module")
-def run_dir(config, tmp_path_factory):
-    return save_run(config, tmp_path_factory.mktemp("run"))
-
-
-def test_a_checkpoint_that_went_before_it_was_read(config, run_dir, tmp_path):
+def test_a_checkpoint_that_went_before_it_was_read(few_shapes, saved_run_dir, tmp_path):
     """A training run keeps only the last few; only a follower skips missing ones."""
+    config = make_config(few_shapes)
     evaluation = RunEvaluation(run.build(config, mesh_lib.make_mesh()), trains=False)
     with pytest.raises(UserError, match=r"no checkpoint of step 1; it has \[0, 2, 4\]"):
-        evaluate_checkpoints(evaluation, str(run_dir), [1], str(tmp_path / "one"))
+        evaluate_checkpoints(evaluation, str(saved_run_dir), [1], str(tmp_path / "one"))
     found = evaluate_checkpoints(
-        evaluation, str(run_dir), [1], str(tmp_path / "all"), check_lock=lambda: None
+        evaluation, str(saved_run_dir), [1], str(tmp_path / "all"), check_lock=lambda: None
     )
     assert found == []
 
 
-def test_a_follower_that_was_taken_over_writes_nothing(config, run_dir, tmp_path):
+def test_a_follower_that_was_taken_over_writes_nothing(few_shapes, saved_run_dir, tmp_path):
+    config = make_config(few_shapes)
     evaluation = RunEvaluation(run.build(config, mesh_lib.make_mesh()), trains=False)
 
     def check_lock():
         raise UserError("taken over")
 
     with pytest.raises(UserError, match="taken over"):
-        evaluate_checkpoints(evaluation, str(run_dir), [2], str(tmp_path), check_lock=check_lock)
+        evaluate_checkpoints(
+            evaluation, str(saved_run_dir), [2], str(tmp_path), check_lock=check_lock
+        )
     assert not list(tmp_path.glob("**/metrics.json"))
 
 
-def test_one_file_holds_one_set_of_embeddings(config, run_dir, monkeypatch):
+def test_one_file_holds_one_set_of_embeddings(few_shapes, saved_run_dir, monkeypatch):
+    config = make_config(few_shapes)
     parts = run.build(config, mesh_lib.make_mesh())
     with config.unlocked():
         config = config.copy_and_resolve_references()

@@ -46,15 +46,6 @@ def bert(tmp_path_factory):
     return save(tmp_path_factory.mktemp("bert") / "text", arrays, description), arrays
 
 
-def make_config(text="", image="", **changes):
-    """The tiny model; `changes` are for its text encoder."""
-    config = tiny.make_config()
-    config.model.text.encoder.depth = 3
-    config.model.text.encoder.update(changes)
-    config.init_from.towers.text, config.init_from.towers.image = text, image
-    return config
-
-
 def source_of(config):
     return run_config.read_settings(config).init_from
 
@@ -67,7 +58,7 @@ def load(config, fresh=None):
 
 @pytest.mark.parametrize("freeze", [[], ["text/encoder/"]])
 def test_a_tower_comes_and_the_rest_stays(bert, freeze):
-    config = make_config(bert[0])
+    config = tiny.make_config_with_towers(bert[0])
     config.freeze = freeze
     fresh, state, weights = load(config)
     before, after = flatten(fresh.all_params()), flatten(state.all_params())
@@ -86,7 +77,7 @@ def test_a_tower_comes_and_the_rest_stays(bert, freeze):
 
 
 def test_lower_layers_that_are_kept_apart_are_the_first(bert):
-    _, state, _ = load(make_config(bert[0], lower_depth=2))
+    _, state, _ = load(tiny.make_config_with_towers(bert[0], lower_depth=2))
     params = state.params["text"]["encoder"]
     expected = bert[1]["params/encoder/layers/query/kernel"]
     np.testing.assert_array_equal(params["lower_layers"]["query"]["kernel"], expected[:2])
@@ -95,7 +86,7 @@ def test_lower_layers_that_are_kept_apart_are_the_first(bert):
 
 def test_running_statistics_come_along(tmp_path):
     encoder = {"name": "efficientnet", "width": 0.25, "depth": 0.25}
-    config = make_config()
+    config = tiny.make_config_with_towers()
     config.model.image.encoder = encoder
     fresh = tiny.start(tiny.make_parts(config, devices=1, image=(32, 32, 3)), seed=2)
     named = {f"params/{path}": leaf for path, leaf in flatten(fresh.params["image"]).items()}
@@ -124,7 +115,7 @@ def test_running_statistics_come_along(tmp_path):
 
 
 def test_a_head_that_was_published_comes_along(tmp_path):
-    config = make_config()
+    config = tiny.make_config_with_towers()
     config.model.text.head = {"name": "transformer", "width": 8, "depth": 1, "heads": 2,
                               "mlp_dim": 12, "pool": "mean"}  # fmt: skip
     fresh = tiny.start(tiny.make_parts(config), seed=2)
@@ -151,7 +142,7 @@ def test_arrays_that_do_not_fit_are_named(bert, tmp_path):
         with pytest.raises(
             UserError, match=f"{name} does not fit the model; 1 arrays.*\n  {message}"
         ):
-            load(make_config(folder))
+            load(tiny.make_config_with_towers(folder))
 
     name = "params/encoder/layers/query/bias"
     refused("less", "text/encoder/layers/query/bias is missing", **{name: None})
@@ -162,13 +153,13 @@ def test_arrays_that_do_not_fit_are_named(bert, tmp_path):
 
 @pytest.mark.slow
 def test_together_with_a_run(bert, tmp_path):
-    source = make_config()
+    source = tiny.make_config_with_towers()
     other = tiny.start(tiny.make_parts(source), seed=5)
     other_run = str(tmp_path / "run")
     saver = checkpoints.Checkpoints(other_run, CheckpointConfig(), SelectConfig("m"))
     saver.save(other)
     saver.close()
-    config = make_config(bert[0])
+    config = tiny.make_config_with_towers(bert[0])
     config.init_from.run, config.init_from.step = other_run, "latest"
     config.init_from.optimizer = False
     parts = tiny.make_parts(config)
@@ -186,7 +177,7 @@ def test_together_with_a_run(bert, tmp_path):
 
 
 def test_published_parts_that_start_at_random_are_named(bert, tmp_path, caplog):
-    config = make_config(bert[0])
+    config = tiny.make_config_with_towers(bert[0])
     config.model.image.encoder.hidden = (4,)
     config.freeze = ["image/encoder/"]
     config.init_from.published = ["image/encoder/", "text/encoder/", "tasks/"]

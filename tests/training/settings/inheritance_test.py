@@ -67,15 +67,6 @@ def mobilenet(tmp_path_factory):
     return save(folder, "image", MOBILE, None, {"normalization": "inception", "size": 96}, {})
 
 
-def make_config(text="", image="", **changes):
-    """The tiny model; `changes` are for its text encoder."""
-    config = tiny.make_config()
-    config.model.text.encoder.depth = 3
-    config.model.text.encoder.update(changes)
-    config.init_from.towers.text, config.init_from.towers.image = text, image
-    return config
-
-
 def make_open_config(**towers):
     """A config that leaves to the towers everything they specify."""
     config = tiny.make_config()
@@ -144,7 +135,7 @@ def test_a_choice_that_weights_leave_open_stays(bert, mobilenet):
     ],
 )
 def test_another_tower_than_the_configs(bert, towers, text, message):
-    config = make_config(**text or {})
+    config = tiny.make_config_with_towers(**text or {})
     config.data.text.vocabulary = f"{bert}/vocab.txt"
     if text is None:
         config.model.text = None
@@ -155,7 +146,7 @@ def test_another_tower_than_the_configs(bert, towers, text, message):
 
 
 def test_another_normalization_of_pixels_is_refused(mobilenet):
-    config = make_config(image=mobilenet)
+    config = tiny.make_config_with_towers(image=mobilenet)
     for own in (None, "inception", "unit"):
         config.model.image.encoder = MOBILE | ({} if own is None else {"normalization": own})
         if own == "unit":
@@ -170,7 +161,7 @@ def test_another_normalization_of_pixels_is_refused(mobilenet):
 
 
 def test_the_vocabulary_must_be_the_towers(bert, tmp_path):
-    config = make_config(bert)
+    config = tiny.make_config_with_towers(bert)
     assert inherit(config).data.text.vocabulary == f"{bert}/vocab.txt"
     for tokens, message in (
         (WORDS[:-1], "with 19 entries, .* the 20 of .*; the first to differ is number 19, None"),
@@ -188,7 +179,7 @@ def test_the_vocabulary_must_be_the_towers(bert, tmp_path):
 
 
 def test_a_tower_without_a_vocabulary(tmp_path):
-    config = make_config(save(tmp_path / "text", "text", BERT, None, {}, {}))
+    config = tiny.make_config_with_towers(save(tmp_path / "text", "text", BERT, None, {}, {}))
     with pytest.raises(UserError, match="text has no vocab.txt: set config.data.text.vocabulary"):
         inherit(config)
 
@@ -198,7 +189,7 @@ def test_a_folder_of_another_kind_of_file(tmp_path, content):
     (tmp_path / "tower.json").write_text(json.dumps(content))
     safetensors.numpy.save_file({"x": np.ones(1)}, tmp_path / "weights.safetensors")
     with pytest.raises(UserError, match="tower.json is damaged"):
-        inherit(make_config(str(tmp_path)))
+        inherit(tiny.make_config_with_towers(str(tmp_path)))
 
 
 @pytest.mark.parametrize(("kept", "message"), [(-1, "bytes instead of"), (5, "cannot be read")])
@@ -206,10 +197,10 @@ def test_weights_that_are_cut_off_are_found_before_the_start(bert, tmp_path, kep
     folder = tmp_path / "text"
     shutil.copytree(bert, folder)
     path = folder / "weights.safetensors"
-    inherit(make_config(str(folder)))  # whole
+    inherit(tiny.make_config_with_towers(str(folder)))  # whole
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(UserError, match=f"weights.safetensors .*{message}"):
-        inherit(make_config(str(folder)))
+        inherit(tiny.make_config_with_towers(str(folder)))
 
 
 @pytest.fixture(scope="module")

@@ -1,1 +1,1 @@
-"""The config of a run: its sections, what they leave open, and what a run inherits."""
+"""The config of a run: its sections, values from the dataset, inherited settings."""
