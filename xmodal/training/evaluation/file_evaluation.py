@@ -7,7 +7,7 @@ from absl import logging
 
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
-from xmodal.evals import Embeddings, Evaluation, load_embeddings
+from xmodal.evals import Embeddings, Evaluation, load_embeddings, read_options
 from xmodal.evals.evaluators import Options
 from xmodal.evals.example_page import check_examples
 from xmodal.evals.from_files import choose_similarity, name_of
@@ -79,32 +79,35 @@ def open_file(
         sides = source.sides
     sections = {name: config[name].to_dict() for name in ("data", "evals")}
     sections = resolve_epochs(resolve_sizes(sections, 0), 1)
-    suite = EvalSuite(sections, sides, mesh_lib.make_mesh(), names)
     # Only the evaluators that the user named have to be there.
-    kept = _check_fields(path, suite.options, named=bool(names))
-    return EvalSuite(sections, sides, mesh_lib.make_mesh(), kept), source
+    names = names or _keep_vectors(path, read_options(sections["evals"]))
+    suite = EvalSuite(sections, sides, mesh_lib.make_mesh(), names)
+    if others := _other_fields(suite.options):
+        raise UserError(_explain(path, others))
+    return suite, source
 
 
-def _check_fields(path: str, options: Mapping[str, Options], *, named: bool) -> list[str]:
-    """Returns the evaluators that rank vectors, which are all that a file has; names the others.
-
-    Raises:
-      UserError: there are others although the user named them, or no evaluator is left.
-    """
-    others = {name: each.field for name, each in options.items() if each.field not in _VECTORS}
+def _keep_vectors(path: str, options: Mapping[str, Options]) -> list[str]:
+    """Returns the evaluators that rank vectors, which are all that a file has; or all if none."""
+    others = _other_fields(options)
     kept = [name for name in options if name not in others]
-    if not others:
-        return kept
+    if others and kept:
+        logging.warning("Left out: %s", _explain(path, others))
+    return kept or list(options)
+
+
+def _other_fields(options: Mapping[str, Options]) -> dict[str, str | None]:
+    """Returns evaluator -> array, for those that rank other arrays than vectors."""
+    return {name: each.field for name, each in options.items() if each.field not in _VECTORS}
+
+
+def _explain(path: str, others: Mapping[str, str | None]) -> str:
     listed = " and ".join(f"config.evals.{name} ranks {field!r}" for name, field in others.items())
-    message = (
+    return (
         f"{listed}, but {path} has one array per item, the vectors. To evaluate another array, "
         f"save it with --run=RUN --evaluators={next(iter(others))} --save_embeddings=FILE, and "
         "evaluate that file with an evaluator that names no field."
     )
-    if named or not kept:
-        raise UserError(message)
-    logging.warning("Left out: %s", message)
-    return kept
 
 
 def open_all(
