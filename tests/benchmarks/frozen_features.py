@@ -17,7 +17,7 @@ import data_prep
 from configs import cxc_text_text
 from data_prep.build import build
 from xmodal import mesh as mesh_lib
-from xmodal.training import frozen_features, loop, run
+from xmodal.training import compiled_step, frozen_features, loop, run
 from xmodal.training.initialization.start import starting_state
 
 IMAGES = {"train": 1000, "validation": 25, "test": 25}
@@ -56,7 +56,7 @@ class Run:
         features = frozen_features.open_or_compute(self._parts, self._state)
         self.building = time.perf_counter() - started
         self._batches = loop.make_batches(self._parts, 0, features)
-        self._step = loop.compile_step(self._parts, self._state, features)
+        self._step = compiled_step.compile_step(self._parts, self._state, features)
         self.losses, self._times = [], []
 
     def step(self):

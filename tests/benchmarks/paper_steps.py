@@ -61,7 +61,7 @@ def step_ours(task: Task) -> Iterator[int]:
 
     from configs import base, cxc_multitask, cxc_text_text
     from xmodal import mesh as mesh_lib
-    from xmodal.training import loop, run
+    from xmodal.training import compiled_step, run
     from xmodal.training.optimization import schedules
     from xmodal.training.preflight import preflight
 
@@ -87,7 +87,7 @@ def step_ours(task: Task) -> Iterator[int]:
     items = np.arange(task.batch_size, dtype=np.int32)
     columns = task.batch() | {"image_id": items}
     columns["caption_id"] = items[:, None] * CAPTIONS + np.arange(CAPTIONS)
-    for name, spec in loop.abstract_batch(parts, features).items():
+    for name, spec in compiled_step.abstract_batch(parts, features).items():
         if name not in columns:  # stored features
             columns[name] = np.random.default_rng(1).normal(size=spec.shape)
     yield from run_ours(parts, columns, features)

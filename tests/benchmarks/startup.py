@@ -23,7 +23,7 @@ def lap(name):
     times[name], last = round(now - last, 2), now
 from xmodal import binary
 from xmodal import mesh as mesh_lib
-from xmodal.training import loop, run
+from xmodal.training import compiled_step, loop, run
 from xmodal.training.initialization import start
 from xmodal.training.settings.inheritance import inherit
 def main(argv):
@@ -32,7 +32,7 @@ def main(argv):
     lap("parts")
     state = start.starting_state(parts, "no/such/run")
     lap("first_state")
-    step = loop.compile_step(parts, state)
+    step = compiled_step.compile_step(parts, state)
     lap("compilation")
     batch = mesh_lib.global_batch(next(loop.make_batches(parts, 0)), parts.mesh)
     _, scalars = step(state, batch, mesh_lib.put_step(0, parts.mesh))

@@ -24,8 +24,9 @@ from xmodal import binary
 from xmodal import mesh as mesh_lib
 from xmodal.data import FeatureReader
 from xmodal.training import frozen_features, loop, run, state
+from xmodal.training.compiled_step import CompiledStep, abstract_batch, compile_step
 from xmodal.training.parts import Parts
-from xmodal.training.preflight import accelerators, cost, preflight
+from xmodal.training.preflight import accelerators, preflight
 from xmodal.training.settings.inheritance import inherit
 
 flags.adopt_module_key_flags(binary)
@@ -38,7 +39,7 @@ def make_batch(parts: Parts, features: Sequence[FeatureReader]) -> dict[str, jax
     """A batch of random pixels, words and stored features, on the devices."""
     rng = np.random.default_rng(0)
     rows = (parts.settings.model.get("text") or {}).get("encoder", {}).get("vocab_size", 2)
-    arrays, batch = {}, loop.abstract_batch(parts, features)
+    arrays, batch = {}, abstract_batch(parts, features)
     for name, spec in batch.items():
         if name == "text_ids":
             arrays[name] = rng.integers(1, rows, spec.shape)
@@ -56,7 +57,7 @@ def make_batch(parts: Parts, features: Sequence[FeatureReader]) -> dict[str, jax
 
 def time_on_devices(
     parts: Parts,
-    step: jax.stages.Compiled,
+    step: CompiledStep,
     first: state.TrainState,
     features: Sequence[FeatureReader],
 ) -> dict[str, Any]:
@@ -67,29 +68,29 @@ def time_on_devices(
         first, scalars = step(first, batch, mesh_lib.put_step(number, parts.mesh))
         jax.block_until_ready(scalars)
         seconds.append(time.perf_counter() - started)
-    return describe(parts, step, statistics.median(seconds[WARMING_UP:]))
+    return describe(parts, step.flops(batch), statistics.median(seconds[WARMING_UP:]))
 
 
-def time_with_pipeline(
-    parts: Parts, step: jax.stages.Compiled, first: state.TrainState
-) -> dict[str, Any]:
+def time_with_pipeline(parts: Parts, step: CompiledStep, first: state.TrainState) -> dict[str, Any]:
     """Seconds per step as in the training loop; features are computed first."""
     features = frozen_features.open_or_compute(parts, first)
-    batches, started = loop.make_batches(parts, 0, features), 0.0
+    batches, started, flops = loop.make_batches(parts, 0, features), 0.0, 0.0
     for number in range(WARMING_UP + ROUNDS.value):
         if number == WARMING_UP:
             jax.block_until_ready(first)
-            started = time.perf_counter()
+            started, flops = time.perf_counter(), 0.0
         batch = mesh_lib.global_batch(next(batches), parts.mesh)
         first, _ = step(first, batch, mesh_lib.put_step(number, parts.mesh))
+        flops += step.flops(batch)
     jax.block_until_ready(first)
-    return describe(parts, step, (time.perf_counter() - started) / ROUNDS.value)
+    seconds = (time.perf_counter() - started) / ROUNDS.value
+    return describe(parts, flops / ROUNDS.value, seconds)
 
 
-def describe(parts: Parts, step: jax.stages.Compiled, seconds: float) -> dict[str, Any]:
-    """The figures for a step."""
+def describe(parts: Parts, flops: float, seconds: float) -> dict[str, Any]:
+    """The figures for a step; its FLOPs are those of one device."""
     accelerator = accelerators.find(jax.devices()[0])
-    rate = cost.count_flops(step) / seconds
+    rate = flops / seconds
     return {
         "seconds": round(seconds, 5),
         "examples_per_second": round(parts.settings.batch_size / seconds, 2),
@@ -122,9 +123,9 @@ def main(argv: list[str]) -> None:
     started = time.perf_counter()
     sides = parts.settings.frozen_features.sides
     features = [preflight.feature_shapes(parts, side) for side in sides]
-    step = loop.compile_step(parts, shapes, features)
+    step = compile_step(parts, shapes, features)
     compiled = {"seconds": round(time.perf_counter() - started, 2)}
-    memory = step.memory_analysis()
+    memory = step.longest.memory_analysis()
     compiled["temporaries_mb"] = round(memory.temp_size_in_bytes / 1e6, 1)
     print(json.dumps({"figure": "compilation", **given, **compiled}), flush=True)
     found = time_on_devices(parts, step, fresh(), features)

@@ -153,11 +153,11 @@ def run_ours(
     import jax
 
     from xmodal import mesh as mesh_lib
-    from xmodal.training import loop
+    from xmodal.training.compiled_step import abstract_batch, compile_step
 
     state = jax.jit(parts.init_state)()
-    compiled = loop.compile_step(parts, state, features)
-    spec = loop.abstract_batch(parts, features)
+    compiled = compile_step(parts, state, features)
+    spec = abstract_batch(parts, features)
     batch = {name: columns[name].astype(column.dtype) for name, column in spec.items()}
     batch = mesh_lib.global_batch(batch, parts.mesh)
     yield sum(leaf.size for leaf in jax.tree.leaves(state.params))

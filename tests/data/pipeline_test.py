@@ -80,6 +80,34 @@ def test_batches_are_as_described(tiny_config, changes):
     }
 
 
+@pytest.mark.parametrize("changes", [{}, {"examples": "pairs", "captions_per_image": 1}])
+def test_texts_are_padded_to_the_shortest_length_that_holds_the_global_batch(tiny_config, changes):
+    config = tiny_config | {"image": None} | changes
+    text = {"tokenizer": "nltk", "max_length": 12, "augment": {"delete": 0.5}}
+    config |= {"text": text, "text_lengths": (2, 4, 6, 20)}
+    options = {"batch_size": 4, "total_steps": 12}
+    padded = _batches(config | {"text_lengths": ()}, **options)
+    parts = [_batches(config, process_index=k, process_count=2, **options) for k in (0, 1)]
+    found = set()
+    for whole, cut, *blocks in zip(padded, _batches(config, **options), *parts, strict=True):
+        longest = whole["text_mask"].sum(axis=-1).max()
+        length = next(length for length in (2, 4, 6, 12) if length >= longest)
+        found.add(length)
+        _assert_equal(cut, data.cut_texts(whole, length))
+        _assert_equal({key: np.concatenate([block[key] for block in blocks]) for key in cut}, cut)
+        spec = data.cut_texts(data.batch_spec(config, 4), length)
+        assert {key: column.shape for key, column in spec.items()} == {
+            key: column.shape for key, column in cut.items()
+        }
+    assert len(found) > 1
+
+
+@pytest.mark.parametrize("lengths", [(4, 2), (0, 2), (3, 3)])
+def test_text_lengths_ascend(tiny_config, lengths):
+    with pytest.raises(ValueError, match=r"config\.data\.text_lengths is .*ascending"):
+        data.parse(tiny_config | {"text_lengths": lengths})
+
+
 def test_regions_and_labels_belong_to_the_ids(tiny_config):
     config = tiny_config | {"config": "regions", "labels": ("relations",)}
     for batch in _batches(config | {"image": {"max_regions": 4}}, total_steps=3):

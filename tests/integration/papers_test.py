@@ -108,9 +108,9 @@ def train_on(devices, name, few_shapes, folder):
     """The losses of a run on this many devices, step by step."""
     losses, record = [], reporting.Reporter.record
 
-    def recording(self, step, scalars, image_ids):
+    def recording(self, step, scalars, *others):
         losses.append(float(scalars["train/loss"]))
-        record(self, step, scalars, image_ids)
+        record(self, step, scalars, *others)
 
     mesh = mesh_lib.make_mesh(jax.devices()[:devices])
     with pytest.MonkeyPatch.context() as own:

@@ -27,6 +27,7 @@ STORED = """
     config.freeze = ["text/encoder/(?!layers/)"]
     config.frozen_features = {{"sides": ["text"], "folder": {folder!r}}}
     config.accumulation_steps = 2
+    config.data.text_lengths = [10, 12, 14]
     return config
 """
 

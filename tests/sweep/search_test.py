@@ -136,9 +136,9 @@ def test_a_run_that_was_finished_but_not_recorded_is_not_repeated(
 def test_a_failed_trial_is_recorded_and_the_others_go_on(sweep, trained, tmp_path, monkeypatch):
     step = reporting.Reporter.record
 
-    def diverging(self, number, scalars, image_ids):
+    def diverging(self, number, scalars, *others):
         nan = {"train/loss": float("nan")} if trained == ["0000"] else {}
-        step(self, number, scalars | nan, image_ids)
+        step(self, number, scalars | nan, *others)
 
     with monkeypatch.context() as patch:
         patch.setattr(reporting.Reporter, "record", diverging)

@@ -102,7 +102,7 @@ def start(parts, seed=0):
 
 
 def compile_step(parts, first, **options):
-    """Like `loop.compile_step`, with options of `make_step`."""
+    """Like `compiled_step.compile_step`, with options of `make_step`."""
     function = step.make_step(
         parts.model, parts.tasks, parts.optimizer, seed=0, mesh=parts.mesh, **options
     )

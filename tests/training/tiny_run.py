@@ -38,9 +38,9 @@ def train(config, folder):
     """The training loss by step of an undisturbed run."""
     losses, record = {}, reporting.Reporter.record
 
-    def recording(self, step, scalars, image_ids):
+    def recording(self, step, scalars, *others):
         losses[step] = float(scalars["train/loss"])
-        record(self, step, scalars, image_ids)
+        record(self, step, scalars, *others)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reporting.Reporter, "record", recording)

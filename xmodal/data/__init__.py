@@ -9,7 +9,7 @@ with quietly(), without_keras():
     # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
     tf.config.set_visible_devices([], "GPU")
 
-from xmodal.data.batch_spec import BatchSpec, batch_spec
+from xmodal.data.batch_spec import BatchSpec, batch_spec, cut_texts
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.eval_split import EvalSplit, eval_split, text_batches
 from xmodal.data.feature_records import FeatureReader, open_features, write_features
@@ -34,6 +34,7 @@ __all__ = [
     "FeatureReader",
     "batch_spec",
     "count_seen",
+    "cut_texts",
     "eval_split",
     "follows_files",
     "load_tokenizer",

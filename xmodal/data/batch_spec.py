@@ -10,10 +10,13 @@ from xmodal.config import UserError
 from xmodal.data import columns as columns_lib
 from xmodal.data.columns import STRING, Column
 from xmodal.data.config import DataConfig, parse
-from xmodal.data.feature_records import FeatureReader
+from xmodal.data.feature_records import TEXT_FEATURES, FeatureReader
 from xmodal.data.sentence_pairs import evaluated_columns
 from xmodal.data.sources import check_columns, describe_builder, needed_columns
 from xmodal.preprocessing.images import ImageConfig, check_size
+
+# Columns of ids [B, C, T], or of their features.
+_TEXTS = ("text_ids", "text_mask", TEXT_FEATURES)
 
 BatchSpec = dict[str, jax.ShapeDtypeStruct]
 
@@ -67,6 +70,21 @@ def batch_spec(
     for reader in features or ():
         spec = reader.replace_spec(spec)
     return spec
+
+
+def cut_texts(batch: Mapping[str, Any], length: int) -> dict[str, Any]:
+    """Returns a training batch, or its spec, with the first `length` ids of every text.
+
+    Frozen features of texts are cut like their ids.
+    """
+
+    def cut(column: Any) -> Any:
+        if isinstance(column, jax.ShapeDtypeStruct):
+            shape = (*column.shape[:2], length, *column.shape[3:])
+            return column.update(shape=shape)
+        return column[:, :, :length]
+
+    return {name: cut(column) if name in _TEXTS else column for name, column in batch.items()}
 
 
 def _evaluated(config: DataConfig, columns: Collection[str]) -> list[str]:

@@ -25,6 +25,9 @@ class DataConfig:
       captions_per_image: C of a training batch; 1 with "pairs".
       image: None for no images (text-only models).
       text: None for no captions.
+      text_lengths: numbers of ids, ascending, to which a training batch is padded if all of its
+        texts are that short; others are padded to `text.max_length`. The training step is compiled
+        for every length.
       labels: columns of the dataset that batches carry, such as "relations".
       prefetch: batches prepared ahead of the consumer.
     """
@@ -38,6 +41,7 @@ class DataConfig:
     captions_per_image: int = setting(1, at_least=1)
     image: ImageConfig | None = None
     text: TextConfig | None = dataclasses.field(default_factory=TextConfig)
+    text_lengths: tuple[int, ...] = ()
     labels: tuple[str, ...] = ()
     prefetch: int = setting(2, at_least=0)
 
@@ -52,6 +56,20 @@ class DataConfig:
                 "config.data.examples='pairs' needs captions, but config.data.text is None; set "
                 "examples='images'"
             )
+
+        if list(self.text_lengths) != sorted({max(1, length) for length in self.text_lengths}):
+            raise UserError(
+                f"config.data.text_lengths is {self.text_lengths}; give positive numbers in "
+                "ascending order"
+            )
+
+    @property
+    def padded_lengths(self) -> tuple[int, ...]:
+        """The lengths of the texts of training batches, ascending; empty without texts."""
+        if self.text is None:
+            return ()
+        most = self.text.max_length
+        return (*(length for length in self.text_lengths if length < most), most)
 
     def require_text(self) -> TextConfig:
         """Returns `text`.

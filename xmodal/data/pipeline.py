@@ -47,7 +47,8 @@ def train_batches(
       features: frozen features of the split, read instead of raw columns.
 
     Returns:
-      Iterator over dicts with the columns of `batch_spec`, b rows each.
+      Iterator over dicts with the columns of `batch_spec`, b rows each. Texts have the first of
+      `config.padded_lengths` that holds all texts of the global batch.
 
     Raises:
       UserError: the dataset has fewer examples than a batch needs, or lacks a column.
@@ -90,6 +91,7 @@ class _BatchMaker:
         features: Sequence[FeatureReader],
     ) -> None:
         self._config, self._block = config, block
+        self._is_whole = block.stop - block.start == batch_size
         self._source = Source(config, split, needed_columns(config))
         self._order = Order(seed, _num_examples(config, self._source), batch_size)
         self._features = {reader.name: reader for reader in features}
@@ -102,10 +104,7 @@ class _BatchMaker:
             _check_count(reader, self._source)
 
     def __call__(self, step: int) -> Batch:
-        examples = self._order.examples(step)[self._block]
-        records = examples
-        if self._config.examples == "pairs":
-            records = np.searchsorted(self._first_captions, examples, side="right") - 1
+        records = self._records(step)[self._block]
         columns = self._source.get(self._columns, records)
         batch = {"image_id": dense(columns["image_id"])}
         batch |= {name: dense(columns[name]) for name in self._config.labels}
@@ -119,45 +118,75 @@ class _BatchMaker:
                 seeds = self._order.augmentation_seeds(step)[self._block]
                 batch |= image_columns(columns["image"], image, seeds)
         if self._tokenizer is not None:
-            batch |= self._text_columns(self._tokenizer, step, examples, records, columns)
+            batch |= self._text_columns(self._tokenizer, step, records, columns)
         return batch
+
+    def _records(self, step: int) -> np.ndarray:
+        """Numbers of the records of the global batch, int64 [B]."""
+        examples = self._order.examples(step)
+        if self._config.examples == "pairs":
+            return np.searchsorted(self._first_captions, examples, side="right") - 1
+        return examples
 
     def _text_columns(
         self,
         tokenizer: Tokenizer,
         step: int,
-        examples: np.ndarray,
         records: np.ndarray,
         columns: Mapping[str, np.ndarray | Ragged],
     ) -> Batch:
         captions = ragged(columns["captions"])
-        if self._config.examples == "pairs":
-            places = (examples - self._first_captions[records])[:, None]
-        else:
-            draws = self._order.caption_draws(step, self._config.captions_per_image)[self._block]
-            places = choose_captions(captions.lengths, draws)
+        places = self._places(step, captions.lengths, self._block)
         chosen = captions.starts[:, None] + places
-        texts = [text.decode("utf-8", "ignore") for text in captions.values[chosen.ravel()]]
-        seeds = None
-        if self._config.require_text().augment is not None:
-            seeds = self._order.text_seeds(step, places.shape[1])[self._block].reshape(-1, 2)
-        ids, mask = tokenizer.encode(texts, seeds)
-        shape = (*places.shape, ids.shape[-1])
-        batch = {
-            "text_mask": mask.reshape(shape),
-            "caption_id": ragged(columns["caption_ids"]).values[chosen],
-        }
+        ids, mask = self._encode(tokenizer, step, captions.values[chosen], self._block)
+        length = self._padded_length(tokenizer, step, mask)
+        ids, mask = ids[..., :length], mask[..., :length]
+        batch = {"text_mask": mask, "caption_id": ragged(columns["caption_ids"]).values[chosen]}
         if reader := self._features.get(TEXT_FEATURES):
             items = self._first_captions[records][:, None] + places
-            batch[reader.name], real = reader.read(items, ids.shape[-1])
-            if not np.array_equal(real, batch["text_mask"]):
+            batch[reader.name], real = reader.read(items, length)
+            if not np.array_equal(real, mask):
                 raise UserError(
                     f"{reader.folder} has captions of different lengths than this tokenizer gives; "
                     "delete it to compute them again."
                 )
         else:
-            batch["text_ids"] = ids.reshape(shape)
+            batch["text_ids"] = ids
         return batch
+
+    def _places(self, step: int, counts: np.ndarray, rows: slice) -> np.ndarray:
+        """Positions of the captions [b, C] of some rows among the `counts` [b] of their images."""
+        if self._config.examples == "pairs":
+            firsts = self._first_captions[self._records(step)]
+            return (self._order.examples(step) - firsts)[rows, None]
+        draws = self._order.caption_draws(step, self._config.captions_per_image)[rows]
+        return choose_captions(counts, draws)
+
+    def _encode(
+        self, tokenizer: Tokenizer, step: int, texts: np.ndarray, rows: slice
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and mask [b, C, T] of the encoded texts [b, C] of some rows of the batch."""
+        seeds = None
+        if self._config.require_text().augment is not None:
+            seeds = self._order.text_seeds(step, texts.shape[1])[rows].reshape(-1, 2)
+        decoded = [text.decode("utf-8", "ignore") for text in texts.ravel()]
+        ids, mask = (each.reshape(*texts.shape, -1) for each in tokenizer.encode(decoded, seeds))
+        return ids, mask
+
+    def _padded_length(self, tokenizer: Tokenizer, step: int, mask: np.ndarray) -> int:
+        """Length to which the texts of the global batch are padded; `mask` is that of own rows."""
+        *shorter, most = self._config.padded_lengths
+        if not shorter:
+            return most
+        if not self._is_whole:
+            # Every process encodes the texts of all processes, so they agree without a message.
+            captions = ragged(self._source.get(["captions"], self._records(step))["captions"])
+            everything = slice(None)
+            places = self._places(step, captions.lengths, everything)
+            texts = captions.values[captions.starts[:, None] + places]
+            mask = self._encode(tokenizer, step, texts, everything)[1]
+        longest = int(mask.sum(axis=-1).max())
+        return next((length for length in shorter if length >= longest), most)
 
 
 def choose_captions(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -20,12 +19,12 @@ from xmodal.disk_errors import disk_errors
 from xmodal.result_files import check_writable
 from xmodal.tensorboard.writer import make_writer
 from xmodal.training import frozen_features, reporting
+from xmodal.training.compiled_step import compile_step
 from xmodal.training.evaluation.checkpoint_evaluation import evaluate_best
 from xmodal.training.evaluation.run_evaluation import RunEvaluation
 from xmodal.training.initialization.start import starting_state
 from xmodal.training.outputs import Outputs, make_reporter, write_facts
 from xmodal.training.parts import Parts
-from xmodal.training.preflight import cost, memory
 from xmodal.training.run import assemble
 from xmodal.training.run_files import checkpoints, folder_lock, run_folder
 from xmodal.training.run_files.compute import Compute
@@ -38,8 +37,6 @@ from xmodal.training.settings.fill_config import fill
 from xmodal.training.settings.inheritance import inherit
 from xmodal.training.settings.run_changes import check_changes, check_metric
 from xmodal.training.settings.run_config import read_settings
-from xmodal.training.state import TrainState
-from xmodal.training.step import jit_step, make_step
 from xmodal.training.watchdog import Watchdog
 
 _NO_ROOM = "Make room or use another --workdir; the same command resumes from the last checkpoint."
@@ -139,7 +136,7 @@ def _train(
         parts.mesh,
         step=first_step,
         batch_size=parts.settings.batch_size,
-        flops_per_step=cost.count_flops(compiled),
+        flops_per_step=compiled.most_flops,
     )
     _save_start(parts, run_dir, records, compute)
     saver = checkpoints.Checkpoints(run_dir, parts.settings.checkpoint, parts.settings.select)
@@ -170,7 +167,7 @@ def _train(
                 watchdog.note(f"step {step}")
                 batch = mesh_lib.global_batch(local, parts.mesh)
                 state, scalars = compiled(state, batch, mesh_lib.put_step(step, parts.mesh))
-                reporter.record(step, scalars, local["image_id"])
+                reporter.record(step, scalars, local["image_id"], compiled.flops(batch))
         except reporting.NonFiniteLossError as failure:
             outputs.fail(failure, state)
             raise
@@ -190,46 +187,6 @@ def _save_start(parts: Parts, run_dir: str, records: Records, compute: Compute) 
     run_folder.save_records(run_dir, records)
     run_folder.save_config(run_dir, parts.config, vocabulary)
     compute.save(run_dir)
-
-
-def compile_step(
-    parts: Parts, state: TrainState, features: Sequence[data.FeatureReader] = ()
-) -> jax.stages.Compiled:
-    """Returns the step, compiled before the first batch, and logs its cost."""
-    step = make_step(
-        parts.model,
-        parts.tasks,
-        parts.optimizer,
-        seed=parts.settings.seed,
-        mesh=parts.mesh,
-        l2=parts.settings.l2,
-        accumulation_steps=parts.settings.accumulation_steps,
-        skip_non_finite=parts.settings.non_finite == "skip",
-    )
-    is_kept = getattr(jax.config, "jax_compilation_cache_dir", None)
-    later = "; later starts read it from the cache" if is_kept else ""
-    logging.info("Compiling the training step%s.", later)
-    started = time.monotonic()
-    batch = abstract_batch(parts, features)
-    number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))
-    lowered = jit_step(step, state, parts.mesh).lower(state, batch, number)
-    compiled = memory.compile_program(lowered, memory.STEP, parts)
-    logging.info("Compiled in %.0f s. %s", time.monotonic() - started, cost.describe(compiled))
-    return compiled
-
-
-def abstract_batch(
-    parts: Parts, features: Sequence[data.FeatureReader] = ()
-) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns shapes and sharding of a global training batch."""
-    spec = dict(parts.batch)
-    for reader in features:
-        spec = reader.replace_spec(spec)
-    sharding = mesh_lib.batch_sharded(parts.mesh)
-    return {
-        name: jax.ShapeDtypeStruct(column.shape, column.dtype, sharding=sharding)
-        for name, column in spec.items()
-    }
 
 
 def make_batches(

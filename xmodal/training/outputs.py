@@ -96,7 +96,6 @@ def make_reporter(
         batch_size=compute.batch_size,
         every=parts.settings.log_every,
         first_step=compute.step,
-        flops_per_step=compute.flops_per_step,
         on_skip=skip if parts.settings.non_finite == "skip" else None,
     )
 

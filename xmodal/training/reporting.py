@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -87,7 +87,17 @@ class _Window:
     started: float
     waiting: float = 0.0
     paused: float = 0.0
+    flops: float = 0.0
     scalars: list[dict[str, float]] = dataclasses.field(default_factory=list)
+
+
+class _Pending(NamedTuple):
+    """A dispatched step; see `Reporter.record`."""
+
+    step: int
+    scalars: Mapping[str, jax.Array]
+    image_ids: list[int]
+    flops: float
 
 
 class Reporter:
@@ -105,7 +115,6 @@ class Reporter:
         batch_size: int,
         every: int,
         first_step: int = 0,
-        flops_per_step: float = 0.0,
         on_skip: Callable[[NonFiniteLossError], None] | None = None,
     ) -> None:
         """Starts the clock, and a progress bar if there is a terminal.
@@ -116,7 +125,6 @@ class Reporter:
           batch_size: global batch size, for examples per second.
           every: steps between reports.
           first_step: first step that this process makes.
-          flops_per_step: FLOPs on one device, as the compiler counts them; 0 if unknown.
           on_skip: called with every step that is not finite; many consecutive ones raise an
             error. With None, the first one raises an error.
         """
@@ -124,10 +132,9 @@ class Reporter:
         self._total_steps = total_steps
         self._batch_size = batch_size
         self._every = every
-        self._flops = flops_per_step
         self._on_skip, self._consecutive_skips = on_skip, 0
         self._window = _Window(time.monotonic())
-        self._pending: tuple[int, Mapping[str, jax.Array], list[int]] | None = None
+        self._pending: _Pending | None = None
         self._last_finite: dict[str, float] = {}
         self._counts: list[str] = []
         # disable=None: a bar only if there is a terminal.
@@ -163,17 +170,30 @@ class Reporter:
         yield
         self._window.paused += time.monotonic() - start
 
-    def record(self, step: int, scalars: Mapping[str, jax.Array], image_ids: np.ndarray) -> None:
-        """Takes the scalars of the step just dispatched and reads those of the step before.
+    def record(
+        self,
+        step: int,
+        scalars: Mapping[str, jax.Array],
+        image_ids: np.ndarray,
+        flops: float = 0.0,
+    ) -> None:
+        """Takes the step just dispatched and reads the scalars of the step before.
+
+        Args:
+          step: its number.
+          scalars: its scalars.
+          image_ids: ids of this process's rows of its batch.
+          flops: its FLOPs on one device, as the compiler counts them; 0 if unknown.
 
         Raises:
           NonFiniteLossError: the step before had a non-finite loss or gradient.
         """
-        pending, self._pending = self._pending, (step, scalars, image_ids.tolist())
+        pending = self._pending
+        self._pending = _Pending(step, scalars, image_ids.tolist(), flops)
         if pending is None:
             return
         try:
-            self._read(*pending)
+            self._read(pending)
         except NonFiniteLossError:
             if self._on_skip is not None:  # The state is past this step, too.
                 with contextlib.suppress(NonFiniteLossError):
@@ -200,21 +220,22 @@ class Reporter:
     def _flush(self) -> None:
         pending, self._pending = self._pending, None
         if pending is not None:
-            self._read(*pending)
+            self._read(pending)
 
-    def _read(self, step: int, scalars: Mapping[str, jax.Array], image_ids: list[int]) -> None:
-        fetched = jax.device_get(dict(scalars))
+    def _read(self, pending: _Pending) -> None:
+        fetched = jax.device_get(dict(pending.scalars))
         self._counts = [
             k for k, v in fetched.items() if np.issubdtype(np.asarray(v).dtype, np.integer)
         ]
         values = {name: float(value) for name, value in fetched.items()}
         if is_finite(values):
-            self._consecutive_skips, self._last_finite = 0, {"step": step} | values
+            self._consecutive_skips, self._last_finite = 0, {"step": pending.step} | values
             self._window.scalars.append(values)
+            self._window.flops += pending.flops
         else:
-            self._skip_or_raise(step, values, image_ids)
+            self._skip_or_raise(pending.step, values, pending.image_ids)
         self._bar.update()
-        done = step + 1
+        done = pending.step + 1
         if self._window.scalars and (done % self._every == 0 or done == self._total_steps):
             self._report(done)
 
@@ -251,8 +272,8 @@ class Reporter:
             "perf/data_wait_share": window.waiting / training,
             "perf/eta_seconds": (self._total_steps - done) * training / count,
         }
-        if self._flops:
-            perf["perf/device_tflops_per_second"] = self._flops * count / training / 1e12
+        if window.flops:
+            perf["perf/device_tflops_per_second"] = window.flops / training / 1e12
         if (stats := jax.local_devices()[0].memory_stats()) and "peak_bytes_in_use" in stats:
             perf["perf/peak_device_gib"] = stats["peak_bytes_in_use"] / 2**30
         self._writer.write_scalars(done, means | perf)

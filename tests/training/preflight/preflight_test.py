@@ -56,9 +56,9 @@ def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
     with pytest.MonkeyPatch.context() as patch:
         record = loop.reporting.Reporter.record
 
-        def recording(self, step, scalars, image_ids):
+        def recording(self, step, scalars, *others):
             losses[step] = float(scalars["train/loss"])
-            record(self, step, scalars, image_ids)
+            record(self, step, scalars, *others)
 
         patch.setattr(loop.reporting.Reporter, "record", recording)
         loop.train(config, str(run))

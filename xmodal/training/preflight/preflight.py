@@ -22,6 +22,7 @@ from xmodal.disk_errors import disk_errors
 from xmodal.evals import read_options
 from xmodal.result_files import check_writable
 from xmodal.training import frozen_features, loop, reporting
+from xmodal.training.compiled_step import CompiledStep, compile_step
 from xmodal.training.evaluation.run_evaluation import RunEvaluation, make_embedder
 from xmodal.training.initialization import start
 from xmodal.training.parts import Parts
@@ -69,7 +70,7 @@ def check(
     else:
         parts, missing = loop.prepare(config, run_dir, allow_changes)[0], ""
         evaluation = RunEvaluation(parts)
-    programs = compile_all(parts, parts.state_shapes)
+    step, programs = compile_all(parts, parts.state_shapes)
     costs = _measure_all(parts, programs)
     figures = _collect(parts, costs)
     figures |= {"topology": topology or None, "not_checked": missing or None}
@@ -82,7 +83,7 @@ def check(
             logging.warning("Not checked: %s", missing)
         logging.info("The run fits %s; it was not run, and nothing was written.", topology)
         return
-    figures["run"] = _try_out(parts, run_dir, evaluation, programs[STEP])
+    figures["run"] = _try_out(parts, run_dir, evaluation, step)
     _write(output, figures)
     logging.info("All checks passed; nothing was written to %s.", run_dir)
 
@@ -116,18 +117,24 @@ def _assemble_slice(
     return parts, ""
 
 
-def compile_all(parts: Parts, state: TrainState) -> dict[str, jax.stages.Compiled]:
-    """Returns the training step and the function that embeds a batch, of every side.
+def compile_all(
+    parts: Parts, state: TrainState
+) -> tuple[CompiledStep, dict[str, jax.stages.Compiled]]:
+    """Compiles the training step and the function that embeds a batch, for every side.
 
     Args:
       parts: parts of the run.
       state: its shapes and sharding.
 
+    Returns:
+      The step, and all programs by name: its program for the longest texts as `STEP`.
+
     Raises:
       UserError: the compiler finds that a program does not fit.
     """
     features = [feature_shapes(parts, side) for side in parts.settings.frozen_features.sides]
-    programs = {STEP: loop.compile_step(parts, state, features)}
+    step = compile_step(parts, state, features)
+    programs = {STEP: step.longest}
     embedder = make_embedder(parts)
     sizes = [options.batch_size for options in read_options(parts.settings.evals).values()]
     rows = -(-max(sizes) // parts.mesh.size) * parts.mesh.size
@@ -141,7 +148,7 @@ def compile_all(parts: Parts, state: TrainState) -> dict[str, jax.stages.Compile
         name = f"embedding of {rows} {'images' if side == 'image' else 'captions'}"
         lowered = embedder.lower(side, state.all_params(), state.model_state, columns)
         programs[name] = memory.compile_program(lowered, name, parts)
-    return programs
+    return step, programs
 
 
 def _measure_all(parts: Parts, programs: Mapping[str, jax.stages.Compiled]) -> dict[str, cost.Cost]:
@@ -187,7 +194,7 @@ def feature_shapes(parts: Parts, side: str) -> data.FeatureReader:
 
 
 def _try_out(
-    parts: Parts, run_dir: str, evaluation: RunEvaluation, step_program: jax.stages.Compiled
+    parts: Parts, run_dir: str, evaluation: RunEvaluation, compiled: CompiledStep
 ) -> dict[str, Any]:
     """Makes two steps and an evaluation, as the run would."""
     state = start.starting_state(parts, run_dir, newest_whole(run_dir))
@@ -202,7 +209,7 @@ def _try_out(
     for step, local in zip(steps, batches, strict=False):
         started = time.monotonic()
         batch = mesh_lib.global_batch(local, parts.mesh)
-        state, scalars = step_program(state, batch, mesh_lib.put_step(step, parts.mesh))
+        state, scalars = compiled(state, batch, mesh_lib.put_step(step, parts.mesh))
         losses.append(float(scalars["train/loss"]))
         seconds.append(time.monotonic() - started)
         finite = reporting.is_finite({name: float(value) for name, value in scalars.items()})

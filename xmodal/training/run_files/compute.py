@@ -22,7 +22,8 @@ class Compute:
       batch_size: global batch size.
       devices: number of devices.
       kind: as JAX names it.
-      flops_per_step: FLOPs on one device, as the compiler counts them; 0 if it does not.
+      flops_per_step: FLOPs on one device, as the compiler counts them; 0 if it does not. If batches
+        have texts of several lengths, those of the longest.
     """
 
     step: int

@@ -45,7 +45,7 @@ def write_card(
         _describe_start(parts),
         "## Training",
         _describe_training(parts, records, stretches),
-        _describe_compute(stretches),
+        _describe_compute(stretches, varies=len(parts.settings.data.padded_lengths) > 1),
         "## Use",
         f'```python\nmodel = xmodal.load("{run_dir}")\n```',
         f"Made with xmodal {xmodal.__version__} and jax {jax.__version__}; `config.json` beside "
@@ -98,11 +98,11 @@ def _describe_training(
     return "\n".join(lines)
 
 
-def _describe_compute(stretches: Sequence[tuple[Compute, int]]) -> str:
-    """The devices of every range of steps, and the total FLOPs."""
-    kinds = []
+def _describe_compute(stretches: Sequence[tuple[Compute, int]], *, varies: bool) -> str:
+    """The devices of every range of steps, and the FLOPs, a limit if they vary with the texts."""
+    kinds, limit = [], "at most " if varies else ""
     for start, _ in stretches:
-        flops = f", {start.flops_per_step / 1e9:.3g} GFLOP per step and device"
+        flops = f", {limit}{start.flops_per_step / 1e9:.3g} GFLOP per step and device"
         kinds.append(f"{start.devices} x {start.kind}{flops if start.flops_per_step else ''}")
     unknown = stretches[0][0].step if stretches else 0
     if len(stretches) == 1 and not unknown:
@@ -115,7 +115,7 @@ def _describe_compute(stretches: Sequence[tuple[Compute, int]]) -> str:
     if not unknown and stretches and all(start.flops_per_step for start, _ in stretches):
         total = sum(start.flops_per_step * start.devices * steps for start, steps in stretches)
         counted = "as the compiler counts them: the body of a loop once"
-        lines += ["", f"{total / 1e12:.3g} TFLOP in all, {counted}."]
+        lines += ["", f"{limit.capitalize()}{total / 1e12:.3g} TFLOP in all, {counted}."]
     return "\n".join(lines)
 
 
