@@ -1,13 +1,15 @@
 """Compares the training step of every family of image-text matching models with torch.
 
     python -m tests.benchmarks.training_steps [--family=pvse] [--batch_size=32] [--rounds=5]
+        [--padded_to=24]
 
 Models have their paper's sizes, but read 36 stored regions of 2,048 instead of using a CNN;
-captions have 8 to 20 words from a vocabulary of 10,000. The torch modules are those of the parity
-tests, but process all texts and sets of a batch in one call. VSRN does not generate captions here.
-A step is forward, loss, backward, clipping and update. The two sides take turns in separate
-processes. Prints one line of JSON per family: medians of seconds and of CPU seconds, and the peak
-resident memory beyond that of the libraries.
+captions have 8 to 20 words from a vocabulary of 10,000. Ours are padded to --padded_to, by default
+the shortest of the configs' `text_lengths`, torch's to the longest caption. The torch modules are
+those of the parity tests, but process all texts and sets of a batch in one call. VSRN does not
+generate captions here. A step is forward, loss, backward, clipping and update. The two sides take
+turns in separate processes. Prints one line of JSON per family: medians of seconds and of CPU
+seconds, and the peak resident memory beyond that of the libraries.
 """
 
 import argparse
@@ -32,10 +34,11 @@ FAMILIES = ("vsepp", "vsrn", "pvse", "pcme", "vse_infinity")
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A family and its batch size."""
+    """A family, its batch size, and the length of our texts."""
 
     family: str
     batch_size: int
+    padded_to: int
 
     def batch(self) -> dict[str, np.ndarray]:
         """Regions [B, R, C], ids [B, T], lengths [B]."""
@@ -120,7 +123,7 @@ def step_ours(task: Task) -> Iterator[int]:
     config = itm.use_regions(config)
     config.batch_size, config.model.image.encoder = task.batch_size, itm.regions()
     config.model.text.encoder.vocab_size = ROWS
-    config.data.text.max_length = MAX_LENGTH
+    config.data.text.max_length, config.data.text_lengths = task.padded_to, ()
     config.freeze = tuple(path for path in config.freeze if path != "image/encoder/")
     config.init_from.published = ()
     if "generation" in config.tasks:
@@ -129,10 +132,11 @@ def step_ours(task: Task) -> Iterator[int]:
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
     parts = run.build(resolved, mesh)
     arrays, items = task.batch(), np.arange(task.batch_size, dtype=np.int32)
-    mask = np.arange(MAX_LENGTH) < arrays["lengths"][:, None]
+    ids = np.pad(arrays["ids"], ((0, 0), (0, task.padded_to - MAX_LENGTH)))
+    mask = np.arange(task.padded_to) < arrays["lengths"][:, None]
     columns = {
         "image": arrays["regions"],
-        "text_ids": arrays["ids"][:, None],
+        "text_ids": ids[:, None],
         "text_mask": mask[:, None],
         "image_id": items,
         "caption_id": items[:, None],
@@ -312,9 +316,11 @@ def main() -> None:
     parser.add_argument("--family", choices=FAMILIES)
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--padded_to", type=int, default=24)
     args = parser.parse_args()
     for family in [args.family] if args.family else FAMILIES:
-        print(json.dumps(measure(Task(family, args.batch_size), args.rounds)), flush=True)
+        task = Task(family, args.batch_size, args.padded_to)
+        print(json.dumps(measure(task, args.rounds)), flush=True)
 
 
 if __name__ == "__main__":
