@@ -102,7 +102,7 @@ def make_step(
         state: TrainState, step: jax.Array, gradients: Tree, model_state: Tree, scalars: Scalars
     ) -> tuple[TrainState, Scalars]:
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
-        norm = optax.global_norm(gradients)
+        norm = optax.tree.norm(gradients)
         advanced = dataclasses.replace(
             state,
             step=state.step + 1,

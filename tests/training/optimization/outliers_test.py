@@ -32,7 +32,7 @@ def run(config, norms):
     """Feeds gradients of the given norms; returns which were zeroed, and the last state."""
     rule = skip_outliers(config)
     direction = {"a": jnp.array([0.6, 0.1]), "b": jnp.array([-0.8])}
-    direction = jax.tree.map(lambda leaf: leaf / optax.global_norm(direction), direction)
+    direction = jax.tree.map(lambda leaf: leaf / optax.tree.norm(direction), direction)
 
     def step(state, norm):
         gradient = jax.tree.map(lambda leaf: norm * leaf, direction)

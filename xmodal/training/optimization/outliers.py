@@ -66,7 +66,7 @@ def skip_outliers(config: SkipOutliersConfig) -> optax.GradientTransformation:
         updates: Any, state: SkipOutliersState, params: Any = None
     ) -> tuple[Any, SkipOutliersState]:
         del params
-        value = jnp.log1p(jnp.maximum(optax.global_norm(updates), _SMALLEST_NORM))
+        value = jnp.log1p(jnp.maximum(optax.tree.norm(updates), _SMALLEST_NORM))
         weight = jnp.maximum(state.weight, 1e-6)
         mean = state.mean / weight
         variance = jnp.maximum(state.mean_square / weight - mean**2, _SMALLEST_VARIANCE)
