@@ -29,7 +29,8 @@ ALLOW_CHANGES = flags.DEFINE_list(
     "allow_changes",
     [],
     "Paths of the config (optimizer.learning_rate,data.image) in which a resumed run may "
-    "differ from its start; 'records' for the records of its training split.",
+    "differ from its start; 'records' for the records of its training split, 'devices' for the "
+    "number of devices, if batch normalization depends on it.",
 )
 
 

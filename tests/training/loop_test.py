@@ -137,6 +137,42 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
     assert results[0][f"{TINY}/t2t/recall@10"] > 0
 
 
+@pytest.fixture
+def sigterms():
+    """The SIGTERMs that nothing else handled."""
+    found = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: found.append(number))
+    yield found
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(("total_steps", "last"), [(TOTAL_STEPS, 3), (3, None)])
+def test_a_signal_during_the_last_write_waits_for_it(
+    config, tmp_path, change_batches, monkeypatch, sigterms, total_steps, last
+):
+    """A second one after a stop, or the first one at the end of the run."""
+
+    def stop(step, batch):
+        if step == last:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return batch
+
+    close = checkpoints.Checkpoints.close
+
+    def close_late(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        close(self)
+
+    change_batches(stop)
+    config = config.copy_and_resolve_references()
+    config.total_steps, config.optimizer.schedule.warmup_steps = total_steps, 0
+    monkeypatch.setattr(checkpoints.Checkpoints, "close", close_late)
+    assert not loop.train(config, str(tmp_path))
+    assert sigterms == []
+    assert run_folder.steps(str(tmp_path))[-1] == (total_steps if last is None else last + 1)
+    assert not (tmp_path / "test").exists()
+
+
 def test_a_second_interrupt_stops_at_once(config, tmp_path, change_batches):
     def stop(step, batch):
         if step == 17:

@@ -35,7 +35,7 @@ from xmodal.training.run_files.run_folder import Records
 from xmodal.training.run_files.run_records import check_records
 from xmodal.training.settings.fill_config import fill
 from xmodal.training.settings.inheritance import inherit
-from xmodal.training.settings.run_changes import check_changes, check_metric
+from xmodal.training.settings.run_changes import check_changes, check_devices, check_metric
 from xmodal.training.settings.run_config import read_settings
 from xmodal.training.watchdog import Watchdog
 
@@ -57,7 +57,8 @@ def train(
       config: see the files under configs/.
       run_dir: the run's folder; an existing run is resumed.
       allow_changes: paths of the config in which a resumed run may differ from its start;
-        `records` means the records of the training split.
+        `records` means the records of the training split, `devices` the number of devices, where
+        batch normalization depends on it.
 
     Returns:
       False if a signal stopped the run before its last step; the run is saved.
@@ -111,7 +112,8 @@ def prepare(
         # Before a dataset is needed.
         check_changes(run_dir, read_settings(fill(config, examples)), allow_changes)
     parts = assemble(config, mesh)
-    for change in check_changes(run_dir, parts.settings, allow_changes):
+    changes = check_changes(run_dir, parts.settings, allow_changes)
+    for change in [*changes, *check_devices(run_dir, parts, allow_changes)]:
         logging.warning("%s resumes with a change: %s.", run_dir, change)
     check_metric(run_dir, parts.settings)
     may_change = "records" in allow_changes
@@ -146,10 +148,11 @@ def _train(
     outputs = Outputs(parts, run_dir, evaluation, check_lock, saver, writer, reporter)
     batches = make_batches(parts, first_step, features)
     with (
+        # First, so that a second SIGTERM, as some schedulers send, does not end the last writes.
+        stop_signal() as stop_requested,
         contextlib.closing(saver),
         contextlib.closing(writer),
         contextlib.closing(reporter),
-        stop_signal() as stop_requested,
     ):
         try:
             for step in range(first_step, total_steps + 1):
@@ -173,6 +176,9 @@ def _train(
             raise
         outputs.finish()
         watchdog.note("write of the last checkpoint")
+    if stop_requested(total_steps + 1):  # A signal may have come during that write.
+        logging.warning("Stopped before the final evaluation; the same command makes it.")
+        return False
     return True
 
 

@@ -9,9 +9,15 @@ import tiny_encoder as tiny
 from configs import cmcm_clue, cxc
 from xmodal.config import UserError
 from xmodal.training.run_files import checkpoints, run_folder
+from xmodal.training.run_files.compute import Compute
 from xmodal.training.settings import run_config
 from xmodal.training.settings.inheritance import inherit
-from xmodal.training.settings.run_changes import check_changes, check_metric, differences
+from xmodal.training.settings.run_changes import (
+    check_changes,
+    check_devices,
+    check_metric,
+    differences,
+)
 from xmodal.training.settings.sections import CheckpointConfig, SelectConfig
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
@@ -181,3 +187,43 @@ def test_a_metric_that_no_checkpoint_carries(tmp_path):
     check("words/new", 6)
     with pytest.raises(UserError, match=r"No checkpoint of .* has .*'words/new', .* raise config"):
         check("words/new", 5)
+
+
+def per_device_config(**changes):
+    config = tiny.make_image_config(total_steps=9)
+    encoder = {"name": "convnet", "channels": (2,), "units": (0,), "statistics": "per_device"}
+    config.model.image.encoder = encoder | changes
+    config.data.image.size = 8
+    return config
+
+
+def test_the_number_of_devices_counts_where_each_normalizes_its_own_items(tmp_path):
+    folder = str(tmp_path)
+
+    def make(devices, freeze=(), **changes):
+        config = per_device_config(**changes)
+        config.freeze = freeze
+        return tiny.make_parts(config, devices, image=(8, 8, 3))
+
+    def save_step(parts, step):
+        state = tiny.start(parts)
+        saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig())
+        saver.save(dataclasses.replace(state, step=state.step + step))
+        saver.close()
+
+    four, eight = make(4), make(8)
+    assert check_devices(folder, eight) == []
+    for step, parts in ((0, eight), (5, four)):
+        Compute.of(parts.mesh, step=step, batch_size=16, flops_per_step=0).save(folder)
+        save_step(parts, step)
+    # The start on four devices has made no step yet.
+    assert check_devices(folder, eight) == []
+    with pytest.raises(UserError, match="on 8 device.s., and here are 4: config.model.image.enc"):
+        check_devices(folder, four)
+    assert check_devices(folder, four, ["devices"]) == ["devices: 8 -> 4"]
+    for changes in ({"statistics": "global"}, {"batch_norm": "running"}):
+        assert check_devices(folder, make(4, **changes)) == []
+    assert check_devices(folder, make(4, freeze=("image/encoder/",))) == []
+    # A run at its end is only evaluated.
+    save_step(four, 9)
+    assert check_devices(folder, eight) == []

@@ -5,15 +5,22 @@ import difflib
 import json
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xmodal.config import UserError
 from xmodal.evals import read_options
 from xmodal.training.optimization.schedules import read_schedule
 from xmodal.training.run_files import run_folder
+from xmodal.training.run_files.compute import read_starts
 from xmodal.training.settings.run_config import RunConfig, read_settings
+from xmodal.training.tree import flatten
+
+if TYPE_CHECKING:
+    from xmodal.training.parts import Parts
 
 ABSENT = "absent"
+# What `--allow_changes` names besides paths of the config.
+_OUTSIDE = ("records", "devices")
 # No update depends on these; in encoders and losses they choose equivalent implementations.
 _FREE = (
     r"(name|log_every|non_finite|hang_timeout|select|checkpoint|sharding|tensorboard)(\.|$)",
@@ -62,6 +69,54 @@ def check_changes(run_dir: str, settings: RunConfig, allowed: Collection[str] = 
     return [f"{path}: {_arrow(values)}" for path, values in changed.items()]
 
 
+def check_devices(run_dir: str, parts: "Parts", allowed: Collection[str] = ()) -> list[str]:
+    """Raises an error if another number of devices changes what a run learns.
+
+    Batch normalization with `statistics='per_device'` normalizes the items of a device together.
+
+    Args:
+      run_dir: the run's folder, which may be empty or missing.
+      parts: parts of the run.
+      allowed: see `check_changes`; "devices" allows another number.
+
+    Returns:
+      The change that was allowed, if there is one.
+
+    Raises:
+      UserError: gives both numbers of devices.
+    """
+    saved, now = run_folder.steps(run_dir), parts.mesh.size
+    if not saved or saved[-1] >= parts.settings.total_steps:
+        return []
+    # A start that made no step has changed nothing.
+    starts = [start for start in read_starts(run_dir) if start.step < saved[-1]]
+    before = starts[-1].devices if starts else now
+    sides = _normalized_per_device(parts)
+    if before == now or not sides:
+        return []
+    if "devices" in allowed:
+        return [f"devices: {before} -> {now}"]
+    raise UserError(
+        f"{run_dir} was trained on {before} device(s), and here are {now}: "
+        f"config.model.{sides[0]}.encoder.statistics='per_device' normalizes the items of each "
+        f"device. Use {before} device(s), add --allow_changes=devices to continue on {now}, or use "
+        "another --workdir."
+    )
+
+
+def _normalized_per_device(parts: "Parts") -> list[str]:
+    """Sides whose encoder normalizes with the statistics of each device's items."""
+    found = []
+    for side in parts.model.towers:
+        encoder = parts.settings.model[side]["encoder"]
+        policy = encoder.get("batch_norm", "batch")
+        is_trained = any(path.startswith(f"{side}/encoder/") for path in flatten(parts.trained))
+        uses_batch = policy == "batch_frozen" or (policy == "batch" and is_trained)
+        if encoder.get("statistics") == "per_device" and uses_batch:
+            found.append(side)
+    return found
+
+
 def check_metric(run_dir: str, settings: RunConfig) -> None:
     """Raises an error if a run is at its last step and no checkpoint has the metric of `select`.
 
@@ -104,14 +159,14 @@ def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]
 def check_paths(allowed: Collection[str], known: Collection[str]) -> None:
     """Raises an error for an `--allow_changes` path that is not in a config."""
     for path in allowed:
-        if path != "records" and not any(is_allowed(each, [path]) for each in known):
+        if path not in _OUTSIDE and not any(is_allowed(each, [path]) for each in known):
             sections = {
                 each.rsplit(".", n)[0] for each in known for n in range(each.count(".") + 1)
             }
             near = difflib.get_close_matches(path, sorted(sections), n=1)
             raise UserError(
-                f"--allow_changes={path} is not a path or section of the config, nor 'records'."
-                + (f" Did you mean {near[0]!r}?" if near else "")
+                f"--allow_changes={path} is not a path or section of the config, nor 'records' or "
+                "'devices'." + (f" Did you mean {near[0]!r}?" if near else "")
             )
 
 
