@@ -48,7 +48,7 @@ TREE = {"params": {"text": {"w": np.zeros((1024, 512))}, "image": {"w": np.zeros
 
 
 def test_the_first_rule_that_matches_wins():
-    rules = [("params/text/", "fsdp"), ("text", "replicated"), (".*", "replicated")]
+    rules = [("params/text/", "fsdp"), ("params", "replicated")]
     homes = mesh_lib.tree_shardings(TREE, rules, mesh_lib.make_mesh())["params"]
     assert homes["text"]["w"].spec == PartitionSpec("data")
     assert homes["image"]["w"].spec == PartitionSpec()
@@ -61,6 +61,10 @@ def test_the_first_rule_that_matches_wins():
         (
             [("txt/", "fsdp"), (".*", "replicated")],
             r"pattern 'txt/' matches no array of the state, whose paths are like \['params/",
+        ),
+        (
+            [(".*", "fsdp"), ("text", "replicated")],
+            r"pattern 'text' matches only arrays of the patterns before it, \['\.\*'\]; put it",
         ),
         ([(".*", "fspd")], r"'fspd' in config.sharding; known: \['fsdp', 'replicated'\]"),
     ],

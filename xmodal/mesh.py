@@ -68,28 +68,40 @@ def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> A
       The same tree with `NamedSharding` leaves.
 
     Raises:
-      UserError: a path that no rule matches, a pattern that matches no path, or an unknown rule.
+      UserError: a path that no rule matches, a pattern that no path is left for, or an unknown
+        rule.
     """
+    patterns = [pattern for pattern, _ in rules]
     paths = [_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
-    for pattern, _ in rules:
+    chosen = {path: _first_match(patterns, path) for path in paths}
+    for number, pattern in enumerate(patterns):
+        if number in chosen.values():
+            continue
         if not any(re.search(pattern, path) for path in paths):
             raise UserError(
                 f"config.sharding pattern {pattern!r} matches no array of the state, whose paths "
                 f"are like {paths[:3]}; correct or remove it."
             )
-
-    def choose(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
-        name = _name(path)
-        for pattern, rule in rules:
-            if re.search(pattern, name):
-                return lookup("config.sharding", rule, RULES)(mesh, leaf.shape)
-        patterns = [pattern for pattern, _ in rules]
         raise UserError(
-            f"No pattern of config.sharding matches {name!r} (patterns: {patterns}); "
-            "add one; '.*' matches everything."
+            f"config.sharding pattern {pattern!r} matches only arrays of the patterns before it, "
+            f"{patterns[:number]}; put it first, or remove it."
         )
 
+    def choose(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
+        _, rule = rules[chosen[_name(path)]]
+        return lookup("config.sharding", rule, RULES)(mesh, leaf.shape)
+
     return jax.tree_util.tree_map_with_path(choose, tree)
+
+
+def _first_match(patterns: Sequence[str], path: str) -> int:
+    for number, pattern in enumerate(patterns):
+        if re.search(pattern, path):
+            return number
+    raise UserError(
+        f"No pattern of config.sharding matches {path!r} (patterns: {patterns}); add one; '.*' "
+        "matches everything."
+    )
 
 
 def _name(path: tuple[Any, ...]) -> str:

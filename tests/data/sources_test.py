@@ -296,6 +296,13 @@ def test_a_full_disk_is_an_error_of_one_sentence(tiny_config, tmp_path, monkeypa
         sources.open_builder(config, "images")
 
 
+@pytest.mark.parametrize("folder", ["/proc/none", "/dev/null"])
+def test_a_folder_that_cannot_be_made_is_an_error_of_one_sentence(tiny_config, folder):
+    config = parse(tiny_config | {"data_dir": folder})
+    with pytest.raises(UserError, match=f"{folder}/.*cannot be written: .*Set config.data.data_d"):
+        sources.open_builder(config, "images")
+
+
 def test_a_sum_of_splits_is_read_as_one(tiny_config):
     config = parse(tiny_config)
     parts = [sources.Source(config, split) for split in ("train", "validation")]

@@ -74,6 +74,9 @@ def change(config, where, value):
         # Sections of training.
         ("l2", {"patern": "x"}, r"\['patern'\] in config.l2; .* Did you mean 'pattern'"),
         ("l2", {"pattern": "x", "scale": 0.0}, "config.l2.scale is 0.0; it has to be more than 0"),
+        ("l2", {"pattern": "kernle", "scale": 1.0}, "config.l2.pattern='kernle' matches no"),
+        ("sharding", [("txt/", "fsdp"), (".*", "fsdp")], "config.sharding pattern 'txt/' matches"),
+        ("data.text.max_length", 600, "Texts have 600 tokens.*lower config.data.text.max_length"),
         ("checkpoint.keep", 1, r"\['keep'\] in config.checkpoint; known: .*'keep_last'"),
         ("checkpoint.keep_last", 0, "config.checkpoint.keep_last is 0; it has to be at least 1"),
         ("checkpoint.every", -5, "config.checkpoint.every is -5; it has to be at least 0"),

@@ -265,12 +265,16 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
             data_dir=config.data_dir or None,
             manual_dir=config.manual_dir or None,
         )
-    except FileNotFoundError as error:
-        raise DatasetMissingError(_remedy(builder, str(error))) from error
     except UnexpectedFilesError as error:
         raise UserError(str(error)) from error
     except OSError as error:
-        raise UserError(f"{builder.data_path} cannot be written: {error}") from error
+        # A folder that cannot be made is not found, either.
+        if isinstance(error, FileNotFoundError) and builder.MANUAL_DOWNLOAD_INSTRUCTIONS:
+            raise DatasetMissingError(_remedy(builder, str(error))) from error
+        raise UserError(
+            f"{builder.data_path} cannot be written: {error}. Set config.data.data_dir to a folder "
+            "that can be."
+        ) from error
 
 
 def split_hashes(config: Mapping[str, Any] | DataConfig, split: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from xmodal.training.settings.awaited_metrics import check_awaited
 from xmodal.training.settings.fill_config import MANY, fill, fill_metric, fill_placeholders
 from xmodal.training.settings.run_config import RunConfig, read_settings
 from xmodal.training.settings.widths import check_widths
-from xmodal.training.step import check_sides
+from xmodal.training.step import check_sides, select_l2
 from xmodal.training.tasks import (
     Task,
     caption_indices,
@@ -89,6 +89,10 @@ def assemble_without_data(config: ml_collections.ConfigDict, mesh: Mesh) -> Part
     known = all(given[key] == filled[key] for key in ("total_steps", "optimizer"))
     total_steps = settings.total_steps if known else MANY
     make_optimizer(settings.optimizer, total_steps, parts.trained)
+    if settings.l2 is not None:
+        select_l2(settings.l2.pattern, flatten(parts.trained))
+    if known:  # The paths of moments contain the steps at which groups start.
+        _ = parts.state_shapes  # Checks config.sharding.
     return parts
 
 

@@ -172,12 +172,20 @@ def sum_of_squares(params: Tree, pattern: str) -> jax.Array:
     """Returns the sum of squares of the parameters whose path matches `pattern`.
 
     Raises:
-      UserError: see `parameter_groups.select`.
+      UserError: see `select_l2`.
     """
     flat = flatten(params)
-    chosen = select(pattern, flat, f"config.l2.pattern={pattern!r}")
-    squares = [jnp.sum(jnp.square(flat[path])) for path in chosen]
+    squares = [jnp.sum(jnp.square(flat[path])) for path in select_l2(pattern, flat)]
     return functools.reduce(operator.add, squares)
+
+
+def select_l2(pattern: str, paths: Collection[str]) -> list[str]:
+    """Returns the paths of trained parameters that `config.l2.pattern` matches.
+
+    Raises:
+      UserError: see `parameter_groups.select`.
+    """
+    return select(pattern, paths, f"config.l2.pattern={pattern!r}")
 
 
 def _select(accepted: jax.Array, advanced: TrainState, state: TrainState) -> TrainState:

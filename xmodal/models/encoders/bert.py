@@ -137,7 +137,9 @@ class Bert(nn.Module):
     def _embed(self, ids: jax.Array, dropout: float) -> jax.Array:
         if ids.shape[1] > self.max_positions:
             raise UserError(
-                f"texts of {ids.shape[1]} tokens, but BERT has max_positions={self.max_positions}"
+                f"Texts have {ids.shape[1]} tokens, but BERT has max_positions="
+                f"{self.max_positions}: lower config.data.text.max_length, or raise "
+                "config.model.text.encoder.max_positions."
             )
         words = self.param("word_embeddings", _INIT, (self.vocab_size, self.width))
         positions = self.param("position_embeddings", _INIT, (self.max_positions, self.width))
