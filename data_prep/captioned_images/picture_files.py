@@ -77,8 +77,8 @@ class PictureFiles:
         if len(found) > 1:
             both = " and ".join(place for place, _, _ in found[:2])
             return _missing(name, "ambiguous name", f"{name} is {both}")
-        for _, archive, member in found:
-            return ImageFile(name, functools.partial(archive.read, member))
+        for place, archive, member in found:
+            return ImageFile(place, functools.partial(archive.read, member))
         return _missing(name, "no image", f"{self._folder} has no {name}")
 
     def _below(self, start: pathlib.Path, name: str) -> str:

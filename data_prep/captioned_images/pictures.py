@@ -51,6 +51,12 @@ def split_of_path(path: str) -> str:
     return next((split for split in map(split_of_name, reversed(words)) if split), "")
 
 
+def split_of_folder(path: str) -> str:
+    """Returns the split of a file in a folder called `train`, `val`, ...; "" if there is none."""
+    folders = path.split("/")[:-1]
+    return next((split for split in map(split_of_name, reversed(folders)) if split), "")
+
+
 def split_of_value(value: Any, where: str) -> str:
     """Returns the split that a cell of a table names; "" for an empty cell.
 

@@ -13,6 +13,7 @@ from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.captioned_images.pictures import (
     Picture,
     cell_captions,
+    split_of_folder,
     split_of_path,
     split_of_value,
     without_copies,
@@ -80,7 +81,7 @@ class TableLayout(Layout):
                     "for example with img2dataset, and pass the folder that it writes"
                 )
             image = self._files.find(name, table.path)
-            split = split_of_table
+            split = split_of_table or split_of_folder(image.where)
             if columns.split is not None:
                 split = split_of_value(cells.get(columns.split), f"{table.path.parent / where}")
             if (before := self._splits.setdefault(image.where, split)) != split:

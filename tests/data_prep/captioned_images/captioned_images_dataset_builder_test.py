@@ -157,6 +157,29 @@ def test_a_split_column_is_kept_and_a_missing_one_taken_out_of_train(tmp_path, c
     )
 
 
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("with_folder", [False, True])
+def test_folders_of_the_pictures_of_a_table_are_its_splits(zipped, with_folder, tmp_path, capfd):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    places = {n: "test" if n < 9 else "val" if n < 15 else "train" for n in NUMBERS}
+    for place in ("train", "val", "test"):
+        folders.write_images(folder, [n for n in NUMBERS if places[n] == place], place)
+        if zipped:
+            shutil.make_archive(str(folder / place), "zip", folder / place)
+            shutil.rmtree(folder / place)
+    names = {n: f"{places[n]}/" * with_folder + folders.name(n) for n in NUMBERS}
+    rows = [[names[n], f"caption {n}"] for n in NUMBERS]
+    folders.write_csv(folder / "all.csv", [["image", "caption"], *rows])
+    builder = prepare(folder)
+    texts = {
+        split: {t for ts in _captions(builder, split) for t in ts} for split in builder.info.splits
+    }
+    assert texts["test"] == {b"caption %d" % n for n in range(9)}
+    assert texts["validation"] == {b"caption %d" % n for n in range(9, 15)}
+    assert "as given by the files" in capfd.readouterr().err
+
+
 def test_names_can_be_given(tmp_path):
     folder = tmp_path / "files"
     folder.mkdir()
