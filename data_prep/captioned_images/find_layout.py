@@ -47,10 +47,14 @@ def find_layout(folder: pathlib.Path, options: Options) -> Layout:
         return _of_tables(folder, sources)
     if _has_shards(folder) or _has_neighbors(folder):
         return FetchedLayout(folder)
+    pictures = (
+        name for _, names in files for name in names if name.lower().endswith(IMAGE_ENDINGS)
+    )
+    missing = "images but no captions" if any(pictures) else "neither images nor captions"
     raise UnexpectedFilesError(
-        "; ".join(reasons) or f"{folder} has images but no captions"
-        if any(name.lower().endswith(IMAGE_ENDINGS) for _, names in files for name in names)
-        else "; ".join(reasons) or f"{folder} has neither images nor captions"
+        "; ".join(reasons)
+        or f"{folder} has {missing}; add a table with the columns `image` and `caption`, or a text "
+        "file with the captions beside each image (photo.txt for photo.jpg)"
     )
 
 

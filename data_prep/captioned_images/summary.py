@@ -19,12 +19,14 @@ def summary(
     """Returns one line each on files, columns, images, split, and items left out."""
     counts = found.num_captions[found.usable]
     low, high = int(counts.min()), int(counts.max())
-    of_an_image = f"{low}" if low == high else f"{low} to {high}"
+    of_an_image = f"{low} to {high} captions" if high > low else f"{low} captions"
+    if high == 1:
+        of_an_image = "1 caption"
     places = np.array(splits, dtype=object)[found.usable]
     sizes = ", ".join(f"{split} {int((places == split).sum()):,}" for split in SPLITS)
     lines = {
         **description,
-        "images": f"{len(counts):,} with {of_an_image} captions, {int(counts.sum()):,} in all",
+        "images": f"{len(counts):,} with {of_an_image}, {int(counts.sum()):,} in all",
         "split": f"{sizes}, {_rule(found)}",
     }
     if together := notes["kept together"]:

@@ -211,5 +211,7 @@ def test_arrays_that_are_no_pictures():
     config = ImageConfig(size=8)
     with pytest.raises(ValueError, match=r"this one is float64 \[4, 4, 3\]"):
         items.prepare_image(np.ones((4, 4, 3)), config)
-    with pytest.raises(ValueError, match="not an image, or a damaged one"):
+    with pytest.raises(ValueError, match=r"^not an image, but a file of an unknown format$"):
         items.prepare_image(b"GIF89a of nothing", config)
+    with pytest.raises(ValueError, match=r"^not an image, but an empty file$"):
+        items.prepare_image(b"", config)

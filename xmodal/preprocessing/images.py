@@ -110,8 +110,11 @@ def decode_image(encoded: bytes) -> np.ndarray:
             return to_rgb(picture)
     except PIL.Image.DecompressionBombError as error:
         raise ValueError(f"too many pixels: {error}") from error
+    except PIL.UnidentifiedImageError as error:  # It would name an object of ours, not the file.
+        found = "a file of an unknown format" if encoded else "an empty file"
+        raise ValueError(f"not an image, but {found}") from error
     except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
-        raise ValueError(f"not an image, or a damaged one: {error}") from error
+        raise ValueError(f"a damaged image: {error}") from error
 
 
 def decode_upright(encoded: bytes) -> np.ndarray:

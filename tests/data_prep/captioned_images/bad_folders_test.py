@@ -100,7 +100,7 @@ def mostly_missing(folder):
         (two_splits, r"line 32: p003.png is in the split 'test', but in 'train' above"),
         (unknown_split, r"line 2: the split 'fold 3' is not train, validation"),
         (some_without_a_split, r"1 of 30 pictures have no split; the first is images/p000.png"),
-        (only_images, r"has images but no captions"),
+        (only_images, r"has images but no captions; add a table with the columns `image`"),
         (only_text, r"has neither images nor captions"),
         (two_tables, r"all.csv and .*more.csv both have images and captions"),
         (two_columns_of_one_name, r"all.csv has several columns 'caption', of which only one"),
