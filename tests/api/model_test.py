@@ -207,6 +207,14 @@ def test_mistakes_are_named(call, message):
         call(model)
 
 
+def test_a_picture_is_named_by_its_position_among_all(monkeypatch):
+    monkeypatch.setattr(model_module, "_AT_A_TIME", 2)
+    model, _ = make_model()
+    features = np.zeros(FEATURES, np.float32)
+    with pytest.raises(UserError, match=r"Image 3 \(star.jpg\) cannot be embedded"):
+        model.embed_images([features, features, features, "star.jpg"])
+
+
 def test_arrays_that_are_no_pictures():
     config = ImageConfig(size=8)
     with pytest.raises(ValueError, match=r"this one is float64 \[4, 4, 3\]"):

@@ -20,6 +20,7 @@ from tests.api.converted_models import MODELS, save_converted
 from tests.api.tiny_dual_encoder import SECTION, make_texts, make_weights, save_run
 from xmodal.api.exporting import export_model
 from xmodal.api.model import Model
+from xmodal.config import UserError
 from xmodal.mesh import make_mesh
 from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import efficientnet
@@ -300,6 +301,42 @@ def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
     shown = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', output.read_text())
     sizes = [PIL.Image.open(io.BytesIO(base64.b64decode(each))).size for each in shown]
     assert sizes == [(60, 50)] * 3  # One is missing, and one was rotated.
+
+
+def test_pictures_that_cannot_be_read_are_left_out_of_a_folder(of_pixels, search, tmp_path):
+    paths = save_pictures(tmp_path / "photos", count=5)
+    paths[0].write_bytes(b"")
+    paths[4].write_bytes(paths[4].read_bytes()[:-900])
+    printed = search(
+        "build", f"--model={of_pixels}", f"--images={tmp_path / 'photos'}", "--part_size=2",
+        f"--output={tmp_path / 'index'}",
+    )  # fmt: skip
+    assert "images: 3 items" in printed
+    assert "left out: 2 images that cannot be read" in printed
+    index = xmodal.Index.open(tmp_path / "index")
+    faults = index.galleries["image"].left_out
+    assert set(faults) == {str(paths[0]), str(paths[4])}
+    assert faults[str(paths[0])] == "not an image, but an empty file"
+    gallery = index.galleries["image"]
+    assert gallery.names == [str(paths[n]) for n in (2, 1, 3)]
+    expected = index.model.embed_images(gallery.names)
+    assert abs(expected[0] - expected[1]).max() > 1e-3
+    np.testing.assert_allclose(gallery.vectors, expected, rtol=1e-5, atol=1e-5)
+    with pytest.raises(UserError, match=r"Image 1 \(.*0.png\) cannot be embedded"):
+        xmodal.Index.build(index.model, images=[paths[1], paths[0]])
+
+
+def test_a_folder_without_a_readable_picture(of_pixels, search, tmp_path):
+    for path in save_pictures(tmp_path / "photos", count=2):
+        path.write_bytes(b"")
+    with pytest.raises(
+        UserError, match="None of the 2 images can be read; the first is .*png: not"
+    ):
+        search(
+            "build", f"--model={of_pixels}", f"--images={tmp_path / 'photos'}",
+            f"--output={tmp_path / 'index'}",
+        )  # fmt: skip
+    assert not (tmp_path / "index").exists()
 
 
 def test_pictures_of_a_dataset_are_embedded_as_its_evaluation_does(of_pixels):

@@ -43,6 +43,8 @@ class GivenItems:
         tokenizer: Tokenizer | None = None,
         config: ImageConfig | None = None,
         upright: bool = True,
+        first: int = 0,
+        unreadable: dict[int, str] | None = None,
         lengths: Sequence[int] = (),
     ) -> None:
         """Takes texts with their tokenizer, or images with their preprocessing.
@@ -53,9 +55,12 @@ class GivenItems:
           tokenizer: tokenizer of the texts.
           config: config of the images.
           upright: see `prepare_image`.
+          first: position of the first image among all that are embedded.
+          unreadable: see `Model.embed_images`.
           lengths: padded lengths of texts, ascending; by default multiples of 4.
         """
         self._images, self._config, self._upright = images, config, upright
+        self._first, self._unreadable = first, unreadable
         self.sides = ("text",) * bool(texts) + ("image",) * bool(images)
         self.image_ids = np.arange(len(images))
         self.caption_texts, self.caption_ids = texts, np.arange(len(texts))
@@ -98,9 +103,14 @@ class GivenItems:
         try:
             return prepare_image(self._images[place], self._config, upright=self._upright)
         except (OSError, ValueError) as error:
+            if self._unreadable is not None and self._config.size:
+                self._unreadable[self._first + int(place)] = str(error)
+                return np.zeros((self._config.size, self._config.size, 3), np.uint8)
             given = self._images[place]
             name = f" ({os.fspath(given)})" if isinstance(given, (str, os.PathLike)) else ""
-            raise UserError(f"Image {place}{name} cannot be embedded: {error}.") from error
+            raise UserError(
+                f"Image {self._first + place}{name} cannot be embedded: {error}."
+            ) from error
 
 
 def _collect(rows: np.ndarray, pictures: Sequence[Any]) -> dict[str, np.ndarray]:

@@ -133,6 +133,7 @@ class Model:
         *,
         batch_size: int = 64,
         upright: bool = True,
+        unreadable: dict[int, str] | None = None,
     ) -> np.ndarray | Embedding:
         """Embeds images, cropped and resized as in the evaluation of the model.
 
@@ -144,6 +145,8 @@ class Model:
           upright: whether files, their contents and PIL images are rotated according to their EXIF
             orientation. Training and evaluation ignore it, as published code does, so False embeds
             a picture of a dataset as they do.
+          unreadable: receives the position and the fault of every picture that cannot be read; its
+            embedding has no meaning. By default, such a picture is an error.
 
         Returns:
           float32 [N, D] in the given order, or an `Embedding` if the model has several vectors per
@@ -163,7 +166,9 @@ class Model:
             self._embed,
             "image",
             images,
-            lambda part: GivenItems(images=part, config=config, upright=upright),
+            lambda part, first: GivenItems(
+                images=part, config=config, upright=upright, first=first, unreadable=unreadable
+            ),
             batch_size,
         )
 
@@ -275,7 +280,8 @@ class Model:
     ) -> np.ndarray | Embedding:
         tokenizer = self._require_tokenizer()
 
-        def items(part: Sequence[str]) -> GivenItems:
+        def items(part: Sequence[str], first: int) -> GivenItems:
+            del first
             if wrong := [each for each in part if not isinstance(each, str)]:
                 raise UserError(f"{wrong[0]!r} is not a string; pass only strings.")
             return GivenItems(texts=part, tokenizer=tokenizer, lengths=self._lengths)
@@ -289,8 +295,10 @@ class Model:
             raise UserError(f"batch_size={batch_size}; it has to be at least 1.")
         parts: list[tuple[np.ndarray, np.ndarray | None]] = []
         iterator = iter(given)
+        first = 0
         while part := list(itertools.islice(iterator, _AT_A_TIME)):
-            found = embed(self._params, self._model_state, items(part), batch_size)
+            found = embed(self._params, self._model_state, items(part, first), batch_size)
+            first += len(part)
             vectors = found.images if side == "image" else found.captions
             assert vectors is not None
             parts.append((vectors, found.log_sigma.get(side)))

@@ -69,15 +69,17 @@ def _build_together(args: argparse.Namespace) -> None:
     parts = EmbeddedParts(args.output, model, items, args.part_size)
 
     def write() -> None:
-        galleries = {
-            kind: Gallery(each.names, parts.vectors(kind), dataset=each.dataset)
-            for kind, each in items.items()
-        }
+        galleries = {kind: parts.gallery(kind) for kind in items}
         index = Index.of_galleries(model, galleries, method=args.method, recall=args.recall)
         index.save(args.output)
         parts.remove()
         for kind, gallery in index.galleries.items():
             print(f"{kind}s: {len(gallery.names):,} items, {_describe(gallery)}")
+            if gallery.left_out:
+                print(
+                    f"left out: {len(gallery.left_out):,} {kind}s that cannot be read; "
+                    f"{args.output}/{kind}_left_out.json lists them"
+                )
         print(f"index in {args.output}")
 
     with folder_lock.hold(parts.folder), disk_errors(args.output, _NO_ROOM):

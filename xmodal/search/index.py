@@ -69,6 +69,7 @@ class Gallery:
       names: see `Items`.
       vectors: float32 [N, D] or [N, K, D].
       dataset: see `Items`.
+      left_out: names of pictures that are not in it since they cannot be read -> the fault.
       lists: faiss's index; None if search is exact.
       effort: how much of it a query searches.
       quality: quality of approximate search.
@@ -80,12 +81,14 @@ class Gallery:
         vectors: np.ndarray,
         *,
         dataset: Mapping[str, str] | None = None,
+        left_out: Mapping[str, str] | None = None,
         lists: Any = None,
         effort: Effort | None = None,
         quality: Quality | None = None,
     ) -> None:
         """Takes the attributes."""
         self.names, self.vectors, self.dataset = names, vectors, dataset
+        self.left_out = dict(left_out or {})
         self.lists, self.effort, self.quality = lists, effort or Effort(), quality
 
 
@@ -311,11 +314,18 @@ def _milliseconds(search: Any, queries: np.ndarray, top: int) -> float:
     return 1000 * (time.perf_counter() - started) / len(queries)
 
 
-def embed(model: Model, kind: str, items: Any, *, upright: bool = True) -> np.ndarray:
+def embed(
+    model: Model,
+    kind: str,
+    items: Any,
+    *,
+    upright: bool = True,
+    unreadable: dict[int, str] | None = None,
+) -> np.ndarray:
     """Returns the embeddings of images or captions, float32 [n, D] or [n, K, D].
 
-    See `Model.embed_images` for `upright`.
+    See `Model.embed_images` for `upright` and `unreadable`.
     """
     if kind == "image":
-        return np.asarray(model.embed_images(items, upright=upright))
+        return np.asarray(model.embed_images(items, upright=upright, unreadable=unreadable))
     return np.asarray(model.embed_texts(items))

@@ -29,6 +29,7 @@ class Items:
       dataset: section of the dataset that has their pictures; None for other items.
       stamps: further marks of identity: sizes and times of files, hashes.
       upright: see `Model.embed_images`; pictures of a dataset are embedded as in its evaluation.
+      may_be_damaged: whether items that cannot be read are left out, instead of being an error.
     """
 
     names: Sequence[str]
@@ -36,6 +37,7 @@ class Items:
     dataset: Mapping[str, str] | None = None
     stamps: Sequence[str] = ()
     upright: bool = True
+    may_be_damaged: bool = False
 
 
 def from_values(values: Sequence[Any], stamps: Sequence[str] = ()) -> Items:
@@ -140,7 +142,8 @@ def _reader(values: Sequence[Any] | np.ndarray) -> Callable[[int, int], Iterator
 
 
 def _from_files(paths: Sequence[pathlib.Path]) -> Items:
-    return from_values([str(path) for path in paths], [_stamp(path) for path in paths])
+    items = from_values([str(path) for path in paths], [_stamp(path) for path in paths])
+    return dataclasses.replace(items, may_be_damaged=True)
 
 
 def _stamp(path: pathlib.Path) -> str:

@@ -2,6 +2,7 @@
 
 OUTPUT.parts/parts.json        hashes of the weights and of the items of every kind
 OUTPUT.parts/image-00012.npy   embeddings of the items of a part, float32 [n, D] or [n, K, D]
+OUTPUT.parts/image-00012.json  positions in the part and faults of pictures that cannot be read
 """
 
 import dataclasses
@@ -18,11 +19,12 @@ from xmodal import processes
 from xmodal.api.model import Model
 from xmodal.atomic import replacing
 from xmodal.config import UserError
-from xmodal.search.index import embed
+from xmodal.search.index import Gallery, embed
 from xmodal.search.items import Items
 from xmodal.training.run_files.json_files import read_json
 
 _CARD = "parts.json"
+_REMEDY = "remove it and start the command again; the other parts stay."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +35,11 @@ class _Part:
     kind: str
     start: int
     stop: int
+
+    @property
+    def faults(self) -> epath.Path:
+        """File of the items that cannot be read."""
+        return self.path.with_suffix(".json")
 
 
 class EmbeddedParts:
@@ -74,17 +81,36 @@ class EmbeddedParts:
                 f"{self.folder} of process 0; all processes need the same."
             )
         for number, part in enumerate(self._parts):
-            if number % processes.count() == processes.index() and not part.path.exists():
+            if number % processes.count() == processes.index() and not self._is_done(part):
                 self._embed(part)
         processes.gather("embed its parts", "done")
 
-    def vectors(self, kind: str) -> np.ndarray:
-        """Returns the embeddings of all items of a kind, in order.
+    def gallery(self, kind: str) -> Gallery:
+        """Returns all items of a kind that can be read, in order.
 
         Raises:
-          UserError: a part is damaged.
+          UserError: a part is damaged, or no item can be read.
         """
-        return np.concatenate([_load(part) for part in self._parts if part.kind == kind])
+        items, parts = self._items[kind], [part for part in self._parts if part.kind == kind]
+        vectors = np.concatenate([_load(part) for part in parts])
+        faults = {
+            part.start + int(row): fault
+            for part in parts
+            if items.may_be_damaged
+            for row, fault in read_json(part.faults, _REMEDY).items()
+        }
+        if len(faults) == len(vectors):
+            raise UserError(
+                f"None of the {len(vectors):,} {kind}s can be read; the first is "
+                f"{items.names[0]}: {faults[0]}."
+            )
+        kept = np.array([row not in faults for row in range(len(vectors))])
+        return Gallery(
+            [name for name, keep in zip(items.names, kept, strict=True) if keep],
+            vectors[kept] if faults else vectors,
+            dataset=items.dataset,
+            left_out={items.names[row]: fault for row, fault in faults.items()},
+        )
 
     def remove(self) -> None:
         """Removes the files."""
@@ -100,7 +126,7 @@ class EmbeddedParts:
                     f"{self.folder} has parts of a build with different {', '.join(different)}: "
                     "remove it, or use another --output."
                 )
-            done = sum(part.path.exists() for part in self._parts)
+            done = sum(map(self._is_done, self._parts))
             print(f"{done:,} of {len(self._parts):,} parts are already embedded", flush=True)
             return
         with replacing(path) as file:
@@ -111,10 +137,18 @@ class EmbeddedParts:
         remedy = f"remove {self.folder} and start again."
         return read_json(path, remedy) if path.exists() else {}
 
+    def _is_done(self, part: _Part) -> bool:
+        has_faults = part.faults.exists() or not self._items[part.kind].may_be_damaged
+        return has_faults and part.path.exists()
+
     def _embed(self, part: _Part) -> None:
         items = self._items[part.kind]
         inputs = items.read(part.start, part.stop)
-        vectors = embed(self._model, part.kind, inputs, upright=items.upright)
+        faults: dict[int, str] | None = {} if items.may_be_damaged else None
+        vectors = embed(self._model, part.kind, inputs, upright=items.upright, unreadable=faults)
+        if faults is not None:
+            with replacing(part.faults) as file:
+                file.write(json.dumps(dict(sorted(faults.items()))).encode())
         with replacing(part.path) as file:
             np.save(file, vectors)
 

@@ -4,6 +4,7 @@ index.json                      format, version, the model and the hash of its w
                                 count, dataset, quality
 image.npy, caption.npy          embeddings, float32 [N, D] or [N, K, D]
 image.json, caption.json        names of the items, a list
+image_left_out.json             names and faults of pictures that cannot be read, if there are any
 image.faiss, caption.faiss      of approximate search
 """
 
@@ -57,6 +58,9 @@ def write_index(folder: str | os.PathLike, model: Model, galleries: Mapping[str,
             # In ASCII: names of files need not be UTF-8.
             names = json.dumps(list(gallery.names))
             (temporary / f"{kind}.json").write_text(names, encoding="utf-8")
+            if gallery.left_out:
+                faults = json.dumps(gallery.left_out, indent=2)
+                (temporary / f"{kind}_left_out.json").write_text(faults + "\n", encoding="utf-8")
             if has_lists:
                 save_lists(gallery.lists, temporary / f"{kind}.faiss")
         (temporary / CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
@@ -107,10 +111,12 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Gal
     if not len(vectors) == len(names) == record["count"]:
         raise ValueError(f"{len(vectors)} embeddings and {len(names)} names of {record['count']}")
     effort, quality = record["effort"], record["quality"]
+    left_out = root / f"{kind}_left_out.json"
     return Gallery(
         names,
         vectors,
         dataset=record["dataset"],
+        left_out=json.loads(left_out.read_text(encoding="utf-8")) if left_out.exists() else None,
         lists=None if effort is None else read_lists(root / f"{kind}.faiss"),
         effort=Effort(**effort or {}),
         quality=None if quality is None else Quality(**quality),
