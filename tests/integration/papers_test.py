@@ -44,7 +44,7 @@ def get_config(name, few_shapes, total_steps=STEPS):
             evaluator.data.data_dir = few_shapes
     config.checkpoint.every = 2
     if config.optimizer.plateau is not None:
-        # Almost no evaluation is an improvement, so that the learning rate falls at steps 2 and 4.
+        # Almost no evaluation is an improvement, so that the learning rate falls at step 4.
         config.optimizer.plateau.update(patience=0, threshold=0.9)
     return config
 

@@ -267,7 +267,7 @@ def test_a_metric_without_improvement_halves_the_next_update():
     changes = {"plateau": EVERYTHING["plateau"]}
     rule, params = make(**changes), tree(0)
     home = mesh_lib.replicated(mesh_lib.make_mesh())
-    state = jax.device_put(rule.init(params), home)
+    state = jax.device_put(rule.update(tree(1), rule.init(params), params)[1], home)
     state = optimizer.observe_metrics(config, state, {"coco5k/rsum": 300.0})
     assert float(optimizer.learning_rate(state)) == 0.5
     assert optimizer.observe_metrics(config, state, {"cxc/rsum": 1.0}) is state
@@ -277,6 +277,20 @@ def test_a_metric_without_improvement_halves_the_next_update():
     updates, _ = rule.update(tree(1), state, params)
     for path, value in flatten(tree(1)).items():
         np.testing.assert_allclose(flatten(updates)[path], -0.25 * value, rtol=1e-6)
+
+
+def test_the_evaluation_before_the_first_update_does_not_count():
+    plateau = {"metric": "rsum", "mode": "min", "factor": 0.5, "patience": 2}
+    config = read(optimizer.OptimizerConfig, "config.optimizer", settings(plateau=plateau))
+    rule, params = make(plateau=plateau), tree(0)
+    state, rates = rule.init(params), []
+    # As PVSE's code: the rate is halved each time patience + 1 evaluations are above the first
+    # trained one, which is the lowest.
+    for rsum in (1.0, 100.0, 101.0, 102.0, 103.0, 104.0, 105.0, 106.0):
+        state = optimizer.observe_metrics(config, state, {"rsum": rsum})
+        rates.append(float(optimizer.learning_rate(state)))
+        _, state = rule.update(tree(1), state, params)
+    assert rates == [0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.125]
 
 
 def test_learning_rate_is_that_of_the_update_that_follows():

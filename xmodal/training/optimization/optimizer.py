@@ -235,12 +235,17 @@ def observe_metrics(
 ) -> State:
     """Returns the state after an evaluation, which updates the plateau if it has its metric.
 
+    The evaluation before the first update does not count, as in the loops that torch's rule comes
+    from: with "min" of a recall, the untrained model would be the best one for good.
+
     Args:
       config: see `OptimizerConfig`.
       opt_state: optimizer state on its devices; not donated.
       metrics: tag -> value, the same in every process.
     """
     if config.plateau is None or config.plateau.metric not in metrics:
+        return opt_state
+    if int(opt_state["count"]) == 0:
         return opt_state
     value = metrics[config.plateau.metric]
     moved = plateau_lib.update(config.plateau, opt_state["plateau"], value, config.learning_rate)
