@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xmodal.config import check_pattern, check_value, setting
+from xmodal.config import UserError, check_pattern, check_value, setting
 from xmodal.training.tree import path_of
 
 Decay = Callable[[str], float]
@@ -133,6 +133,13 @@ class Sgd:
 
     momentum: float | None = setting(None, at_least=0, below=1)
     nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        if self.nesterov and not self.momentum:
+            raise UserError(
+                f"config.optimizer.options.nesterov needs a momentum, which is {self.momentum}; "
+                "set config.optimizer.options.momentum, for example to 0.9."
+            )
 
     def make(self, decay: Decay) -> optax.GradientTransformation:
         """Returns the transformation of gradients into directions."""
