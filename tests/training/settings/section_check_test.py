@@ -13,6 +13,7 @@ from xmodal.training.settings.inheritance import inherit
         ("model", None),
         ("model.image", 3),
         ("model.image.encoder", "resnet"),
+        ("model.text.encoder", None),
         ("model.text.head", "mean"),
         ("tasks.i2t", "softmax"),
         ("tasks.i2t.loss", None),
@@ -30,6 +31,22 @@ def test_a_value_in_the_place_of_a_section(path, value):
     with pytest.raises(UserError) as raised:
         inherit(config)
     assert str(raised.value) == f"config.{path} is {value!r}; it has to be a section."
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "message"),
+    [
+        ("model.text", "encoder", r"config\.model\.text lacks 'encoder'; it has \['head', 'proj"),
+        ("tasks.t2t", "loss", r"config\.tasks\.t2t lacks 'loss'; it has \['negatives', 'simil"),
+    ],
+)
+def test_a_section_that_is_missing(section, key, message):
+    config = quickstart.get_config()
+    *parents, name = section.split(".")
+    with config.unlocked():
+        del config[parents[0]][name][key]
+    with pytest.raises(UserError, match=message):
+        inherit(config)
 
 
 def test_a_side_that_is_missing():
