@@ -196,3 +196,18 @@ def test_a_task_reads_the_text_columns_of_its_own_caption():
     columns = made.read_columns(batch)
     np.testing.assert_array_equal(columns["text_ids"], [[2, 3], [8, 9]])
     np.testing.assert_array_equal(columns["relations"], batch["relations"])
+
+
+def test_a_module_that_reads_an_unknown_parameter():
+    loss = {
+        "name": "language_model",
+        "inputs": ("text_ids", "text_mask"),
+        "reads": ("text/encoder/tabel",),
+    }
+    config = {"words": {"views": ("caption_0",), "loss": loss, "negatives": "none"}}
+    (words,) = tasks.make_tasks(config)
+    batch = dict.fromkeys(loss["inputs"], jnp.ones((2, 1, 5), jnp.int32))
+    towers = {"text": {"encoder": {"table": jnp.ones((7, 4))}}}
+    message = r"'text/encoder/tabel' in config\.tasks\.words\.loss\.reads; .*'text/encoder/table'\?"
+    with pytest.raises(UserError, match=message):
+        words.init(jax.random.key(0), {"caption_0": Embedding(jnp.ones((2, 4)))}, batch, towers)

@@ -250,8 +250,7 @@ def check_reads(tasks: tuple[Task, ...], paths: Collection[str]) -> None:
       UserError: names the path and the closest matches.
     """
     for task in tasks:
-        for path in task.config.loss.reads:
-            lookup(f"config.tasks.{task.name}.loss.reads", path, dict.fromkeys(paths))
+        _reads(task, dict.fromkeys(paths))
 
 
 def compute_losses(
@@ -320,8 +319,9 @@ def compute_losses(
     return total, states, scalars
 
 
-def _reads(task: Task, flat: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-    return {path: flat[path] for path in task.config.loss.reads}
+def _reads(task: Task, flat: Mapping[str, Any]) -> dict[str, Any]:
+    where = f"config.tasks.{task.name}.loss.reads"
+    return {path: lookup(where, path, flat) for path in task.config.loss.reads}
 
 
 def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
