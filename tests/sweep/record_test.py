@@ -42,7 +42,8 @@ def test_every_change_is_on_disk(plan, tmp_path):
 
 
 def test_optuna_reads_it(plan, tmp_path):
-    plan = dataclasses.replace(plan, mode="min", studied=("l2", Choice((None, {"scale": 0.1}))))
+    studied = ("l2", Choice((None, {"scale": 0.1})))
+    plan = dataclasses.replace(plan, select="shapes/t2t/median_rank", studied=studied)
     record, trials = Record(tmp_path, plan), list(plan.trials(3))
     record.add(trials)
     for score, trial in enumerate(trials):

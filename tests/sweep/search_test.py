@@ -244,3 +244,18 @@ def test_the_metric_is_known_before_training(config):
     ):
         with pytest.raises(UserError, match=message):
             select(wrong)
+
+
+@pytest.mark.parametrize(
+    ("mode", "metric", "of_plan", "sign"),
+    [
+        ("max", "recall@5", "max", 1),
+        ("max", "median_rank", "min", -1),
+        ("last", "median_rank", "last", -1),
+    ],
+)
+def test_the_metric_decides_which_trials_are_better(config, mode, metric, of_plan, sign):
+    config.select.mode = mode
+    space = {"seed": Choice((0, 1))}
+    plan = search.make_plan(config, space, None, seed=0, select=f"shapes/t2t/{metric}")
+    assert (plan.mode, plan.sign) == (of_plan, sign)

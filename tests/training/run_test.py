@@ -93,6 +93,17 @@ def change(config, where, value):
             "shapes/t2t/recal@1",
             "'shapes/t2t/recal@1' in config.select.metric; .*mean 'shapes/t2t/recall@1'",
         ),
+        (
+            "select.mode",
+            "min",
+            "config.select.mode='min' selects the worst checkpoint by config.select.metric="
+            "'shapes/.*'; set it to 'max'",
+        ),
+        (
+            "select",
+            {"metric": "shapes/t2t/median_rank", "mode": "max"},
+            "'max' selects the worst checkpoint by .*median_rank'; set it to 'min'",
+        ),
         # There is no tower for images, and the board is computed only by request.
         ("select.metric", "shapes/i2t/recall@1", "'shapes/i2t/recall@1' in config.select.metric"),
         ("select.metric", "shapes/shapes_matches/t2i/map@r", "in config.select.metric; "),

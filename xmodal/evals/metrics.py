@@ -10,6 +10,11 @@ MEDIAN_RANK = "median_rank"
 _RECALL = "recall@"
 
 
+def lower_is_better(tag: str) -> bool:
+    """Returns whether lower values of the metric at the end of a tag are better."""
+    return tag.endswith(MEDIAN_RANK)
+
+
 def compute_recall_values(rank: np.ndarray, metrics: Sequence[str]) -> dict[str, np.ndarray]:
     """Returns the recalls among `metrics` by name, for each query.
 

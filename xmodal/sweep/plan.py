@@ -12,6 +12,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from xmodal.config import UserError
+from xmodal.evals.metrics import lower_is_better
 from xmodal.result_files import format_json, write_files
 from xmodal.scratch import keep_overrides
 from xmodal.sweep.distributions import Choice, Distribution
@@ -59,7 +60,7 @@ class Plan:
       studied: path and values of the studied parameter, or None.
       seed: seed of the draws.
       select: tag of the metric that trials are compared by.
-      mode: "max" or "min".
+      mode: "max", "min" or "last", how the checkpoint of a trial is selected.
     """
 
     config: ConfigDict
@@ -83,7 +84,7 @@ class Plan:
     @property
     def sign(self) -> int:
         """1 if higher scores are better, -1 if lower ones are."""
-        return -1 if self.mode == "min" else 1
+        return -1 if lower_is_better(self.select) else 1
 
     @property
     def parameters(self) -> dict[str, Distribution]:

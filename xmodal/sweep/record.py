@@ -89,7 +89,7 @@ class Record:
         self._study = optuna.create_study(
             study_name=_STUDY,
             storage=self._storage,
-            direction="minimize" if plan.mode == "min" else "maximize",
+            direction="minimize" if plan.sign < 0 else "maximize",
             load_if_exists=True,
         )
         self._distributions = {path: _to_optuna(each) for path, each in plan.parameters.items()}

@@ -46,7 +46,7 @@ def format_report(plan: Plan, outcomes: Sequence[Outcome], folder: str) -> str:
     sections = [
         f"# Sweep of {plan.config.name}",
         f"{len(outcomes)} trials: {described}. Score: `{plan.select}` of the best checkpoint, "
-        f"{'lowest' if plan.mode == 'min' else 'highest'} first; seed of the draws {plan.seed}.",
+        f"{'lowest' if plan.sign < 0 else 'highest'} first; seed of the draws {plan.seed}.",
     ]
     best = best_trials(plan, outcomes)
     if best:

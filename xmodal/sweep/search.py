@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from absl import logging
 from ml_collections import ConfigDict
 
+from xmodal.evals.metrics import lower_is_better
 from xmodal.result_files import check_writable, write_files
 from xmodal.sweep.check import check_values, resolve_metric
 from xmodal.sweep.distributions import Choice
@@ -50,7 +51,11 @@ def make_plan(
     logging.info("Checking %s of the search space.", ", ".join(plan.parameters))
     parts = check_values(config, plan.parameters)
     metric = resolve_metric(parts, select)
-    return Plan(config, space, studied, seed, metric, parts.settings.select.mode)
+    # A metric of --select may be better where that of the config is worse.
+    mode = parts.settings.select.mode
+    if mode != "last":
+        mode = "min" if lower_is_better(metric) else "max"
+    return Plan(config, space, studied, seed, metric, mode)
 
 
 def format_draws(plan: Plan, draws: int) -> str:

@@ -15,7 +15,7 @@ from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.training import accumulation, frozen_checks
 from xmodal.training.optimization.optimizer import make_optimizer
 from xmodal.training.parts import Parts
-from xmodal.training.settings.awaited_metrics import check_awaited
+from xmodal.training.settings.awaited_metrics import check_awaited, check_mode
 from xmodal.training.settings.fill_config import MANY, fill, fill_metric, fill_placeholders
 from xmodal.training.settings.run_config import RunConfig, read_settings
 from xmodal.training.settings.widths import check_widths
@@ -82,6 +82,7 @@ def assemble_without_data(config: ml_collections.ConfigDict, mesh: Mesh) -> Part
     _check_batch_size(settings, mesh)
     parts = build(draft, mesh)
     evals = read_options(settings.evals)
+    check_mode(settings.select)
     check_awaited(settings.awaited_metrics, evals, config.to_dict(), parts.model.towers)
     check_widths(settings.model, parts.model, parts.tasks, evals, parts.shapes, parts.batch)
     # Groups that start late are valid in a run of unknown length.

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats
 
+from xmodal.evals.metrics import lower_is_better
+
 # Model -> metric tag -> number. A model without a tag, or with NaN, lacks the metric.
 Models = Mapping[str, Mapping[str, float]]
 
@@ -84,7 +86,7 @@ def ranks_of_models(models: Models, metrics: Sequence[str]) -> dict[str, dict[st
 
 def quality_table(models: Models, metrics: Sequence[str]) -> np.ndarray:
     """The numbers, with larger ones better, float64 [models, M]; NaN for missing metrics."""
-    signs = [-1.0 if metric.endswith("median_rank") else 1.0 for metric in metrics]
+    signs = [-1.0 if lower_is_better(metric) else 1.0 for metric in metrics]
     return np.array(
         [
             [sign * row.get(metric, math.nan) for metric, sign in zip(metrics, signs, strict=True)]

@@ -5,14 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.config import lookup
+from xmodal.config import UserError, lookup
 from xmodal.evals.boards.definitions import RATING_SIDES, Definition, definitions_of
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import Board, GradedPairs, RetrievalTask
 from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.boards import BoardsOptions, tags_of_boards
+from xmodal.evals.metrics import lower_is_better
 from xmodal.evals.results import evaluator_tag
 from xmodal.training.evaluation.splits import SplitSource
+from xmodal.training.settings.sections import SelectConfig
 
 
 def check_awaited(
@@ -42,6 +44,23 @@ def check_awaited(
             dataset = SplitSource.of(config, name, options).own.dataset
             known = possible_tags(options, dataset, sides)
             lookup(where, tag, {evaluator_tag(name, each): None for each in known})
+
+
+def check_mode(select: SelectConfig) -> None:
+    """Raises an error if the mode selects the worst checkpoint.
+
+    Args:
+      select: settings whose metric is filled in.
+
+    Raises:
+      UserError: names the metric and its mode.
+    """
+    best, worst = ("min", "max") if lower_is_better(select.metric) else ("max", "min")
+    if select.mode == worst:
+        raise UserError(
+            f"config.select.mode={worst!r} selects the worst checkpoint by config.select.metric="
+            f"{select.metric!r}; set it to {best!r}."
+        )
 
 
 def possible_tags(options: BoardsOptions, dataset: str, sides: Collection[str]) -> list[str]:
