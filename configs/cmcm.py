@@ -10,7 +10,9 @@ code, which produced the printed numbers:
     reranker.gap        0.05; the paper writes 0.1
     dimension           1,024; the paper writes 300 in one place
 Unlike here, the authors validate on the test split. Here, a tenth of the training pairs sets the
-learning rate and selects the checkpoint, and test is evaluated once.
+learning rate and selects the checkpoint, by ten pools instead of one, and test is evaluated once.
+The incomplete last batch of an epoch is dropped (theirs is kept), and the LSTM starts from Flax's
+initial values (LeCun normal, orthogonal; torch's are uniform).
 
 Variants of both files. `quick,VARIANT` runs a variant on the embedded dataset; `shapes,VARIANT`
 does so at a size that learns, starting from the CNN of `configs/quickstart.py` instead of

@@ -25,7 +25,9 @@ by the cosine of the means instead. Quirks of that code, each set by a value bel
                           log standard deviation in place of the log variance in its divergence
 The similarity learns the scale and shift of the match probability, which are not clipped. The
 original config turns off the uniformity term; add a task `uniformity` for it. The vocabulary comes
-from the training captions; the authors' also includes those of the test images.
+from the training captions; the authors' also includes those of the test images. AdamP looks for
+scale-invariant weights gate by gate in a GRU; in their code, the gates are one matrix. `itm.py`
+lists differences that all of these papers share.
 
 Paper and README, COCO test:
     1K   R@1 I->T 68.8   T->I 54.6      PMRP I->T 45.0   T->I 46.0

@@ -25,7 +25,7 @@ below:
                         case; "max" halves it when the recall stops rising
 The authors select the checkpoint on the test images and include their captions in the vocabulary;
 here, both come from other images. The metric, also for the plateau, is mean R@10; theirs is the sum
-of recalls.
+of recalls. `itm.py` lists differences that all of these papers share.
 
 Paper and README, COCO test, R@1/5/10:
     1K   K=1   I->T 66.7 91.0 96.2   T->I 53.5 85.1 92.7

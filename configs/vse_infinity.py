@@ -25,7 +25,7 @@ words. Batch normalization in the regions' MLP includes the zero rows of left-ou
 Differences from that code: batch statistics are computed over the whole batch instead of on each of
 four GPUs; an incomplete last batch of an epoch is dropped; BERT attends to a [PAD] that was drawn
 to replace a word; the best checkpoint is selected by mean R@10 on all validation images, theirs by
-the sum of recalls on 1,000.
+the sum of recalls on 1,000. `itm.py` lists differences that all of these papers share.
 
 Paper, COCO test, R@1/5/10, single models:
     regions    1K   I->T 79.7 96.4 98.9   T->I 64.8 91.4 96.3

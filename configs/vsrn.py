@@ -8,7 +8,8 @@ that code, each channel of the regions is divided by its norm over the 36 region
 token after the end of a caption counts as a word to generate. Differences: that code lists the
 parameters of the caption generator twice, so they count twice in clipping and are updated twice per
 step; its vocabulary includes words of the test captions; and it selects the checkpoint by R@1 and
-R@5 on 1,000 validation images every 500 steps.
+R@5 on 1,000 validation images every 500 steps. `itm.py` lists differences that all of these papers
+share.
 
 Paper, COCO test, R@1/5/10, the mean of two models' similarities:
     1K   I->T 76.2 94.8 98.2   T->I 62.8 89.7 95.1
