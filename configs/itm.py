@@ -1,9 +1,10 @@
 """Settings that the image-text matching papers share.
 
 Differences from all of the authors' codes: training pairs are all captions of an image, of which
-MS-COCO has up to seven (theirs are five); captions are truncated after 64 tokens; recurrent layers
-start from Flax's initial values (LeCun normal, orthogonal) instead of torch's (uniform), and biases
-from 0.
+MS-COCO has up to seven (theirs are five); an incomplete last batch of an epoch is dropped (only
+VSE-infinity's regions drop theirs); captions are truncated after 64 tokens; recurrent layers start
+from Flax's initial values (LeCun normal, orthogonal) instead of torch's (uniform), and biases from
+0.
 """
 
 from ml_collections import ConfigDict

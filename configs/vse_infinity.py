@@ -23,9 +23,9 @@ frozen in epoch 0, and the weight of the loss rises from 0 to 1 over epoch 1. Tr
 fifth of the regions, or up to a fifth of the cells, and masks, replaces or deletes a fifth of the
 words. Batch normalization in the regions' MLP includes the zero rows of left-out regions.
 Differences from that code: batch statistics are computed over the whole batch instead of on each of
-four GPUs; an incomplete last batch of an epoch is dropped; BERT attends to a [PAD] that was drawn
-to replace a word; the best checkpoint is selected by mean R@10 on all validation images, theirs by
-the sum of recalls on 1,000. `itm.py` lists differences that all of these papers share.
+four GPUs; BERT attends to a [PAD] that was drawn to replace a word; the best checkpoint is selected
+by mean R@10 on all validation images, theirs by the sum of recalls on 1,000. `itm.py` lists
+differences that all of these papers share.
 
 Paper, COCO test, R@1/5/10, single models:
     regions    1K   I->T 79.7 96.4 98.9   T->I 64.8 91.4 96.3
