@@ -1,7 +1,9 @@
 """Comparisons of several models' results, against their files."""
 
+import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 import xmodal
@@ -86,4 +88,51 @@ def test_results_of_runs(saved, tmp_path):
         runs[name] = tmp_path / name
     comparison = xmodal.compare(runs)
     assert "shapes/shapes_own/mean/recall@1" in comparison.table()
-    assert "shapes_own/i2t/recall@5" in comparison.differences("first", "third")
+    assert "| shapes/shapes_own/i2t/recall@5 " in comparison.differences("first", "third")
+
+
+def save_results_of_run(folder, seed, names):
+    """Results of evaluators by name: pools of two sizes, and correlations of sentence pairs."""
+    split = make_split(20, captions=2)
+    split = dataclasses.replace(
+        split,
+        labels={
+            "score": np.arange(20.0),
+            "set": np.full(20, "all"),
+            "average": np.zeros(20, np.int64),
+        },
+    )
+    sections = {
+        "small": {"type": "pools", "size": 5, "repeats": 4},
+        "large": {"type": "pools", "size": 15, "repeats": 4},
+        "sentences": {"type": "pairs"},
+    }
+    tagged = {}
+    for name in names:
+        evaluator = make_evaluator(name, options_of(**sections[name]), split, SIDES)
+        source = make_source(split, seed)
+        evaluation = evaluate_source(evaluator, source, name="m", evaluator_name=name)
+        evaluation.save(folder / "test" / name)
+        tagged |= evaluation.tagged
+    (folder / "test" / "metrics.json").write_text(json.dumps(tagged))
+    return tagged
+
+
+def test_differences_of_all_evaluators_of_a_run(tmp_path):
+    names = ("large", "sentences", "small")
+    runs = {name: tmp_path / name for name in ("a", "b")}
+    first, second = (save_results_of_run(run, n, names) for n, run in enumerate(runs.values()))
+    rows = cells(xmodal.compare(runs).differences("a", "b"))
+    for name in ("small", "large"):
+        tag = f"{name}/t2i/recall@5"
+        (row,) = [row for row in rows if row[0] == tag]
+        assert row[1:3] == [f"{first[tag]:.2f}", f"{second[tag]:.2f}"]
+    assert not any(row[0].startswith("sentences") for row in rows)
+
+
+def test_evaluations_without_single_values_have_no_differences(tmp_path):
+    runs = {name: tmp_path / name for name in ("a", "b")}
+    for number, run in enumerate(runs.values()):
+        save_results_of_run(run, number, ["sentences"])
+    with pytest.raises(xmodal.UserError, match=r"\['sentences'\] .* have no values for single it"):
+        xmodal.compare(runs).differences("a", "b")

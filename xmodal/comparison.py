@@ -15,10 +15,12 @@ from xmodal.config import UserError, lookup
 from xmodal.evals.reports.compare import compare as compare_results
 from xmodal.evals.reports.compare import format_comparison
 from xmodal.evals.reports.store import RANKS, load_ranks
+from xmodal.evals.results import evaluator_tag
 from xmodal.text_table import format_table
 from xmodal.training.run_files.finished import FINAL
 
 _NUMBERS = "metrics.json"
+_SINGLE = "."
 
 
 def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
@@ -52,10 +54,14 @@ def _find(folder: str | os.PathLike) -> epath.Path:
 
 
 def _evaluators(folder: epath.Path) -> list[str]:
-    """Folders of evaluators in the folder of all results; "." for a single evaluation."""
+    """Folders of evaluators in the folder of all results; `_SINGLE` for a single evaluation."""
     if (folder / RANKS).exists():
-        return ["."]
+        return [_SINGLE]
     return sorted(path.name for path in folder.iterdir() if (path / RANKS).exists())
+
+
+def _tag(evaluator: str, tag: str) -> str:
+    return tag if evaluator == _SINGLE else evaluator_tag(evaluator, tag)
 
 
 class Comparison:
@@ -88,7 +94,10 @@ class Comparison:
         return format_table(rows)
 
     def differences(self, ours: str, theirs: str) -> str:
-        """Returns Markdown tables of the paired differences of two models, with intervals.
+        """Returns a Markdown table of the paired differences of two models, with intervals.
+
+        Evaluations without values for single items or samples, such as those of type `pairs`, are
+        left out. Tags are those of `metrics.json`.
 
         Raises:
           UserError: a model is unknown, or they have no evaluation in common.
@@ -97,11 +106,18 @@ class Comparison:
         shared = [each for each in _evaluators(left) if (right / each / RANKS).exists()]
         if not shared:
             raise UserError(f"{left} and {right} have no evaluation in common.")
-        texts = []
-        for each in shared:
-            found = compare_results(load_ranks(left / each), load_ranks(right / each))
-            texts.append(format_comparison(found, name=ours, other=theirs))
-        return "\n".join(texts)
+        found = {}
+        for name in shared:
+            stored = [load_ranks(folder / name) for folder in (left, right)]
+            if all(each.results or each.numbers for each in stored):
+                differences = compare_results(*stored)
+                found |= {_tag(name, tag): each for tag, each in differences.items()}
+        if not found:
+            raise UserError(
+                f"The evaluations {shared} of {left} and {right} have no values for single items "
+                "or samples to compare; evaluate both on boards or in pools."
+            )
+        return format_comparison(found, name=ours, other=theirs)
 
     def agreement(self, tags: Sequence[str] | None = None) -> str:
         """Returns Markdown with Kendall's tau-b between metrics, and the models' ranks by each.
