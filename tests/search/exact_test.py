@@ -80,6 +80,21 @@ def test_approximate_search_reaches_its_recall_and_scores_exactly(name):
         assert rows[0, :2].tolist() == [3, 1700]
 
 
+def test_approximate_search_of_many_hits_keeps_its_recall():
+    pytest.importorskip("faiss")
+    items, queries = make_clusters(3000, 1, (8,)), make_clusters(20, 2, (8,))
+    scorer = make_scorer("cosine")
+    search_all = ExactSearch(scorer, items)
+    search = ApproximateSearch(
+        build_lists("cosine", items), "cosine", scorer, items, Effort(probes=3)
+    )
+    for top in (10, 100, 700, 3000):
+        rows = search(queries, top)[1]
+        assert rows.min() >= 0
+        assert all(len(set(row)) == top for row in rows.tolist())
+        assert compute_recall(rows, search_all(queries, top)[1]) >= 0.8
+
+
 def test_recall_counts_in_any_order():
     found, truth = np.array([[1, 2, 3], [7, -1, -1]]), np.array([[3, 9, 1], [7, 8, 9]])
     assert compute_recall(found, truth) == pytest.approx((2 / 3 + 1 / 3) / 2)

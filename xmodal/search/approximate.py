@@ -20,6 +20,7 @@ from xmodal.search.exact import Scorer
 _PER_LIST = 40  # Items per list that k-means uses; faiss needs at least 39.
 _ITERATIONS = 8
 _GROWTH = 1.5  # Growth of the effort between two measurements.
+TOP = 10  # Hits that the effort is tuned for.
 
 
 def _import_faiss() -> Any:
@@ -72,7 +73,7 @@ class Effort:
     """How much of an index a query searches.
 
     Attributes:
-      probes: lists searched.
+      probes: lists searched, per `TOP` hits.
       candidates: items scored exactly, per hit.
     """
 
@@ -94,22 +95,33 @@ class ApproximateSearch:
     def __call__(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns descending scores float32 [Q, top], and items int64 [Q, top].
 
-        If a query finds fewer items, the last scores are -inf and their items -1.
+        `top` is at most the number of items.
         """
         return self._search(queries, top, self._effort)
 
     def _search(
         self, queries: np.ndarray, top: int, effort: Effort
     ) -> tuple[np.ndarray, np.ndarray]:
-        self._index.nprobe = effort.probes
-        wanted = min(effort.candidates * top, len(self._vectors))
-        _, items = self._index.search(candidate_vectors(self._similarity, queries), wanted)
+        items = self._find_candidates(candidate_vectors(self._similarity, queries), top, effort)
         # Sorted by position, so that of equal scores the earlier item comes first.
         items = np.sort(items, axis=1)
         scores = self._scorer.rescore(queries, self._vectors[np.maximum(items, 0)])
         scores = np.where(items < 0, -np.inf, scores)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :top]
         return np.take_along_axis(scores, order, 1), np.take_along_axis(items, order, 1)
+
+    def _find_candidates(self, points: np.ndarray, top: int, effort: Effort) -> np.ndarray:
+        """At least `top` items of the nearest lists, int64 [Q, C], with -1 after the last."""
+        faiss, lists = _import_faiss(), self._index.nlist
+        wanted = min(effort.candidates * top, len(self._vectors))
+        probes = effort.probes * math.ceil(top / TOP)
+        while True:
+            searched = faiss.SearchParametersIVF(nprobe=min(probes, lists))
+            _, items = self._index.search(points, wanted, params=searched)
+            # Lists differ in size: those nearest to a query may hold only a few items.
+            if probes >= lists or ((items >= 0).sum(axis=1) >= top).all():
+                return items
+            probes *= 2
 
     def tune(self, queries: np.ndarray, truth: np.ndarray, target: float) -> Effort:
         """Increases the effort until it reaches a recall; returns that recall.

@@ -12,6 +12,7 @@ import numpy as np
 from xmodal.api.model import Model
 from xmodal.config import UserError
 from xmodal.search.approximate import (
+    TOP,
     ApproximateSearch,
     Effort,
     build_lists,
@@ -25,7 +26,6 @@ KINDS = ("image", "caption")
 METHODS = ("auto", "exact", "approximate")
 _WORTH_LISTS = 20_000  # Fewer items are compared exactly in milliseconds.
 _SAMPLE = 256
-_TOP = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,7 +285,7 @@ class Index:
         rows = rng.choice(len(asked), min(_SAMPLE, len(asked)), replace=False)
         queries = np.asarray(asked[np.sort(rows)])
         exact, approximate = self._exact(kind, asking), self._approximate(kind, asking)
-        top = min(_TOP, len(gallery.names))
+        top = min(TOP, len(gallery.names))
         _, truth = exact(queries, top)
         gallery.effort = approximate.tune(queries, truth, recall)
         gallery.quality = Quality(
