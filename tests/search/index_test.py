@@ -17,14 +17,21 @@ import pytest
 
 import xmodal
 from tests.api.converted_models import MODELS, save_converted
-from tests.api.tiny_dual_encoder import SECTION, make_texts, make_weights, save_run
+from tests.api.tiny_dual_encoder import (
+    SECTION,
+    TEXT,
+    WORDS,
+    make_texts,
+    make_weights,
+    save_run,
+)
 from xmodal.api.exporting import export_model
 from xmodal.api.model import Model
 from xmodal.config import UserError
 from xmodal.mesh import make_mesh
 from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import efficientnet
-from xmodal.preprocessing import ImageConfig
+from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer
 from xmodal.search import __main__ as command
 from xmodal.search import formats, items
 from xmodal.search.index import Hit
@@ -158,7 +165,17 @@ def test_an_index_remembers_its_step_even_if_the_run_is_moved_or_a_bundle(search
     [
         (lambda index: index.query(), "Pass either a text or an image as the"),
         (lambda index: index.query("a", image=np.ones(5)), "Pass either a text or an image"),
-        (lambda index: index.query("a", top=0), "top is 0; it has to be at least 1"),
+        (lambda index: index.query("a", top=0), "top is 0; it has to be a whole number of at lea"),
+        (lambda index: index.query("a", top=2.5), "top is 2.5; it has to be a whole number"),
+        (
+            lambda index: index.query_vectors(np.ones((1, 3)), "caption"),
+            r"Queries of shape \[1, 3\] cannot be compared with items of shape \[1, 4\]",
+        ),
+        (
+            lambda index: index.query_vectors(np.full((2, 4), np.nan), "caption"),
+            "2 of 2 query embeddings are not finite",
+        ),
+        (lambda index: index.query_vectors(np.ones((1, 4)), "captions"), "Did you mean 'caption'"),
         (lambda index: index.query("a", find="image"), r"has no image; it has \['caption'\]"),
         (lambda index: xmodal.Index.build(index.model), "There is nothing to index"),
         (
@@ -166,12 +183,34 @@ def test_an_index_remembers_its_step_even_if_the_run_is_moved_or_a_bundle(search
             "method is 'x'",
         ),
         (lambda index: xmodal.Index.build(index.model, captions=["a"], recall=2), "recall is 2"),
+        (
+            lambda index: xmodal.Index.build(index.model, captions="a star"),
+            "captions='a star': pass several captions; put one in a list",
+        ),
+        (lambda index: xmodal.Index.build(index.model, images=None), "images='None': pass several"),
     ],
 )
 def test_mistakes_are_named(model, call, message):
     index = xmodal.Index.build(model, captions=["a star"])
     with pytest.raises(xmodal.UserError, match=message):
         call(index)
+
+
+def test_items_come_from_any_iterable(model):
+    captions = ["a star", "the circle"]
+    index = xmodal.Index.build(model, captions=captions)
+    for given in ((each for each in captions), dict.fromkeys(captions), np.array(captions)):
+        assert xmodal.Index.build(model, captions=given).query("a star") == index.query("a star")
+    assert index.query_vectors(np.zeros((0, 4)), "caption") == []
+
+
+def test_embeddings_of_a_diverged_model_are_refused():
+    params, state = make_weights()
+    params["text"]["encoder"]["table"][4] = np.nan  # "a"
+    encoders, tokenizer = make_dual_encoder(SECTION), make_tokenizer(TextConfig(**TEXT), WORDS)
+    diverged = Model("x", encoders, params, state, mesh=make_mesh(), tokenizer=tokenizer)
+    with pytest.raises(xmodal.UserError, match="1 of 2 caption embeddings are not finite"):
+        xmodal.Index.build(diverged, captions=["the star", "a star"])
 
 
 @pytest.fixture

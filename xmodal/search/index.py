@@ -4,13 +4,14 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from xmodal.api.model import Model
-from xmodal.config import UserError
+from xmodal.config import UserError, lookup
+from xmodal.evals.ranking.finite import count_not_finite
 from xmodal.search.approximate import (
     TOP,
     ApproximateSearch,
@@ -116,8 +117,8 @@ class Index:
         cls,
         model: Model,
         *,
-        images: Sequence[Any] | Items = (),
-        captions: Sequence[str] | Items = (),
+        images: Iterable[Any] | Items = (),
+        captions: Iterable[str] | Items = (),
         method: str = "auto",
         recall: float = 0.95,
     ) -> Self:
@@ -125,7 +126,7 @@ class Index:
 
         Args:
           model: a model from `xmodal.load`.
-          images: images for `Model.embed_images`.
+          images: images for `Model.embed_images`; all of an iterator are kept in memory.
           captions: strings.
           method: "exact", "approximate" (with faiss), or "auto": approximate from 20,000 items on,
             if faiss is installed.
@@ -135,11 +136,7 @@ class Index:
           UserError: there is nothing to index, or an item cannot be embedded.
         """
         check_method(method, recall)
-        given = {"image": images, "caption": captions}
-        items = {
-            kind: each if isinstance(each, Items) else from_values(each)
-            for kind, each in given.items()
-        }
+        items = {"image": _as_items("image", images), "caption": _as_items("caption", captions)}
         galleries = {
             kind: Gallery(
                 each.names,
@@ -241,13 +238,21 @@ class Index:
           top: see `query`.
           find: see `query`.
           exact: see `query`.
+
+        Raises:
+          UserError: an argument does not fit the index.
         """
-        if top < 1:
-            raise UserError(f"top is {top}; it has to be at least 1.")
+        if not isinstance(top, int | np.integer) or top < 1:
+            raise UserError(f"top is {top!r}; it has to be a whole number of at least 1.")
+        lookup("kind", kind, dict.fromkeys(KINDS))
         find = find or next(each for each in KINDS if each in self.galleries)
         if find not in self.galleries:
             raise UserError(f"The index has no {find}; it has {sorted(self.galleries)}.")
         gallery = self.galleries[find]
+        vectors = np.asarray(vectors, np.float32)
+        _check_vectors(vectors, gallery.vectors.shape)
+        if not len(vectors):
+            return []
         search = self._exact(find, kind)
         if gallery.lists is not None and not exact:
             search = self._approximate(find, kind)
@@ -308,6 +313,33 @@ def check_method(method: str, recall: float) -> None:
         raise UserError(f"recall is {recall}; it has to be more than 0 and at most 1.")
 
 
+def _as_items(kind: str, given: Iterable[Any] | Items) -> Items:
+    if isinstance(given, Items):
+        return given
+    # The letters of a string would be captions.
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise UserError(f"{kind}s={str(given)[:80]!r}: pass several {kind}s; put one in a list.")
+    return from_values(given if isinstance(given, Sequence | np.ndarray) else list(given))
+
+
+def _check_vectors(vectors: np.ndarray, items: tuple[int, ...]) -> None:
+    """Raises an error if queries cannot be compared with items of some shape."""
+    if vectors.ndim != len(items) or vectors.shape[-1] != items[-1]:
+        raise UserError(
+            f"Queries of shape {list(vectors.shape)} cannot be compared with items of shape "
+            f"{list(items)}: embed them with the model of the index."
+        )
+    _check_finite(vectors, "query")
+
+
+def _check_finite(vectors: np.ndarray, what: str) -> None:
+    """Raises an error for NaN, which would be found first."""
+    if bad := count_not_finite(vectors):
+        raise UserError(
+            f"{bad:,} of {len(vectors):,} {what} embeddings are not finite: the model diverged."
+        )
+
+
 def _milliseconds(search: Any, queries: np.ndarray, top: int) -> float:
     started = time.perf_counter()
     search(queries, top)
@@ -325,7 +357,13 @@ def embed(
     """Returns the embeddings of images or captions, float32 [n, D] or [n, K, D].
 
     See `Model.embed_images` for `upright` and `unreadable`.
+
+    Raises:
+      UserError: an item cannot be embedded, or its embedding is not finite.
     """
     if kind == "image":
-        return np.asarray(model.embed_images(items, upright=upright, unreadable=unreadable))
-    return np.asarray(model.embed_texts(items))
+        vectors = np.asarray(model.embed_images(items, upright=upright, unreadable=unreadable))
+    else:
+        vectors = np.asarray(model.embed_texts(items))
+    _check_finite(vectors, kind)
+    return vectors
