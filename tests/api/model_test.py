@@ -70,6 +70,16 @@ def test_features_and_similarities():
     assert model.similarity_name == "cosine"
 
 
+def test_regions_in_varying_numbers_are_padded_and_cut_as_in_evaluation():
+    model, params = make_model(max_regions=3)
+    rng = np.random.default_rng(1)
+    regions = [rng.normal(size=(count, FEATURES)).astype(np.float32) for count in (1, 3, 5, 2)]
+    projection = params["image"]["projection"]
+    means = np.stack([each[:3].mean(axis=0) for each in regions])
+    expected = means @ projection["kernel"] + projection["bias"]
+    np.testing.assert_allclose(model.embed_images(regions), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_learned_numbers_of_the_similarity_count():
     model, params = make_model(name="dot")
     pair = np.ones((1, WIDTH), np.float32)
@@ -199,6 +209,22 @@ def test_images_are_read_batch_by_batch_in_order(tmp_path):
         (lambda model: model.embed_images(["star.jpg"]), r"Image 0 \(star.jpg\) cannot be embed"),
         (lambda model: model.similarity(np.ones((2, 3)), np.ones((2, 4))), "cannot be compared"),
         (lambda model: model.similarity(["a"], ["b"]), "takes embeddings: could not convert"),
+        (lambda model: model.embed_texts(["a"], batch_size=2.5), "batch_size=2.5; it has to be at"),
+        (lambda model: model.embed_texts(None), "texts are 'None'; pass several in a list"),
+        (lambda model: model.embed_images(7), "images are '7'; pass several in a list"),
+        (lambda model: model.tokenize(["a", 3]), "3 is not a string"),
+        (lambda model: model.embed_images(np.ones((2, 6))), r"features=5 takes \[B, F\] .* 6\]"),
+        (
+            lambda model: model.embed_images([np.ones(5), np.ones((2, 5))]),
+            r"Image 1 has features \[2, 5\] and image 0 \[5\]",
+        ),
+        (
+            lambda model: model.embed_images(np.ones((2, 5), int)),
+            r"float \[F\] .*, not int64 \[5\]",
+        ),
+        (lambda model: model.embed_images([np.ones(5), np.full(5, np.nan)]), "Image 1 .* hold NaN"),
+        (lambda model: model.embed_images(np.full((1, 5), 1e200)), "numbers beyond float32"),
+        (lambda model: model.embed_images(np.ones((1, 0, 5))), r"not float64 \[0, 5\]"),
     ],
 )
 def test_mistakes_are_named(call, message):
@@ -223,3 +249,22 @@ def test_arrays_that_are_no_pictures():
         items.prepare_image(b"GIF89a of nothing", config)
     with pytest.raises(ValueError, match=r"^not an image, but an empty file$"):
         items.prepare_image(b"", config)
+
+
+@pytest.mark.parametrize("recipe", ["cxc", "simclr", "torchvision"])
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0)])
+def test_pictures_without_pixels(recipe, shape):
+    config = ImageConfig(size=8, eval_recipe=recipe)
+    for form in (np.zeros((*shape, 3), np.uint8), PIL.Image.new("RGB", shape)):
+        with pytest.raises(ValueError, match="it has no pixels"):
+            items.prepare_image(form, config)
+
+
+def test_tensors_that_numpy_cannot_read_are_named():
+    torch = pytest.importorskip("torch")
+    model, _ = make_model()
+    tensor = torch.ones(1, FEATURES, requires_grad=True)
+    with pytest.raises(UserError, match="Image 0 cannot be embedded: .* requires grad"):
+        model.embed_images(tensor)
+    with pytest.raises(UserError, match="takes embeddings: .* requires grad"):
+        model.similarity(tensor, tensor)

@@ -55,7 +55,7 @@ def make_weights(seed=0, section=SECTION):
     return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
 
 
-def make_model(devices=8, *, text_head="mean", **similarity):
+def make_model(devices=8, *, text_head="mean", max_regions=0, **similarity):
     """The model, and the weights behind it."""
     section = SECTION | ({"similarity": similarity} if similarity else {})
     section["text"] = SECTION["text"] | {"head": {"name": text_head}}
@@ -66,7 +66,7 @@ def make_model(devices=8, *, text_head="mean", **similarity):
         params,
         model_state,
         mesh=mesh_lib.make_mesh(jax.devices()[:devices]),
-        images=ImageConfig(size=0),
+        images=ImageConfig(size=0, max_regions=max_regions),
         tokenizer=make_tokenizer(TextConfig(**TEXT), WORDS),
     )
     return model, params

@@ -1,5 +1,7 @@
 """Items to search, read from users' folders and lists."""
 
+import types
+
 import numpy as np
 import PIL.Image
 import pytest
@@ -37,3 +39,16 @@ def test_a_list_of_other_things_than_paths(tmp_path):
     (tmp_path / "data.jsonl").write_text('{"image": "' + 300 * "a" + '"}\n')
     with pytest.raises(UserError, match=r"lists 1 files that are missing, .*one path per line"):
         items.from_images(str(tmp_path / "data.jsonl"))
+
+
+def test_regions_of_a_dataset_are_read_without_their_padding():
+    regions = np.arange(24.0).reshape(2, 3, 4)
+    mask = np.array([[True, False, False], [True, True, False]])
+    split = types.SimpleNamespace(
+        name="photos",
+        split="test",
+        image_ids=np.arange(2),
+        images=lambda size, rows: iter([{"image": regions[rows], "image_mask": mask[rows]}]),
+    )
+    found = list(items.from_split(split, features=True).read(0, 2))
+    assert [each.tolist() for each in found] == [regions[0, :1].tolist(), regions[1, :2].tolist()]

@@ -18,6 +18,7 @@ from xmodal.preprocessing.images import (
     flatten,
     stand_upright,
 )
+from xmodal.preprocessing.regions import pad_rows
 
 Picture = str | os.PathLike | bytes | PIL.Image.Image | np.ndarray
 """A file, its content, a PIL image, uint8 pixels [H, W, 3] or [H, W], or stored features."""
@@ -88,21 +89,27 @@ class GivenItems:
             }
 
     def images(self, batch_size: int, rows: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
-        """Yields `image` [b, ...] for the encoder and `image_id` [b], one batch ahead."""
+        """Yields columns of the encoder and `image_id` [b], one batch ahead.
+
+        They are `image` [b, ...], and `image_mask` [b, R] if the number of regions varies.
+        """
+        assert self._config is not None
+        regions = self._config.max_regions
         starts = range(0, len(rows), batch_size)
         waiting: list[Any] = []
         for start in starts:
             at = rows[start : start + batch_size]
             waiting.append((at, [_WORKERS.submit(self._read, place) for place in at]))
             if len(waiting) > 1:
-                yield _collect(*waiting.pop(0))
-        yield from (_collect(*each) for each in waiting)
+                yield _collect(*waiting.pop(0), regions, self._first)
+        yield from (_collect(*each, regions, self._first) for each in waiting)
 
     def _read(self, place: int) -> np.ndarray:
         assert self._config is not None
         try:
             return prepare_image(self._images[place], self._config, upright=self._upright)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
+            # The last two are PyTorch's, for tensors that NumPy cannot read.
             if self._unreadable is not None and self._config.size:
                 self._unreadable[self._first + int(place)] = str(error)
                 return np.zeros((self._config.size, self._config.size, 3), np.uint8)
@@ -113,8 +120,21 @@ class GivenItems:
             ) from error
 
 
-def _collect(rows: np.ndarray, pictures: Sequence[Any]) -> dict[str, np.ndarray]:
-    return {"image": np.stack([each.result() for each in pictures]), "image_id": rows}
+def _collect(
+    rows: np.ndarray, pictures: Sequence[Any], regions: int, first: int
+) -> dict[str, np.ndarray]:
+    read = [each.result() for each in pictures]
+    fixed = slice(1 if regions else 0, None)
+    for row, each in zip(rows, read, strict=True):
+        if each.shape[fixed] != read[0].shape[fixed]:
+            raise UserError(
+                f"Image {first + row} has features {list(each.shape)} and image {first + rows[0]} "
+                f"{list(read[0].shape)}; this model takes features of one shape."
+            )
+    if not regions:
+        return {"image": np.stack(read), "image_id": rows}
+    image, mask = pad_rows(read, regions)
+    return {"image": image, "image_mask": mask, "image_id": rows}
 
 
 def prepare_image(given: Picture, config: ImageConfig, *, upright: bool = True) -> np.ndarray:
@@ -122,7 +142,8 @@ def prepare_image(given: Picture, config: ImageConfig, *, upright: bool = True) 
 
     Args:
       given: see `Picture`.
-      config: config of the model's images; `size` 0 for stored features, returned unchanged.
+      config: config of the model's images; `size` 0 for stored features, returned unchanged. If
+        their number of regions varies, `GivenItems` pads or cuts them to `max_regions`.
       upright: whether a picture is rotated according to its EXIF orientation.
 
     Raises:
@@ -130,19 +151,38 @@ def prepare_image(given: Picture, config: ImageConfig, *, upright: bool = True) 
       OSError: its file cannot be read.
     """
     if config.size == 0:
-        features = np.asarray(given)
-        if features.dtype.kind != "f" or features.ndim not in (1, 2):
-            raise ValueError(
-                "this model takes stored features, float [F] or [R, F], not "
-                f"{getattr(given, 'shape', type(given).__name__)}"
-            )
-        return features
+        return _features(given, config)
     crop = EVALUATION_CROPS[config.eval_recipe]
     return crop(_pixels(given, upright), config.size, config.eval_crop)
 
 
+def _features(given: Any, config: ImageConfig) -> np.ndarray:
+    """Returns stored features, float [F] or [R, F]; all R of them, if their number varies."""
+    features = np.asarray(given)
+    several = 2 if config.max_regions else 1
+    if features.dtype.kind != "f" or not several <= features.ndim <= 2 or 0 in features.shape:
+        wanted = "[R, F]" if config.max_regions else "[F] or [R, F]"
+        got = f"{features.dtype} {list(features.shape)}"
+        raise ValueError(
+            f"this model takes stored features, float {wanted}, not "
+            + (got if hasattr(given, "shape") else type(given).__name__)
+        )
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(features.astype(np.float32)).all()
+    if not finite:
+        raise ValueError("its features hold NaN, infinity or numbers beyond float32")
+    return features
+
+
 def _pixels(given: Picture, upright: bool) -> np.ndarray:
-    """Returns uint8 [H, W, 3]."""
+    """Returns uint8 [H, W, 3], with at least one pixel."""
+    pixels = _decode(given, upright)
+    if 0 in pixels.shape:
+        raise ValueError(f"it has no pixels, but the shape {list(pixels.shape)}")
+    return pixels
+
+
+def _decode(given: Picture, upright: bool) -> np.ndarray:
     if isinstance(given, (str, os.PathLike)):
         with open(given, "rb") as file:
             given = file.read()
@@ -157,6 +197,8 @@ def _pixels(given: Picture, upright: bool) -> np.ndarray:
         raise ValueError(
             f"an array has to be uint8 [H, W, 3]; this one is {pixels.dtype} {list(pixels.shape)}"
         )
+    if 0 in pixels.shape:  # PIL cannot hold it.
+        return pixels
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]
     return flatten(PIL.Image.fromarray(pixels))

@@ -110,6 +110,11 @@ class Model:
         """Whether the image side takes stored features instead of pictures."""
         return self._image_config is not None and self._image_config.size == 0
 
+    @property
+    def max_regions(self) -> int:
+        """Rows of the stored features of an image that are embedded; 0 if all images have R."""
+        return 0 if self._image_config is None else self._image_config.max_regions
+
     def embed_texts(self, texts: Iterable[str], *, batch_size: int = 256) -> np.ndarray | Embedding:
         """Embeds texts; texts of similar length share a batch.
 
@@ -139,7 +144,8 @@ class Model:
 
         Args:
           images: paths, contents of files (bytes), PIL images, or uint8 arrays [H, W, 3], any
-            number, also from an iterator; float features [F] or [R, F] for a model of features.
+            number, also from an iterator; float features [F] or [R, F] for a model of features,
+            of which one with `data.image.max_regions` reads at most so many rows.
             Transparent pixels are put on white, as in prepared datasets.
           batch_size: items per call over all devices.
           upright: whether files, their contents and PIL images are rotated according to their EXIF
@@ -192,7 +198,7 @@ class Model:
         """
         try:
             first, second = (np.asarray(side, np.float32) for side in (left, right))
-        except ValueError as error:
+        except (ValueError, TypeError, RuntimeError) as error:  # Of NumPy and of PyTorch.
             raise UserError(f"similarity takes embeddings: {error}.") from error
         if first.ndim != second.ndim or first.shape[1:] != second.shape[1:]:
             raise UserError(
@@ -235,11 +241,13 @@ class Model:
         """Returns the inputs of the text encoder: ids and mask, int32 [N, T].
 
         Raises:
-          UserError: the model has no text side.
+          UserError: the model has no text side, or an item is not a string.
         """
         tokenizer = self._require_tokenizer()
         _check_several("tokenize", texts)
-        return tokenizer.encode(list(texts))
+        texts = list(texts)
+        _check_strings(texts)
+        return tokenizer.encode(texts)
 
     def preprocess(self, images: Iterable[Picture]) -> np.ndarray:
         """Returns the inputs of the image encoder, uint8 [N, size, size, 3] for pictures.
@@ -282,8 +290,7 @@ class Model:
 
         def items(part: Sequence[str], first: int) -> GivenItems:
             del first
-            if wrong := [each for each in part if not isinstance(each, str)]:
-                raise UserError(f"{wrong[0]!r} is not a string; pass only strings.")
+            _check_strings(part)
             return GivenItems(texts=part, tokenizer=tokenizer, lengths=self._lengths)
 
         return self._embed_all(embed, "text", texts, items, batch_size)
@@ -291,10 +298,13 @@ class Model:
     def _embed_all(
         self, embed: Embed, side: str, given: Iterable[Any], items: Any, batch_size: int
     ) -> np.ndarray | Embedding:
-        if batch_size < 1:
-            raise UserError(f"batch_size={batch_size}; it has to be at least 1.")
+        if not isinstance(batch_size, int | np.integer) or batch_size < 1:
+            raise UserError(f"batch_size={batch_size!r}; it has to be at least 1 and whole.")
         parts: list[tuple[np.ndarray, np.ndarray | None]] = []
-        iterator = iter(given)
+        try:
+            iterator = iter(given)
+        except TypeError as error:
+            raise UserError(f"{side}s are {str(given)[:80]!r}; pass several in a list.") from error
         first = 0
         while part := list(itertools.islice(iterator, _AT_A_TIME)):
             found = embed(self._params, self._model_state, items(part, first), batch_size)
@@ -330,6 +340,11 @@ class Model:
 def _check_several(method: str, texts: Iterable[str]) -> None:
     if isinstance(texts, str):  # Its letters would be texts.
         raise UserError(f"{method} takes several texts; for one, pass [{texts!r}].")
+
+
+def _check_strings(texts: Sequence[Any]) -> None:
+    if wrong := [each for each in texts if not isinstance(each, str)]:
+        raise UserError(f"{wrong[0]!r} is not a string; pass only strings.")
 
 
 def _attention(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -122,21 +122,6 @@ def parse(records: np.ndarray, columns: Mapping[str, Column]) -> dict[str, np.nd
     spec = {name: column.spec() for name, column in columns.items()}
     parsed = tf.io.parse_example(tf.constant(records), spec)
     return {name: column.decode(parsed[name]) for name, column in columns.items()}
-
-
-def pad_rows(rows: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pads arrays [t, ...] of different lengths with zeros, or cuts them.
-
-    Returns:
-      The rows [N, length, ...] and a mask bool [N, length] that is True on real values.
-    """
-    padded = np.zeros((len(rows), length, *rows[0].shape[1:]), rows[0].dtype)
-    mask = np.zeros((len(rows), length), bool)
-    for place, row in enumerate(rows):
-        kept = row[:length]
-        padded[place, : len(kept)] = kept
-        mask[place, : len(kept)] = True
-    return padded, mask
 
 
 def _is_raw(feature: tfds.features.Tensor) -> bool:

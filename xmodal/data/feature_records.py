@@ -25,8 +25,8 @@ from absl import logging
 from array_record.python import array_record_data_source, array_record_module
 
 from xmodal.config import UserError
-from xmodal.data.columns import pad_rows
 from xmodal.data.records import read_records
+from xmodal.preprocessing.regions import pad_rows
 
 IMAGE_FEATURES, TEXT_FEATURES = "image_features", "text_features"
 DTYPE = np.dtype(ml_dtypes.bfloat16)

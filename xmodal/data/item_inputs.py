@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from xmodal.data.columns import STRING, Ragged, pad_rows
+from xmodal.data.columns import STRING, Ragged
 from xmodal.preprocessing import ImageConfig, prepare_images
+from xmodal.preprocessing.regions import pad_rows
 
 
 def image_columns(

@@ -103,7 +103,9 @@ def _items_of_dataset(args: argparse.Namespace, model: "Model") -> dict[str, "It
 
     names = ("dataset", "config", "split", "data_dir", "manual_dir")
     section = {name: getattr(args, name) for name in names}
-    found = items_lib.from_dataset(section, features=model.takes_features)
+    found = items_lib.from_dataset(
+        section, features=model.takes_features, max_regions=model.max_regions
+    )
     sides = {"image": "image", "caption": "text"}
     return {kind: each for kind, each in found.items() if sides[kind] in model.sides}
 

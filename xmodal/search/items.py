@@ -90,14 +90,17 @@ def from_captions(place: str) -> Items:
     return from_values(_read_lines(path))
 
 
-def from_dataset(section: Mapping[str, str], *, features: bool) -> dict[str, Items]:
+def from_dataset(
+    section: Mapping[str, str], *, features: bool, max_regions: int = 0
+) -> dict[str, Items]:
     """Returns the images and captions of a split of a dataset, by kind.
 
     Args:
       section: `dataset`, `config`, `split`, `data_dir` and `manual_dir`.
       features: whether the model uses stored features instead of pictures.
+      max_regions: see `Model.max_regions`.
     """
-    split = open_split(section, features=features)
+    split = open_split(section, features=features, max_regions=max_regions)
     found, stamps = {}, [f"{name} {value}" for name, value in split.hashes.items()]
     if len(split.image_ids) and "image" in split.sides:
         # Features have no picture to show.
@@ -115,14 +118,17 @@ def from_split(split: "EvalSplit", *, features: bool) -> Items:
     return Items(names, functools.partial(_read_split, split, features), upright=False)
 
 
-def open_split(section: Mapping[str, str], *, features: bool = False) -> "EvalSplit":
+def open_split(
+    section: Mapping[str, str], *, features: bool = False, max_regions: int = 0
+) -> "EvalSplit":
     """Returns a split of a dataset; see `from_dataset`."""
     from xmodal import data  # Imports TensorFlow.
 
     section = dict(section)
     split = section.pop("split")
     # The model gets whole pictures; it only matters whether there are any.
-    whole = {**section, "image": {"size": 0 if features else 1}, "text": {}}
+    image = {"size": 0, "max_regions": max_regions} if features else {"size": 1}
+    whole = {**section, "image": image, "text": {}}
     data.prepare(whole, splits=[split])
     return data.eval_split(whole, split=split)
 
@@ -131,7 +137,10 @@ def _read_split(split: "EvalSplit", features: bool, start: int, stop: int) -> It
     rows = np.arange(start, stop)
     if features:
         for batch in split.images(_AT_A_TIME, rows):
-            yield from batch["image"]
+            if (mask := batch.get("image_mask")) is None:
+                yield from batch["image"]
+            else:
+                yield from (rows[real] for rows, real in zip(batch["image"], mask, strict=True))
         return
     for first in range(0, len(rows), _AT_A_TIME):
         yield from split.pictures(rows[first : first + _AT_A_TIME])

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.config import setting
+from xmodal.config import UserError, setting
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.features import Features
@@ -52,9 +52,9 @@ class Precomputed(nn.Module):
             return Features(inputs[self.feature_column].astype(self.dtype), mask)
         x = inputs["image"]
         if x.ndim not in (2, 3) or x.shape[-1] != self.features:
-            raise ValueError(
+            raise UserError(
                 f"an encoder of precomputed features with features={self.features} takes [B, F] or "
-                f"[B, R, F], got {x.dtype} {list(x.shape)}"
+                f"[B, R, F], got {x.dtype} {list(x.shape)}."
             )
         x = INPUT_NORMS[self.input_norm](x.astype(jnp.float32)).astype(self.dtype)
         x = x[:, None] if x.ndim == 2 else x
