@@ -12,8 +12,8 @@ from xmodal.analysis.agreement.model_table import load_models
 from xmodal.analysis.agreement.rank_correlation import kendall_tau_b, ranks_of_models
 from xmodal.analysis.agreement.same_labels import check_labels
 from xmodal.config import UserError, lookup
+from xmodal.evals.reports.compare import Difference, format_comparison
 from xmodal.evals.reports.compare import compare as compare_results
-from xmodal.evals.reports.compare import format_comparison
 from xmodal.evals.reports.store import RANKS, load_ranks
 from xmodal.evals.results import evaluator_tag
 from xmodal.text_table import format_table
@@ -106,7 +106,7 @@ class Comparison:
         shared = [each for each in _evaluators(left) if (right / each / RANKS).exists()]
         if not shared:
             raise UserError(f"{left} and {right} have no evaluation in common.")
-        found = {}
+        found: dict[str, Difference] = {}
         for name in shared:
             stored = [load_ranks(folder / name) for folder in (left, right)]
             if all(each.results or each.numbers for each in stored):

@@ -101,8 +101,8 @@ class GivenItems:
             at = rows[start : start + batch_size]
             waiting.append((at, [_WORKERS.submit(self._read, place) for place in at]))
             if len(waiting) > 1:
-                yield _collect(*waiting.pop(0), regions, self._first)
-        yield from (_collect(*each, regions, self._first) for each in waiting)
+                yield _collect(*waiting.pop(0), regions=regions, first=self._first)
+        yield from (_collect(*each, regions=regions, first=self._first) for each in waiting)
 
     def _read(self, place: int) -> np.ndarray:
         assert self._config is not None
@@ -121,7 +121,7 @@ class GivenItems:
 
 
 def _collect(
-    rows: np.ndarray, pictures: Sequence[Any], regions: int, first: int
+    rows: np.ndarray, pictures: Sequence[Any], *, regions: int, first: int
 ) -> dict[str, np.ndarray]:
     read = [each.result() for each in pictures]
     fixed = slice(1 if regions else 0, None)

@@ -40,7 +40,7 @@ class Items:
     may_be_damaged: bool = False
 
 
-def from_values(values: Sequence[Any], stamps: Sequence[str] = ()) -> Items:
+def from_values(values: Sequence[Any] | np.ndarray, stamps: Sequence[str] = ()) -> Items:
     """Returns captions, or pictures for `Model.embed_images`; names are paths or rows."""
     names = [
         os.fspath(each) if isinstance(each, (str, os.PathLike)) else str(row)
