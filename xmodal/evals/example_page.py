@@ -166,18 +166,21 @@ def _positives(board: Board, task: str, query: int) -> np.ndarray:
 def _ratings(
     boards: Mapping[str, Board], task: str, query: int
 ) -> dict[int, list[tuple[str, float]]]:
-    """Human ratings of the query with items: position of the item -> (rating task, score)."""
+    """Human ratings of the query with items: position of the item -> (rating task, score).
+
+    SIS rates thousands of pairs in both orders; either score may make a pair a positive.
+    """
     sides = RETRIEVAL_TASKS[task]
-    found: dict[int, dict[str, float]] = {}
-    for board in boards.values():
-        for name, pairs in board.graded.items():
-            ends = [(pairs.modalities, pairs.left, pairs.right)]
-            ends.append((pairs.modalities[::-1], pairs.right, pairs.left))
-            for modalities, own, item in ends:
-                if modalities == sides:
-                    for at in np.flatnonzero(own == query):
-                        found.setdefault(int(item[at]), {})[name] = float(pairs.scores[at])
-    return {item: list(scores.items()) for item, scores in found.items()}
+    rated = {name: pairs for board in boards.values() for name, pairs in board.graded.items()}
+    found: dict[int, list[tuple[str, float]]] = {}
+    for name, pairs in rated.items():
+        ends = [(pairs.modalities, pairs.left, pairs.right)]
+        ends.append((pairs.modalities[::-1], pairs.right, pairs.left))
+        for modalities, own, item in ends:
+            if modalities == sides:
+                for at in np.flatnonzero(own == query):
+                    found.setdefault(int(item[at]), []).append((name, float(pairs.scores[at])))
+    return found
 
 
 class _Shown:
