@@ -64,6 +64,8 @@ def test_results_that_cannot_be_compared(saved, tmp_path):
     folders, _ = saved
     with pytest.raises(xmodal.UserError, match=r"at least two models; given: \['one'\]"):
         xmodal.compare({"one": folders["first"]})
+    with pytest.raises(xmodal.UserError, match="pass a mapping of names to folders"):
+        xmodal.compare(list(folders.values()))
     with pytest.raises(xmodal.UserError, match="neither a finished run nor the results"):
         xmodal.compare({"one": folders["first"], "two": tmp_path})
     save(tmp_path / "other", 0, make_split(20, captions=2, seed=7))

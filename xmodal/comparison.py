@@ -36,6 +36,8 @@ def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
     Raises:
       UserError: there are fewer than two models, a folder has no results, or the labels differ.
     """
+    if not isinstance(results, Mapping):
+        raise UserError(f"results are {results!r}; pass a mapping of names to folders.")
     if len(results) < 2:
         raise UserError(f"A comparison needs at least two models; given: {list(results)}.")
     folders = {name: _find(folder) for name, folder in results.items()}

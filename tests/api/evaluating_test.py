@@ -185,6 +185,16 @@ def test_arguments_that_files_do_not_take_are_refused(given, message):
         ({"scores": "scores.npy"}, r"\['scores'\] cannot be used with embedding"),
         ({"embed_texts": lambda texts: np.ones(3)}, r"embed_texts returned the shape \[3\] for 64"),
         ({"embed_texts": lambda texts: texts}, "embed_texts returned no array of numbers: could"),
+        ({"embed_texts": lambda texts: np.ones((len(texts), 0))}, r"shape \[64, 0\] for 64 items"),
+        ({"embed_texts": lambda texts: np.full((64, 2), 1j)}, "its numbers are complex"),
+        ({"embed_texts": lambda texts: np.full((64, 2), 1e39)}, "returned 64 of 64 vectors that a"),
+        (
+            {"embed_texts": lambda texts: np.ones((len(texts), len(texts)))},
+            r"vectors of shape \[\d+\] after vectors of shape \[64\]",
+        ),
+        ({"embed_texts": "model"}, "embed_texts is 'model'; it has to be a function"),
+        ({"batch_size": 0}, "batch_size=0; it has to be at least 1"),
+        ({"similarity": "match_probability"}, r"needs \['match_scale', .* pass a file of embedd"),
         (
             {"embed_images": lambda images: np.ones((len(images), 3))},
             r"embed_images returned vectors of shape \[3\] and embed_texts of shape",

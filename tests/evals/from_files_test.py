@@ -103,6 +103,11 @@ def test_boards_left_out_have_one_line_per_reason(annotations):
     assert not evaluate(annotations, boards="coco5k").provenance.notes
 
 
+def test_ranked_lists_are_never_partial(annotations):
+    with pytest.raises(UserError, match="`partial` is for embeddings and scores"):
+        evaluate(annotations, rankings=ranked(2), partial=True)
+
+
 def test_the_similarity_of_the_file_is_the_default(annotations, tmp_path):
     path = tmp_path / "model.npz"
     np.savez(path, similarity="cosine", **embeddings())

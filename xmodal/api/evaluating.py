@@ -19,6 +19,7 @@ from xmodal.evals import (
 from xmodal.evals.evaluators import Evaluator, Split
 from xmodal.evals.from_files import choose_similarity, name_of
 from xmodal.evals.inputs.sentences import Captions, Sentences, has_sentences, load_sentences
+from xmodal.evals.ranking.finite import count_not_finite
 from xmodal.losses.similarity import SIMILARITIES
 from xmodal.preprocessing.images import decode_image
 from xmodal.progress import progress
@@ -100,10 +101,12 @@ def evaluate(
     if functions:
         if files:
             raise UserError(f"{sorted(files)} cannot be used with embedding functions.")
-        similarity = _checked(dataset, similarity)
+        similarity = _checked(dataset, similarity, functions)
+        size = _BATCH_SIZE if batch_size is None else batch_size
+        if not isinstance(size, int | np.integer) or size < 1:
+            raise UserError(f"batch_size={size!r}; it has to be at least 1 and whole.")
         items, evaluator = _open_dataset(section, split, sorted(functions), annotations)
-        place, size = f"{dataset} {split}", _BATCH_SIZE if batch_size is None else batch_size
-        embeddings = _embeddings(items, functions, size, place, similarity)
+        embeddings = _embeddings(items, functions, size, f"{dataset} {split}", similarity)
         return evaluate_source(evaluator, embeddings, name=name or "model")
     if not any(files.get(kind) is not None for kind in _OF_FILES):
         raise UserError(
@@ -129,11 +132,19 @@ def evaluate(
     return from_files.evaluate_files(name=name, **files)
 
 
-def _checked(dataset: str, similarity: str | None) -> str:
+def _checked(dataset: str, similarity: str | None, functions: Mapping[str, Any]) -> str:
     if not dataset:
         raise UserError("dataset is empty: name the dataset whose items the functions embed.")
     if similarity is None or similarity not in SIMILARITIES:
         raise UserError(f"similarity is {similarity!r}; {suggest([str(similarity)], SIMILARITIES)}")
+    if learned := SIMILARITIES[similarity].parameters:
+        raise UserError(
+            f"similarity {similarity!r} needs {list(learned)}, which a model learns: pass a file "
+            "of embeddings that has them."
+        )
+    for side, function in functions.items():
+        if not callable(function):
+            raise UserError(f"embed_{side}s is {function!r}; it has to be a function.")
     return similarity
 
 
@@ -213,7 +224,11 @@ def _as_array(found: Any) -> np.ndarray:
     # PyTorch tensors may have gradients, be on a GPU or be bfloat16; NumPy can read none of these.
     if hasattr(found, "detach"):
         found = found.detach().float().cpu()
-    return np.asarray(found, np.float32)
+    array = np.asarray(found)
+    if np.iscomplexobj(array):  # Its imaginary part would be dropped.
+        raise ValueError("its numbers are complex")
+    with np.errstate(over="ignore"):
+        return np.asarray(array, np.float32)
 
 
 def _embed(
@@ -231,13 +246,25 @@ def _embed(
             found = function(given)
             try:
                 part = _as_array(found)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, RuntimeError) as error:  # Of NumPy and of PyTorch.
                 raise UserError(f"{name} returned no array of numbers: {error}.") from error
-            if part.ndim not in (2, 3) or len(part) != len(given):
-                raise UserError(
-                    f"{name} returned the shape {list(part.shape)} for {len(given)} items; it has "
-                    f"to be [{len(given)}, D]."
-                )
+            _check_part(part, len(given), parts[0].shape[1:] if parts else None, name)
             parts.append(part)
             advance(len(given))
     return np.concatenate(parts)
+
+
+def _check_part(part: np.ndarray, items: int, first: tuple[int, ...] | None, name: str) -> None:
+    """Raises an error if a result has not the shape of the first one, or is not finite."""
+    if part.ndim not in (2, 3) or len(part) != items or 0 in part.shape:
+        raise UserError(
+            f"{name} returned the shape {list(part.shape)} for {items} items; it has to be "
+            f"[{items}, D]."
+        )
+    if first is not None and part.shape[1:] != first:
+        raise UserError(
+            f"{name} returned vectors of shape {list(part.shape[1:])} after vectors of shape "
+            f"{list(first)}; all have to be equal."
+        )
+    if bad := count_not_finite(part):
+        raise UserError(f"{name} returned {bad} of {items} vectors that are not finite in float32.")

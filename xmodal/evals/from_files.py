@@ -84,6 +84,10 @@ def evaluate_files(
         "seed": seed,
     }
     options = read(BoardsOptions, "evaluate", section)
+    if partial and kind == "rankings":
+        raise UserError(
+            "`partial` is for embeddings and scores: ranked lists do not tell which items exist."
+        )
     source = _load(kind, given[kind], ids, similarity)
     item_ids = None if isinstance(source, RankedLists) else ids_of(source)
     evaluator = boards_of_annotations(

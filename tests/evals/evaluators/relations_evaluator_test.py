@@ -22,6 +22,16 @@ def slow_average_precision(scores, positive):
     return total / hits
 
 
+def test_predictions_of_a_diverged_model_are_refused():
+    split = make_split(labels={"relations": np.eye(40, 2, dtype=np.int32)})
+    parts = [np.zeros((40, 2), np.float32) for _ in range(2)]
+    parts[0][3, 1] = np.nan
+    source = make_source(split, predictions={"topics": Predictions(*parts)})
+    evaluator = make_evaluator("x", options_of(type="relations", task="topics"), split, SIDES)
+    with pytest.raises(UserError, match=r"1 of 40 pairs have predictions of task 'topics' in here"):
+        evaluator.run(source)
+
+
 def test_relations_of_true_pairs(tmp_path, caplog):
     generator = np.random.default_rng(4)
     relations = (generator.random((40, 3)) < 0.3).astype(np.int32)

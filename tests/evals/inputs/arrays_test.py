@@ -119,6 +119,18 @@ def test_embeddings_that_do_not_fit_together(tmp_path, changes, message):
         arrays.load_embeddings(saved(tmp_path, **changes))
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"image_embeddings": [[1.0, 2.0], [3.0]]}, "image_embeddings in <arrays> are no NumPy ar"),
+        ({"image_log_sigma": np.ones((3, 2, 4))}, r"have shape \[3, 2, 4\]; they are \[N, D\]"),
+    ],
+)
+def test_arrays_of_a_mapping_that_do_not_fit_together(changes, message):
+    with pytest.raises(UserError, match=message):
+        arrays.load_embeddings(make_arrays() | changes)
+
+
 def test_files_that_are_no_npz(tmp_path):
     with pytest.raises(UserError, match=r"no file '.*none.npz'"):
         arrays.load_embeddings(tmp_path / "none.npz")

@@ -12,6 +12,7 @@ from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.metrics import compute_average_precision
+from xmodal.evals.ranking.finite import count_not_finite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +106,12 @@ class RelationsEvaluator(NumbersEvaluator):
             raise UserError(
                 f"Task {self.options.task!r} predicts {predicted.shape[1]} relations, but "
                 f"{self._split.name} has {self._labels.shape[1]}."
+            )
+        if bad := count_not_finite(predicted):  # They would be ranked last.
+            raise UserError(
+                f"{bad:,} of {len(predicted):,} pairs have predictions of task "
+                f"{self.options.task!r} in {source.place} that are not finite: the model diverged "
+                "or the file is damaged."
             )
         found = [
             (100.0 * compute_average_precision(scores, labels), 100.0 * float(np.mean(labels)))

@@ -51,7 +51,13 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
             ids = _check_ids(arrays[ids_name], place, ids_name)
             found[name] = ids, check_embeddings(arrays[name], ids, place, ids_name, name)
             if spread in arrays:
-                log_sigma[side] = check_embeddings(arrays[spread], ids, place, ids_name, spread)
+                found_spread = check_embeddings(arrays[spread], ids, place, ids_name, spread)
+                if found_spread.ndim != 2:
+                    raise UserError(
+                        f"{spread} in {place} have shape {list(found_spread.shape)}; they are "
+                        "[N, D], one log standard deviation per number of an item's mean."
+                    )
+                log_sigma[side] = found_spread
         elif ids_name in arrays or name in arrays:
             has, lacks = (ids_name, name) if ids_name in arrays else (name, ids_name)
             raise UserError(f"{place} has {has!r} but no {lacks!r}; save both or neither.")
@@ -178,7 +184,7 @@ def open_arrays(
     """
     place = place_of(source, name)
     if isinstance(source, Mapping):
-        return place, {key: np.asarray(array) for key, array in source.items()}
+        return place, {key: _as_array(key, array, place) for key, array in source.items()}
     _check_exists(place)
     if not zipfile.is_zipfile(place):
         raise UserError(f"{place} is not an npz file or is truncated; write it with numpy.savez.")
@@ -198,6 +204,13 @@ def open_arrays(
             "plain arrays of numbers."
         ) from error
     return place, arrays
+
+
+def _as_array(key: str, array: Any, place: str) -> np.ndarray:
+    try:
+        return np.asarray(array)
+    except (TypeError, ValueError, RuntimeError) as error:  # Of NumPy and of PyTorch.
+        raise UserError(f"{key} in {place} are no NumPy array: {first_line(error)}.") from error
 
 
 def named_similarity(path: str) -> str:
