@@ -48,6 +48,12 @@ def test_exact_search_is_a_stable_sort(name, items_left, monkeypatch):
     assert len(np.unique(expected_scores[0])) < 100  # some are equal
 
 
+def test_zeros_of_either_sign_are_equal():
+    items = np.array([[-1.0], [1.0], [-2.0], [2.0]], np.float32)
+    search = ExactSearch(make_scorer("dot"), items)
+    assert search(np.zeros((1, 1), np.float32), 4)[1].tolist() == [[0, 1, 2, 3]]
+
+
 def make_clusters(count, seed, shape):
     rng = np.random.default_rng(seed)
     centers = np.random.default_rng(0).normal(size=(40, *shape))

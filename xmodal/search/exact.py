@@ -99,6 +99,7 @@ def _merge(
 ) -> tuple[jax.Array, jax.Array]:
     """Merges the best items of a block, whose first `count` items are real, with those so far."""
     found = score(queries, block)
+    found = jnp.where(found == 0, 0.0, found)  # By the bits, as top_k sorts, -0.0 is smaller.
     found = jnp.where(jnp.arange(found.shape[1]) < count, found, -jnp.inf)
     found, places = jax.lax.top_k(found, min(top, found.shape[1]))
     # Those so far are on the left: of equals, `top_k` takes the left one.

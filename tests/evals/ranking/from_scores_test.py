@@ -62,6 +62,17 @@ def assert_equals_slow(found, matrix, task, **options):
             np.testing.assert_allclose(value[i], wanted, rtol=1e-13, err_msg=metric)
 
 
+def test_lists_have_one_zero():
+    """A product of one dimension may be -0.0, which equals 0.0."""
+    generator = np.random.default_rng(0)
+    left, right = few_values(generator, (75, 1)), few_values(generator, (150, 1))
+    prepare, score = make_similarity({"name": "dot"}).scorer()
+    scores = Products(Gallery(left, prepare), Gallery(right, prepare), score)
+    task = RetrievalTask(random_positives(generator, 75, 150), ("map@r", "r_precision"))
+    (found,), _ = from_scores.answer_tasks(scores, [task])
+    assert_equals_slow(found, left @ right.T, task)
+
+
 def test_all_tasks_of_both_directions_in_one_pass():
     generator = np.random.default_rng(0)
     matrix = few_values(generator, (75, 150))

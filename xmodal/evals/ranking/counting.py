@@ -291,7 +291,9 @@ def _merge(tops: Tops, tile: jax.Array, start: tuple[jax.Array, jax.Array], *, a
     def rows_of(values: jax.Array | np.ndarray) -> jax.Array:
         return jax.lax.dynamic_slice_in_dim(values, query, len(tile))
 
-    # Earlier items come first, and top_k keeps the order of equal scores.
+    # Earlier items come first, and top_k keeps the order of equal scores, by whose bits -0.0 is
+    # smaller than 0.0.
+    tile = jnp.where(tile == 0, 0.0, tile)
     scores = jnp.concatenate([rows_of(tops.scores), tile], axis=1)
     scores, at = jax.lax.top_k(scores, depth)
     earlier = jnp.take_along_axis(rows_of(tops.items), jnp.minimum(at, depth - 1), axis=1)
