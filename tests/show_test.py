@@ -65,3 +65,19 @@ def test_a_page_of_a_run_and_itself(run, few_shapes, tmp_path, monkeypatch):
     words = model.attend(["Qwerty circle"])[0]
     assert words[0][0] == "<unk>"
     assert sum(weight for _, weight in words) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--models=,"], "--models=, names no run"),
+        (["--count=0"], "--count=0; it has to be at least 1"),
+        (["--seed=-1"], "--seed=-1; it has to be at least 0"),
+        (["--output=pages/"], "--output=pages/ is a folder; name the page"),
+    ],
+)
+def test_mistakes_on_the_command_line(arguments, message, monkeypatch):
+    command = ["show", "--models=runs/none", "--output=page.html", *arguments]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit, match=f"^Error: {message}"):
+        show.main()

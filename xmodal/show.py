@@ -93,6 +93,17 @@ def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[Item]:
     ]
 
 
+def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
+    """Raises an error for arguments that make no page."""
+    if not models:
+        raise UserError(f"--models={args.models} names no run; list runs as A,B.")
+    for flag, least in (("count", 1), ("seed", 0)):
+        if (value := getattr(args, flag)) < least:
+            raise UserError(f"--{flag}={value}; it has to be at least {least}.")
+    if not name:
+        raise UserError(f"--output={args.output} is a folder; name the page, an .html file.")
+
+
 @console.readable_errors()
 def main() -> None:
     """Writes the page of the models that the command line names."""
@@ -105,15 +116,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the choice of captions")
     parser.add_argument("--output", required=True, help="the page, an .html file")
     args = parser.parse_args()
+    folder, name = os.path.split(args.output)
+    names = [each for each in args.models.split(",") if each]
+    _check(args, names, name)
     # TensorFlow and JAX are slow to import, but --help should be fast.
     from xmodal import data
     from xmodal.api.loading import load
     from xmodal.result_files import check_writable, write_files
     from xmodal.training.run_files import run_folder
 
-    folder, name = os.path.split(args.output)
     check_writable(folder or ".")
-    names = [each for each in args.models.split(",") if each]
     config = run_folder.load_run(names[0])
     split = data.eval_split(config.data.to_dict(), split=args.split)
     page = make_page([load(each) for each in names], split, args.count, args.seed)
