@@ -4,7 +4,11 @@ from collections.abc import Sequence
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> str:
-    """Aligns cells into a Markdown table; the first row is the header, the first column text."""
+    """Aligns cells into a Markdown table; the first row is the header, the first column text.
+
+    A cell may be any text, such as a model's name with a vertical bar.
+    """
+    rows = [[cell.replace("|", r"\|").replace("\n", " ") for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     lines = []
