@@ -57,13 +57,26 @@ def _without_warnings() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def prepared_configs(dataset: str, data_dir: str | None) -> list[str]:
-    """Builder configs of a dataset that are prepared and not empty."""
+def open_configs(
+    dataset: str, config: str | None, data_dir: str | None
+) -> list[tfds.core.DatasetBuilder]:
+    """Opens one builder config of a dataset, or for None all that are prepared and not empty.
+
+    Raises:
+      NotPreparedError: there is none; the message has the command that prepares it.
+    """
+    if config:
+        return [open_prepared(dataset, config, data_dir)]
     found = []
-    for config in data_prep.builder_class(dataset).builder_configs:
+    for name in data_prep.builder_class(dataset).builder_configs:
         with contextlib.suppress(NotPreparedError):
-            if open_prepared(dataset, config, data_dir).info.splits:
-                found.append(config)
+            found.append(open_prepared(dataset, name, data_dir))
+    found = [builder for builder in found if builder.info.splits]
+    if not found:
+        raise NotPreparedError(
+            f"no config of {dataset} is prepared in {data_dir or 'the folder of TFDS'}; run "
+            f"python -m data_prep.build --dataset={dataset}"
+        )
     return found
 
 

@@ -13,7 +13,7 @@ from data_prep.checks import rows
 from data_prep.checks.prepared import Prepared
 from data_prep.command_line import check_config, run
 from data_prep.errors import NotPreparedError
-from data_prep.prepared import prepared_configs
+from data_prep.prepared import open_configs
 
 
 def main() -> None:
@@ -23,16 +23,12 @@ def main() -> None:
     cls = data_prep.builder_class(args.dataset)
     try:
         args.data_dir = cls.data_dir_of(args.data_dir, args.manual_dir)
-        for config in _configs(args):
-            dataset = Prepared(
-                args.dataset,
-                config,
-                data_dir=args.data_dir,
-                check_images=not args.skip_images,
-            )
-            found.append((f"{args.dataset}/{config}", checks.check(dataset)))
+        for builder in open_configs(args.dataset, args.config, args.data_dir):
+            dataset = Prepared(builder, args.data_dir, check_images=not args.skip_images)
+            name = f"{args.dataset}/{builder.builder_config.name}"
+            found.append((name, checks.check(dataset)))
             if not args.json:
-                print(f"{found[-1][0]} in {dataset.builder.data_dir}")
+                print(f"{name} in {builder.data_dir}")
                 print(rows.table(found[-1][1]), end="\n\n", flush=True)
     except (NotPreparedError, FileNotFoundError) as error:
         print(f"Error: {error}", file=sys.stderr)
@@ -58,17 +54,6 @@ def _parse() -> argparse.Namespace:
     args = parser.parse_args()
     check_config(parser, args)
     return args
-
-
-def _configs(args: argparse.Namespace) -> list[str]:
-    if args.config:
-        return [args.config]
-    if found := prepared_configs(args.dataset, args.data_dir):
-        return found
-    raise NotPreparedError(
-        f"no config of {args.dataset} is prepared in {args.data_dir or 'the folder of TFDS'}; run "
-        f"python -m data_prep.build --dataset={args.dataset}"
-    )
 
 
 if __name__ == "__main__":

@@ -16,32 +16,26 @@ class Prepared:
     """One builder config of a dataset, read once.
 
     Args:
-      dataset: key of `data_prep.BUILDERS`.
-      config: builder config.
+      builder: builder of the prepared dataset.
       data_dir: where TFDS keeps datasets; None for its default folder.
       check_images: whether every image is decoded.
 
     Attributes:
-      builder: builder of the dataset.
+      builder: see above.
       figures: published figures, see `data_prep.published`.
       join_names: datasets that rows refer to, as `dataset/config`.
       metadata: `info.metadata` of the builder.
       splits: split -> its contents; train, validation and test first.
       checked_images: whether images were decoded.
       is_part: whether the dataset's description says that it is a part of the published one.
-
-    Raises:
-      NotPreparedError: the dataset has not been built, or its description cannot be read.
     """
 
-    def __init__(
-        self, dataset: str, config: str, *, data_dir: str | None = None, check_images: bool = True
-    ) -> None:
-        self.builder = open_prepared(dataset, config, data_dir)
+    def __init__(self, builder: Any, data_dir: str | None, *, check_images: bool) -> None:
+        self.builder = builder
         self.checked_images = check_images
         self.metadata: dict[str, Any] = dict(self.builder.info.metadata or {})
         self.is_part = _is_part(self.metadata)
-        self.figures = self.builder.published_figures(config)
+        self.figures = self.builder.published_figures(builder.builder_config.name)
         self.join_names = self.builder.REFERS_TO
         self._data_dir = data_dir
         self.splits: dict[str, SplitContents] = {

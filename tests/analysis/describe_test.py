@@ -41,6 +41,16 @@ def tensorboard_images(folder):
     return found
 
 
+@pytest.mark.parametrize("dataset", ["crisscrossed_shapes", "semeval_sts"])
+def test_a_dataset_that_is_not_prepared_names_its_command(dataset, tmp_path, monkeypatch):
+    command = f"python -m data_prep.build --dataset={dataset}"
+    with pytest.raises(SystemExit, match=f"^Error: no config .* is prepared in .*; run {command}$"):
+        run(
+            monkeypatch, f"--dataset={dataset}", f"--data_dir={tmp_path}",
+            f"--output={tmp_path / 'out'}",
+        )  # fmt: skip
+
+
 def test_figures_of_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys):
     run(
         monkeypatch, "--dataset=crisscrossed_shapes", f"--data_dir={few_shapes}",

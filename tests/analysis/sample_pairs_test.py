@@ -170,6 +170,11 @@ def test_groups_come_from_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, 
     assert set(sts.left_ids) == set(range(175 * 5, 200 * 5))
 
 
+def test_a_dataset_that_is_not_prepared_names_its_command(tmp_path, monkeypatch):
+    with pytest.raises(SystemExit, match="run python -m data_prep.build --dataset=cxc$"):
+        run(monkeypatch, "check", tmp_path, "--dataset=cxc", f"--data_dir={tmp_path}")
+
+
 def test_released_pairs_have_the_structure_of_the_scheme(real_data, monkeypatch, capsys):
     run(monkeypatch, "check", real_data / "cxc", f"--groups={real_data / 'cxc'}")
     printed = " ".join(capsys.readouterr().out.split())

@@ -15,8 +15,8 @@ from tensorflow_datasets.core import dataset_info, file_adapters, shuffle
 import data_prep
 from data_prep.build import build
 from data_prep.checks.split_contents import read_split
-from data_prep.errors import UnexpectedFilesError
-from data_prep.prepared import prepared_configs
+from data_prep.errors import NotPreparedError, UnexpectedFilesError
+from data_prep.prepared import open_configs
 from tests.data_prep.fuzzing.contents import photograph
 from tests.data_prep.fuzzing.stand_ins import STAND_INS
 
@@ -116,7 +116,8 @@ def test_what_kill_9_leaves_is_no_dataset_and_the_next_build_succeeds(files):
     assert not data_prep.builder_class("flickr30k")(
         config="images", data_dir=str(data_dir)
     ).is_prepared()
-    assert prepared_configs("flickr30k", str(data_dir)) == []
+    with pytest.raises(NotPreparedError):
+        open_configs("flickr30k", None, str(data_dir))
     # Another process that is building, and one that is about to start.
     (folder / "incomplete.LIVING_1.0.0").mkdir()
     (folder / "incomplete.LIVING_1.0.0" / "shard").touch()

@@ -27,7 +27,7 @@ import numpy as np
 
 import data_prep
 from data_prep.command_line import check_config
-from data_prep.errors import UnexpectedFilesError
+from data_prep.errors import NotPreparedError, UnexpectedFilesError
 from data_prep.sampling.groups import Groups
 from data_prep.sampling.nearest import NEIGHBORS
 from data_prep.sampling.scheme import PER_SOURCE
@@ -51,7 +51,7 @@ from xmodal.evals.inputs.arrays import load_embeddings
 from xmodal.result_files import check_writable, write_files
 
 
-@console.readable_errors(FileNotFoundError, UnexpectedFilesError)
+@console.readable_errors(FileNotFoundError, NotPreparedError, UnexpectedFilesError)
 def main() -> None:
     """Samples or checks pairs as the command line says."""
     args = _parse()

@@ -36,8 +36,11 @@ def read_ratings(
       NotPreparedError: the dataset does not exist, with the command that prepares it.
       UnexpectedFilesError: it has no such split, or no scores.
     """
+    with quietly():  # It imports tensorflow.
+        from data_prep.prepared import open_configs
+
     found: dict[str, RatedPairs] = {}
-    for builder in _builders(dataset, config, data_dir):
+    for builder in open_configs(dataset, config, data_dir):
         if "score" in builder.info.features:
             for task, pairs in _read_builder(builder, split).items():
                 # Configs may add texts or images to the same pairs, and may then lack some pairs.
@@ -54,25 +57,15 @@ def read_ratings(
 
 def read_texts(dataset: str, data_dir: str | None, split: str) -> dict[int, str]:
     """Texts of the captions of a split by id; none if no prepared config has them."""
-    from data_prep.prepared import read_columns
+    from data_prep.prepared import open_configs, read_columns
 
-    for builder in _builders(dataset, None, data_dir):
+    for builder in open_configs(dataset, None, data_dir):
         features = builder.info.features
         if {"captions", "caption_ids"} <= set(features) and split in builder.info.splits:
             columns = read_columns(builder, split, ("captions", "caption_ids"))
             ids, texts = (np.concatenate(columns[name]) for name in ("caption_ids", "captions"))
             return {i: text.decode() for i, text in zip(ids.tolist(), texts.tolist(), strict=True)}
     return {}
-
-
-def _builders(dataset: str, config: str | None, data_dir: str | None) -> "list[DatasetBuilder]":
-    with quietly():  # It imports tensorflow.
-        from data_prep.prepared import open_prepared, prepared_configs
-
-    configs = [config] if config else prepared_configs(dataset, data_dir)
-    if not configs:
-        open_prepared(dataset, "ratings", data_dir)  # says how to prepare it
-    return [open_prepared(dataset, name, data_dir) for name in configs]
 
 
 def _read_builder(builder: "DatasetBuilder", split: str) -> dict[str, RatedPairs]:

@@ -4,9 +4,8 @@ import pathlib
 
 import numpy as np
 
-import data_prep
 from data_prep.cxc.rating_files import file_name
-from data_prep.errors import NotPreparedError, UnexpectedFilesError
+from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_files import read_csv
 from data_prep.sampling.groups import Groups, make_groups
 from xmodal.analysis.ratings.rated_files import read_folder
@@ -68,18 +67,14 @@ def read_dataset_groups(
       split: name of the split.
 
     Raises:
-      FileNotFoundError: the dataset does not exist; the message has the command that prepares it.
+      NotPreparedError: the dataset does not exist; the message has the command that prepares it.
       UnexpectedFilesError: it has no such split, or no captions of images.
     """
     with quietly():  # It imports tensorflow, which files do not need.
-        from data_prep.prepared import open_prepared, prepared_configs, read_columns
+        from data_prep.prepared import open_configs, read_columns
 
-    configs = [config] if config else prepared_configs(dataset, data_dir)
-    for name in configs or list(data_prep.builder_class(dataset).builder_configs)[:1]:
-        try:
-            builder = open_prepared(dataset, name, data_dir)
-        except NotPreparedError as error:
-            raise FileNotFoundError(str(error)) from error
+    builders = {each.builder_config.name: each for each in open_configs(dataset, config, data_dir)}
+    for name, builder in builders.items():
         if {"image_id", "caption_ids"} <= set(builder.info.features):
             columns = read_columns(builder, split, ("image_id", "caption_ids"))
             sizes = [len(ids) for ids in columns["caption_ids"]]
@@ -87,6 +82,6 @@ def read_dataset_groups(
             place = f"{dataset}/{name}, split {split}"
             return make_groups(captions, np.repeat(columns["image_id"], sizes), place)
     raise UnexpectedFilesError(
-        f"{dataset} (config {', '.join(configs)}) has no captions of images; name its config with "
+        f"{dataset} (config {', '.join(builders)}) has no captions of images; name its config with "
         "captions by --config"
     )
