@@ -22,6 +22,7 @@ def test_pictures_behind_links_are_found_once(tmp_path):
     (folder / "link").symlink_to(tmp_path / "other")
     (tmp_path / "other" / "circle").symlink_to(folder)
     (folder / "gone.png").symlink_to(tmp_path / "gone.png")
+    (folder / "._a.png").write_bytes(b"macOS's metadata of a.png")
     assert items.from_images(str(folder)).names == expected
 
 
