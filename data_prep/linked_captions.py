@@ -15,8 +15,8 @@ from data_prep import schema
 from data_prep.building.parts import OneProcess, PartedRecords, Workers
 from data_prep.building.records import LeftOut, Record
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.fetched_files import Fetched
 from data_prep.reading.fetched_images import (
-    Fetched,
     FetchedPart,
     RowIndex,
     RowJoin,
@@ -114,7 +114,7 @@ def linked_records(
     *,
     wanted: np.ndarray | None = None,
     most_captions: int | None = None,
-    workers: Workers | None = None,
+    workers: Workers,
 ) -> Iterable[Record | LeftOut]:
     """Joins the rows of a split with their images, which a downloader saved in a folder.
 
@@ -123,8 +123,7 @@ def linked_records(
       images: the folder; see `read_fetched`.
       wanted: bool [rows], the rows of this split; None for all.
       most_captions: number of captions per example, the first ones; None for all.
-      workers: workers of a multi-process build, which read the images in parts; None for one
-        process.
+      workers: workers of the build, which read the images in parts if they are several.
 
     Returns:
       Examples with `image`, `image_id`, `captions` and `caption_ids`, keyed by image id, and rows
@@ -135,7 +134,7 @@ def linked_records(
     """
     if not images.is_dir():
         raise FileNotFoundError(f"{images} does not exist")
-    if workers is None or isinstance(workers, OneProcess):
+    if isinstance(workers, OneProcess):
         return _records(links, images, wanted, most_captions)
     return _parted_records(links, images, wanted, most_captions, workers)
 

@@ -17,7 +17,7 @@ from etils import epath
 from data_prep.building.beam_workers import BeamWorkers, PartFiles, stopped_by_dead_workers
 from data_prep.building.parts import OneProcess, PartedRecords, Workers
 from data_prep.building.record_check import Entry, RecordCheck, SplitAccount
-from data_prep.building.records import BuildReport, LeftOut, Record, short_splits
+from data_prep.building.records import BuildReport, LeftOut, Record, counts_table, short_splits
 from data_prep.building.unfinished import claimed
 from data_prep.errors import UnexpectedFilesError
 from data_prep.published import Figure
@@ -216,8 +216,9 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                 raise OSError(errno.ENOSPC, full, str(folder.parent)) from error
             if not isinstance(error, UnexpectedFilesError) or not self._report.has_left_out:
                 raise
+            table = counts_table(self._report.metadata())
             raise UnexpectedFilesError(
-                f"{error}\n{self._report.text()}\nEvery record that was left out: {listed}"
+                f"{error}\n{table}\nEvery record that was left out: {listed}"
             ) from error
 
     def _prepare_on_workers(self, dl_manager: Any, download_config: Any) -> None:

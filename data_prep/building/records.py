@@ -97,10 +97,6 @@ class BuildReport:
             "converted": {split: dict(counts) for split, counts in self._converted.items()},
         }
 
-    def text(self) -> str:
-        """The counts as a table; see `counts_table`."""
-        return counts_table(self.metadata())
-
 
 def counts_table(metadata: Mapping[str, Any]) -> str:
     """Returns a table of records kept and left out, one line per split.

@@ -47,14 +47,13 @@ def find_layout(folder: pathlib.Path, options: Options) -> Layout:
         return _of_tables(folder, sources)
     if _has_shards(folder) or _has_neighbors(folder):
         return FetchedLayout(folder)
-    pictures = (
-        name for _, names in files for name in names if name.lower().endswith(IMAGE_ENDINGS)
-    )
-    missing = "images but no captions" if any(pictures) else "neither images nor captions"
+    if reasons:
+        raise UnexpectedFilesError("; ".join(reasons))
+    images = any(name.lower().endswith(IMAGE_ENDINGS) for _, names in files for name in names)
+    lack = "images but no captions" if images else "neither images nor captions"
     raise UnexpectedFilesError(
-        "; ".join(reasons)
-        or f"{folder} has {missing}; add a table with the columns `image` and `caption`, or a text "
-        "file with the captions beside each image (photo.txt for photo.jpg)"
+        f"{folder} has {lack}; add a table with the columns `image` and `caption`, or a text file "
+        "with the captions beside each image (photo.txt for photo.jpg)"
     )
 
 

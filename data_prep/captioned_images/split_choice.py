@@ -53,14 +53,26 @@ def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
     pairs = near_copies(survey)
     groups = _components(len(survey.names), np.concatenate([pairs, _shared_captions(survey)]))
     kept_together = np.bincount(groups)[groups] > 1
-    places = _places(survey, groups)
     _check_number(survey, splits, missing)
+    _take_out_of_train(survey, splits, missing, _places(survey, groups))
+    _check_filled(survey, splits)
+    copies = _components(len(survey.names), pairs)
+    notes = {
+        "kept together": int((kept_together & survey.usable).sum()) if missing else 0,
+        "copies in two splits": _copies_in_two(survey, copies, splits),
+    }
+    return splits.tolist(), notes
+
+
+def _take_out_of_train(
+    survey: Survey, splits: np.ndarray, missing: list[str], places: np.ndarray
+) -> None:
+    """Moves a range of places, and so a share of the pictures, to every missing split."""
     free = survey.usable & (splits == "train")
-    total = int(free.sum())
-    wanted = {split: min(SHARE, MOST / max(total, 1)) for split in missing}
+    share = min(SHARE, MOST / max(int(free.sum()), 1))
     start = 0.0
     for split in missing:
-        stop = start + wanted[split]
+        stop = start + share
         taken = free & (places >= start) & (places < stop)
         while taken.sum() < LEAST:
             # In a small folder, take the next group as a whole.
@@ -72,13 +84,6 @@ def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
         splits[taken] = split
         free &= ~taken
         start = stop
-    _check_filled(survey, splits)
-    copies = _components(len(survey.names), pairs)
-    notes = {
-        "kept together": int((kept_together & survey.usable).sum()) if missing else 0,
-        "copies in two splits": _copies_in_two(survey, copies, splits),
-    }
-    return splits.tolist(), notes
 
 
 def near_copies(survey: Survey) -> np.ndarray:
@@ -152,7 +157,6 @@ def _copies_in_two(survey: Survey, groups: np.ndarray, splits: np.ndarray) -> in
     """Number of pictures outside `train` with a copy in an earlier split."""
     usable = survey.usable
     codes = np.array([SPLITS.index(split) for split in splits])
-    low, high = np.full(len(groups), 9), np.full(len(groups), -1)
-    np.minimum.at(low, groups[usable], codes[usable])
-    np.maximum.at(high, groups[usable], codes[usable])
-    return int((usable & (codes > low[groups])).sum())
+    earliest = np.full(len(groups), len(SPLITS))
+    np.minimum.at(earliest, groups[usable], codes[usable])
+    return int((usable & (codes > earliest[groups])).sum())

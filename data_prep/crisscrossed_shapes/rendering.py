@@ -55,8 +55,8 @@ def _heart() -> np.ndarray:
     return np.stack([16 * np.sin(t) ** 3, -y - 2], axis=1) / 15.5
 
 
-def _cross(arm: float = 0.34) -> np.ndarray:
-    corner = np.array([(arm, -1), (arm, -arm), (1, -arm)])
+def _cross() -> np.ndarray:
+    corner = np.array([(0.34, -1), (0.34, -0.34), (1, -0.34)])
     turn = np.array([(0, 1), (-1, 0)])  # row vectors turned by a quarter
     return np.concatenate([corner @ np.linalg.matrix_power(turn, k) for k in range(4)])
 

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from data_prep.building.image_check import BadImageError
 from data_prep.building.records import LeftOut
-from data_prep.reading.folders import is_note, walk
+from data_prep.reading.folders import is_note
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 
@@ -158,28 +158,17 @@ def has_images(path: pathlib.Path) -> bool:
     return any(end[1:] in names for end in IMAGE_ENDINGS)
 
 
-def read_folder(folder: pathlib.Path, where: str) -> Iterator[Fetched]:
-    """Reads loose images in a folder and its subfolders, in the order of their names.
-
-    Links to folders are followed. A JSON file with the same name as an image may contain its url
-    and caption; a text file may contain its captions.
-
-    Args:
-      folder: the folder; files without an image extension are skipped.
-      where: its name in reports.
-    """
-    for parent, names in walk(folder):
-        yield from read_images(parent, names, folder, where)
-
-
 def read_images(
     parent: pathlib.Path, names: Sequence[str], folder: pathlib.Path, where: str
 ) -> Iterator[Fetched]:
-    """Reads the loose images among the files of one folder; see `read_folder`.
+    """Reads the loose images among the files of one folder.
+
+    A JSON file with the same name as an image may contain its url and caption; a text file may
+    contain its captions.
 
     Args:
       parent: `folder` or one of its subfolders.
-      names: names of its files.
+      names: names of its files; those without an image extension are skipped.
       folder: the folder that image names are relative to.
       where: its name in reports.
     """

@@ -1,7 +1,8 @@
 """Joins a published list of image urls with the downloaded images.
 
-    urls = RowIndex(url for url, caption in rows)
-    for item in join_rows(read_fetched(folder), len(rows), urls=urls.rows, where=name_of_row):
+    urls = RowIndex(url for url, caption in rows).rows
+    fetched = read_fetched(folder)
+    for item in join_rows(fetched, len(rows), where=name_of_row, urls=urls, names=row_of_name):
         ...  # a LeftOut, or a row number with the image
 
 Nothing is downloaded. Memory use is about 20 bytes per row of the list and one image.
@@ -27,18 +28,6 @@ from data_prep.reading.fetched_files import (
     read_tar,
 )
 from data_prep.reading.folders import files_below, walk
-
-__all__ = [
-    "Fetched",
-    "FetchedPart",
-    "RowIndex",
-    "RowJoin",
-    "fetched_parts",
-    "join_rows",
-    "read_fetched",
-    "row_of_name",
-    "rows_of",
-]
 
 # Largest number of different downloader messages in a report.
 _MAX_ERRORS = 1000
@@ -145,8 +134,8 @@ def join_rows(
     count: int,
     *,
     where: Callable[[int], str],
-    urls: Callable[[str], Sequence[int]] | None = None,
-    names: Callable[[str], Sequence[int]] | None = None,
+    urls: Callable[[str], Sequence[int]],
+    names: Callable[[str], Sequence[int]],
     wanted: np.ndarray | None = None,
 ) -> Iterator[tuple[int, Fetched] | LeftOut]:
     """Assigns images to the rows of a list.
@@ -179,14 +168,11 @@ def join_rows(
 def rows_of(
     item: Fetched,
     count: int,
-    urls: Callable[[str], Sequence[int]] | None,
-    names: Callable[[str], Sequence[int]] | None,
+    urls: Callable[[str], Sequence[int]],
+    names: Callable[[str], Sequence[int]],
 ) -> list[int]:
     """Rows of a list that an image belongs to; see `join_rows`."""
-    if item.url and urls is not None:
-        rows = urls(item.url)
-    else:
-        rows = names(item.name) if names is not None else []
+    rows = urls(item.url) if item.url else names(item.name)
     return [row for row in rows if row < count]
 
 
@@ -195,10 +181,10 @@ class RowJoin:
 
     Args:
       count: rows of the list.
-      wanted: bool [count], the rows to join; all by default.
+      wanted: bool [count], the rows to join; None for all.
     """
 
-    def __init__(self, count: int, wanted: np.ndarray | None = None) -> None:
+    def __init__(self, count: int, wanted: np.ndarray | None) -> None:
         self._open = np.ones(count, bool) if wanted is None else wanted.copy()
         self._errors, self._error_of = {"": 0}, np.zeros(count, np.int16)
         self._strangers = 0

@@ -8,7 +8,7 @@ class RatedSet:
     """One set.
 
     Attributes:
-      year: year of the task; 0 for the STS benchmark and SICK.
+      year: year of the task, whose average the set belongs to; 0 for the STS benchmark and SICK.
       name: as in the file names.
       split: `train`, `validation` or `test`; among the tasks, only 2012 had training pairs.
       pairs: number of pairs with a score. From 2015 on, the files list more, which were given to
@@ -21,11 +21,6 @@ class RatedSet:
     split: str
     pairs: int
     is_optional: bool = False
-
-    @property
-    def average(self) -> int:
-        """The year whose average the set belongs to, 0 for none."""
-        return self.year
 
     def __str__(self) -> str:
         year = f"{self.year} " if self.year else ""

@@ -53,8 +53,8 @@ class Builder(schema.RandomAccessBuilder):
     def _metadata(self) -> dict[str, Any]:
         averages: dict[str, list[str]] = {}
         for each in SETS:
-            if each.average:
-                averages.setdefault(str(each.average), []).append(each.name)
+            if each.year:
+                averages.setdefault(str(each.year), []).append(each.name)
         return {"year_averages": averages}
 
     @classmethod
@@ -110,7 +110,7 @@ def _example(pair_id: int, rated_set: RatedSet, pair: Scored) -> Record | LeftOu
             "pair_id": pair_id,
             "year": rated_set.year,
             "dataset": rated_set.name,
-            "year_average": rated_set.average,
+            "year_average": rated_set.year,
             "sentence1": pair.sentences[0],
             "sentence2": pair.sentences[1],
             "score": score,

@@ -24,7 +24,8 @@ def _join(folder, urls=_URLS, **kwargs):
     """Row -> image bytes, and records left out."""
     found, left_out = {}, []
     index = fetched_images.RowIndex(urls)
-    kwargs = {"urls": index.rows, "where": lambda row: f"list row {row}"} | kwargs
+    unnamed = {"names": lambda name: ()}
+    kwargs = {"urls": index.rows, "where": lambda row: f"list row {row}"} | unnamed | kwargs
     for item in fetched_images.join_rows(fetched_images.read_fetched(folder), len(urls), **kwargs):
         if isinstance(item, LeftOut):
             left_out.append(item)
@@ -149,7 +150,7 @@ def test_links_to_folders_are_followed_and_may_form_a_circle(tmp_path):
     (elsewhere / "back").symlink_to(folder)
     (folder / "link").symlink_to(elsewhere)
     (folder / "two.jpg").write_bytes(jpeg(5))
-    read = [item.name for item in fetched_files.read_folder(folder, "images")]
+    read = [item.name for item in fetched_images.read_fetched(folder)]
     assert read == ["two.jpg", "link/one.jpg"]
 
 
