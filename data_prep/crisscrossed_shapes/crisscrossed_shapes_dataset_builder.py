@@ -17,6 +17,7 @@ from data_prep.crisscrossed_shapes.ratings import RatedPairs, rate_split
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
 from data_prep.crisscrossed_shapes.scenes import make_scenes
 from data_prep.crisscrossed_shapes.similarity import encode
+from data_prep.cxc.rating_files import KINDS
 from data_prep.published import Figure, Within
 from data_prep.schema import (
     RandomAccessBuilder,
@@ -214,14 +215,9 @@ def _rated_captions(
 
 def _rated_pairs(first_id: int, rated_pairs: Iterable[RatedPairs]) -> Iterator[Record]:
     first_ids = {"image": first_id, "caption": first_id * DESCRIBERS}
-    sides = {
-        "sts": ("caption", "caption"),
-        "sis": ("image", "image"),
-        "sits": ("caption", "image"),
-    }
     key = itertools.count()
     for rated in rated_pairs:
-        left, right = (first_ids[side] for side in sides[rated.task])
+        left, right = (first_ids[side] for side in KINDS[rated.task])
         for (i, j), scores, mean in zip(
             rated.pairs.tolist(), rated.rater_scores, rated.scores, strict=True
         ):

@@ -12,14 +12,9 @@ from data_prep.building.image_check import BadImageError, checked_image
 from data_prep.building.records import LeftOut, Record
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
-from data_prep.cxc.rating_files import RELEASED, SIDES, Rating, file_name, scan_ratings
+from data_prep.cxc.rating_files import KINDS, RELEASED, Rating, file_name, scan_ratings
 from data_prep.published import Figure, Known, Within
 
-# Task -> kinds of the left and the right side.
-_KINDS = {
-    task: tuple("caption" if column.startswith("caption") else "image" for column in columns)
-    for task, columns in SIDES.items()
-}
 # Suffix of a config -> kinds of sides whose contents it includes in addition to ids.
 _ADDED = {"": (), "captions": ("caption",), "images": ("caption", "image")}
 # Sampling method -> mean score in validation and test.
@@ -122,7 +117,7 @@ class Builder(schema.RandomAccessBuilder):
     def _added(self) -> dict[str, str]:
         """Features in addition to the ids -> kind: `{"left_caption": "caption", ...}`."""
         added = _ADDED[self.builder_config.name.partition("_")[2]]
-        sides = zip(("left", "right"), _KINDS[self._task], strict=True)
+        sides = zip(("left", "right"), KINDS[self._task], strict=True)
         return {f"{side}_{kind}": kind for side, kind in sides if kind in added}
 
     def _examples(

@@ -13,6 +13,12 @@ SIDES = {
     "sis": ("image1", "image2"),
     "sits": ("caption", "image"),
 }
+# Task -> kinds of the left and the right side.
+KINDS = {
+    "sts": ("caption", "caption"),
+    "sis": ("image", "image"),
+    "sits": ("caption", "image"),
+}
 SCORE, METHOD = "agg_score", "sampling_method"
 # Task -> split -> sampling method -> number of released pairs.
 RELEASED = {

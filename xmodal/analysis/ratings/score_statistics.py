@@ -5,11 +5,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from data_prep.cxc.rating_files import KINDS
 from xmodal.analysis.ratings.rated_pairs import RatedPairs
 
-# Task -> kinds of its two sides; other tasks pair a caption with an image.
-SIDES = {"sts": ("caption", "caption"), "sis": ("image", "image")}
-_CROSS = ("caption", "image")
 ALL = "all"
 _MANY_METHODS = 6
 
@@ -130,7 +128,8 @@ def rated_twice(pairs: RatedPairs) -> np.ndarray:
 
 def sides_of(task: str) -> tuple[str, str]:
     """Kinds of the left and the right side of a task: "caption" or "image"."""
-    return SIDES.get(task, _CROSS)
+    # Tasks besides those of CxC pair a caption with an image.
+    return KINDS.get(task, KINDS["sits"])
 
 
 def positives_per_item(pairs: RatedPairs, threshold: float) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from data_prep.cxc.rating_files import file_name
+from data_prep.cxc.rating_files import KINDS, file_name
 from data_prep.errors import UnexpectedFilesError
 from data_prep.sampling import scheme
 from data_prep.sampling.groups import Groups
@@ -12,13 +12,13 @@ from data_prep.sampling.nearest import NEIGHBORS, nearest
 from xmodal.analysis.ratings.rated_files import format_rows
 from xmodal.analysis.ratings.rated_pairs import RatedPairs
 
-# Sampling method -> task, and kinds of the left and the right side, in the order of the scheme.
+# Sampling method -> task, in the order of the scheme.
 METHODS = {
-    "c2c_isim": ("sts", ("caption", "caption")),
-    "c2c_cocaption": ("sts", ("caption", "caption")),
-    "i2i_csim": ("sis", ("image", "image")),
-    "c2i_intrasim": ("sits", ("caption", "image")),
-    "c2i_original": ("sits", ("caption", "image")),
+    "c2c_isim": "sts",
+    "c2c_cocaption": "sts",
+    "i2i_csim": "sis",
+    "c2i_intrasim": "sits",
+    "c2i_original": "sits",
 }
 # Digits of cosines: in float64, the sixteenth digit is noise that differs between machines.
 _DECIMALS = 12
@@ -108,7 +108,7 @@ def locate(pairs: RatedPairs, groups: Groups, *, partial: bool = False) -> np.nd
     Raises:
       UnexpectedFilesError: an item belongs to another image, and `partial` is False.
     """
-    kinds = next(sides for task, sides in METHODS.values() if task == pairs.task)
+    kinds = KINDS[pairs.task]
     ids = np.stack([pairs.left_ids, pairs.right_ids], axis=1)
     found = np.stack([groups.find(k, i) for k, i in zip(kinds, ids.T, strict=True)], axis=1)
     lost = (found < 0).any(axis=1)
@@ -144,8 +144,7 @@ def only_named(rated: Mapping[str, RatedPairs], groups: Groups) -> Groups:
     """The groups of the images that occur in pairs, themselves or through a caption."""
     named = np.zeros(len(groups), bool)
     for pairs in rated.values():
-        kinds = next(sides for task, sides in METHODS.values() if task == pairs.task)
-        for kind, positions in zip(kinds, locate(pairs, groups).T, strict=True):
+        for kind, positions in zip(KINDS[pairs.task], locate(pairs, groups).T, strict=True):
             named[groups.owners[positions] if kind == "caption" else positions] = True
     return groups.take(named)
 
@@ -164,9 +163,9 @@ def file_contents(split: str, groups: Groups, sampled: Mapping[str, np.ndarray])
     ids = {"caption": groups.caption_ids, "image": groups.image_ids}
     by_task: dict[str, list[tuple[np.ndarray, str]]] = {}
     for method, pairs in sampled.items():
-        task, kinds = METHODS[method]
+        kinds = KINDS[METHODS[method]]
         named = np.stack([ids[k][side] for k, side in zip(kinds, pairs.T, strict=True)], axis=1)
-        by_task.setdefault(task, []).append((named, method))
+        by_task.setdefault(METHODS[method], []).append((named, method))
     return {
         file_name(task, split): format_rows(
             task,
