@@ -50,11 +50,7 @@ class Groups:
           kind: "caption" or "image".
           ids: integers.
         """
-        known = self.caption_ids if kind == "caption" else self.image_ids
-        order = np.argsort(known)
-        place = np.searchsorted(known, ids, sorter=order)
-        found = order[np.minimum(place, len(known) - 1)]
-        return np.where(known[found] == ids, found, -1)
+        return positions(self.caption_ids if kind == "caption" else self.image_ids, ids)
 
     def draw(self, images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A caption of each image, drawn uniformly, in the same shape."""
@@ -73,6 +69,14 @@ class Groups:
         """
         kept = images[self.owners]
         return Groups(self.image_ids[images], self.caption_ids[kept], self.sizes[images])
+
+
+def positions(known: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Positions of ids among the known ones, int64 in the same shape; -1 for unknown ids."""
+    order = np.argsort(known)
+    place = np.searchsorted(known, ids, sorter=order)
+    found = order[np.minimum(place, len(known) - 1)]
+    return np.where(known[found] == ids, found, -1)
 
 
 def number_groups(images: int, captions: int) -> Groups:

@@ -40,7 +40,6 @@ from xmodal.analysis.ratings.cosines import (
     cosines_of_items,
     cosines_of_texts,
     count_words,
-    embed_texts,
 )
 from xmodal.analysis.ratings.rated_files import read_folder
 from xmodal.analysis.ratings.rated_pairs import RatedPairs
@@ -132,7 +131,8 @@ def _cosines(
         if pairs.texts is not None
     }
     if texts:
-        found |= _cosines_of({"caption": embed_texts(texts, encode)}, rated)
+        captions = Vectors(np.array(list(texts)), encode(list(texts.values())))
+        found |= _cosines_of({"caption": captions}, rated)
     return found, by
 
 

@@ -38,8 +38,8 @@ from xmodal.analysis.sampling.facts import Fact, format_facts
 from xmodal.analysis.sampling.group_files import read_dataset_groups, read_groups
 from xmodal.analysis.sampling.overlap import format_overlap
 from xmodal.analysis.sampling.samplers import (
-    by_method,
     file_contents,
+    located_by_method,
     only_named,
     sample_across,
     sample_within,
@@ -94,7 +94,7 @@ def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     groups = only_named(rated, groups) if args.partial else groups
     pairs = sample_across(groups, rated, seed=args.seed, per_source=args.per_source)
     # Rated pairs are only sources: facts about them are left out.
-    known = pairs | by_method(rated, groups)
+    known = pairs | located_by_method(rated, groups)
     facts = [f for f in check_structure(known, groups, neighbors=1) if f.method in pairs]
     paths = [f"{args.ratings}/{file_name(task, args.split)}" for task in rated]
     settings = {"per_source": args.per_source, "files": _hash_files({"ratings": paths})}
@@ -106,7 +106,7 @@ def _check(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     """Reports on existing pairs."""
     rated = read_folder(pathlib.Path(args.pairs), args.split, need_scores=False)
     groups = only_named(rated, groups) if args.partial else groups
-    pairs = by_method(rated, groups)
+    pairs = located_by_method(rated, groups)
     positive = None
     if (sits := rated.get("sits")) is not None and sits.scores is not None:
         positive = np.concatenate([pairs[method] for method in sits.by_method()])
@@ -155,7 +155,7 @@ def _compare(args: argparse.Namespace, groups: Groups, pairs: Mapping[str, np.nd
     if args.compare:
         others = read_folder(pathlib.Path(args.compare), args.split, need_scores=False)
         print(f"\nIn common with {args.compare}, without regard to order:")
-        print(format_overlap(pairs, by_method(others, groups, partial=True), groups))
+        print(format_overlap(pairs, located_by_method(others, groups, partial=True), groups))
 
 
 def _read_groups(args: argparse.Namespace) -> Groups:

@@ -69,12 +69,11 @@ def draw_cosines(
 
 def spearman(left: np.ndarray, right: np.ndarray) -> float:
     """Spearman's correlation, NaN if one side is constant."""
-    from scipy.stats import rankdata
+    from scipy.stats import spearmanr
 
-    ranks = np.stack([rankdata(left), rankdata(right)])
-    if np.ptp(ranks, axis=1).min() == 0:
+    if np.ptp(left) == 0 or np.ptp(right) == 0:  # SciPy would warn.
         return float("nan")
-    return float(np.corrcoef(ranks)[0, 1])
+    return float(spearmanr(left, right).statistic)
 
 
 def _draw_density(axes: "Axes", x: np.ndarray, y: np.ndarray) -> None:
@@ -88,18 +87,20 @@ def _draw_density(axes: "Axes", x: np.ndarray, y: np.ndarray) -> None:
         norm=LogNorm(1, max(2, counts.max())),
         cmap="Blues",
     )
-    _draw_curve(axes, x, y, x_edges)
+    _draw_curve(axes, x, y, x_edges, fewest=_FEWEST, shade="#c4572a")
     strip(axes, keep=("bottom", "left"))
 
 
-def _draw_curve(axes: "Axes", x: np.ndarray, y: np.ndarray, edges: np.ndarray) -> None:
+def _draw_curve(
+    axes: "Axes", x: np.ndarray, y: np.ndarray, edges: np.ndarray, *, fewest: int, shade: str
+) -> None:
     """The mean of y over x, where there are enough pairs."""
     cell = np.clip(np.digitize(x, edges) - 1, 0, len(edges) - 2)
     number = np.bincount(cell, minlength=len(edges) - 1)
     total = np.bincount(cell, y, minlength=len(edges) - 1)
-    enough = number >= _FEWEST
+    enough = number >= fewest
     middles = (edges[1:] + edges[:-1]) / 2
-    axes.plot(middles[enough], total[enough] / number[enough], color="#c4572a", linewidth=1.6)
+    axes.plot(middles[enough], total[enough] / number[enough], color=shade, linewidth=1.6)
 
 
 def draw_rater_spread(rated: Mapping[str, RatedPairs], *, title: str = "") -> bytes:
@@ -129,11 +130,7 @@ def draw_rater_spread(rated: Mapping[str, RatedPairs], *, title: str = "") -> by
         name = f"{task}: {len(values):,} pairs, mean {values.mean():.2f}"
         left.stairs(counts / len(values), edges, color=color(place), linewidth=1.6, label=name)
         span = np.linspace(scores.min(), scores.max() + 1e-9, 21)
-        cell = np.clip(np.digitize(scores, span) - 1, 0, 19)
-        number, total = np.bincount(cell, minlength=20), np.bincount(cell, values, minlength=20)
-        some = number > 0
-        middles = (span[1:] + span[:-1]) / 2
-        right.plot(middles[some], total[some] / number[some], color=color(place), linewidth=1.6)
+        _draw_curve(right, scores, values, span, fewest=1, shade=color(place))
     for text in left.legend(fontsize=8, frameon=False).get_texts():
         text.set_parse_math(False)
     left.set_yticks([])

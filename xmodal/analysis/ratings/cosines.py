@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import scipy.sparse
 
+from data_prep.sampling.groups import positions
 from xmodal.analysis.ratings.rated_pairs import RatedPairs
 from xmodal.analysis.ratings.score_statistics import sides_of
 
@@ -45,11 +46,6 @@ def count_words(texts: Sequence[str]) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape)
 
 
-def embed_texts(texts: Mapping[int, str], encode: TextEncoder) -> Vectors:
-    """Vectors of captions whose texts are known."""
-    return Vectors(np.fromiter(texts, np.int64, len(texts)), encode(list(texts.values())))
-
-
 def cosines_of_texts(pairs: RatedPairs, encode: TextEncoder) -> np.ndarray:
     """Cosine of the two sentences of every pair, float32 [P]; NaN if a vector is zero."""
     texts, rows = np.unique(pairs.texts.ravel().astype(str), return_inverse=True)
@@ -68,12 +64,9 @@ def cosines_of_items(pairs: RatedPairs, vectors: Mapping[str, Vectors]) -> np.nd
     for kind, ids in zip(sides_of(pairs.task), (pairs.left_ids, pairs.right_ids), strict=True):
         if kind not in vectors:
             return np.full(len(pairs), np.nan, np.float32)
-        known = vectors[kind].ids
-        order = np.argsort(known)
-        place = order[np.minimum(np.searchsorted(known, ids, sorter=order), len(known) - 1)]
-        found.append((vectors[kind].vectors, place, known[place] == ids))
-    (left, rows_left, has_left), (right, rows_right, has_right) = found
-    known = has_left & has_right
+        found.append((vectors[kind].vectors, positions(vectors[kind].ids, ids)))
+    (left, rows_left), (right, rows_right) = found
+    known = (rows_left >= 0) & (rows_right >= 0)
     cosines = np.full(len(pairs), np.nan, np.float32)
     cosines[known] = _cosines(left, rows_left[known], rows_right[known], right)
     return cosines

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from data_prep.errors import UnexpectedFilesError
-from data_prep.sampling.groups import Groups
+from data_prep.sampling.groups import Groups, positions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +75,8 @@ def _group_vectors(encoder: Encoder, groups: Groups) -> np.ndarray:
             "scheme compares single vectors, so save one, for instance their mean."
         )
     wanted = groups.caption_ids if encoder.kind == "caption" else groups.image_ids
-    order = np.argsort(encoder.ids)
-    place = np.minimum(np.searchsorted(encoder.ids, wanted, sorter=order), len(order) - 1)
-    row = order[place]
-    found = encoder.ids[row] == wanted
+    row = positions(encoder.ids, wanted)
+    found = row >= 0
     rows = encoder.vectors[row].astype(np.float64) * found[:, None]
     if encoder.kind == "image":
         return rows

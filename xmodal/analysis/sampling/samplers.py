@@ -122,7 +122,7 @@ def locate(pairs: RatedPairs, groups: Groups, *, partial: bool = False) -> np.nd
     return found
 
 
-def by_method(
+def located_by_method(
     rated: Mapping[str, RatedPairs], groups: Groups, *, partial: bool = False
 ) -> dict[str, np.ndarray]:
     """Sampling method -> its pairs by position, int [P, 2], for pairs read from files.

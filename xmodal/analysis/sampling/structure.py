@@ -46,7 +46,7 @@ def check_structure(
     if (cross := pairs.get("c2i_intrasim")) is not None:
         facts += _check_cross(cross, isim, csim, groups)
     if positive is not None and original is not None:
-        union = len(_codes(np.concatenate([positive, original])))
+        union = len(np.unique(np.concatenate([positive, original]), axis=0))
         facts.append(count("c2i_original", "original or rated as matching", union))
     return facts
 
@@ -56,12 +56,9 @@ def unordered(pairs: np.ndarray) -> np.ndarray:
     return np.unique(np.sort(pairs, axis=1), axis=0)
 
 
-def _codes(pairs: np.ndarray) -> np.ndarray:
-    return np.unique(pairs, axis=0)
-
-
 def _repeated(method: str, pairs: np.ndarray) -> Fact:
-    return count(method, "repeated in the same order", len(pairs) - len(_codes(pairs)), 0)
+    repeated = len(pairs) - len(np.unique(pairs, axis=0))
+    return count(method, "repeated in the same order", repeated, 0)
 
 
 def _check_cycles(pairs: np.ndarray, groups: Groups) -> Iterator[Fact]:
