@@ -6,7 +6,7 @@ import io
 import json
 import math
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -103,6 +103,11 @@ def format_csv(model: str, metrics: Mapping[str, float]) -> str:
             continue
         numbers = (value, *(metrics.get(f"{tag}_{end}", math.nan) for end in ends))
         rows.append((model, tag, *("" if math.isnan(number) else number for number in numbers)))
+    return csv_text(rows)
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """The content of a CSV file with these rows."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()

@@ -1,6 +1,6 @@
-"""Tables in Markdown that are also readable as text."""
+"""Tables as text: in Markdown, or in plain columns."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> str:
@@ -16,3 +16,15 @@ def format_table(rows: Sequence[Sequence[str]]) -> str:
         cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
         lines.append(" | ".join([row[0].ljust(widths[0]), *cells[1:]]))
     return "\n".join(f"| {line} |" for line in lines)
+
+
+def align_columns(rows: Sequence[Sequence[str]], *, right: Container[int]) -> str:
+    """Aligns cells into columns of plain text; those at the positions `right` end together."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if place in right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )

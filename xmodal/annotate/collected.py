@@ -1,12 +1,11 @@
 """The answers of a study, for aggregation."""
 
-import csv
 import dataclasses
-import io
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
 from xmodal.annotate.study_file import StudyFile
+from xmodal.result_files import csv_text
 
 _Key = TypeVar("_Key", bound=Hashable)
 # States of a unit whose answers count, once enough raters have finished it.
@@ -88,16 +87,7 @@ def question_of(answer: Answer) -> tuple[int, int]:
     return answer.unit, answer.number
 
 
-def format_table_file(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Returns the content of a CSV file."""
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return file.getvalue()
-
-
 def format_answers(answers: Iterable[Answer]) -> str:
     """Returns all answers as a CSV file."""
     names = [field.name for field in dataclasses.fields(Answer)]
-    return format_table_file(names, ([getattr(a, name) for name in names] for a in answers))
+    return csv_text([names, *([getattr(each, name) for name in names] for each in answers)])

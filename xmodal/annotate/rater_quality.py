@@ -7,19 +7,16 @@ from typing import Literal
 import krippendorff
 import numpy as np
 
-from xmodal.annotate.collected import Answer, format_table_file, group, question_of
+from xmodal.annotate.collected import Answer, group, question_of
 from xmodal.annotate.golden import POSITIVE, is_right
 from xmodal.annotate.questions import KINDS
+from xmodal.result_files import csv_text
 
 # Choices as numbers; those of `match` are ordered.
 _NUMBERS = {"no": 0, "weak_no": 1, "weak_yes": 2, "yes": 3}
 _NUMBERS |= {"worse": 0, "better": 1, "both_good": 2, "both_bad": 3}
 _Level = Literal["nominal", "ordinal", "interval"]
 _LEVELS: Mapping[str, _Level] = {"match": "ordinal", "preference": "nominal"}
-_HEADER = (
-    *("rater", "answers", "median_seconds", "golden", "golden_right"),
-    *("units_to_check", "units_rejected", "agreement"),
-)
 
 
 def compute_alphas(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
@@ -58,15 +55,18 @@ def quality_file(answers: Sequence[Answer]) -> str:
     for rater, own in group(answers, lambda answer: answer.rater).items():
         golden = [is_right(a.golden, a.value) for a in own if a.golden]
         states = [*{a.unit: a.state for a in own}.values()]
-        rows.append(
-            [
-                *(rater, len(own), f"{statistics.median(a.seconds for a in own):.1f}"),
-                *(len(golden), f"{np.mean(golden):.3f}" if golden else ""),
-                *(states.count("check"), states.count("rejected")),
-                _agreement(_compared(own), by_question),
-            ]
-        )
-    return format_table_file(_HEADER, rows)
+        row = {
+            "rater": rater,
+            "answers": len(own),
+            "median_seconds": f"{statistics.median(a.seconds for a in own):.1f}",
+            "golden": len(golden),
+            "golden_right": f"{np.mean(golden):.3f}" if golden else "",
+            "units_to_check": states.count("check"),
+            "units_rejected": states.count("rejected"),
+            "agreement": _agreement(_compared(own), by_question),
+        }
+        rows.append(row)
+    return csv_text([list(rows[0]), *(list(row.values()) for row in rows)])
 
 
 def _compared(answers: Iterable[Answer]) -> list[Answer]:

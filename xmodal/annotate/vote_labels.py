@@ -3,8 +3,9 @@
 import json
 from collections.abc import Iterable
 
-from xmodal.annotate.collected import Answer, format_table_file
+from xmodal.annotate.collected import Answer
 from xmodal.annotate.study_file import Settings
+from xmodal.result_files import csv_text
 
 _NO_GROUP = "none"
 
@@ -23,5 +24,5 @@ def vote_file(answers: Iterable[Answer], settings: Settings) -> str:
         groups = json.loads(answer.note) if answer.note else []
         rows.extend([*row, each] for each in groups or [_NO_GROUP])
     if not grouped:
-        return format_table_file(header, (row[:-1] for row in rows))
-    return format_table_file([*header, "group"], rows)
+        return csv_text([header, *(row[:-1] for row in rows)])
+    return csv_text([[*header, "group"], *rows])

@@ -1,8 +1,6 @@
 """The plan of a sweep: everything that determines its trials, stored in `sweep.json`."""
 
-import csv
 import dataclasses
-import io
 import json
 import pathlib
 import re
@@ -13,7 +11,7 @@ from ml_collections import ConfigDict
 
 from xmodal.config import UserError
 from xmodal.evals.metrics import lower_is_better
-from xmodal.result_files import format_json, write_files
+from xmodal.result_files import csv_text, format_json, write_files
 from xmodal.scratch import keep_overrides
 from xmodal.sweep.distributions import Choice, Distribution
 from xmodal.sweep.space import Space, draw, to_section
@@ -132,12 +130,9 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
 
 def save(plan: Plan, folder: pathlib.Path, trials: Iterable[Trial]) -> None:
     """Writes `sweep.json`, and `draws.csv` with one row per trial."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["trial", "draw", *plan.parameters])
-    for trial in trials:
-        table.writerow([trial.name, trial.draw, *trial.values.values()])
-    write_files(folder, {_TABLE: text.getvalue(), _FILE: format_json(_describe(plan))})
+    header = ["trial", "draw", *plan.parameters]
+    table = [header, *([each.name, each.draw, *each.values.values()] for each in trials)]
+    write_files(folder, {_TABLE: csv_text(table), _FILE: format_json(_describe(plan))})
 
 
 def check_same(plan: Plan, folder: pathlib.Path) -> None:

@@ -1,12 +1,11 @@
 """Results of a sweep: the best trials, a table of their metrics, a table of all trials."""
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xmodal.evals.reports.summary import select_curves
+from xmodal.result_files import csv_text
 from xmodal.sweep.plan import Plan
 from xmodal.sweep.record import Outcome
 from xmodal.sweep.space import describe
@@ -69,16 +68,14 @@ def format_report(plan: Plan, outcomes: Sequence[Outcome], folder: str) -> str:
 def format_csv(plan: Plan, outcomes: Sequence[Outcome]) -> str:
     """Returns a table with one row per trial: its state, score, values and metrics."""
     tags = list(dict.fromkeys(tag for each in outcomes for tag in each.metrics))
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["trial", "draw", "state", "score", "seconds", *plan.parameters, *tags, "error"])
+    rows = [["trial", "draw", "state", "score", "seconds", *plan.parameters, *tags, "error"]]
     for each in outcomes:
         values = [each.trial.values[path] for path in plan.parameters]
         metrics = [each.metrics.get(tag, "") for tag in tags]
         score = "" if each.score is None else each.score
         head = [each.trial.name, each.trial.draw, each.state, score, round(each.seconds, 1)]
-        table.writerow([*head, *values, *metrics, each.error])
-    return text.getvalue()
+        rows.append([*head, *values, *metrics, each.error])
+    return csv_text(rows)
 
 
 def format_value(value: Any) -> str:

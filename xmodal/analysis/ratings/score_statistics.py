@@ -7,6 +7,7 @@ import numpy as np
 
 from data_prep.cxc.rating_files import KINDS
 from xmodal.analysis.ratings.rated_pairs import RatedPairs
+from xmodal.text_table import align_columns
 
 ALL = "all"
 _MANY_METHODS = 6
@@ -168,11 +169,4 @@ def format_summaries(summaries: list[Summary]) -> str:
         deviation = "" if each.rater_deviation is None else f"{each.rater_deviation:.3f}"
         numbers = (f"{each.pairs:,}", f"{each.mean:.2f}", quartiles, positives, deviation)
         rows.append((each.task, each.method, *numbers))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if k < 2 else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+    return align_columns(rows, right=range(2, len(header)))

@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Iterable
 
+from xmodal.text_table import align_columns
+
 
 @dataclasses.dataclass(frozen=True)
 class Fact:
@@ -40,12 +42,4 @@ def format_facts(facts: Iterable[Fact]) -> str:
     rows = [("sampling method", "quantity", "found", "expected", "")]
     marks = {True: "ok", False: "DIFFERS", None: ""}
     rows += [(f.method, f.quantity, f.found, f.expected, marks[f.holds]) for f in facts]
-    widths = [max(len(row[k]) for row in rows) for k in range(5)]
-    right = (2, 3)
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if k in right else cell.ljust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+    return align_columns(rows, right=(2, 3))
