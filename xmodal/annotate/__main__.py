@@ -17,6 +17,9 @@ import argparse
 import sys
 
 from xmodal import console
+from xmodal.annotate.golden import decide, find_doubts
+from xmodal.annotate.raters import end_rater, invite
+from xmodal.annotate.study_file import StudyFile
 from xmodal.config import UserError
 
 _ADDRESS = "http://127.0.0.1:8000"
@@ -37,9 +40,6 @@ def _make(args: argparse.Namespace) -> None:
 
 
 def _invite(args: argparse.Namespace) -> None:
-    from xmodal.annotate.raters import end_rater, invite
-    from xmodal.annotate.study_file import StudyFile
-
     study = StudyFile(args.study)
     if args.end:
         end_rater(study, args.end)
@@ -53,15 +53,11 @@ def _invite(args: argparse.Namespace) -> None:
 def _serve(args: argparse.Namespace) -> None:
     _require("starlette", "uvicorn")
     from xmodal.annotate.serving import serve
-    from xmodal.annotate.study_file import StudyFile
 
     serve(StudyFile(args.study), args.host, args.port, args.url)
 
 
 def _review(args: argparse.Namespace) -> None:
-    from xmodal.annotate.golden import decide, find_doubts
-    from xmodal.annotate.study_file import StudyFile
-
     study = StudyFile(args.study)
     for decision in ("accept", "reject"):
         if given := getattr(args, decision):
@@ -80,7 +76,6 @@ def _review(args: argparse.Namespace) -> None:
 def _aggregate(args: argparse.Namespace) -> None:
     _require("krippendorff")
     from xmodal.annotate.aggregating import aggregate
-    from xmodal.annotate.study_file import StudyFile
 
     options = {name: getattr(args, name) for name in ("add", "without", "human_only")}
     print(aggregate(StudyFile(args.study), args.output, **options))
@@ -104,11 +99,11 @@ def _parse() -> argparse.Namespace:
     make = commands.add_parser("make", help="creates the questions of a new study")
     kinds = make.add_subparsers(dest="kind", required=True)
     _add_kinds(kinds)
-    invite = commands.add_parser("invite", help="makes links for raters")
-    choice = invite.add_mutually_exclusive_group(required=True)
+    inviting = commands.add_parser("invite", help="makes links for raters")
+    choice = inviting.add_mutually_exclusive_group(required=True)
     choice.add_argument("--raters", type=_positive, help="number of new links")
     choice.add_argument("--end", metavar="NAME", help="a rater who will receive no more questions")
-    invite.add_argument("--url", default=_ADDRESS, help="address of the server in browsers")
+    inviting.add_argument("--url", default=_ADDRESS, help="address of the server in browsers")
     serve = commands.add_parser("serve", help="shows a study to its raters")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen at")
     serve.add_argument("--port", type=int, default=8000, help="0 for any free one")
@@ -124,13 +119,12 @@ def _parse() -> argparse.Namespace:
     aggregate.add_argument(
         "--human_only", action="store_true", help="eccv: without original pairs that no rater saw"
     )
-    runs = {
-        "invite": (invite, _invite),
-        "serve": (serve, _serve),
-        "review": (review, _review),
-        "aggregate": (aggregate, _aggregate),
-    }
-    for command, run in runs.values():
+    for command, run in (
+        (inviting, _invite),
+        (serve, _serve),
+        (review, _review),
+        (aggregate, _aggregate),
+    ):
         command.add_argument("--study", required=True, help="file of the study")
         command.set_defaults(run=run)
     return parser.parse_args()

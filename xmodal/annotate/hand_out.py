@@ -147,8 +147,13 @@ class HandOut:
             value = value and _SWAP.get(value, value)
         is_open = row["state"] == "open"
         return Page(
-            *(place, question, questions, value, finished, remaining + is_open),
-            None if last == place else last,
+            place=place,
+            question=question,
+            questions=questions,
+            answer=value,
+            finished=finished,
+            remaining=remaining + is_open,
+            previous=None if last == place else last,
         )
 
     def save(self, rater: Rater, place: Place, answer: str) -> None:
@@ -173,7 +178,7 @@ class HandOut:
             connection.execute(
                 "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = "
                 "excluded.value, at = excluded.at",
-                (*(place.unit, place.number, rater.id), value, max(now - row["shown"], 0.0), now),
+                (place.unit, place.number, rater.id, value, max(now - row["shown"], 0.0), now),
             )
             self._renew(connection, rater, place.unit)
             self._judge(connection, rater, place.unit, row["state"])
@@ -305,7 +310,7 @@ def _read_question(connection: sqlite3.Connection, place: Place) -> Question:
         "SELECT * FROM questions WHERE (unit, number) = (?, ?)", (place.unit, place.number)
     ).fetchone()
     return Question(
-        *(row["kind"], row["left_id"], row["right_id"]), row["about"], row["golden"], row["note"]
+        row["kind"], row["left_id"], row["right_id"], row["about"], row["golden"], row["note"]
     )
 
 

@@ -2,9 +2,8 @@
 
 import pathlib
 import sqlite3
-import time
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jinja2
@@ -43,22 +42,15 @@ _ENDS = {
 }
 
 
-def make_app(
-    study: StudyFile,
-    *,
-    hosts: Sequence[str],
-    secure: bool = False,
-    clock: Callable[[], float] = time.time,
-) -> Starlette:
+def make_app(study: StudyFile, *, hosts: Sequence[str], secure: bool = False) -> Starlette:
     """Returns the application that shows a study to its raters.
 
     Args:
       study: study to show.
       hosts: host names that browsers may use for the server; other requests are refused.
       secure: whether browsers reach it only through https.
-      clock: returns seconds since 1970.
     """
-    pages = _Pages(study, HandOut(study, clock), secure)
+    pages = _Pages(study, secure)
     return Starlette(
         routes=[
             Route("/join/{token}", pages.join),
@@ -86,8 +78,8 @@ def make_app(
 class _Pages:
     """Answers to requests."""
 
-    def __init__(self, study: StudyFile, hand_out: HandOut, secure: bool) -> None:
-        self._study, self._hand_out, self._secure = study, hand_out, secure
+    def __init__(self, study: StudyFile, secure: bool) -> None:
+        self._study, self._hand_out, self._secure = study, HandOut(study), secure
         self._cookie = f"xmodal_{study.settings.id}"
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),

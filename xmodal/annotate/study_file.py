@@ -11,8 +11,7 @@ import os
 import pathlib
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from xmodal.annotate.questions import KINDS
 from xmodal.config import UserError, read, setting
@@ -248,9 +247,11 @@ def create(
             text = json.dumps(dataclasses.asdict(settings))
             connection.execute("INSERT INTO study VALUES (?)", (text,))
             connection.executemany(
-                "INSERT INTO captions VALUES (:id, :text, :image)", _rows(captions)
+                "INSERT INTO captions VALUES (:id, :text, :image)", map(vars, captions)
             )
-            connection.executemany("INSERT INTO images VALUES (:id, :type, :data)", _rows(pictures))
+            connection.executemany(
+                "INSERT INTO images VALUES (:id, :type, :data)", map(vars, pictures)
+            )
             number = 0
             for number, unit in enumerate(units, 1):
                 _insert(connection, number, unit)
@@ -297,10 +298,6 @@ def _connect(path: pathlib.Path) -> sqlite3.Connection:
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
     return connection
-
-
-def _rows(items: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
-    return (vars(item) for item in items)
 
 
 def _insert(connection: sqlite3.Connection, number: int, unit: Unit) -> None:

@@ -68,14 +68,15 @@ def format_report(plan: Plan, outcomes: Sequence[Outcome], folder: str) -> str:
 def format_csv(plan: Plan, outcomes: Sequence[Outcome]) -> str:
     """Returns a table with one row per trial: its state, score, values and metrics."""
     tags = list(dict.fromkeys(tag for each in outcomes for tag in each.metrics))
-    rows = [["trial", "draw", "state", "score", "seconds", *plan.parameters, *tags, "error"]]
+    header = ["trial", "draw", "state", "score", "seconds", *plan.parameters, *tags, "error"]
+    rows: list[list[object]] = []
     for each in outcomes:
         values = [each.trial.values[path] for path in plan.parameters]
         metrics = [each.metrics.get(tag, "") for tag in tags]
         score = "" if each.score is None else each.score
         head = [each.trial.name, each.trial.draw, each.state, score, round(each.seconds, 1)]
         rows.append([*head, *values, *metrics, each.error])
-    return csv_text(rows)
+    return csv_text([header, *rows])
 
 
 def format_value(value: Any) -> str:
