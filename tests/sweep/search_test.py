@@ -177,6 +177,14 @@ def test_errors_that_would_come_again_end_the_sweep(
     assert states == [state] * tried + ["waiting"] * (5 - tried)
 
 
+def test_only_files_that_were_written_are_named(sweep, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(loop, "train", lambda config, run_dir: 1 / 0)
+    assert [each.state for each in sweep(2)] == ["failed"] * 2
+    named = [line for line in capsys.readouterr().out.splitlines() if str(tmp_path) in line]
+    files = [line.split()[-1] for line in named]
+    assert files == [str(tmp_path / name) for name in ("report.md", "results.csv")]
+
+
 @pytest.mark.slow
 def test_a_trial_that_another_process_runs_is_left_to_it(sweep, plan, trained, tmp_path):
     with folder_lock.hold(tmp_path / "claims/0000"):

@@ -1,6 +1,7 @@
 """A whole random search, from its checks to its report."""
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import time
@@ -55,7 +56,7 @@ def make_plan(
     mode = parts.settings.select.mode
     if mode != "last":
         mode = "min" if lower_is_better(metric) else "max"
-    return Plan(config, space, studied, seed, metric, mode)
+    return dataclasses.replace(plan, select=metric, mode=mode)
 
 
 def format_draws(plan: Plan, draws: int) -> str:
@@ -113,17 +114,13 @@ def _report(plan: Plan, folder: pathlib.Path, record: Record, trials: Sequence[T
     outcomes = record.outcomes(trials)
     text = format_report(plan, outcomes, os.fspath(folder))
     contents: dict[str, str | bytes] = {"report.md": text}
+    lines = [f"Report:  {folder / 'report.md'}", f"Trials:  {folder / 'results.csv'}"]
     if any(each.score is not None for each in outcomes):
         contents["scores.png"] = draw_scores(plan, outcomes)
+        lines.append(f"Plots:   {folder / 'scores.png'}")
+        lines.append(f"  tensorboard --logdir {folder / 'hparams'}")
     write_files(folder, contents)
-    print(text)
-    print(
-        f"Report:  {folder / 'report.md'}\n"
-        f"Trials:  {folder / 'results.csv'}\n"
-        f"Plots:   {folder / 'scores.png'}\n"
-        f"  tensorboard --logdir {folder / 'hparams'}",
-        flush=True,
-    )
+    print(text, *lines, sep="\n", flush=True)
 
 
 @contextlib.contextmanager
