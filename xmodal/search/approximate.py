@@ -124,7 +124,7 @@ class ApproximateSearch:
             probes *= 2
 
     def tune(self, queries: np.ndarray, truth: np.ndarray, target: float) -> Effort:
-        """Increases the effort until it reaches a recall; returns that recall.
+        """Increases the effort until it reaches a recall, and returns the effort.
 
         Args:
           queries: float32 [Q, ...].

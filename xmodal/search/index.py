@@ -63,6 +63,7 @@ class Quality:
     queries: str
 
 
+@dataclasses.dataclass
 class Gallery:
     """The items of one kind, with their embeddings.
 
@@ -76,21 +77,13 @@ class Gallery:
       quality: quality of approximate search.
     """
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        vectors: np.ndarray,
-        *,
-        dataset: Mapping[str, str] | None = None,
-        left_out: Mapping[str, str] | None = None,
-        lists: Any = None,
-        effort: Effort | None = None,
-        quality: Quality | None = None,
-    ) -> None:
-        """Takes the attributes."""
-        self.names, self.vectors, self.dataset = names, vectors, dataset
-        self.left_out = dict(left_out or {})
-        self.lists, self.effort, self.quality = lists, effort or Effort(), quality
+    names: Sequence[str]
+    vectors: np.ndarray
+    dataset: Mapping[str, str] | None = None
+    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    lists: Any = None
+    effort: Effort = dataclasses.field(default_factory=Effort)
+    quality: Quality | None = None
 
 
 class Index:
