@@ -1,4 +1,4 @@
-"""Texts as bags of words: tokens, lookup, pooling and coverage."""
+"""Texts as bags of words: tokens, lookup, means and coverage."""
 
 import csv
 import gzip
@@ -7,14 +7,9 @@ import numpy as np
 import parity
 import pytest
 
-from xmodal.config import UserError
-from xmodal.pretrained import (
-    WordVectors,
-    embed_texts,
-    load_word_vectors,
-    make_vocabulary,
-    split_words,
-)
+from xmodal.preprocessing.words import split_words
+from xmodal.pretrained.bag_of_words import embed_texts, make_vocabulary
+from xmodal.pretrained.word_vectors import WordVectors, load_word_vectors
 
 
 def make_words(*words, dim=3):
@@ -42,15 +37,13 @@ def test_tokens(text, tokens):
     assert split_words(text) == tokens
 
 
-@pytest.mark.parametrize("pool", ["mean", "sum"])
-def test_pools_the_known_tokens(pool):
+def test_the_known_tokens_are_averaged():
     words = make_words("a", "dog", "A", ".", "n't")
     texts = ["a dog a cat.", "A Dog", "unheard of", "", "DON'T"]
     bags = [[0, 1, 0, 3], [2, 1], [], [], [4]]
-    embeddings, coverage = embed_texts(texts, words, pool)
-    reduce = {"mean": np.mean, "sum": np.sum}[pool]
+    embeddings, coverage = embed_texts(texts, words)
     expected = [
-        reduce([words.vectors[i].astype(np.float64) for i in bag], axis=0) if bag else np.zeros(3)
+        np.mean([words.vectors[i].astype(np.float64) for i in bag], axis=0) if bag else np.zeros(3)
         for bag in bags
     ]
     assert embeddings.dtype == np.float32
@@ -71,11 +64,6 @@ def test_no_texts():
     embeddings, coverage = embed_texts([], make_words("a"))
     assert embeddings.shape == (0, 3)
     assert coverage.share == 0
-
-
-def test_unknown_pool():
-    with pytest.raises(UserError, match="'max'.*mean.*sum"):
-        embed_texts(["a"], make_words("a"), "max")
 
 
 def test_a_vocabulary_is_all_that_is_looked_up(tmp_path):

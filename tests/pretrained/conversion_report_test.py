@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from xmodal.config import UserError
-from xmodal.pretrained.report import Mapper, Report
+from xmodal.pretrained.report import Mapper, Report, Taken
 
 
 def convert(**changes):
@@ -10,9 +10,9 @@ def convert(**changes):
     shapes = {"a.weight": (3, 2), "a0.bias": (2,), "a1.bias": (2,), "pooler.bias": (2,), "step": ()}
     arrays = {name: rng.normal(size=shape) for name, shape in (shapes | changes).items() if shape}
     mapper = Mapper(arrays | {"step": np.int64(3)})
-    mapper.take("params/a/kernel", "a.weight", (2, 3), change=np.transpose, how="transposed")
-    mapper.take("params/a/bias", ["a0.bias", "a1.bias"], (2, 2))
-    mapper.take("batch_stats/a/mean", "a.mean", (2,))
+    mapper.take("params/a/kernel", Taken("a.weight", np.transpose, "transposed"), (2, 3))
+    mapper.take("params/a/bias", Taken(("a0.bias", "a1.bias")), (2, 2))
+    mapper.take("batch_stats/a/mean", Taken("a.mean"), (2,))
     return arrays, *mapper.result(ignored=("step",))
 
 

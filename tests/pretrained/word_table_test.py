@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from xmodal.config import UserError
-from xmodal.pretrained import embed_texts, load_word_vectors, word_table
+from xmodal.pretrained import word_table
+from xmodal.pretrained.bag_of_words import embed_texts
 from xmodal.pretrained.converters import convert
+from xmodal.pretrained.word_vectors import load_word_vectors
 
 LINES = [
     ("the", [1.0, 2.0]),

@@ -9,8 +9,8 @@ import pytest
 
 from xmodal import progress
 from xmodal.config import UserError
-from xmodal.pretrained import load_word_vectors, word_vectors
-from xmodal.pretrained.word_vectors import find_vectors, shorten_word
+from xmodal.pretrained import word_vectors
+from xmodal.pretrained.word_vectors import find_vectors, load_word_vectors, shorten_word
 
 # As in published files: words with spaces inside, other alphabets, a repeated word.
 WORDS = [",", "dog", "a", ". . .", "at name@domain.com", "été", "x\u00a0y", "7", "dog", "end"]

@@ -1,15 +1,12 @@
 """Texts as bags of word vectors: the BoW baseline of the Crisscrossed Captions paper."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from xmodal.config import lookup
 from xmodal.preprocessing.words import split_words
 from xmodal.pretrained.word_vectors import WordVectors
-
-POOLS: Mapping[str, Callable[..., np.ndarray]] = {"mean": np.mean, "sum": np.sum}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +37,8 @@ def make_vocabulary(texts: Iterable[str]) -> set[str]:
     return tokens | {token.lower() for token in tokens}
 
 
-def embed_texts(
-    texts: Sequence[str], words: WordVectors, pool: str = "mean"
-) -> tuple[np.ndarray, Coverage]:
-    """Returns each text as the mean or sum of the vectors of its words.
+def embed_texts(texts: Sequence[str], words: WordVectors) -> tuple[np.ndarray, Coverage]:
+    """Returns each text as the mean of the vectors of its words.
 
     The paper only says that GloVe vectors are averaged. Tokens are looked up as they are written
     and then in lower case, so that one rule works for cased and uncased tables; unknown tokens are
@@ -52,21 +47,16 @@ def embed_texts(
     Args:
       texts: N texts.
       words: D-dimensional vectors.
-      pool: `mean` or `sum`; cosines are the same for both.
 
     Returns:
       float32 [N, D], zero for texts without known tokens, and the coverage.
-
-    Raises:
-      UserError: unknown pool.
     """
-    reduce = lookup("pool", pool, POOLS)
     embeddings = np.zeros((len(texts), words.vectors.shape[1]), np.float32)
     tokens = known = empty = 0
     for embedding, text in zip(embeddings, texts, strict=True):
         found = [words.find(token) for token in split_words(text)]
         rows = sorted(row for row in found if row is not None)
         if rows:
-            embedding[:] = reduce(words.vectors[rows], axis=0, dtype=np.float64)
+            embedding[:] = words.vectors[rows].mean(axis=0, dtype=np.float64)
         tokens, known, empty = tokens + len(found), known + len(rows), empty + (not rows)
     return embeddings, Coverage(tokens, known, len(texts), empty)

@@ -9,7 +9,7 @@ import numpy as np
 
 from xmodal.config import UserError
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.report import Mapper, Report
+from xmodal.pretrained.report import Mapper, Report, Taken
 from xmodal.pretrained.sources import Source
 
 EXPECTED_UNEXPECTED = (
@@ -174,17 +174,13 @@ def convert_bert(
     mapper = Mapper(arrays)
     rows = {"word": vocab_size, "position": max_positions, "token_type": 2}
     for (kind, count), source in zip(rows.items(), names.embeddings, strict=True):
-        mapper.take(f"params/encoder/{kind}_embeddings", prefix + source, (count, width))
+        mapper.take(f"params/encoder/{kind}_embeddings", Taken(prefix + source), (count, width))
     for ours, theirs in zip(("scale", "bias"), names.norms[0], strict=True):
-        mapper.take(f"params/encoder/embeddings_norm/{ours}", norm + theirs, (width,))
+        mapper.take(f"params/encoder/embeddings_norm/{ours}", Taken(norm + theirs), (width,))
     for part in _layer_parts(names, width, mlp_dim):
-        mapper.take(
-            f"params/encoder/layers/{part.ours}",
-            [prefix + names.layer.format(layer) + part.theirs for layer in range(depth)],
-            (depth, *part.shape),
-            change=part.change(),
-            how=part.how,
-        )
+        layers = [prefix + names.layer.format(layer) for layer in range(depth)]
+        taken = Taken(tuple(layer + part.theirs for layer in layers), part.change(), part.how)
+        mapper.take(f"params/encoder/layers/{part.ours}", taken, (depth, *part.shape))
     return mapper.result()
 
 

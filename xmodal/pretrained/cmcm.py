@@ -9,7 +9,7 @@ from xmodal.config import UserError
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import torchvision_encoder
-from xmodal.pretrained.renaming import Taken
+from xmodal.pretrained.report import Taken
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published, PublishedTask
 
 VARIANTS = {"scaled": True, "unscaled": False}

@@ -9,8 +9,8 @@ import numpy as np
 from xmodal.config import UserError
 from xmodal.models.encoders import pixels
 from xmodal.pretrained.keras_names import KerasNames
-from xmodal.pretrained.renaming import Flat, Taken, convert
-from xmodal.pretrained.report import Report
+from xmodal.pretrained.renaming import Flat, convert
+from xmodal.pretrained.report import Report, Taken
 
 # The classifier, and the normalization of pixels, which `pixels.normalize` implements.
 EXPECTED_UNEXPECTED = (r"predictions/", r"normalization(_\d+)?/")

@@ -13,12 +13,11 @@ from xmodal.pretrained.renaming import (
     SLIM,
     Flat,
     Rule,
-    Taken,
     convert,
     find_prefix,
     number_layers,
 )
-from xmodal.pretrained.report import Report
+from xmodal.pretrained.report import Report, Taken
 
 # Classifiers, including the auxiliary one, and other arrays that the encoder does not have.
 EXPECTED_UNEXPECTED = (

@@ -8,8 +8,8 @@ import numpy as np
 
 from xmodal.models.encoders import mobilenet_v2
 from xmodal.pretrained.keras_names import KerasNames
-from xmodal.pretrained.renaming import Flat, Taken, convert
-from xmodal.pretrained.report import Report
+from xmodal.pretrained.renaming import Flat, convert
+from xmodal.pretrained.report import Report, Taken
 
 # Classifiers, and the description in archives.
 EXPECTED_UNEXPECTED = (r"(predictions|Logits|logits)/", r"meta_json$")

@@ -13,7 +13,7 @@ from xmodal.pretrained import cmcm, pcme, pvse, vse_infinity, vsepp, vsrn
 from xmodal.pretrained.converters import check_variant
 from xmodal.pretrained.model_folder import ModelDescription
 from xmodal.pretrained.renaming import COUNTERS
-from xmodal.pretrained.report import Mapper, Report
+from xmodal.pretrained.report import Mapper, Report, Taken
 from xmodal.pretrained.sources import Source, load_source
 from xmodal.pretrained.torch_files import read_options
 from xmodal.pretrained.torch_models import Arrays, Published
@@ -106,12 +106,9 @@ def convert_model(
         words = _find_words(vocabulary, path, published)
         mapper = Mapper(source.arrays)
         for name, shape in published.shapes().items():
-            taken = published.find(name)
-            mapper.take(
-                name, taken.name, shape, change=taken.change, how=taken.how, added=taken.added
-            )
+            mapper.take(name, published.find(name), shape)
         for name, scalar in published.parameters.items():
-            mapper.take(f"similarity/{name}", scalar, (), change=np.squeeze)
+            mapper.take(f"similarity/{name}", Taken(scalar, np.squeeze), ())
         arrays, report = mapper.result([name for name in source.arrays if COUNTERS.match(name)])
         show(report.text())
         report.check(

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from xmodal.models import make_tower
-from xmodal.pretrained.report import Mapper, Report
+from xmodal.pretrained.report import Mapper, Report, Taken
 
 Flat = dict[str, np.ndarray]
 """`params/encoder/b/kernel` and `batch_stats/encoder/b/mean` -> array."""
@@ -42,22 +42,6 @@ SLIM = {
 }
 
 
-class Taken(NamedTuple):
-    """An array of the source.
-
-    Attributes:
-      name: its name, or the names of several.
-      change: change of the layout of each.
-      how: description of `change`.
-      added: whether several arrays are summed instead of stacked.
-    """
-
-    name: str | tuple[str, ...]
-    change: Callable[[np.ndarray], np.ndarray] | None = None
-    how: str = ""
-    added: bool = False
-
-
 Rule = Callable[[str, str], Taken]
 """From one of our layers (`stage1_unit2/reduce`) and a role to the array of the source."""
 
@@ -80,8 +64,7 @@ def convert(
     """
     mapper = Mapper(arrays)
     for name, shape in encoder_shapes(encoder).items():
-        taken = rule(*split_name(name))
-        mapper.take(name, taken.name, shape, change=taken.change, how=taken.how, added=taken.added)
+        mapper.take(name, rule(*split_name(name)), shape)
     return mapper.result(ignored=[name for name in arrays if COUNTERS.match(name)])
 
 
@@ -90,7 +73,12 @@ def encoder_shapes(encoder: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     tower = make_tower("the tower", {"encoder": encoder, "head": {"name": "mean"}})
     inputs = {"image": np.zeros((1, 96, 96, 3), np.uint8)}
     params, state = jax.eval_shape(tower.init, jax.random.key(0), inputs)
-    leaves, _ = jax.tree_util.tree_flatten_with_path({"params": params, **state})
+    return flat_shapes({"params": params, **state})
+
+
+def flat_shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of every array of a tree by its path."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {
         jax.tree_util.keystr(path, simple=True, separator="/"): leaf.shape for path, leaf in leaves
     }

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -78,6 +79,22 @@ class Report:
             )
 
 
+class Taken(NamedTuple):
+    """An array of the source.
+
+    Attributes:
+      name: its name, or the names of several, which are stacked along a first axis.
+      change: change of the layout of each; None for no change.
+      how: description of `change`.
+      added: whether several arrays are summed instead of stacked.
+    """
+
+    name: str | tuple[str, ...]
+    change: Callable[[np.ndarray], np.ndarray] | None = None
+    how: str = ""
+    added: bool = False
+
+
 class Mapper:
     """Takes arrays from a source one by one and builds a `Report`."""
 
@@ -88,40 +105,28 @@ class Mapper:
         self._missing: dict[str, tuple[str, ...]] = {}
         self._reshaped: dict[str, str] = {}
 
-    def take(
-        self,
-        name: str,
-        sources: str | Sequence[str],
-        shape: Sequence[int],
-        *,
-        change: Callable[[np.ndarray], np.ndarray] | None = None,
-        how: str = "",
-        added: bool = False,
-    ) -> None:
+    def take(self, name: str, taken: Taken, shape: Sequence[int]) -> None:
         """Adds our array `name`, float32.
 
         Args:
           name: `params/...` or `batch_stats/...`.
-          sources: name of the array in the source, or several to be stacked along a first axis.
+          taken: the array of the source, or several.
           shape: shape of the result.
-          change: applied to each source array; None for no change.
-          how: description of `change`.
-          added: whether to sum several arrays instead of stacking them.
 
         Raises:
           UserError: the result has the wrong shape, or a number that is not finite.
         """
-        stacked = not isinstance(sources, str)
-        names = (sources,) if isinstance(sources, str) else tuple(sources)
+        names = (taken.name,) if isinstance(taken.name, str) else taken.name
+        stacked = not isinstance(taken.name, str) and not taken.added
         if absent := tuple(source for source in names if source not in self._arrays):
             self._missing[name] = absent
             return
-        wanted = tuple(shape)[1:] if stacked and not added else tuple(shape)
+        wanted = tuple(shape)[1:] if stacked else tuple(shape)
         changed = []
         for source in names:
             array = np.asarray(self._arrays[source])
             try:
-                changed.append(array if change is None else change(array))
+                changed.append(array if taken.change is None else taken.change(array))
             except (ValueError, IndexError):
                 changed.append(array)  # Its shape is so different that it cannot be changed.
             if changed[-1].shape != wanted:
@@ -134,12 +139,12 @@ class Mapper:
                 raise UserError(
                     f"{source} has numbers that are not finite: it is damaged, download it again."
                 )
-        join = np.stack if stacked and not added else sum
+        join = np.stack if stacked else sum
         self._flat[name] = np.asarray(join(changed), np.float32, order="C")
         self._loaded[name] = names
-        words = [how] if how else []
-        if len(names) > 1 or join is np.stack:
-            words.append(f"{len(names)} {'added' if added else 'stacked'}")
+        words = [taken.how] if taken.how else []
+        if len(names) > 1 or stacked:
+            words.append(f"{len(names)} {'added' if taken.added else 'stacked'}")
         if words:
             self._reshaped[name] = ", ".join(words)
 

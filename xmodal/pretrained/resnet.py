@@ -13,12 +13,11 @@ from xmodal.pretrained.renaming import (
     TENSORFLOW,
     TORCH,
     Flat,
-    Taken,
     convert,
     find_prefix,
     number_layers,
 )
-from xmodal.pretrained.report import Report
+from xmodal.pretrained.report import Report, Taken
 
 # Classifiers, projection heads, momenta and other arrays that the encoder does not have.
 EXPECTED_UNEXPECTED = (

@@ -104,8 +104,8 @@ def _recognize_folder(folder: epath.Path) -> Callable[[], dict[str, np.ndarray]]
     if not names:
         raise UserError(f"{folder} is empty: there are no weights in it.")
     unfinished = [name for name in names if _is_partial(name)]
-    if cache := [name for name in _names(folder / ".cache/huggingface/download")]:
-        unfinished += [name for name in cache if name.endswith(".incomplete")]
+    cache = _names(folder / ".cache/huggingface/download")
+    unfinished += [name for name in cache if name.endswith(".incomplete")]
     if unfinished:
         raise UserError(
             f"{folder} is only partly downloaded ({unfinished[0]} is not finished): get it again."

@@ -12,7 +12,8 @@ from xmodal.losses import LOSSES
 from xmodal.models import Embedding, make_dual_encoder, make_task_module
 from xmodal.pretrained.bert import HUGGING_FACE_PARTS
 from xmodal.pretrained.folder import Description, model_section
-from xmodal.pretrained.renaming import TORCH, Taken, split_name
+from xmodal.pretrained.renaming import TORCH, flat_shapes, split_name
+from xmodal.pretrained.report import Taken
 from xmodal.pretrained.resnet import rename_torchvision
 
 Arrays = Mapping[str, np.ndarray]
@@ -70,11 +71,7 @@ class Published:
                 name: {"module": _task_shapes(task.section, vectors)}
                 for name, task in self.tasks.items()
             }
-        leaves, _ = jax.tree_util.tree_flatten_with_path(trees)
-        return {
-            jax.tree_util.keystr(path, simple=True, separator="/"): leaf.shape
-            for path, leaf in leaves
-        }
+        return flat_shapes(trees)
 
     def find(self, name: str) -> Taken:
         """Returns the array of the source for one of ours; see `shapes`."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from xmodal.config import UserError
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.report import Mapper, Report
+from xmodal.pretrained.report import Mapper, Report, Taken
 from xmodal.pretrained.sources import Source
 from xmodal.pretrained.vocabularies import read_words
 from xmodal.pretrained.word_vectors import load_word_vectors
@@ -69,5 +69,5 @@ def convert_words(
     """
     del others
     mapper = Mapper(arrays)
-    mapper.take("params/encoder/table", "vectors", (vocab_size, width))
+    mapper.take("params/encoder/table", Taken("vectors"), (vocab_size, width))
     return mapper.result()

@@ -23,7 +23,8 @@ def test_adds_up_the_words_that_the_mask_keeps(pool, tower):
 
 
 def test_equals_the_baseline_of_the_evaluation(tower):
-    from xmodal.pretrained import WordVectors, embed_texts
+    from xmodal.pretrained.bag_of_words import embed_texts
+    from xmodal.pretrained.word_vectors import WordVectors
 
     words = {word: row for row, word in enumerate(["a", "dog", "cat", "on", "the", "Mat", "."])}
     texts = ["a dog on the Mat .", "unknown"]

@@ -12,10 +12,11 @@ from configs import baselines
 from xmodal import data
 from xmodal.config import UserError
 from xmodal.models import make_dual_encoder
-from xmodal.pretrained import WordVectors, embed_texts
+from xmodal.pretrained.bag_of_words import embed_texts
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.report import Report
+from xmodal.pretrained.word_vectors import WordVectors
 from xmodal.training.evaluation.run_evaluation import RunEvaluation
 from xmodal.training.evaluation.suite import Request
 from xmodal.training.initialization import published_towers
