@@ -25,7 +25,7 @@ def claimed(folder: pathlib.Path) -> Iterator[None]:
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        _lock(descriptor)
+        try_lock(descriptor)
         for other in folder.parent.glob(f"incomplete.*_{folder.name.rpartition('_')[2]}"):
             if other.name != folder.name and _is_dead(other):
                 logging.info("Removing %s, which a killed build left behind.", other)
@@ -42,13 +42,13 @@ def _is_dead(folder: pathlib.Path) -> bool:
     except OSError:  # It no longer exists.
         return False
     try:
-        return _lock(descriptor) and any(folder.iterdir())
+        return try_lock(descriptor) and any(folder.iterdir())
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int) -> bool:
-    """Locks an open folder; False if another process has locked it or locks are unsupported."""
+def try_lock(descriptor: int) -> bool:
+    """Locks an open file or folder; False if another process has it or locks are unsupported."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

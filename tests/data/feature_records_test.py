@@ -84,14 +84,18 @@ def test_of_two_writers_the_first_to_finish_counts(tmp_path):
     assert os.listdir(tmp_path) == ["f"]
 
 
-def test_a_full_disk_is_an_error_of_one_sentence(tmp_path):
+def test_a_full_or_unusable_disk_is_an_error_of_one_sentence(tmp_path):
     def arrays():
         yield np.zeros((2, 3))
         raise RuntimeError(f"Writing failed: {os.strerror(errno.ENOSPC)}")
 
-    with pytest.raises(UserError, match="do not fit into .*choose a folder on a larger disk"):
+    remedy = "Set config.frozen_features.folder to a folder on another disk"
+    with pytest.raises(UserError, match=f"{tmp_path} cannot be written: No space .*{remedy}"):
         data.write_features(str(tmp_path / "f"), "text_features", {}, arrays())
     assert not os.listdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=f"cannot be written: Not a directory.*{remedy}"):
+        data.write_features(str(tmp_path / "file/deeper/f"), "text_features", {}, arrays())
 
 
 @pytest.mark.parametrize("name", ["metadata.json", "features.array_record"])
@@ -155,7 +159,9 @@ def test_features_take_the_place_of_the_raw_columns(config, tmp_path, examples):
         _write(config, tmp_path / name, name) for name in ("text_features", "image_features")
     ]
     for raw, batch in zip(_batches(config), _batches(config, readers), strict=True):
-        spec = data.batch_spec(config, 8, readers)
+        spec = data.batch_spec(config, 8)
+        for reader in readers:
+            spec = reader.replace_spec(spec)
         assert {name: (column.shape, column.dtype) for name, column in spec.items()} == {
             name: (column.shape, column.dtype) for name, column in batch.items()
         }
@@ -190,7 +196,8 @@ def test_images_of_one_size_need_no_mask(tiny_config, tmp_path):
     (batch, *_) = _batches(tiny_config, readers)
     assert batch["image_features"].shape == (8, 6, 5)
     assert "image_mask" not in batch
-    assert data.batch_spec(tiny_config, 8, readers)["image_features"].shape == (8, 6, 5)
+    spec = readers[0].replace_spec(data.batch_spec(tiny_config, 8))
+    assert spec["image_features"].shape == (8, 6, 5)
 
 
 def test_features_of_other_items_are_refused(config, tmp_path):

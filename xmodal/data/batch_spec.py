@@ -1,6 +1,6 @@
 """Names, shapes and dtypes of a batch: the single description for all code that uses batches."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ from xmodal.config import UserError
 from xmodal.data import columns as columns_lib
 from xmodal.data.columns import STRING, Column
 from xmodal.data.config import DataConfig, parse
-from xmodal.data.feature_records import TEXT_FEATURES, FeatureReader
+from xmodal.data.feature_records import TEXT_FEATURES
 from xmodal.data.sentence_pairs import evaluated_columns
 from xmodal.data.sources import check_columns, describe_builder, needed_columns
 from xmodal.preprocessing.images import ImageConfig, check_size
@@ -22,25 +22,20 @@ BatchSpec = dict[str, jax.ShapeDtypeStruct]
 
 
 def batch_spec(
-    config: Mapping[str, Any] | DataConfig,
-    batch_size: int,
-    features: Iterable[FeatureReader] | None = None,
-    *,
-    trains: bool = True,
+    config: Mapping[str, Any] | DataConfig, batch_size: int, *, trains: bool = True
 ) -> BatchSpec:
     """Returns the columns of a global batch; nothing is read or prepared.
 
     Args:
       config: see `DataConfig`.
       batch_size: B.
-      features: frozen features that replace raw columns.
       trains: whether the batches are for training; sentence pairs can only be evaluated.
 
     Returns:
       `image` uint8 [B, S, S, 3], or float16 [B, ...] of stored features, padded to [B, R, ...]
       with `image_mask` bool [B, R] if the number of regions varies; `text_ids` and `text_mask`
       int32 [B, C, T]; `image_id` int32 [B]; `caption_id` int32 [B, C]; each column of
-      `config.labels` as [B, ...]. The columns of `features` replace those they were computed from.
+      `config.labels` as [B, ...]. For frozen features, see `FeatureReader.replace_spec`.
 
     Raises:
       UserError: the dataset lacks a column, or a requested one cannot be part of a batch.
@@ -67,8 +62,6 @@ def batch_spec(
                 f"{', '.join(n for n in fixed if n != 'image')}"
             )
         spec[name] = _struct((batch_size, *column.fixed_shape), column.dtype)
-    for reader in features or ():
-        spec = reader.replace_spec(spec)
     return spec
 
 

@@ -8,7 +8,6 @@ of the features.
 
 import contextlib
 import dataclasses
-import errno
 import fcntl
 import functools
 import glob
@@ -24,14 +23,17 @@ import numpy as np
 from absl import logging
 from array_record.python import array_record_data_source, array_record_module
 
+from data_prep.building.unfinished import try_lock
 from xmodal.config import UserError
 from xmodal.data.records import read_records
+from xmodal.disk_errors import disk_errors
 from xmodal.preprocessing.regions import pad_rows
 
 IMAGE_FEATURES, TEXT_FEATURES = "image_features", "text_features"
 DTYPE = np.dtype(ml_dtypes.bfloat16)
 
 _RECORDS, _METADATA, _LOCK = "features.array_record", "metadata.json", "lock"
+_REMEDY = "Set config.frozen_features.folder to a folder on another disk."
 # Column of frozen features -> the raw column it replaces.
 _REPLACES = {IMAGE_FEATURES: "image", TEXT_FEATURES: "text_ids"}
 
@@ -147,12 +149,11 @@ def write_features(
       arrays: one [t, W] per item of the split, in the order of the items; stored as bfloat16.
 
     Raises:
-      UserError: the disk is full.
+      DiskError: the disk is full or not writable.
       ValueError: an array is not two-dimensional, or its width differs from the first one's.
     """
     parent, base = os.path.split(os.path.abspath(folder))
-    os.makedirs(parent, exist_ok=True)
-    with _unfinished(parent, base) as temporary, _disk_errors(parent):
+    with disk_errors(parent, _REMEDY), _unfinished(parent, base) as temporary:
         metadata = {"name": name, "key": dict(key)} | _write_records(temporary, arrays)
         with open(os.path.join(temporary, _METADATA), "w", encoding="utf-8") as file:
             json.dump(metadata, file, indent=2)
@@ -184,24 +185,12 @@ def _write_records(folder: str, arrays: Iterable[np.ndarray]) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def _disk_errors(parent: str) -> Iterator[None]:
-    """Raises a one-sentence error if the disk is full; ArrayRecord raises a RuntimeError."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        if os.strerror(errno.ENOSPC) not in str(error):
-            raise
-        raise UserError(
-            f"The features do not fit into {parent}: {error}; choose a folder on a larger disk."
-        ) from error
-
-
-@contextlib.contextmanager
 def _unfinished(parent: str, base: str) -> Iterator[str]:
     """Yields a new hidden folder, which is removed at the end if it still exists.
 
     Its file `lock` is locked while the writer lives, unlike that of a killed writer.
     """
+    os.makedirs(parent, exist_ok=True)
     temporary = os.path.join(parent, f".{base}.{uuid.uuid4().hex}")
     directory = os.open(parent, os.O_RDONLY)
     try:
@@ -211,7 +200,7 @@ def _unfinished(parent: str, base: str) -> Iterator[str]:
         _remove_dead(os.path.join(glob.escape(parent), f".{glob.escape(base)}.{32 * '[0-9a-f]'}"))
         os.mkdir(temporary)
         lock = open(os.path.join(temporary, _LOCK), "wb")  # noqa: SIM115
-        _try_lock(lock.fileno())
+        try_lock(lock.fileno())
     finally:
         os.close(directory)
     try:
@@ -225,7 +214,7 @@ def _remove_dead(pattern: str) -> None:
     for folder in glob.glob(pattern):
         try:
             with open(os.path.join(folder, _LOCK), "r+b") as file:
-                is_dead = _try_lock(file.fileno())
+                is_dead = try_lock(file.fileno())
         except FileNotFoundError:
             continue  # It is just being renamed.
         if is_dead:
@@ -233,12 +222,3 @@ def _remove_dead(pattern: str) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         else:
             logging.warning("Another run is writing %s; if none is running, delete it.", folder)
-
-
-def _try_lock(descriptor: int) -> bool:
-    """Locks a file until it is closed; False if another process has it or locks are unsupported."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -72,9 +72,7 @@ def num_train_examples(config: Mapping[str, Any] | DataConfig, split: str) -> in
     config = parse(config)
     source = Source(config, split, needed_columns(config))
     if config.captions_per_image > 1:
-        _check_enough(
-            ragged(source.get(["caption_ids"])["caption_ids"]).lengths, config.captions_per_image
-        )
+        _check_enough(_caption_ids(source).lengths, config.captions_per_image)
     return _num_examples(config, source)
 
 
@@ -99,7 +97,7 @@ class _BatchMaker:
         self._columns = [name for name in needed_columns(config) if name not in replaced]
         self._tokenizer = None if config.text is None else load_tokenizer(config, split)
         if config.examples == "pairs" or TEXT_FEATURES in self._features:
-            self._first_captions = ragged(self._source.get(["caption_ids"])["caption_ids"]).starts
+            self._first_captions = _caption_ids(self._source).starts
         for reader in features:
             _check_count(reader, self._source)
 
@@ -223,9 +221,8 @@ def _check_enough(counts: np.ndarray, wanted: int) -> None:
 
 
 def _check_count(reader: FeatureReader, source: Source) -> None:
-    count = len(source)
-    if reader.name == TEXT_FEATURES:
-        count = len(ragged(source.get(["caption_ids"])["caption_ids"]).values)
+    is_text = reader.name == TEXT_FEATURES
+    count = len(_caption_ids(source).values) if is_text else len(source)
     if reader.count != count:
         raise UserError(
             f"{reader.folder} has features of {reader.count:,} items, but the split has "
@@ -234,6 +231,8 @@ def _check_count(reader: FeatureReader, source: Source) -> None:
 
 
 def _num_examples(config: DataConfig, source: Source) -> int:
-    if config.examples == "images":
-        return len(source)
-    return len(ragged(source.get(["caption_ids"])["caption_ids"]).values)
+    return len(_caption_ids(source).values) if config.examples == "pairs" else len(source)
+
+
+def _caption_ids(source: Source) -> Ragged:
+    return ragged(source.get(["caption_ids"])["caption_ids"])

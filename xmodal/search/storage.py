@@ -116,7 +116,7 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Gal
         names,
         vectors,
         dataset=record["dataset"],
-        left_out=json.loads(left_out.read_text(encoding="utf-8")) if left_out.exists() else None,
+        left_out=json.loads(left_out.read_text(encoding="utf-8")) if left_out.exists() else {},
         lists=None if effort is None else read_lists(root / f"{kind}.faiss"),
         effort=Effort(**effort or {}),
         quality=None if quality is None else Quality(**quality),
