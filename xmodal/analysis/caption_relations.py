@@ -10,7 +10,7 @@ scikit-learn is an extra: `pip install "xmodal[baselines]"`.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from absl import flags
@@ -32,13 +32,8 @@ INVERSE_PENALTY = flags.DEFINE_float(
 _NAME = "TF-IDF, logistic regression"
 
 
-class _Sklearn(NamedTuple):
-    vectorizer: Any
-    regression: Any
-
-
-def find_sklearn() -> _Sklearn:
-    """Returns the two classes from scikit-learn.
+def find_sklearn() -> tuple[Any, Any]:
+    """Returns `TfidfVectorizer` and `LogisticRegression` of scikit-learn.
 
     Raises:
       UserError: scikit-learn is not installed.
@@ -50,7 +45,7 @@ def find_sklearn() -> _Sklearn:
         raise UserError(
             f'The baseline needs scikit-learn ({error}): pip install "xmodal[baselines]".'
         ) from error
-    return _Sklearn(TfidfVectorizer, LogisticRegression)
+    return TfidfVectorizer, LogisticRegression
 
 
 class CaptionRegression:

@@ -63,17 +63,8 @@ _FIGURES = {
 
 @console.readable_errors(FileNotFoundError, NotPreparedError, UnexpectedFilesError)
 def main() -> None:
-    """Draws the figures that the command line requests."""
+    """Draws the figures that the command line requests, and prints a table."""
     args = _parse()
-    run(args)
-
-
-def run(args: argparse.Namespace) -> None:
-    """Reads, draws, writes, and prints a table.
-
-    Raises:
-      FileNotFoundError, NotPreparedError, UnexpectedFilesError, UserError: errors to show the user.
-    """
     check_writable(args.output)
     if args.dataset:
         place_of = data_prep.builder_class(args.dataset).data_dir_of

@@ -99,9 +99,9 @@ def main() -> None:
     parser.add_argument("--truth", required=True, help="reference positives, a JSON file")
     parser.add_argument("--annotated", help="items that were looked at, by query")
     args = parser.parse_args()
-    paths = (args.labels, args.truth, args.annotated)
-    lists = [read_positives(pathlib.Path(path)) if path else None for path in paths]
-    found = label_quality(*lists[:2], annotated=lists[2])
+    labels, truth = (read_positives(pathlib.Path(path)) for path in (args.labels, args.truth))
+    annotated = read_positives(pathlib.Path(args.annotated)) if args.annotated else None
+    found = label_quality(labels, truth, annotated=annotated)
     print(f"precision {found.precision:.2f} % ({found.precision_queries:,} queries)")
     print(f"recall    {found.recall:.2f} % ({found.recall_queries:,} queries)")
 

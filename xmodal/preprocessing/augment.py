@@ -130,8 +130,7 @@ def erase(pixels: np.ndarray, seed: np.ndarray, probability: float) -> None:
         aspect = math.exp(rng.uniform(math.log(_ERASE_ASPECT), -math.log(_ERASE_ASPECT)))
         rows, columns = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
         if rows < size and columns < size:
-            top = int(rng.integers(size - rows, endpoint=True))
-            left = int(rng.integers(size - columns, endpoint=True))
+            top, left = _draw_corner(rng, size - rows, size - columns)
             pixels[top : top + rows, left : left + columns] = _MEAN_COLOR
             return
 
@@ -145,9 +144,7 @@ def _draw_window(
         rows, columns = (max(1, int(share * side)) for side in (height, width))
         if config.square:
             rows = columns = min(height, width)
-        top, left = (int(rng.integers(most, endpoint=True)) for most in
-                     (height - rows, width - columns))  # fmt: skip
-        return top, left, rows, columns
+        return *_draw_corner(rng, height - rows, width - columns), rows, columns
     if config.crop == "torchvision":
         return _draw_as_torchvision(rng, height, width, config)
     low, high = (share * height * width for share in config.area)
@@ -175,12 +172,15 @@ def _draw_as_torchvision(
         aspect = math.exp(rng.uniform(math.log(narrowest), math.log(widest)))
         rows, columns = round(math.sqrt(area / aspect)), round(math.sqrt(area * aspect))
         if 0 < rows <= height and 0 < columns <= width:
-            top, left = (int(rng.integers(rest, endpoint=True)) for rest in
-                         (height - rows, width - columns))  # fmt: skip
-            return top, left, rows, columns
+            return *_draw_corner(rng, height - rows, width - columns), rows, columns
     rows = min(height, max(1, round(width / narrowest)))
     columns = min(width, max(1, round(height * widest)))
     return (height - rows) // 2, (width - columns) // 2, rows, columns
+
+
+def _draw_corner(rng: np.random.Generator, lowest: int, rightmost: int) -> tuple[int, int]:
+    """Returns top and left of a window, uniform over all places in the picture."""
+    return int(rng.integers(lowest, endpoint=True)), int(rng.integers(rightmost, endpoint=True))
 
 
 def _draw_rows(

@@ -95,13 +95,8 @@ def decode_image(encoded: bytes) -> np.ndarray:
     try:
         height, width, space, _ = simplejpeg.decode_jpeg_header(encoded)
         most = PIL.Image.MAX_IMAGE_PIXELS
-        if most and height * width > 2 * most:
-            raise ValueError("too many pixels, which Pillow says below")
-        # TensorFlow's default DCT; with the other one, pixels are off by 1 on average.
-        if space not in ("CMYK", "YCCK"):
-            return simplejpeg.decode_jpeg(encoded, fastdct=True)
-        inks = simplejpeg.decode_jpeg(encoded, "CMYK", fastdct=True).astype(np.int32)
-        return (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)  # Adobe stores 255 - ink.
+        if not most or height * width <= 2 * most:  # PIL refuses a larger one below.
+            return _decode_jpeg(encoded, space)
     except ValueError as error:  # Another format, or a JPEG that PIL may recover.
         if "Premature end" in str(error):
             raise ValueError(f"the JPEG image is cut short: {error}") from error
@@ -115,6 +110,14 @@ def decode_image(encoded: bytes) -> np.ndarray:
         raise ValueError(f"not an image, but {found}") from error
     except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
         raise ValueError(f"a damaged image: {error}") from error
+
+
+def _decode_jpeg(encoded: bytes, space: str) -> np.ndarray:
+    # TensorFlow's default DCT; with the other one, pixels are off by 1 on average.
+    if space not in ("CMYK", "YCCK"):
+        return simplejpeg.decode_jpeg(encoded, fastdct=True)
+    inks = simplejpeg.decode_jpeg(encoded, "CMYK", fastdct=True).astype(np.int32)
+    return (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)  # Adobe stores 255 - ink.
 
 
 def decode_upright(encoded: bytes) -> np.ndarray:

@@ -40,8 +40,8 @@ def describe_vse_infinity(arrays: Arrays, variant: str) -> Published:
     """
     text = _text_start(arrays)
     has_grids = any(".backbone.resnet." in f".{name}" for name in arrays)
-    image = torch_models.find_prefix(arrays, "image_encoder.fc.weight" if has_grids else
-                                     "mlp.layers.0.weight")  # fmt: skip
+    anchor = "image_encoder.fc.weight" if has_grids else "mlp.layers.0.weight"
+    image = torch_models.find_prefix(arrays, anchor)
     module = f"{image}image_encoder." if has_grids else image
     width, inputs = torch_models.array_shape(arrays, f"{module}fc.weight")
     head = {"name": "gpo", "width": width, **_position_sizes(arrays, module)}

@@ -3,7 +3,7 @@
 import ast
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from xmodal.config import UserError, as_dict, lookup, read_named
@@ -118,16 +118,11 @@ def to_section(distribution: Distribution) -> dict[str, Any]:
 
 def describe(distribution: Distribution) -> str:
     """Returns a distribution as written after `--space=PATH:`."""
-    values = dataclasses.asdict(distribution).values()
     if isinstance(distribution, Choice):
-        return f"choice:{format_values(distribution.values)}"
-    ends = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+        values = (each if isinstance(each, str) else repr(each) for each in distribution.values)
+        return f"choice:{','.join(values)}"
+    ends = (f"{end:g}" if isinstance(end, float) else str(end) for end in distribution.ends())
     return ":".join([name_of(distribution), *ends])
-
-
-def format_values(values: Sequence[Any]) -> str:
-    """Returns values as `parse_values` reads them."""
-    return ",".join(value if isinstance(value, str) else repr(value) for value in values)
 
 
 def _quantile(key: str) -> float:
