@@ -195,12 +195,12 @@ def test_lists_of_positives_come_from_the_datasets_own_config(tiny_config):
 
 def test_a_split_that_lacks_records_says_so(tiny_config, monkeypatch, caplog):
     config = data.parse(tiny_config)
-    builder = sources.open_builder(config, config.config)
+    builder = sources.open_builder(config)
     builder.info.metadata["left_out"] = {"test": {"no image": 2, "truncated image": 1}}
     open_builder = sources.open_builder
 
-    def open_changed(config, name):
-        return builder if name == "images" else open_builder(config, name)
+    def open_changed(config):
+        return builder if config.config == "images" else open_builder(config)
 
     whole = data.eval_split(tiny_config, split="test")
     monkeypatch.setattr(sources, "open_builder", open_changed)

@@ -264,7 +264,7 @@ def test_every_known_builder_can_be_imported():
 
 def test_the_hash_of_a_split_is_that_of_its_build(tiny_config):
     config = parse(tiny_config)
-    builder = sources.open_builder(config, config.config)
+    builder = sources.open_builder(config)
     digits = builder.info.metadata["split_hashes"]["validation"]
     assert len(digits) == 64
     name = "tiny_captions/images/1.0.0 validation"
@@ -281,7 +281,7 @@ def test_the_hash_of_a_split_is_that_of_its_build(tiny_config):
 
 def test_a_dataset_that_was_prepared_before_hashes_were_kept_says_so(tiny_config, monkeypatch):
     config = parse(tiny_config)
-    builder = sources.open_builder(config, config.config)
+    builder = sources.open_builder(config)
     monkeypatch.setitem(builder.info.metadata, "split_hashes", {})
     assert list(sources.hashes_of(builder, "test").values()) == [data.UNKNOWN_HASH]
 
@@ -293,7 +293,7 @@ def test_a_full_disk_is_an_error_of_one_sentence(tiny_config, tmp_path, monkeypa
     monkeypatch.setattr(sources, "build", full)
     config = parse(tiny_config | {"data_dir": str(tmp_path)})
     with pytest.raises(UserError, match=f"{tmp_path}.*cannot be written: .*No space left"):
-        sources.open_builder(config, "images")
+        sources.open_builder(config)
 
 
 @pytest.mark.parametrize("folder", ["/proc/none", "/dev/null"])

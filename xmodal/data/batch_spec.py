@@ -41,7 +41,7 @@ def batch_spec(
       UserError: the dataset lacks a column, or a requested one cannot be part of a batch.
     """
     config = parse(config)
-    columns = columns_lib.describe(describe_builder(config, config.config).info.features)
+    columns = columns_lib.describe(describe_builder(config).info.features)
     check_columns(
         config, columns, needed_columns(config) if trains else _evaluated(config, columns)
     )

@@ -1,13 +1,10 @@
 """Released lists of a dataset's positives: its config `matches`."""
 
-import dataclasses
-
 import numpy as np
 
-import data_prep
 from xmodal.data.columns import dense, ragged
 from xmodal.data.config import DataConfig
-from xmodal.data.sources import Source, open_builder
+from xmodal.data.sources import open_beside
 
 MATCHES = "matches"
 _COLUMNS = ("task", "query_id", "positive_ids")
@@ -19,11 +16,10 @@ def load_matches(config: DataConfig, split: str) -> dict[str, tuple[np.ndarray, 
     Each task has the ids of queries and of their positives, int32 [P] each. The result is empty if
     the dataset has no such lists for this split. They are built on the first call.
     """
-    if MATCHES not in data_prep.builder_class(config.dataset).builder_configs:
+    source = open_beside(config, MATCHES, split)
+    if source is None:
         return {}
-    if split not in open_builder(config, MATCHES).info.splits:
-        return {}
-    columns = Source(dataclasses.replace(config, config=MATCHES), split).get(_COLUMNS)
+    columns = source.get(_COLUMNS)
     tasks, queries = (dense(columns[name]) for name in _COLUMNS[:2])
     positives = ragged(columns["positive_ids"])
     task = np.repeat(tasks, positives.lengths)

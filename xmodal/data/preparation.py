@@ -24,7 +24,7 @@ def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = (
         column, or ratings that are missing or not as released.
     """
     config = parse(config)
-    open_builder(config, config.config)
+    open_builder(config)
     for split in splits:
         source = open_captions(config, split)
         if source.left_out:

@@ -1,15 +1,14 @@
 """Rated pairs for evaluation, from a dataset's `ratings` config or the released CxC files."""
 
-import dataclasses
-
 import numpy as np
 from etils import epath
 
-import data_prep
 from xmodal.cxc_files import read_cxc_ratings
 from xmodal.data.columns import dense
 from xmodal.data.config import DataConfig
-from xmodal.data.sources import Source, hashes_of, open_builder
+from xmodal.data.sources import open_beside
+
+_RATINGS = "ratings"
 
 
 def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarray]]:
@@ -20,11 +19,10 @@ def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarr
     """
     if config.ratings_dir:
         return read_cxc_ratings(epath.Path(config.ratings_dir), split)
-    if not _has_rating_records(config, split):
+    source = open_beside(config, _RATINGS, split)
+    if source is None:
         return {}
-    columns = Source(dataclasses.replace(config, config="ratings"), split).get(
-        ["task", "left_id", "right_id", "score", "method"]
-    )
+    columns = source.get(["task", "left_id", "right_id", "score", "method"])
     tasks = np.char.decode(dense(columns["task"]).astype(bytes), "utf-8")
     pairs = {
         "left_ids": dense(columns["left_id"]),
@@ -40,12 +38,5 @@ def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarr
 
 def rating_hashes(config: DataConfig, split: str) -> dict[str, str]:
     """Returns the hash of the rated pairs if they are records of a prepared dataset, else {}."""
-    if config.ratings_dir or not _has_rating_records(config, split):
-        return {}
-    return hashes_of(open_builder(config, "ratings"), split)
-
-
-def _has_rating_records(config: DataConfig, split: str) -> bool:
-    if "ratings" not in data_prep.builder_class(config.dataset).builder_configs:
-        return False
-    return split in open_builder(config, "ratings").info.splits
+    source = None if config.ratings_dir else open_beside(config, _RATINGS, split)
+    return {} if source is None else source.hashes

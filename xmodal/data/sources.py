@@ -1,5 +1,6 @@
 """Prepared datasets, read by record number."""
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -50,7 +51,7 @@ class Source:
           UserError: the dataset has no such split, or lacks a column.
           DatasetMissingError: the dataset is not prepared and cannot be built.
         """
-        self._builder = open_builder(config, config.config)
+        self._builder = open_builder(config)
         known = self._builder.info.splits
         if unknown := [name for name in whole_splits(split) if name not in known]:
             raise UserError(
@@ -212,7 +213,7 @@ def check_columns(config: DataConfig, columns: Mapping[str, Any], needs: Collect
     )
 
 
-def describe_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBuilder:
+def describe_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     """Returns the builder of a dataset, which knows its columns even before preparation.
 
     Raises:
@@ -221,16 +222,16 @@ def describe_builder(config: DataConfig, builder_config: str) -> tfds.core.Datas
     """
     lookup("config.data.dataset", config.dataset, data_prep.BUILDERS)
     cls = data_prep.builder_class(config.dataset)
-    if builder_config not in cls.builder_configs:
+    if config.config not in cls.builder_configs:
         raise UserError(
-            f"dataset {config.dataset} has no builder config {builder_config!r}; "
+            f"dataset {config.dataset} has no builder config {config.config!r}; "
             f"known: {', '.join(cls.builder_configs)}"
         )
     try:
         data_dir = cls.data_dir_of(config.data_dir or None, config.manual_dir or None)
     except FileNotFoundError as error:
         raise UserError(f"config.data.manual_dir: {error}") from error
-    return cls(config=builder_config, data_dir=data_dir)
+    return cls(config=config.config, data_dir=data_dir)
 
 
 def follows_files(config: DataConfig) -> bool:
@@ -239,21 +240,17 @@ def follows_files(config: DataConfig) -> bool:
     return bool(config.manual_dir) and place("", config.manual_dir) != ""
 
 
-def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBuilder:
+def open_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     """Opens a prepared dataset; builds it first if that needs no download.
 
     The embedded dataset needs no files; the others need `manual_dir`.
-
-    Args:
-      config: names the dataset and its folders.
-      builder_config: TFDS builder config to open.
 
     Raises:
       UserError: dataset or builder config are unknown (the known ones are listed), or the
         files are not the published dataset, or cannot be written.
       DatasetMissingError: says which files to put where, and which command to run.
     """
-    builder = describe_builder(config, builder_config)
+    builder = describe_builder(config)
     if builder.is_prepared():
         return builder
     if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and not config.manual_dir:
@@ -261,7 +258,7 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
     try:
         return build(
             config.dataset,
-            builder_config,
+            config.config,
             data_dir=config.data_dir or None,
             manual_dir=config.manual_dir or None,
         )
@@ -277,6 +274,18 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
         ) from error
 
 
+def open_beside(config: DataConfig, builder_config: str, split: str) -> Source | None:
+    """Opens a split of another builder config of a dataset; None if the dataset has no such split.
+
+    Its records, such as rated pairs, are about items of the config itself. They are built first if
+    necessary, see `open_builder`.
+    """
+    if builder_config not in data_prep.builder_class(config.dataset).builder_configs:
+        return None
+    config = dataclasses.replace(config, config=builder_config)
+    return Source(config, split) if split in open_builder(config).info.splits else None
+
+
 def split_hashes(config: Mapping[str, Any] | DataConfig, split: str) -> dict[str, str]:
     """Returns the hash of the records of a prepared split, which is stored with results on it.
 
@@ -288,7 +297,7 @@ def split_hashes(config: Mapping[str, Any] | DataConfig, split: str) -> dict[str
       `DATASET/CONFIG/VERSION SPLIT` -> 64 hexadecimal digits, or `UNKNOWN_HASH`.
     """
     config = parse(config)
-    return hashes_of(open_builder(config, config.config), split)
+    return hashes_of(open_builder(config), split)
 
 
 def hashes_of(builder: tfds.core.DatasetBuilder, split: str) -> dict[str, str]:

@@ -31,7 +31,6 @@ class Converter:
       convert: (arrays, **keywords of the encoder) -> our flat names and arrays, and the report.
       load: reads the files at a path and, for converters that take a vocabulary, its file.
       variants: names that `describe` accepts; empty if there is no choice.
-      expected_missing: regular expressions of our names that no published file holds.
       expected_unexpected: regular expressions of the source's names that the encoder does not use.
       takes_vocabulary: whether `--vocabulary` can choose among its words.
     """
@@ -40,7 +39,6 @@ class Converter:
     convert: Callable[..., tuple[dict[str, np.ndarray], Report]]
     load: Callable[..., Source] = load_source
     variants: tuple[str, ...] = ()
-    expected_missing: tuple[str, ...] = ()
     expected_unexpected: tuple[str, ...] = ()
     takes_vocabulary: bool = False
 
@@ -124,10 +122,7 @@ def convert(
             names = ", ".join(sorted(source.arrays)[:4]) or "nothing at all"
             raise UserError(f"it has no array of the tower {tower!r}: it holds {names}, ...")
         show(report.text())
-        report.check(
-            (*converter.expected_missing, *allow_missing),
-            (*converter.expected_unexpected, *allow_unexpected),
-        )
+        report.check(allow_missing, (*converter.expected_unexpected, *allow_unexpected))
     except UserError as error:
         raise UserError(f"{source.path}: {error}") from error
     return arrays, description, report

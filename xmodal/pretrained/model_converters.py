@@ -30,14 +30,12 @@ class ModelConverter:
       variants: names that `describe` accepts, the default one first; empty if there is no choice.
       trained_variant: the options of a checkpoint -> the variant they name, or None; None if
         no options name one.
-      expected_missing: regular expressions of our names that no published file holds.
       expected_unexpected: regular expressions of the source's names that the model has no use for.
     """
 
     describe: Callable[[Arrays, str], Published]
     variants: tuple[str, ...] = ()
     trained_variant: Callable[[Mapping[str, Any]], str | None] | None = None
-    expected_missing: tuple[str, ...] = ()
     expected_unexpected: tuple[str, ...] = ()
 
 
@@ -111,10 +109,7 @@ def convert_model(
             mapper.take(f"similarity/{name}", Taken(scalar, np.squeeze), ())
         arrays, report = mapper.result([name for name in source.arrays if COUNTERS.match(name)])
         show(report.text())
-        report.check(
-            (*converter.expected_missing, *allow_missing),
-            (*converter.expected_unexpected, *allow_unexpected),
-        )
+        report.check(allow_missing, (*converter.expected_unexpected, *allow_unexpected))
     except UserError as error:
         likely = max(MODELS, key=lambda name: _count_used(name, source.arrays))
         is_likely = likely != model and _count_used(likely, source.arrays)
