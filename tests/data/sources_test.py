@@ -15,6 +15,7 @@ from xmodal import data, progress
 from xmodal.atomic import replacing
 from xmodal.config import UserError
 from xmodal.data import column_cache, sources
+from xmodal.data.columns import Column
 from xmodal.data.config import parse
 
 ALL = ["image_id", "captions", "caption_ids", "image"]
@@ -284,6 +285,20 @@ def test_a_dataset_that_was_prepared_before_hashes_were_kept_says_so(tiny_config
     builder = sources.open_builder(config)
     monkeypatch.setitem(builder.info.metadata, "split_hashes", {})
     assert list(sources.hashes_of(builder, "test").values()) == [data.UNKNOWN_HASH]
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed"])
+def test_a_damaged_file_of_columns_is_written_again(tmp_path, damage):
+    path, columns = epath.Path(tmp_path / "columns.parquet"), {"image_id": Column(np.dtype("i4"))}
+    blocks = [{"image_id": np.arange(5000, dtype=np.int32)}]
+    whole = column_cache.load_table(path, columns, blocks)
+    content = bytearray(path.read_bytes())
+    damaged = content.copy()
+    damaged[9000] ^= 1
+    path.write_bytes(content[:9000] if damage == "cut" else damaged)
+    assert column_cache.load_table(path, columns, blocks) == whole
+    assert path.read_bytes() == content
+    assert column_cache.load_table(path, columns, iter(())) == whole
 
 
 def test_a_full_disk_is_an_error_of_one_sentence(tiny_config, tmp_path, monkeypatch):

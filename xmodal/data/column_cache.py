@@ -25,20 +25,22 @@ def load_table(
     """Returns the columns of a split, one row per record.
 
     Args:
-      path: path of the Parquet file, which is written first if it does not exist.
+      path: path of the Parquet file, which is written first if it does not exist or is damaged.
       columns: columns of the file.
       blocks: columns of all records in order, read only if the file has to be written.
     """
-    if not path.exists():
-        table = pa.concat_tables(_to_table(block, columns) for block in blocks)
+    if path.exists():
         try:
-            with replacing(path) as file:
-                pq.write_table(table, file)
-        except OSError as error:
-            logging.warning("%s is not stored for later runs: %s", path, error)
-    else:
-        with path.open("rb") as file:
-            table = pq.read_table(file)
+            with path.open("rb") as file:
+                return pq.read_table(file, page_checksum_verification=True).combine_chunks()
+        except (pa.ArrowException, OSError) as error:
+            logging.warning("%s is damaged, and written again: %s", path, error)
+    table = pa.concat_tables(_to_table(block, columns) for block in blocks)
+    try:
+        with replacing(path) as file:
+            pq.write_table(table, file, write_page_checksum=True)
+    except OSError as error:
+        logging.warning("%s is not stored for later runs: %s", path, error)
     return table.combine_chunks()
 
 
