@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.records import LeftOut, Record
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_images import RowIndex, join_rows, read_fetched
@@ -157,7 +158,7 @@ def flags(
     return tuple(values[row[column]] for column in columns)
 
 
-class CoherencePairsBuilder(schema.RandomAccessBuilder, skip_registration=True):  # type: ignore[call-arg]
+class CoherencePairsBuilder(RandomAccessBuilder, skip_registration=True):  # type: ignore[call-arg]
     """Builder for labeled pairs, with images only in the configs `*images`.
 
     A picture with two captions is two examples, since each caption has its own labels. CMCM is

@@ -13,6 +13,7 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.parts import OneProcess, PartedRecords, Workers
+from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.records import LeftOut, Record
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_files import Fetched
@@ -240,7 +241,7 @@ def _record(row: LinkedRow, image: Fetched, most_captions: int | None) -> Record
     return bad or (row.image_id, schema.captioned_example(row.image_id, good, image=image))
 
 
-class LinkedCaptionsBuilder(schema.RandomAccessBuilder, skip_registration=True):  # type: ignore[call-arg]
+class LinkedCaptionsBuilder(RandomAccessBuilder, skip_registration=True):  # type: ignore[call-arg]
     """Builder for a dataset of links, many of them dead; keeps the rows with a valid image."""
 
     VERSION = tfds.core.Version("1.0.0")

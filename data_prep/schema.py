@@ -14,20 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.errors import UnexpectedFilesError
-
-__all__ = [
-    "PIXELS",
-    "RandomAccessBuilder",
-    "captioned_example",
-    "captioned_image_features",
-    "check_counts",
-    "feature_vector",
-    "positive_features",
-    "rating_features",
-    "sentence_pair_features",
-]
 
 # An image of any size.
 PIXELS = tfds.features.Image(shape=(None, None, 3))

@@ -14,6 +14,7 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.parts import OneProcess, PartedRecords
+from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.records import LeftOut, Record
 from data_prep.captioned_images import find_layout, folder_key
 from data_prep.captioned_images.layouts import Layout
@@ -28,7 +29,7 @@ from data_prep.published import Figure, Unknown
 from data_prep.reading.image_files import ImageFile
 
 
-class Builder(schema.RandomAccessBuilder):
+class Builder(RandomAccessBuilder):
     """TFDS builder for a user's folder; where the dataset is stored depends on the files in it."""
 
     VERSION = tfds.core.Version("1.2.0")

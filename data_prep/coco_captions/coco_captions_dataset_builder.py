@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.records import LeftOut, Record
 from data_prep.caption_pairs import caption_pairs, pair_figures
 from data_prep.coco_captions.caption_splits import read_im2txt_split, read_karpathy_split
@@ -23,7 +24,7 @@ from data_prep.reading.published_json import has_json
 _EVALUATION_CAPTIONS = 5
 
 
-class Builder(schema.RandomAccessBuilder):
+class Builder(RandomAccessBuilder):
     """TFDS builder of MS-COCO captions; image and caption ids are those of COCO."""
 
     VERSION = tfds.core.Version("1.1.0")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow_datasets as tfds
 
+from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.records import Record
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption, describe
 from data_prep.crisscrossed_shapes.coherence import RELATIONS, relate
@@ -20,7 +21,6 @@ from data_prep.crisscrossed_shapes.similarity import encode
 from data_prep.cxc.rating_files import KINDS
 from data_prep.published import Figure, Within
 from data_prep.schema import (
-    RandomAccessBuilder,
     captioned_image_features,
     positive_features,
     rating_features,

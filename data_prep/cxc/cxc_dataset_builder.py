@@ -9,6 +9,7 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.image_check import BadImageError, checked_image
+from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.records import LeftOut, Record
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
@@ -29,7 +30,7 @@ _TWICE = "rated in both orders, with two scores"
 _RATED_TWICE = {"validation": Known(2253, _TWICE), "test": Known(2863, _TWICE)}
 
 
-class Builder(schema.RandomAccessBuilder):
+class Builder(RandomAccessBuilder):
     """TFDS builder of the released ratings, one example per row, joined to the rated items.
 
     Ids are those of COCO. Some image pairs are rated in both orders, with two scores: both rows are

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.records import LeftOut, Record
 from data_prep.eccv_labels.label_files import Gallery, read_gallery, read_positives
 from data_prep.published import Figure, Known
@@ -19,7 +20,7 @@ _FILES = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
 _BEYOND = "captions 144675 and 467259 are not among the 25,000 of the test split"
 
 
-class Builder(schema.RandomAccessBuilder):
+class Builder(RandomAccessBuilder):
     """TFDS builder of the released lists of positives, one example per query.
 
     Ids are those of COCO. Positives are kept as released: two captions that ECCV Caption lists are

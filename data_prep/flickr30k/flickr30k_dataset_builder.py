@@ -7,6 +7,7 @@ from typing import ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.records import Record
 from data_prep.flickr30k.flickr30k_files import read_entities
 from data_prep.published import Figure
@@ -17,7 +18,7 @@ from data_prep.reading.karpathy import Photograph, count, in_splits, read_karpat
 _IMAGES = ("flickr30k-images", "flickr30k_images")
 
 
-class Builder(schema.RandomAccessBuilder):
+class Builder(RandomAccessBuilder):
     """TFDS builder of Flickr30k, in either of its two common splits."""
 
     VERSION = tfds.core.Version("1.0.0")

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.records import LeftOut, Record
 from data_prep.caption_pairs import caption_pairs, pair_figures
 from data_prep.errors import UnexpectedFilesError
@@ -25,7 +26,7 @@ _IMAGES = ("Flickr8k_Dataset", "Flicker8k_Dataset", "Images", "images_160")
 _CHANNELS = 1280
 
 
-class Builder(schema.RandomAccessBuilder):
+class Builder(RandomAccessBuilder):
     """TFDS builder of Flickr8k.
 
     An image's id is its position among the sorted file names of all 8,091 images; the id of its

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.records import LeftOut, Record
 from data_prep.published import Figure, Unknown
 from data_prep.reading.text_lines import read_caption
@@ -42,7 +43,7 @@ class FeatureConfig(tfds.core.BuilderConfig):
     karpathy: Literal["", "coco", "flickr30k"] = ""
 
 
-class Builder(schema.RandomAccessBuilder):
+class Builder(RandomAccessBuilder):
     """TFDS builder of region and grid features.
 
     Configs of detections have the ids and captions of `coco_captions` and `flickr30k`. The others

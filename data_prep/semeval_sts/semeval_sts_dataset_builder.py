@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.records import LeftOut, Record
 from data_prep.published import Figure, IfPresent, Within
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet, first_id
 from data_prep.semeval_sts.semeval_files import Scored, find_sets
 
 
-class Builder(schema.RandomAccessBuilder):
+class Builder(RandomAccessBuilder):
     """TFDS builder of the scored pairs.
 
     Ids are 10,000 times the position of the set in the table `SETS` plus the position of the pair

@@ -10,6 +10,7 @@ import PIL.Image
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.random_access import RandomAccessBuilder
 
 SPLITS = {"train": (0, 37), "validation": (100, 11), "test": (200, 7)}
 REGIONS = (3, 4)
@@ -52,7 +53,7 @@ def captions(image_id: int) -> dict[int, str]:
     return {10 * image_id + k: texts[k] for k in range(2 + image_id % 6)}
 
 
-class Builder(schema.RandomAccessBuilder):
+class Builder(RandomAccessBuilder):
     VERSION = tfds.core.Version("1.0.0")
     BUILDER_CONFIGS: ClassVar = [
         tfds.core.BuilderConfig(name=name)

@@ -15,6 +15,7 @@ import tensorflow_datasets as tfds
 
 import data_prep
 from data_prep import build, schema
+from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.records import LeftOut
 from data_prep.building.split_hash import SplitHash
 from data_prep.checks.split_contents import read_split
@@ -45,7 +46,7 @@ def _opened(record):
     return record[0], record[1] | {"image": io.BytesIO(record[1]["image"])}
 
 
-class Pictures(schema.RandomAccessBuilder, skip_registration=True):
+class Pictures(RandomAccessBuilder, skip_registration=True):
     name = "pictures"
     VERSION = tfds.core.Version("1.0.0")
     BUILDER_CONFIGS: ClassVar = [tfds.core.BuilderConfig(name="images")]
