@@ -16,6 +16,7 @@ captions_val2014.json or a table captions*.csv.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -43,13 +44,14 @@ from xmodal.analysis.ratings.cosines import (
 )
 from xmodal.analysis.ratings.rated_files import read_folder
 from xmodal.analysis.ratings.rated_pairs import RatedPairs
-from xmodal.analysis.ratings.tensorboard import write_images
 from xmodal.config import UserError
 from xmodal.cxc_files import THRESHOLDS
 from xmodal.evals.inputs.arrays import load_embeddings
+from xmodal.preprocessing import decode_image
 from xmodal.pretrained import bag_of_words
 from xmodal.pretrained.word_vectors import load_word_vectors
 from xmodal.result_files import check_writable, write_files
+from xmodal.tensorboard.writer import make_writer
 
 # Figure -> data that it needs.
 _FIGURES = {
@@ -88,8 +90,10 @@ def main() -> None:
     contents["summary.json"] = json.dumps({"title": title, "rows": rows}, indent=2) + "\n"
     stale = [f"{name}.png" for name in figures if name not in drawn]
     write_files(args.output, contents, stale=stale)
+    pictures = {f"describe/{name}": decode_image(png)[None] for name, png in drawn.items()}
     try:
-        write_images(args.output, {f"describe/{name}": png for name, png in drawn.items()})
+        with contextlib.closing(make_writer(args.output)) as writer:
+            writer.write_images(0, pictures)
     except OSError as error:
         raise UserError(f"Cannot write to {args.output}: {error}.") from error
     for name in figures.keys() - drawn.keys():

@@ -52,11 +52,7 @@ class EvalSplit:
     """
 
     def __init__(
-        self,
-        config: DataConfig,
-        split: str,
-        tokenizer: Tokenizer | None = None,
-        train_split: str = "train",
+        self, config: DataConfig, split: str, tokenizer: Tokenizer | None, train_split: str
     ) -> None:
         """Reads ids, texts and labels; see `eval_split`."""
         self._source = source = open_captions(config, split)

@@ -49,14 +49,19 @@ def draw_scores(plan: Plan, outcomes: Sequence[Outcome]) -> bytes:
             axes.scatter(
                 [places[each.trial.number] for each in own],
                 [each.score for each in own],
-                **{"s": 14, "color": color(number), "alpha": 0.7, "linewidths": 0},
+                s=14,
+                color=color(number),
+                alpha=0.7,
+                linewidths=0,
                 label=key,
             )
         best = ordered[0]
         axes.scatter(
             [places[best.trial.number]],
             [best.score],
-            **{"s": 70, "facecolors": "none", "edgecolors": GRAY},
+            s=70,
+            facecolors="none",
+            edgecolors=GRAY,
         )
         _scale(axes, distribution)
         strip(axes, keep=("bottom", "left"))
