@@ -1,8 +1,8 @@
 """The environment for processes that run once and spend most of their time compiling."""
 
 # Emitters of fused loops take a third of the compilation time, and compiling parts of a module in
-# parallel takes more time than compiling the whole. An unknown flag aborts the process; jax 0.11 has
-# the first one only as an extra option.
+# parallel takes more time than compiling the whole. jax 0.11 has the first flag only as an extra
+# option, and an unknown flag aborts the process.
 _XLA_FLAGS = (
     "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters"
     " --xla_cpu_parallel_codegen_split_count=1"

@@ -369,7 +369,7 @@ def test_a_folder_without_a_readable_picture(of_pixels, search, tmp_path):
     for path in save_pictures(tmp_path / "photos", count=2):
         path.write_bytes(b"")
     with pytest.raises(
-        UserError, match="None of the 2 images can be read; the first is .*png: not"
+        SystemExit, match="None of the 2 images can be read; the first is .*png: not"
     ):
         search(
             "build", f"--model={of_pixels}", f"--images={tmp_path / 'photos'}",
