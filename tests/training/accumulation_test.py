@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny_encoder as tiny
 
-from configs import base, cxc
+from configs import base, cxc, quickstart
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.training import accumulation, run, step, views
@@ -256,3 +256,11 @@ def test_numbers_of_parts_that_do_not_fit():
     config = tiny.make_config(accumulation_steps=3)
     with pytest.raises(UserError, match="accumulation_steps=3 does not split the 2 items"):
         run.assemble_without_data(config, mesh)
+
+
+@pytest.mark.parametrize("later", [64, 50])
+def test_a_batch_that_depends_on_the_dataset_is_checked_when_its_size_is_known(later):
+    config = quickstart.get_config()
+    config.accumulation_steps, config.batch_size = 3, None
+    config.batch_size = f"24; {later} from 2000 examples"
+    run.assemble_without_data(config, tiny.make_parts(tiny.make_image_config()).mesh)

@@ -79,7 +79,8 @@ def assemble_without_data(config: ml_collections.ConfigDict, mesh: Mesh) -> Part
     config = fill_metric(config)
     draft = fill_placeholders(config)
     settings = read_settings(draft)
-    _check_batch_size(settings, mesh)
+    if config.batch_size == settings.batch_size:  # It does not depend on the dataset.
+        _check_batch_size(settings, mesh)
     parts = build(draft, mesh)
     evals = read_options(settings.evals)
     check_mode(settings.select)
