@@ -92,7 +92,11 @@ def minilm(lower_depth: int, projection: int | None = None) -> dict:
 
 
 def skipping_adam(learning_rate: float) -> dict:
-    """Adam as released: lowers the rate by 0.1 % every 1000 steps and skips outlying updates."""
+    """Adam as released: lowers the rate by 0.1 % every 1000 steps and skips outlying updates.
+
+    TensorFlow, in the released code, adds `eps` before the bias correction of the second moment:
+    there, it counts for 32 times as much in the first step and for as much after a few thousand.
+    """
     schedule = {"name": "staircase", "rate": 0.999, "every": 1000, "warmup_steps": 0}
     optimizer = base.adam(learning_rate, schedule, b1=0.9, b2=0.999, eps=1e-8)
     optimizer["clip_norm"] = 1.0
