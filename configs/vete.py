@@ -94,7 +94,10 @@ def get_config(argument: str = "") -> ConfigDict:
 
 
 def get_space(argument: str = "") -> dict:
-    """Ranges of the random search. The paper gives no ranges; its values are within these."""
+    """Ranges of the random search, which the paper does not give.
+
+    Recurrent layers keep their width: another one needs a linear map, see `recurrent`.
+    """
     names = argument.split(",")
     encoder = "model.text.encoder"
     # A language model uses only the word table and has its own dropout.
