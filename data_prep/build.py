@@ -126,8 +126,7 @@ def _writer_errors() -> Iterator[None]:
         raise OSError(str(error)) from error
 
 
-def main() -> None:
-    """Prepares the dataset that the command line names."""
+def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Prepares a dataset for reading by index.")
     parser.add_argument("--dataset", required=True, choices=sorted(data_prep.BUILDERS))
     parser.add_argument("--config", help="a single builder config; by default all")
@@ -155,7 +154,13 @@ def main() -> None:
             f"--beam_pipeline_options is for datasets in shards; {args.dataset} is built "
             "in one process without this option"
         )
-    known = list(cls.builder_configs)
+    return args
+
+
+def main() -> None:
+    """Prepares the dataset that the command line names."""
+    args = _parse()
+    known = list(data_prep.builder_class(args.dataset).builder_configs)
     for config in [args.config] if args.config else known:
         try:
             builder = build(

@@ -3,6 +3,7 @@
 The format is described in README.md beside this file.
 """
 
+import dataclasses
 import itertools
 import pathlib
 
@@ -35,8 +36,34 @@ def read_plain_captions(folder: pathlib.Path) -> Photographs:
       UnexpectedFilesError: a column or field is missing, an id appears twice, a split is unknown or
         an image is in two.
     """
-    captions_of: dict[int, list[tuple[int, str]]] = {}
-    split_of: dict[int, str] = {}
+    found = _Found()
+    _read_tables(folder, found)
+    _read_json_lines(folder, found)
+    photographs: dict[str, list[Photograph]] = {split: [] for split in SPLITS}
+    for image_id, captions in found.captions.items():
+        photograph = Photograph(f"image {image_id}", image_id, tuple(captions))
+        photographs[found.splits[image_id]].append(photograph)
+    return photographs
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """The captions and the split of every image so far, by image id."""
+
+    captions: dict[int, list[tuple[int, str]]] = dataclasses.field(default_factory=dict)
+    splits: dict[int, str] = dataclasses.field(default_factory=dict)
+
+    def captions_of(self, image_id: int, split: str, where: pathlib.Path) -> list[tuple[int, str]]:
+        """The list of an image's captions, to be extended, after a check of its split."""
+        if split not in SPLITS:
+            raise UnexpectedFilesError(f"{where}: split {split!r}; known: {', '.join(SPLITS)}")
+        first = self.splits.setdefault(image_id, split)
+        if first != split:
+            raise UnexpectedFilesError(f"{where}: image {image_id} is in {split} and {first}")
+        return self.captions.setdefault(image_id, [])
+
+
+def _read_tables(folder: pathlib.Path, found: _Found) -> None:
     seen: set[int] = set()
     for path in _find(folder, "csv"):
         for place, row in read_csv(path, columns=COLUMNS):
@@ -48,13 +75,15 @@ def read_plain_captions(folder: pathlib.Path) -> Photographs:
             if caption_id in seen:
                 raise UnexpectedFilesError(f"{where}: caption id {caption_id} appears twice")
             seen.add(caption_id)
-            split = row["karpathy_split"]
-            _check_split(split_of, image_id, split, where)
-            captions = captions_of.setdefault(image_id, [])
+            captions = found.captions_of(image_id, row["karpathy_split"], where)
             # Retrieval uses five captions per image; some COCO images have a sixth and seventh.
-            if split in SPLITS[:2] or row.get("in_karpathy5") != "0":
+            if row["karpathy_split"] in SPLITS[:2] or row.get("in_karpathy5") != "0":
                 captions.append((caption_id, row["caption"]))
-    with_ids, new_ids = set(captions_of), itertools.count(FIRST_NEW_ID)
+
+
+def _read_json_lines(folder: pathlib.Path, found: _Found) -> None:
+    """Reads the images that are not in the tables."""
+    with_ids, new_ids = set(found.captions), itertools.count(FIRST_NEW_ID)
     for path in _find(folder, "jsonl"):
         for place, line in read_jsonl(path):
             where = path.parent / place
@@ -69,22 +98,8 @@ def read_plain_captions(folder: pathlib.Path) -> Photographs:
                     "karpathy_split and a list of captions"
                 ) from error
             if image_id not in with_ids:
-                _check_split(split_of, image_id, split, where)
-                captions = captions_of.setdefault(image_id, [])
+                captions = found.captions_of(image_id, split, where)
                 captions += [(next(new_ids), caption) for caption in texts]
-    photographs: dict[str, list[Photograph]] = {split: [] for split in SPLITS}
-    for image_id, captions in captions_of.items():
-        photograph = Photograph(f"image {image_id}", image_id, tuple(captions))
-        photographs[split_of[image_id]].append(photograph)
-    return photographs
-
-
-def _check_split(split_of: dict[int, str], image_id: int, split: str, where: pathlib.Path) -> None:
-    if split not in SPLITS:
-        raise UnexpectedFilesError(f"{where}: split {split!r}; known: {', '.join(SPLITS)}")
-    first = split_of.setdefault(image_id, split)
-    if first != split:
-        raise UnexpectedFilesError(f"{where}: image {image_id} is in {split} and {first}")
 
 
 def _find(folder: pathlib.Path, ending: str) -> list[pathlib.Path]:
