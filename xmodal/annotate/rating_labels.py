@@ -44,12 +44,8 @@ def describe_ratings(means: dict[str, dict[str, np.ndarray]]) -> list[list[str]]
         for method in dict.fromkeys(columns["methods"].tolist()):
             scores = columns["scores"][columns["methods"] == method]
             positive = int((scores.round(2) >= THRESHOLDS[task]).sum())
-            rows.append(
-                [
-                    *(task, method, f"{len(scores):,}", f"{scores.mean():.2f}"),
-                    *(f"{THRESHOLDS[task]}", f"{positive:,}"),
-                ]
-            )
+            pairs, mean = f"{len(scores):,}", f"{scores.mean():.2f}"
+            rows.append([task, method, pairs, mean, f"{THRESHOLDS[task]}", f"{positive:,}"])
     return rows
 
 

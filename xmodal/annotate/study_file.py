@@ -310,9 +310,7 @@ def _insert(connection: sqlite3.Connection, number: int, unit: Unit) -> None:
         if each.about is not None:
             pair = f"{pair}:{each.about}"
         connection.execute(
-            "INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                *(number, place, each.kind, each.left, each.right),
-                *(each.about, pair, each.golden, each.note),
-            ),
+            "INSERT INTO questions VALUES (:unit, :number, :kind, :left, :right, :about, :pair, "
+            ":golden, :note)",
+            {**vars(each), "unit": number, "number": place, "pair": pair},
         )
