@@ -25,6 +25,7 @@ from xmodal.search.index import KINDS, METHODS, Gallery, Hit, Index, check_metho
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model
+    from xmodal.data import EvalSplit
     from xmodal.search.items import Items
 
 _NO_ROOM = "Free some space and repeat the command; finished parts are kept."
@@ -166,10 +167,22 @@ class _Pictures:
         if self._kind == "caption":
             return None
         if self._split is not None:
+            _check_unchanged(self._split, hit)
             (encoded,) = self._split.pictures(np.array([hit.row]))
             return stand_upright(PIL.Image.open(io.BytesIO(encoded)))
         path = pathlib.Path(hit.item)
         return _open(path) if path.is_file() else None
+
+
+def _check_unchanged(split: "EvalSplit", hit: Hit) -> None:
+    """Raises an error if a dataset has another image in the place of a hit."""
+    from xmodal.search.items import name_image
+
+    if hit.row >= len(split.image_ids) or name_image(split, hit.row) != hit.item:
+        raise UserError(
+            f"{split.name} {split.split} has no {hit.item!r} at position {hit.row}: the dataset "
+            "was changed after the index was built; build the index again."
+        )
 
 
 def _open(path: pathlib.Path) -> PIL.Image.Image:

@@ -114,8 +114,13 @@ def from_dataset(
 
 def from_split(split: "EvalSplit", *, features: bool) -> Items:
     """Returns the images of a split; see `from_dataset`."""
-    names = [f"{split.name} {split.split} {number}" for number in split.image_ids]
+    names = [name_image(split, row) for row in range(len(split.image_ids))]
     return Items(names, functools.partial(_read_split, split, features), upright=False)
+
+
+def name_image(split: "EvalSplit", row: int) -> str:
+    """Returns the name of an image of a split."""
+    return f"{split.name} {split.split} {split.image_ids[row]}"
 
 
 def open_split(
