@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from data_prep import schema
 from data_prep.building.records import Record
 from data_prep.errors import UnexpectedFilesError
 from data_prep.published import Figure
@@ -65,12 +66,5 @@ def pair_figures() -> Mapping[str, Figure]:
 
 
 def _record(pair_id: int, name: str, first: str, second: str, score: int) -> Record:
-    return pair_id, {
-        "pair_id": pair_id,
-        "year": 0,
-        "dataset": name,
-        "year_average": 0,
-        "sentence1": first.strip(),
-        "sentence2": second.strip(),
-        "score": score,
-    }
+    sentences = first.strip(), second.strip()
+    return pair_id, schema.sentence_pair_example(pair_id, name, sentences, score)

@@ -95,6 +95,25 @@ def rating_features() -> tfds.features.FeaturesDict:
     )
 
 
+def rating_example(
+    task: str,
+    left_id: int,
+    right_id: int,
+    score: float,
+    method: str,
+    rater_scores: Sequence[float] = (),
+) -> dict[str, Any]:
+    """Returns an example with the features of `rating_features`."""
+    return {
+        "task": task,
+        "left_id": left_id,
+        "right_id": right_id,
+        "score": score,
+        "method": method,
+        "rater_scores": rater_scores,
+    }
+
+
 def positive_features() -> tfds.features.FeaturesDict:
     """Features of lists of positives: one query with all its positives.
 
@@ -133,6 +152,29 @@ def sentence_pair_features() -> tfds.features.FeaturesDict:
             "score": np.float32,
         }
     )
+
+
+def sentence_pair_example(
+    pair_id: int, dataset: str, sentences: tuple[str, str], score: float, *, year: int = 0
+) -> dict[str, Any]:
+    """Returns an example with the features of `sentence_pair_features`.
+
+    Args:
+      pair_id: id of the pair.
+      dataset: name of its set.
+      sentences: the two sentences.
+      score: gold score.
+      year: year of the set, whose average includes it; 0 for none.
+    """
+    return {
+        "pair_id": pair_id,
+        "year": year,
+        "dataset": dataset,
+        "year_average": year,
+        "sentence1": sentences[0],
+        "sentence2": sentences[1],
+        "score": score,
+    }
 
 
 def check_counts(found: Mapping[str, int], expected: Mapping[str, int], source: str) -> None:

@@ -9,6 +9,7 @@ from data_prep.building.records import LeftOut, Record
 from data_prep.captioned_images.pictures import is_empty
 from data_prep.captioned_images.tables import open_table
 from data_prep.errors import UnexpectedFilesError
+from data_prep.schema import rating_example
 
 _COLUMNS = ("left", "right", "score")
 # Kinds of the two sides -> task. A caption is the left side of a pair with a picture.
@@ -61,18 +62,7 @@ def rated_pairs(
             yield left[2], LeftOut(where, "pair appears twice")
             continue
         seen.add((task, left[1], right[1]))
-        yield left[2], (number, _example(task, left[1], right[1], score))
-
-
-def _example(task: str, left: int, right: int, score: float) -> dict[str, Any]:
-    return {
-        "task": task,
-        "left_id": left,
-        "right_id": right,
-        "score": score,
-        "method": "rated",
-        "rater_scores": (),
-    }
+        yield left[2], (number, rating_example(task, left[1], right[1], score, "rated"))
 
 
 def _find(items: Mapping[str, Item], cell: Any) -> Item | None:

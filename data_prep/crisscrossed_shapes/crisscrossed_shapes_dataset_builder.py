@@ -23,7 +23,9 @@ from data_prep.published import Figure, Within
 from data_prep.schema import (
     captioned_image_features,
     positive_features,
+    rating_example,
     rating_features,
+    sentence_pair_example,
     sentence_pair_features,
 )
 
@@ -198,19 +200,8 @@ def _rated_captions(
         if rated.task != "sts":
             continue
         for (i, j), score in zip(rated.pairs.tolist(), rated.scores, strict=True):
-            pair_id = next(key)
-            yield (
-                pair_id,
-                {
-                    "pair_id": pair_id,
-                    "year": 0,
-                    "dataset": rated.method,
-                    "year_average": 0,
-                    "sentence1": texts[i],
-                    "sentence2": texts[j],
-                    "score": score,
-                },
-            )
+            pair_id, sentences = next(key), (texts[i], texts[j])
+            yield pair_id, sentence_pair_example(pair_id, rated.method, sentences, score)
 
 
 def _rated_pairs(first_id: int, rated_pairs: Iterable[RatedPairs]) -> Iterator[Record]:
@@ -223,12 +214,5 @@ def _rated_pairs(first_id: int, rated_pairs: Iterable[RatedPairs]) -> Iterator[R
         ):
             yield (
                 next(key),
-                {
-                    "task": rated.task,
-                    "left_id": left + i,
-                    "right_id": right + j,
-                    "score": mean,
-                    "method": rated.method,
-                    "rater_scores": scores,
-                },
+                rating_example(rated.task, left + i, right + j, mean, rated.method, scores),
             )

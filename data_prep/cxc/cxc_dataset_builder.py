@@ -128,14 +128,11 @@ class Builder(RandomAccessBuilder):
             if isinstance(rating, LeftOut):
                 yield rating
                 continue
-            example = {
-                "task": self._task,
-                "left_id": rating.left_id,
-                "right_id": rating.right_id,
-                "score": rating.score,
-                "method": rating.method,
-                "rater_scores": [],  # Announced, but only the means were released.
-            }
+            assert rating.score is not None  # Released files have the column.
+            # Scores of single raters were announced, but only the means were released.
+            example = schema.rating_example(
+                self._task, rating.left_id, rating.right_id, rating.score, rating.method
+            )
             try:
                 for name, kind in self._added.items():
                     side = rating.left_id if name.startswith("left") else rating.right_id

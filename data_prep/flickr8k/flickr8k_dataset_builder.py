@@ -217,14 +217,12 @@ def _rating_examples(
     ratings: list[flickr8k_files.Rating], image_ids: Mapping[str, int]
 ) -> Iterator[Record]:
     for number, rating in enumerate(ratings):
+        caption_id = 5 * image_ids[rating.caption_image] + rating.caption_idx
+        image_id = image_ids[rating.image]
+        raters = rating.rater_scores
         yield (
             number,
-            {
-                "task": rating.task,
-                "left_id": 5 * image_ids[rating.caption_image] + rating.caption_idx,
-                "right_id": image_ids[rating.image],
-                "score": rating.score,
-                "method": rating.task,
-                "rater_scores": rating.rater_scores,
-            },
+            schema.rating_example(
+                rating.task, caption_id, image_id, rating.score, rating.task, raters
+            ),
         )

@@ -105,15 +105,6 @@ def _example(pair_id: int, rated_set: RatedSet, pair: Scored) -> Record | LeftOu
         return LeftOut(pair.where, "score not from 0 to 5", pair.score)
     if not all(pair.sentences):
         return LeftOut(pair.where, "empty sentence")
-    return (
-        pair_id,
-        {
-            "pair_id": pair_id,
-            "year": rated_set.year,
-            "dataset": rated_set.name,
-            "year_average": rated_set.year,
-            "sentence1": pair.sentences[0],
-            "sentence2": pair.sentences[1],
-            "score": score,
-        },
+    return pair_id, schema.sentence_pair_example(
+        pair_id, rated_set.name, pair.sentences, score, year=rated_set.year
     )
