@@ -3,6 +3,7 @@
 import pathlib
 
 import pytest
+from etils import epath
 
 from xmodal import buckets
 from xmodal.training.run_files import run_folder
@@ -21,3 +22,20 @@ def test_other_paths_start_in_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert not buckets.is_on_bucket(pathlib.Path("runs/one"))
     assert str(buckets.absolute("runs/one")) == str(tmp_path / "runs" / "one")
+
+
+@pytest.mark.parametrize("on_bucket", [False, True])
+def test_a_folder_moves_with_all_its_files(tmp_path, monkeypatch, on_bucket):
+    """An object store has no folder to rename; `bucket_test` moves a checkpoint in one."""
+    monkeypatch.setattr(buckets, "is_on_bucket", lambda path: on_bucket)
+    files = {"files.json": "{}", "params/d/1": "one", "params/d/2": "two"}
+    source, target = epath.Path(tmp_path / "checkpoints/4"), epath.Path(tmp_path / "damaged/4")
+    for _ in range(2):  # The second time, something is in its place.
+        for name, text in files.items():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_text(text)
+        buckets.move_folder(source, target)
+        assert not source.exists()
+        moved = [path for path in (tmp_path / "damaged/4").rglob("*") if path.is_file()]
+        assert {str(path.relative_to(target)): path.read_text() for path in moved} == files
+        (target / "left").write_text("from before")

@@ -17,3 +17,27 @@ def absolute(path: epath.PathLike) -> epath.Path:
     """
     path = epath.Path(path)
     return path if is_on_bucket(path) else path.absolute()
+
+
+def move_folder(source: epath.Path, target: epath.Path) -> None:
+    """Moves a folder; on an object store, which has none to rename, file by file.
+
+    A move that was killed leaves the source, perhaps without some files, and can be repeated.
+    """
+    if target.exists():
+        target.rmtree()
+    target.parent.mkdir(exist_ok=True)
+    if not is_on_bucket(source):
+        source.rename(target)
+        return
+    _copy_files(source, target)
+    source.rmtree()
+
+
+def _copy_files(source: epath.Path, target: epath.Path) -> None:
+    target.mkdir(exist_ok=True)
+    for path in source.iterdir():
+        if path.is_dir():
+            _copy_files(path, target / path.name)
+        else:
+            path.copy(target / path.name, overwrite=True)

@@ -2,7 +2,10 @@
 
 import importlib.util
 import json
+import os
 import pathlib
+import subprocess
+import sys
 import time
 
 import pytest
@@ -72,3 +75,44 @@ def test_a_killed_run_in_a_bucket_goes_on(begin, store):
     assert not [name for name in store.objects if ".partial-" in name or "orbax-checkpoint" in name]
     assert "killed/writer.json" not in store.objects
     _finish(begin("xmodal.eval_main", f"--run={store.bucket}/killed", "--step=latest"))
+
+
+# In a process of its own, since clients read the address once.
+_DAMAGE = """
+import dataclasses
+import sys
+
+import tiny_encoder as tiny
+
+from xmodal.training.run_files import checkpoints, damaged_checkpoints, run_folder
+from xmodal.training.settings.sections import CheckpointConfig, SelectConfig
+
+folder = sys.argv[1]
+config = tiny.make_config()
+run_folder.save_config(folder, config)
+state = tiny.start(tiny.make_parts(config, 1))
+saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig("m"))
+for step in (2, 4):
+    saver.save(dataclasses.replace(state, step=state.step + step), {"m": float(step)})
+saver.close()
+path = next(run_folder.step_folder(folder, 4).glob("params/d/*"))
+path.write_bytes(path.read_bytes()[:-1] + b"?")
+damaged_checkpoints.set_damaged_aside(folder)
+assert run_folder.steps(folder) == [2]
+assert int(checkpoints.restore_step(folder, 2, state).step) == 2
+"""
+
+
+def test_a_damaged_checkpoint_in_a_bucket_is_set_aside(store):
+    tests = pathlib.Path(__file__).parents[1]
+    found = os.pathsep.join([str(tests.parent), str(tests / "training"), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", _DAMAGE, f"{store.bucket}/run"],
+        env=os.environ | store.variables | {"PYTHONPATH": found},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "THE CHECKPOINT OF STEP 4 IS DAMAGED" in done.stderr
+    assert "run/damaged/4/files.json" in store.objects
+    assert not [name for name in store.objects if name.startswith("run/checkpoints/4/")]

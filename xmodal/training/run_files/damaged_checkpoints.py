@@ -54,10 +54,7 @@ def _set_aside(run_dir: str) -> None:
 
 def _move_aside(run_dir: str, step: int, damage: str, whole: int | None) -> None:
     aside = buckets.absolute(run_dir) / _DAMAGED / str(step)
-    aside.parent.mkdir(exist_ok=True)
-    if aside.exists():
-        aside.rmtree()
-    run_folder.step_folder(run_dir, step).rename(aside)
+    buckets.move_folder(run_folder.step_folder(run_dir, step), aside)
     lost = "its metrics no longer count, and another step may be the best"
     if whole is not None and step > whole:
         lost = f"the run goes back to step {whole} and repeats the steps after it"
