@@ -230,6 +230,10 @@ def test_the_values_of_a_study_are_compared(sweep, plan, tmp_path):
         ),
         ({"batch_size": Choice((16, 1024))}, "batch_size=1024.* is more than the 150 training"),
         ({"optimzer.learning_rate": Choice((1,))}, "config.optimzer is missing"),
+        (
+            {"optimizer.schedule": Choice(({"name": "cosine", "warmup_steps": "90 epochs"},))},
+            r"warmup_steps=\d+ leaves nothing of config.total_steps",
+        ),
     ],
 )
 def test_values_that_the_config_refuses(config, space, message):

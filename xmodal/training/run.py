@@ -61,6 +61,7 @@ def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Par
             f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
             f"examples of config.train_split={settings.train_split!r}."
         )
+    _ = parts.optimizer  # Its schedule may not fit the run, whose length is only known now.
     return parts
 
 
