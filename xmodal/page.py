@@ -34,7 +34,7 @@ class Item:
     """
 
     text: str = ""
-    picture: Picture | None = None
+    picture: Picture | None = dataclasses.field(default=None, repr=False)  # Long when printed.
     alt: str = ""
     words: Sequence[tuple[str, float]] = ()
     notes: Sequence[str] = ()
