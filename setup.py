@@ -36,7 +36,7 @@ setuptools.setup(
         "absl-py>=2.1,<3",
         "array_record>=0.8,<0.10",
         "clu>=0.0.12,<0.1",
-        "etils[epath]>=1.9.1,<2",
+        "etils[epath]>=1.14,<2",
         # jax locks its cache of compiled functions with it.
         "filelock>=3.12,<5",
         "flax>=0.12.8,<0.13",
@@ -48,7 +48,7 @@ setuptools.setup(
         "jinja2>=3.1,<4",
         "lazy_loader>=0.4,<1",
         "markdown>=3.5,<4",
-        "matplotlib>=3.8,<4",
+        "matplotlib>=3.8.4,<4",
         "ml_collections>=1.1,<2",
         "ml_dtypes>=0.5.1,<1",
         "numba>=0.65,<1",
@@ -56,7 +56,7 @@ setuptools.setup(
         "numpy>=2.0,<3",
         "optax>=0.2.5,<0.3",
         "orbax-checkpoint>=0.12,<0.13",
-        "pillow>=10,<14",
+        "pillow>=10.3,<14",
         "protobuf>=6.31.1,<8",
         # tensorflow-datasets brings it; data_prep reads img2dataset's tables with it.
         "pyarrow>=16,<30",
@@ -66,7 +66,7 @@ setuptools.setup(
         "tensorboard>=2.19,<2.22",
         "tensorflow-datasets>=4.9.10,<4.10",
         "tensorflow>=2.21,<2.22",
-        "tensorflow-text>=2.21,<2.22",
+        "tensorflow-text>=2.21.1,<2.22",
         "tqdm>=4.66,<5",
     ],
     extras_require={
