@@ -315,7 +315,7 @@ def test_a_full_disk_is_an_error_of_one_sentence(tiny_config, tmp_path, monkeypa
 def test_a_folder_that_cannot_be_made_is_an_error_of_one_sentence(tiny_config, folder):
     config = parse(tiny_config | {"data_dir": folder})
     with pytest.raises(UserError, match=f"{folder}/.*cannot be written: .*Set config.data.data_d"):
-        sources.open_builder(config, "images")
+        sources.open_builder(config)
 
 
 def test_a_sum_of_splits_is_read_as_one(tiny_config):

@@ -34,9 +34,9 @@ def _watched_batches(parts, first_step, features=()):
         yield batch
 
 
-def _watched_record(self, step, scalars, image_ids):
+def _watched_record(self, step, scalars, *others):
     _log(step=step, loss=float(scalars["train/loss"]).hex())
-    _record(self, step, scalars, image_ids)
+    _record(self, step, scalars, *others)
 
 
 def _watched_embed(*arguments, **options):

@@ -106,7 +106,7 @@ def decode_image(encoded: bytes) -> np.ndarray:
     except PIL.Image.DecompressionBombError as error:
         raise ValueError(f"too many pixels: {error}") from error
     except PIL.UnidentifiedImageError as error:  # It would name an object of ours, not the file.
-        found = "a file of an unknown format" if encoded else "an empty file"
+        found = "a damaged file or one of an unknown format" if encoded else "an empty file"
         raise ValueError(f"not an image, but {found}") from error
     except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
         raise ValueError(f"a damaged image: {error}") from error
