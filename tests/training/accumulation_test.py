@@ -259,8 +259,9 @@ def test_numbers_of_parts_that_do_not_fit():
 
 
 @pytest.mark.parametrize("later", [64, 50])
-def test_a_batch_that_depends_on_the_dataset_is_checked_when_its_size_is_known(later):
+def test_a_batch_that_depends_on_the_dataset_is_not_checked_before_its_size_is_known(later):
     config = quickstart.get_config()
     config.accumulation_steps, config.batch_size = 3, None
     config.batch_size = f"24; {later} from 2000 examples"
-    run.assemble_without_data(config, tiny.make_parts(tiny.make_image_config()).mesh)
+    parts = run.assemble_without_data(config, tiny.make_parts(tiny.make_image_config()).mesh)
+    assert parts.settings.accumulation_steps == 3
