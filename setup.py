@@ -19,18 +19,12 @@ setuptools.setup(
         # Without an __init__.py: a folder `configs` of one's own stands beside the installed one.
         "configs",
     ],
-    entry_points={
-        "console_scripts": [
-            "xmodal-train = xmodal.commands:train",
-            "xmodal-eval = xmodal.commands:evaluate",
-            "xmodal-search = xmodal.commands:search",
-            "xmodal-export = xmodal.commands:export",
-        ]
-    },
+    entry_points={"console_scripts": ["xmodal = xmodal.__main__:main"]},
     package_data={
         "data_prep": ["py.typed", "*/README.md", "*/CITATIONS.bib"],
-        "xmodal": ["page.html", "py.typed"],
-        "xmodal.annotate": ["templates/*.html", "static/*"],
+        "xmodal": ["py.typed"],
+        "xmodal.base": ["page.html"],
+        "xmodal.apps.annotate": ["templates/*.html", "static/*"],
     },
     install_requires=[
         "absl-py>=2.1,<3",
@@ -72,11 +66,11 @@ setuptools.setup(
     extras_require={
         "tpu": ["jax[tpu]>=0.10.2,<0.12"],
         "cuda": ["jax[cuda13]>=0.10.2,<0.12"],
-        # The record of `python -m xmodal.sweep`.
+        # The record of `python -m xmodal sweep`.
         "sweep": ["optuna>=4,<6"],
-        # Approximate search of `python -m xmodal.search`.
+        # Approximate search of `python -m xmodal search`.
         "search": ["faiss-cpu>=1.9,<2"],
-        # Pages of `python -m xmodal.annotate`, and the agreement of raters.
+        # Pages of `python -m xmodal annotate`, and the agreement of raters.
         "annotate": [
             "krippendorff>=0.8,<1",
             "starlette>=0.40,<2",
@@ -84,9 +78,9 @@ setuptools.setup(
         ],
         # Region features in LMDB.
         "lmdb": ["lmdb>=1.4,<3"],
-        # CMCM's baseline of words alone, `python -m xmodal.analysis.caption_relations`.
+        # CMCM's baseline of words alone, `python -m xmodal caption_relations`.
         "baselines": ["scikit-learn>=1.5,<2"],
-        # VETE's baseline of word vectors, `python -m xmodal.word2vec`.
+        # VETE's baseline of word vectors, `python -m xmodal word2vec`.
         "word2vec": ["gensim>=4.4,<5"],
         # Datasets of links, built by many workers: `--beam_pipeline_options` of `data_prep.build`.
         "beam": ["apache-beam>=2.70,<3"],

@@ -27,7 +27,7 @@ def base(name: str) -> ConfigDict:
             "freeze": (),
             "l2": None,
             # `--config.init_from.run=RUN` starts from the weights of another run,
-            # `--config.init_from.towers.text=DIR` from a folder of xmodal.convert_weights,
+            # `--config.init_from.towers.text=DIR` from a folder of xmodal convert,
             # `--config.init_from.model=DIR` from a folder with both sides.
             "init_from": {
                 "run": "",

@@ -1,6 +1,6 @@
 """The unimodal baselines of the Crisscrossed Captions paper: published towers, no training.
 
-    python -m xmodal.convert_weights --tower=words --source=glove.840B.300d.txt \\
+    python -m xmodal convert --tower=words --source=glove.840B.300d.txt \\
         --output=glove
     python -m xmodal.eval_main --config=configs/baselines.py:bow \\
         --config.init_from.towers.text=glove --config.data.manual_dir=DIR \\

@@ -1,8 +1,8 @@
 """Pretraining of the CxC paper's image-text model on Conceptual Captions 3.3M.
 
-    python -m xmodal.convert_weights --tower=efficientnet --variant=b4 --source=FILE \\
+    python -m xmodal convert --tower=efficientnet --variant=b4 --source=FILE \\
         --output=weights/efficientnet_b4
-    python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/bert
+    python -m xmodal convert --tower=bert --source=FOLDER --output=weights/bert
     python -m xmodal.main --config=configs/cc_pretrain.py --config.data.manual_dir=DIR \\
         --config.init_from.towers.image=weights/efficientnet_b4 \\
         --config.init_from.towers.text=weights/bert --workdir=RUN

@@ -1,6 +1,6 @@
 """CMCM on CITE++: steps of recipes, their pictures, and the discourse relations of the two.
 
-    python -m xmodal.convert_weights --tower=resnet --variant=torchvision --source=FILE \\
+    python -m xmodal convert --tower=resnet --variant=torchvision --source=FILE \\
         --output=weights/resnet50
     python -m xmodal.main --config=configs/cmcm_cite.py --config.data.manual_dir=DIR \\
         --config.init_from.towers.image=weights/resnet50 \\

@@ -1,6 +1,6 @@
 """CMCM on Clue: retrieval that also predicts how a caption relates to its image.
 
-    python -m xmodal.convert_weights --tower=resnet --variant=torchvision --source=FILE \\
+    python -m xmodal convert --tower=resnet --variant=torchvision --source=FILE \\
         --output=weights/resnet50
     python -m xmodal.main --config=configs/cmcm_clue.py --config.data.manual_dir=DIR \\
         --config.init_from.towers.image=weights/resnet50 \\

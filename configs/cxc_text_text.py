@@ -1,6 +1,6 @@
 """DE_T2T of the Crisscrossed Captions paper: captions of one image against each other.
 
-    python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/bert
+    python -m xmodal convert --tower=bert --source=FOLDER --output=weights/bert
     python -m xmodal.main --config=configs/cxc_text_text.py --config.data.manual_dir=DIR \\
         --config.init_from.towers.text=weights/bert
 
@@ -12,7 +12,7 @@ the new layers start at random, with the learning rate used for pretraining.
 `minilm` starts from a small sentence encoder, all-MiniLM-L6-v2, and trains its three upper layers
 on stored features of the three lower ones:
 
-    python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
+    python -m xmodal convert --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.main --config=configs/cxc_text_text.py:minilm \\
         --config.data.manual_dir=DIR --config.data.ratings_dir=DIR
 

@@ -1,8 +1,8 @@
 """Any published image tower and any published text tower, fine-tuned on captioned images.
 
-    python -m xmodal.convert_weights --tower=mobilenet_v2 --source=FILE \\
+    python -m xmodal convert --tower=mobilenet_v2 --source=FILE \\
         --output=weights/mobilenet_v2
-    python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
+    python -m xmodal convert --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.main --config=configs/finetune.py --config.data.manual_dir=DIR \\
         --config.init_from.towers.image=weights/mobilenet_v2 \\
         --config.init_from.towers.text=weights/minilm

@@ -12,10 +12,10 @@ stored features of the five lower ones. `pretrained_i2t` is the same without the
 task. `pretrained_images` continues from a run of `pretrained` and trains MobileNetV2 on the
 pictures.
 
-    python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
+    python -m xmodal convert --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.main --config=configs/flickr8k.py:pretrained \\
         --config.data.manual_dir=DIR --workdir=RUN
-    python -m xmodal.convert_weights --tower=mobilenet_v2 --source=FILE \\
+    python -m xmodal convert --tower=mobilenet_v2 --source=FILE \\
         --output=weights/mobilenet_v2
     python -m xmodal.main --config=configs/flickr8k.py:pretrained_images \\
         --config.data.manual_dir=DIR --config.init_from.run=RUN

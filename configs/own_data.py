@@ -5,7 +5,7 @@
 data_prep/captioned_images/README.md describes the folder. Small towers are trained from scratch,
 which a laptop CPU can do. A published tower, on one side or both, replaces the small one:
 
-    python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
+    python -m xmodal convert --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.main --config=configs/own_data.py --config.data.manual_dir=FOLDER \\
         --config.init_from.towers.text=weights/minilm
 

@@ -1,6 +1,6 @@
 """PCME: every image and caption is a distribution, and pairs match with a probability.
 
-    python -m xmodal.convert_weights --tower=resnet --variant=torchvision --source=FILE \\
+    python -m xmodal convert --tower=resnet --variant=torchvision --source=FILE \\
         --output=weights/resnet152
     python -m xmodal.main --config=configs/pcme.py \\
         --config.init_from.towers.image=weights/resnet152 \\

@@ -1,6 +1,6 @@
 """PVSE: K embeddings of every image and caption; a pair scores by the most similar two.
 
-    python -m xmodal.convert_weights --tower=resnet --variant=torchvision --source=FILE \\
+    python -m xmodal convert --tower=resnet --variant=torchvision --source=FILE \\
         --output=weights/resnet152
     python -m xmodal.main --config=configs/pvse.py \\
         --config.init_from.towers.image=weights/resnet152 \\

@@ -1,10 +1,10 @@
-"""Evaluates a released model that was converted with `xmodal.convert_weights --model`.
+"""Evaluates a released model that was converted with `xmodal convert --model`.
 
-    python -m xmodal.convert_weights --model=pcme --source=pcme_coco.pth --output=weights/pcme
+    python -m xmodal convert --model=pcme --source=pcme_coco.pth --output=weights/pcme
     python -m xmodal.eval_main --config=configs/released.py \\
         --config.init_from.model=weights/pcme --config.data.manual_dir=DIR --output=results/pcme
 
-    python -m xmodal.convert_weights --model=cmcm --source=CHECKPOINT \\
+    python -m xmodal convert --model=cmcm --source=CHECKPOINT \\
         --vocabulary=word2vec_clue.bin --output=weights/cmcm
     python -m xmodal.eval_main --config=configs/released.py:clue \\
         --config.init_from.model=weights/cmcm --config.data.manual_dir=DIR --output=results/cmcm

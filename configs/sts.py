@@ -8,7 +8,7 @@ Sentence embeddings of any model, from a file with the arrays `sentences` (texts
 
 A converted text tower, `bow` of word vectors or `sentence_encoder` of a BERT:
 
-    python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
+    python -m xmodal convert --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.eval_main --config=configs/sts.py:sentence_encoder \\
         --config.init_from.towers.text=weights/minilm --config.data.manual_dir=STS_DIR --output=OUT
 

@@ -1,10 +1,10 @@
 """VETE: text embeddings learned from images, evaluated on sentence similarity.
 
-    python -m xmodal.convert_weights --tower=inception_v3 --source=FILE --output=weights/inception
+    python -m xmodal convert --tower=inception_v3 --source=FILE --output=weights/inception
     python -m xmodal.main --config=configs/vete.py --config.data.manual_dir=DIR \\
         --config.init_from.towers.image=weights/inception \\
         --config.evals.sts.data.manual_dir=STS_DIR
-    python -m xmodal.sweep --config=configs/vete.py --trials=100 --select=sts/avg2016 ...
+    python -m xmodal sweep --config=configs/vete.py --trials=100 --select=sts/avg2016 ...
 
 Kurach et al., "Better Text Understanding Through Image-To-Text Transfer" (2017). A text encoder is
 correlated with a linear map of frozen Inception v3 features: the loss is the negative Pearson

@@ -2,7 +2,7 @@
 
     python -m xmodal.main --config=configs/vse_infinity.py \\
         --config.data.manual_dir=FOLDER --config.init_from.towers.text=weights/bert_base
-    python -m xmodal.convert_weights --tower=resnet --variant=vse_infinity --source=FILE \\
+    python -m xmodal convert --tower=resnet --variant=vse_infinity --source=FILE \\
         --output=weights/resnet152_grids
     python -m xmodal.main --config=configs/vse_infinity.py:grids \\
         --config.init_from.towers.image=weights/resnet152_grids ...

@@ -1,6 +1,6 @@
 """VSE++: a GRU against CNN features, with the hardest negatives in the batch.
 
-    python -m xmodal.convert_weights --tower=resnet --variant=torchvision --source=FILE \\
+    python -m xmodal convert --tower=resnet --variant=torchvision --source=FILE \\
         --output=weights/resnet152
     python -m xmodal.main --config=configs/vsepp.py \\
         --config.init_from.towers.image=weights/resnet152

@@ -15,7 +15,7 @@ import tensorflow_datasets as tfds
 from etils import epath
 
 import data_prep
-from data_prep.building.records import counts_table, short_splits
+from data_prep.building.record_counts import counts_table, short_splits
 from data_prep.command_line import check_config, run
 from data_prep.errors import UnexpectedFilesError
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from data_prep import schema
-from data_prep.building.records import Record
+from data_prep.building.record_counts import Record
 from data_prep.errors import UnexpectedFilesError
-from data_prep.published import Figure
+from data_prep.published_figures import Figure
 
 PAIRS = 1000
 """Number of pairs of each kind."""

@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.parts import OneProcess, PartedRecords, Workers
 from data_prep.building.random_access import RandomAccessBuilder
-from data_prep.building.records import LeftOut, Record
+from data_prep.building.record_counts import LeftOut, Record
+from data_prep.building.record_parts import OneProcess, PartedRecords, Workers
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_files import Fetched
 from data_prep.reading.fetched_images import (

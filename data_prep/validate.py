@@ -9,8 +9,8 @@ import sys
 
 import data_prep
 from data_prep import checks
-from data_prep.checks import rows
-from data_prep.checks.prepared import Prepared
+from data_prep.checks import figure_rows
+from data_prep.checks.prepared_dataset import Prepared
 from data_prep.command_line import check_config, run
 from data_prep.errors import NotPreparedError
 from data_prep.prepared import open_configs
@@ -29,13 +29,13 @@ def main() -> None:
             found.append((name, checks.check(dataset)))
             if not args.json:
                 print(f"{name} in {builder.data_dir}")
-                print(rows.table(found[-1][1]), end="\n\n", flush=True)
+                print(figure_rows.table(found[-1][1]), end="\n\n", flush=True)
     except (NotPreparedError, FileNotFoundError) as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
     if args.json:
-        print(rows.as_json(found))
-    if any(rows.has_differences(found_rows) for _, found_rows in found):
+        print(figure_rows.as_json(found))
+    if any(figure_rows.has_differences(found_rows) for _, found_rows in found):
         sys.exit(1)
 
 

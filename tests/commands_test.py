@@ -1,5 +1,6 @@
 """Commands of an installed wheel, run in an empty folder."""
 
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -11,9 +12,9 @@ import urllib.request
 import pytest
 
 import xmodal
-from tests.annotate.small_studies import CAPTIONS, sts_units
-from xmodal import commands
-from xmodal.annotate.study_file import Settings, create
+from tests.apps.annotate.small_studies import CAPTIONS, sts_units
+from xmodal.__main__ import COMMANDS
+from xmodal.apps.annotate.study_file import Settings, create
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -41,32 +42,32 @@ def run(folder, wheel, *command):
     )
 
 
-@pytest.mark.parametrize("script", ["xmodal-train", "xmodal-eval"])
-def test_console_commands_know_the_configs_that_were_installed(wheel, tmp_path, script):
-    listed = run(tmp_path, wheel, wheel / "bin" / script, "--list_configs")
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_commands_know_the_configs_that_were_installed(wheel, tmp_path, command):
+    listed = run(tmp_path, wheel, wheel / "bin" / "xmodal", command, "--list_configs")
     assert listed.returncode == 0, listed.stderr
     rows = dict(line.split(maxsplit=1) for line in listed.stdout.splitlines())
     assert rows["quickstart"].startswith("The multitask dual encoder on the embedded dataset")
     assert "base" not in rows
-    version = run(tmp_path, wheel, wheel / "bin" / script, "--version")
+    version = run(tmp_path, wheel, wheel / "bin" / "xmodal", command, "--version")
     assert (version.returncode, version.stdout) == (0, f"xmodal {xmodal.__version__}\n")
 
 
-@pytest.mark.parametrize("script", ["xmodal-search", "xmodal-export"])
-def test_console_commands_without_a_config(wheel, tmp_path, script):
-    shown = run(tmp_path, wheel, wheel / "bin" / script, "--help")
+@pytest.mark.parametrize("command", ["search", "export", "annotate"])
+def test_commands_without_a_config(wheel, tmp_path, command):
+    shown = run(tmp_path, wheel, wheel / "bin" / "xmodal", command, "--help")
     assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith(f"usage: {script.replace('-', '.')} ")
+    assert shown.stdout.startswith(f"usage: xmodal {command} ")
 
 
 @pytest.mark.slow
 def test_a_config_is_addressed_by_name(wheel, tmp_path):
-    train = wheel / "bin" / "xmodal-train"
+    train = [wheel / "bin" / "xmodal", "train"]
     # The config and its imports are read; its value is rejected before anything is created.
-    refused = run(tmp_path, wheel, train, "--config=quickstart:i2t", "--config.batch_size=-1")
+    refused = run(tmp_path, wheel, *train, "--config=quickstart:i2t", "--config.batch_size=-1")
     assert refused.returncode == 1
     assert "config.batch_size is -1" in refused.stderr
-    path = run(tmp_path, wheel, train, "--config=configs/quickstart.py:i2t")
+    path = run(tmp_path, wheel, *train, "--config=configs/quickstart.py:i2t")
     assert path.returncode == 1
     assert "configs/quickstart.py does not exist; --config=quickstart:i2t is" in path.stderr
     assert not list(tmp_path.iterdir())
@@ -80,17 +81,17 @@ def test_a_config_of_ones_own_stands_beside_the_installed_ones(wheel, tmp_path):
         "def get_config():\n    config = quickstart.get_config()\n"
         "    config.batch_size = -2\n    return config\n"
     )
-    train = wheel / "bin" / "xmodal-train"
-    listed = run(tmp_path, wheel, train, "--list_configs").stdout
+    train = [wheel / "bin" / "xmodal", "train"]
+    listed = run(tmp_path, wheel, *train, "--list_configs").stdout
     assert {"mine", "quickstart"} <= {line.split()[0] for line in listed.splitlines()}
     for name in ("mine", "configs/mine.py"):
-        refused = run(tmp_path, wheel, train, "--config", name)
+        refused = run(tmp_path, wheel, *train, "--config", name)
         assert "config.batch_size is -2" in refused.stderr
 
 
 def test_pages_of_annotation_are_in_the_wheel(wheel, tmp_path):
     create(tmp_path / "study", Settings(), sts_units(2), CAPTIONS, [])
-    serve = ["-m", "xmodal.annotate", "serve", f"--study={tmp_path}/study", "--port=0"]
+    serve = ["-m", "xmodal", "annotate", "serve", f"--study={tmp_path}/study", "--port=0"]
     environment = os.environ | {"PYTHONPATH": str(wheel), "PYTHONSAFEPATH": "1"}
     with subprocess.Popen(
         [sys.executable, *serve], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
@@ -111,6 +112,20 @@ def test_towers_are_listed(command):
     assert code == 0
 
 
+def test_help_lists_every_command(wheel, tmp_path):
+    shown = run(tmp_path, wheel, "-m", "xmodal", "--help")
+    assert shown.returncode == 0, shown.stderr
+    listed = {line.split()[0] for line in shown.stdout.splitlines() if line.startswith("  ")}
+    assert listed == set(COMMANDS)
+
+
+def test_an_unknown_command_lists_the_known_ones(wheel, tmp_path):
+    refused = run(tmp_path, wheel, "-m", "xmodal", "trane")
+    assert refused.returncode == 1
+    assert "'trane' is not a command" in refused.stderr
+    assert "  train " in refused.stderr
+
+
 def test_every_command_is_a_module():
-    for name in ("train", "evaluate"):
-        assert "python -m xmodal." in getattr(commands, name).__doc__
+    for name, (module, _) in COMMANDS.items():
+        assert importlib.util.find_spec(module), name

@@ -74,9 +74,6 @@ def own_flags():
     from absl.testing import flagsaver
 
     # The saver removes flags that it has not seen, so those of readers must exist before.
-    import xmodal.data
-    import xmodal.main
-    import xmodal.sweep.__main__  # noqa: F401
 
     # Parsed flags set it, which also affects messages that other tests read.
     level = logging.getLogger("absl").level
@@ -103,14 +100,14 @@ def run_command(own_flags, monkeypatch, capsys):
     """Runs a command with arguments; returns the exit code and the text of standard error."""
     from absl import flags
 
-    from xmodal import binary
+    from xmodal.cli import config_flag
 
     def run(module, *arguments):
         monkeypatch.setattr(sys, "argv", [module.__name__, *arguments])
         # As in `__main__`; undone by `own_flags`.
         flags.mark_flag_as_required("config")
         with pytest.raises(SystemExit) as ended:
-            binary.run(module.main)
+            config_flag.run(module.main)
         code = ended.value.code
         # The interpreter prints a string passed to sys.exit, and exits with code 1.
         said = capsys.readouterr().err + (code if isinstance(code, str) else "")
@@ -132,7 +129,7 @@ def fast_compilation(few_stages, monkeypatch):
     """Few stages and one device, for tests in which a whole step takes a minute to compile."""
     import jax
 
-    from xmodal import mesh as mesh_lib
+    from xmodal.base import mesh as mesh_lib
 
     one_device = mesh_lib.make_mesh(jax.devices()[:1])
     monkeypatch.setattr(mesh_lib, "make_mesh", lambda devices=None: one_device)

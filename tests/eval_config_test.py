@@ -10,7 +10,8 @@ import pytest
 from absl import flags
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from xmodal import binary, data, eval_main
+from xmodal import data, eval_main
+from xmodal.cli import config_flag
 from xmodal.evals import Embedder
 from xmodal.evals.reports.store import load_ranks, pack_ranks
 from xmodal.pretrained.converters import convert
@@ -35,7 +36,7 @@ def command(monkeypatch, capsys):
         forget_overrides()
         monkeypatch.setattr(sys, "argv", ["xmodal.eval_main", *arguments])
         with pytest.raises(SystemExit) as ended:
-            binary.run(eval_main.main)
+            config_flag.run(eval_main.main)
         forget_overrides()
         for flag in flags.FLAGS.get_key_flags_for_module(eval_main):
             flag.unparse()

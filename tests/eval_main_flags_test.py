@@ -5,7 +5,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 from xmodal import eval_main
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 FILES = {"annotations": "labels", "output": "out"}
 

@@ -7,8 +7,8 @@ from absl import flags
 from absl.testing import flagsaver
 
 from tests.saved_run import TOTAL_STEPS, evaluate, read
-from xmodal.config import UserError
-from xmodal.training.run_files import folder_lock, following
+from xmodal.base.config import UserError
+from xmodal.runs.folder import folder_lock, following
 
 
 @pytest.fixture(autouse=True)

@@ -12,16 +12,16 @@ from ml_collections import ConfigDict
 
 from tests.saved_run import BEST, TOTAL_STEPS, evaluate, make_config, read
 from xmodal import data, eval_main
-from xmodal import mesh as mesh_lib
-from xmodal.config import UserError
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError
+from xmodal.base.result_files import write_files
 from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports import store
-from xmodal.result_files import write_files
-from xmodal.training import run
-from xmodal.training.evaluation.file_evaluation import evaluate_file
-from xmodal.training.evaluation.suite import Request
-from xmodal.training.run_files import checkpoints, run_folder
+from xmodal.runs import run
+from xmodal.runs.evaluation.file_evaluation import evaluate_file
+from xmodal.runs.evaluation.suite import Request
+from xmodal.runs.folder import checkpoints, run_folder
 
 SHAPES = "crisscrossed_shapes"
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from xmodal.api.embedding import Embedding
     from xmodal.api.evaluating import evaluate
+    from xmodal.api.item_embeddings import Embedding
     from xmodal.api.loading import load
     from xmodal.api.model import Model
-    from xmodal.comparison import Comparison, compare
-    from xmodal.config import UserError
-    from xmodal.inspection import Inspection, inspect
-    from xmodal.page import Page
-    from xmodal.search.index import Index
-    from xmodal.training.loop import train
+    from xmodal.api.search.index import Index
+    from xmodal.apps.explore.compare import Comparison, compare
+    from xmodal.apps.explore.inspection import Inspection, inspect
+    from xmodal.base.config import UserError
+    from xmodal.base.page import Page
+    from xmodal.runs.loop import train
 
 __version__ = "0.1.0"
 __all__ = [
@@ -45,15 +45,15 @@ __all__ = [
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "api.embedding": ["Embedding"],
+        "api.item_embeddings": ["Embedding"],
         "api.evaluating": ["evaluate"],
         "api.loading": ["load"],
         "api.model": ["Model"],
-        "comparison": ["Comparison", "compare"],
-        "config": ["UserError"],
-        "inspection": ["Inspection", "inspect"],
-        "page": ["Page"],
-        "search.index": ["Index"],
-        "training.loop": ["train"],
+        "apps.explore.compare": ["Comparison", "compare"],
+        "base.config": ["UserError"],
+        "apps.explore.inspection": ["Inspection", "inspect"],
+        "base.page": ["Page"],
+        "api.search.index": ["Index"],
+        "runs.loop": ["train"],
     },
 )

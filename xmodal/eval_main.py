@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING
 from absl import flags
 from ml_collections import ConfigDict
 
-from xmodal import binary, eval_flags
-from xmodal.config import UserError
-from xmodal.console import quietly
-from xmodal.eval_flags import (
+from xmodal.base.config import UserError
+from xmodal.base.console import quietly
+from xmodal.cli import config_flag, eval_flags
+from xmodal.cli.eval_flags import (
     ANNOTATIONS,
     BOARDS,
     COMPARE,
@@ -57,11 +57,11 @@ from xmodal.eval_flags import (
     check_flags,
     values_of,
 )
-from xmodal.output_flag import OUTPUT
+from xmodal.cli.output_flag import OUTPUT
 
 if TYPE_CHECKING:
-    from xmodal.training.evaluation.model_identity import ModelIdentity
-    from xmodal.training.evaluation.suite import Request
+    from xmodal.runs.evaluation.model_identity import ModelIdentity
+    from xmodal.runs.evaluation.suite import Request
 
 flags.adopt_module_key_flags(eval_flags)
 
@@ -71,15 +71,15 @@ def main(argv: list[str]) -> None:
     del argv
     source = check_flags()
     # Everything else is imported where it is needed, so that --help and flag errors appear at once.
-    from xmodal import processes
-    from xmodal.compilation_cache import use_compilation_cache
+    from xmodal.base import processes
+    from xmodal.base.compilation_cache import use_compilation_cache
 
-    config = binary.read_config() if "config" in source else None
+    config = config_flag.read_config() if "config" in source else None
     settings = values_of(source) | ({"--config": config.to_dict()} if config else {})
     use_compilation_cache()
     if config or RUN.value:
         with quietly():
-            import xmodal.training.evaluation.run_evaluation  # noqa: F401
+            import xmodal.runs.evaluation.run_evaluation  # noqa: F401
     with processes.connected(settings):
         if FOLLOW.value:
             follow_run()
@@ -97,7 +97,7 @@ def main(argv: list[str]) -> None:
 
 def evaluate_run() -> None:
     """Evaluates one checkpoint of a run."""
-    from xmodal.training.run_files import run_folder
+    from xmodal.runs.folder import run_folder
 
     folder = RUN.value
     config = run_folder.load_run(folder)
@@ -114,8 +114,8 @@ def follow_run() -> None:
     """Evaluates the checkpoints of a run as they appear."""
     import jax
 
-    from xmodal.training.run_files import folder_lock
-    from xmodal.training.run_files.following import follow, wait_for_run
+    from xmodal.runs.folder import folder_lock
+    from xmodal.runs.folder.following import follow, wait_for_run
 
     if "," in RUN.value:
         raise UserError("--follow takes one run; --run names several.")
@@ -131,7 +131,7 @@ def follow_run() -> None:
 
 def _output_in_run(place: str) -> str:
     """Returns --output, or its default within the run; keeps results out of the run's own."""
-    from xmodal.training.run_files.finished import FINAL
+    from xmodal.runs.folder.finished import FINAL
 
     output = OUTPUT.value or os.path.join(RUN.value, place, SPLIT.value or FINAL)
     if place or SPLIT.value not in (None, FINAL):
@@ -140,8 +140,8 @@ def _output_in_run(place: str) -> str:
 
 
 def _check_run_output(output: str, config: ConfigDict) -> None:
-    from xmodal.training.evaluation.model_identity import ModelIdentity
-    from xmodal.training.run_files.run_records import training_hashes
+    from xmodal.runs.evaluation.model_identity import ModelIdentity
+    from xmodal.runs.folder.run_records import training_hashes
 
     _check_output(output, ModelIdentity.of_config(config, training_hashes(RUN.value)))
 
@@ -153,11 +153,11 @@ def _evaluate_checkpoints(
     check_lock: Callable[[], None] | None = None,
 ) -> None:
     """Evaluates checkpoints of --run; `check_lock` raises if a follower has lost `output`."""
-    from xmodal import mesh as mesh_lib
-    from xmodal.training import run
-    from xmodal.training.evaluation.checkpoint_evaluation import evaluate_checkpoints
-    from xmodal.training.evaluation.results import print_pages
-    from xmodal.training.evaluation.run_evaluation import RunEvaluation
+    from xmodal.base import mesh as mesh_lib
+    from xmodal.runs import run
+    from xmodal.runs.evaluation.checkpoint_evaluation import evaluate_checkpoints
+    from xmodal.runs.evaluation.evaluation_files import print_pages
+    from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 
     if ANNOTATIONS.value:
         add_annotations(config, ANNOTATIONS.value)
@@ -195,9 +195,9 @@ def add_annotations(config: ConfigDict, folder: str) -> None:
 
 def evaluate_ensemble() -> None:
     """Evaluates the mean of the scores of several runs."""
-    from xmodal.training.evaluation.ensemble import evaluate_runs, identity
-    from xmodal.training.evaluation.results import print_pages
-    from xmodal.training.run_files import run_folder
+    from xmodal.runs.evaluation.evaluation_files import print_pages
+    from xmodal.runs.evaluation.run_ensemble import evaluate_runs, identity
+    from xmodal.runs.folder import run_folder
 
     if SAVE_EMBEDDINGS.value:
         raise UserError("--save_embeddings takes one run; --run names several.")
@@ -224,15 +224,11 @@ def evaluate_ensemble() -> None:
 
 def evaluate_config(config: ConfigDict) -> None:
     """Evaluates published towers on the datasets of `config.evals`."""
-    from xmodal.tensorboard.views import Views
-    from xmodal.training.evaluation.model_identity import ModelIdentity
-    from xmodal.training.evaluation.results import event_writer, print_pages, write_all
-    from xmodal.training.evaluation.run_evaluation import RunEvaluation
-    from xmodal.training.initialization.published_towers import (
-        build_untrained,
-        describe,
-        load_weights,
-    )
+    from xmodal.runs.evaluation.evaluation_files import event_writer, print_pages, write_all
+    from xmodal.runs.evaluation.model_identity import ModelIdentity
+    from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+    from xmodal.runs.initialization.published_towers import build_untrained, describe, load_weights
+    from xmodal.runs.tensorboard.example_views import Views
 
     model = ModelIdentity.of_config(config)
     _check_output(OUTPUT.value, model)
@@ -258,10 +254,10 @@ def evaluate_config(config: ConfigDict) -> None:
 
 def evaluate_embeddings(config: ConfigDict) -> None:
     """Evaluates a file of embeddings on the datasets of `config.evals`."""
-    from xmodal.tensorboard.views import Views, read_config
-    from xmodal.training.evaluation.file_evaluation import evaluate_file
-    from xmodal.training.evaluation.model_identity import ModelIdentity
-    from xmodal.training.evaluation.results import event_writer, print_pages, write_all
+    from xmodal.runs.evaluation.evaluation_files import event_writer, print_pages, write_all
+    from xmodal.runs.evaluation.file_evaluation import evaluate_file
+    from xmodal.runs.evaluation.model_identity import ModelIdentity
+    from xmodal.runs.tensorboard.example_views import Views, read_config
 
     model = ModelIdentity.of_file(EMBEDDINGS.value, SIMILARITY.value)
     _check_output(OUTPUT.value, model)
@@ -282,15 +278,11 @@ def evaluate_embeddings(config: ConfigDict) -> None:
 
 def evaluate_files(kind: str) -> None:
     """Evaluates the embeddings, scores or rankings in the flag of this name."""
-    from xmodal import mesh as mesh_lib
+    from xmodal.base import mesh as mesh_lib
     from xmodal.evals.from_files import evaluate_files
     from xmodal.evals.reports.store import load_ranks
-    from xmodal.training.evaluation.model_identity import ModelIdentity
-    from xmodal.training.evaluation.results import (
-        event_writer,
-        print_pages,
-        write_results,
-    )
+    from xmodal.runs.evaluation.evaluation_files import event_writer, print_pages, write_results
+    from xmodal.runs.evaluation.model_identity import ModelIdentity
 
     model = ModelIdentity.of_file(flags.FLAGS[kind].value, SIMILARITY.value, IDS.value)
     _check_output(OUTPUT.value, model)
@@ -316,7 +308,7 @@ def evaluate_files(kind: str) -> None:
 
 
 def _request() -> "Request":
-    from xmodal.training.evaluation.suite import Request
+    from xmodal.runs.evaluation.suite import Request
 
     return Request(SPLIT.value, COMPARE.value, EXAMPLES.value, SAVE_EMBEDDINGS.value)
 
@@ -331,10 +323,10 @@ def _check_is_elsewhere(output: str, own: str) -> None:
 
 
 def _check_output(output: str, model: "ModelIdentity") -> None:
-    from xmodal.training.evaluation.results import check_output
+    from xmodal.runs.evaluation.evaluation_files import check_output
 
     check_output(output, model, overwrite=OVERWRITE.value)
 
 
 if __name__ == "__main__":
-    binary.run(main)
+    config_flag.run(main)

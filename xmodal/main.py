@@ -10,13 +10,13 @@ import sys
 
 from absl import flags, logging
 
-from xmodal import binary, output_flag, training_flags
-from xmodal.config import UserError
-from xmodal.console import quietly
-from xmodal.output_flag import OUTPUT
-from xmodal.training_flags import DRY_RUN, WORKDIR
+from xmodal.base.config import UserError
+from xmodal.base.console import quietly
+from xmodal.cli import config_flag, output_flag, training_flags
+from xmodal.cli.output_flag import OUTPUT
+from xmodal.cli.training_flags import DRY_RUN, WORKDIR
 
-flags.adopt_module_key_flags(binary)
+flags.adopt_module_key_flags(config_flag)
 flags.adopt_module_key_flags(training_flags)
 flags.adopt_module_key_flags(output_flag)
 TOPOLOGY = flags.DEFINE_string(
@@ -43,13 +43,13 @@ def describe_towers() -> str:
     rows |= {f"--model={name}": row.variants for name, row in MODELS.items()}
     names = {name: f"--variant={','.join(v)}" if v else "" for name, v in rows.items()}
     return (
-        "python -m xmodal.convert_weights converts published weights of\n"
-        f"{binary.format_names(names)}\n"
+        "python -m xmodal convert converts published weights of\n"
+        f"{config_flag.format_names(names)}\n"
         "A config uses them through --config.init_from.towers.text, .towers.image, or .model."
     )
 
 
-binary.define_answer(
+config_flag.define_answer(
     "list_towers", "Print the published weights that can be converted, and exit.", describe_towers
 )
 
@@ -57,14 +57,14 @@ binary.define_answer(
 def main(argv: list[str]) -> None:
     """Connects the processes and starts the training loop."""
     del argv
-    config = binary.read_config()
+    config = config_flag.read_config()
     for flag in (TOPOLOGY, OUTPUT):
         if flag.value and not DRY_RUN.value:
             raise UserError(f"--{flag.name} works only with --dry_run.")
     # Imported here so that --help and errors in flags or file names appear immediately.
-    from xmodal import processes
-    from xmodal.compilation_cache import use_compilation_cache
-    from xmodal.training.run_files.finished import finished_reports, where_to_look
+    from xmodal.base import processes
+    from xmodal.base.compilation_cache import use_compilation_cache
+    from xmodal.runs.folder.finished import finished_reports, where_to_look
 
     workdir = WORKDIR.value or os.path.join("runs", config.name)
     if not DRY_RUN.value and (reports := finished_reports(config, workdir)):
@@ -72,8 +72,8 @@ def main(argv: list[str]) -> None:
         print(where_to_look(workdir, config))
         return
     with quietly():
-        from xmodal.training import loop
-        from xmodal.training.preflight import preflight
+        from xmodal.runs import loop
+        from xmodal.runs.preflight import preflight
 
     if not TOPOLOGY.value:  # Functions compiled for absent devices cannot be read back.
         use_compilation_cache()
@@ -97,4 +97,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("config")
-    binary.run(main)
+    config_flag.run(main)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
-from data_prep.building.parts import Part, PartedRecords, Result, Workers
 from data_prep.building.record_check import RecordCheck
-from data_prep.building.records import Record
+from data_prep.building.record_counts import Record
+from data_prep.building.record_parts import Part, PartedRecords, Result, Workers
 from data_prep.errors import UnexpectedFilesError
 
 if TYPE_CHECKING:

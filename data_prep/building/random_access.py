@@ -15,12 +15,18 @@ from absl import logging
 from etils import epath
 
 from data_prep.building.beam_workers import BeamWorkers, PartFiles, stopped_by_dead_workers
-from data_prep.building.parts import OneProcess, PartedRecords, Workers
 from data_prep.building.record_check import Entry, RecordCheck, SplitAccount
-from data_prep.building.records import BuildReport, LeftOut, Record, counts_table, short_splits
+from data_prep.building.record_counts import (
+    BuildReport,
+    LeftOut,
+    Record,
+    counts_table,
+    short_splits,
+)
+from data_prep.building.record_parts import OneProcess, PartedRecords, Workers
 from data_prep.building.unfinished import claimed
 from data_prep.errors import UnexpectedFilesError
-from data_prep.published import Figure
+from data_prep.published_figures import Figure
 
 _LOG_SECONDS = 10.0
 
@@ -73,7 +79,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
-        """Returns published figures of a builder config, see `data_prep.published`."""
+        """Returns published figures of a builder config, see `data_prep.published_figures`."""
         del config
         return {}
 

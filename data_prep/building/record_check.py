@@ -9,7 +9,7 @@ import tensorflow_datasets as tfds
 
 from data_prep.building.id_set import IdSet
 from data_prep.building.image_check import BadImageError, checked_image
-from data_prep.building.records import BuildReport, LeftOut, Record
+from data_prep.building.record_counts import BuildReport, LeftOut, Record
 from data_prep.building.split_hash import SplitHash
 from data_prep.errors import UnexpectedFilesError
 

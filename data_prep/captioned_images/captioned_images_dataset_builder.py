@@ -13,19 +13,19 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.parts import OneProcess, PartedRecords
 from data_prep.building.random_access import RandomAccessBuilder
-from data_prep.building.records import LeftOut, Record
+from data_prep.building.record_counts import LeftOut, Record
+from data_prep.building.record_parts import OneProcess, PartedRecords
 from data_prep.captioned_images import find_layout, folder_key
+from data_prep.captioned_images.captioned_pictures import SPLITS, Picture
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.options import Options
 from data_prep.captioned_images.picture_files import spellings
-from data_prep.captioned_images.pictures import SPLITS, Picture
-from data_prep.captioned_images.rated_pairs import Item, rated_pairs
+from data_prep.captioned_images.reading_summary import summary
 from data_prep.captioned_images.split_choice import choose_splits
-from data_prep.captioned_images.summary import summary
 from data_prep.captioned_images.survey import Survey, look_at_part, survey
-from data_prep.published import Figure, Unknown
+from data_prep.captioned_images.user_ratings import Item, rated_pairs
+from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.image_files import ImageFile
 
 

@@ -6,14 +6,14 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from data_prep.building.records import LeftOut
-from data_prep.captioned_images.picture_files import PictureFiles
-from data_prep.captioned_images.pictures import (
+from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.captioned_pictures import (
     Picture,
     caption_of,
     split_of_path,
     without_copies,
 )
+from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.reading.fetched_files import IMAGE_ENDINGS, TAR_ENDINGS
 from data_prep.reading.fetched_images import FetchedPart, fetched_parts
 from data_prep.reading.folders import walk

@@ -10,7 +10,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from data_prep.captioned_images.pictures import SPLITS
+from data_prep.captioned_images.captioned_pictures import SPLITS
 from data_prep.captioned_images.survey import Survey
 from data_prep.errors import UnexpectedFilesError
 

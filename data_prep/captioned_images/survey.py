@@ -11,9 +11,9 @@ import numpy as np
 from absl import logging
 
 from data_prep.building.image_check import BadImageError, thumbnail
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.captioned_pictures import Picture
 from data_prep.captioned_images.layouts import Layout
-from data_prep.captioned_images.pictures import Picture
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_images import text_hash
 from data_prep.same_text import text_key

@@ -6,11 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from data_prep.building.image_check import BadImageError
-from data_prep.building.records import LeftOut
-from data_prep.captioned_images.column_names import Columns
-from data_prep.captioned_images.layouts import Layout
-from data_prep.captioned_images.picture_files import PictureFiles
-from data_prep.captioned_images.pictures import (
+from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.captioned_pictures import (
     Picture,
     cell_captions,
     split_of_folder,
@@ -18,6 +15,9 @@ from data_prep.captioned_images.pictures import (
     split_of_value,
     without_copies,
 )
+from data_prep.captioned_images.column_names import Columns
+from data_prep.captioned_images.layouts import Layout
+from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.captioned_images.tables import Table
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.image_files import ImageFile

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_files import IMAGE_ENDINGS
 from data_prep.reading.text_files import read_json, read_jsonl, read_lines, scan_csv

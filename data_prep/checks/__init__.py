@@ -7,8 +7,8 @@ figures come from the builder (`RandomAccessBuilder.published_figures`).
 from collections.abc import Callable, Iterable
 
 from data_prep.checks import counts, identity
-from data_prep.checks.prepared import Prepared
-from data_prep.checks.rows import Row, missing_rows
+from data_prep.checks.figure_rows import Row, missing_rows
+from data_prep.checks.prepared_dataset import Prepared
 
 CHECKS: tuple[Callable[[Prepared], Iterable[Row]], ...] = (
     counts.readable,

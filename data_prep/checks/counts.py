@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data_prep.checks.prepared import Prepared
-from data_prep.checks.rows import DIFFERS, NOTED, OK, Row
+from data_prep.checks.figure_rows import DIFFERS, NOTED, OK, Row
+from data_prep.checks.prepared_dataset import Prepared
 
 
 def readable(dataset: Prepared) -> Iterator[Row]:

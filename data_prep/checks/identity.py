@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data_prep.checks.prepared import Prepared
-from data_prep.checks.rows import NOTED, Row
+from data_prep.checks.figure_rows import NOTED, Row
+from data_prep.checks.prepared_dataset import Prepared
 from data_prep.checks.split_contents import SplitContents
-from data_prep.published import Unknown
+from data_prep.published_figures import Unknown
 
 # Texts that identify the picture.
 _PICTURES = ("picture", "url")

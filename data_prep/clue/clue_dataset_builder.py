@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import coherence_pairs
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
 from data_prep.errors import UnexpectedFilesError
-from data_prep.published import Figure, Known, Unknown, count_figures
+from data_prep.published_figures import Figure, Known, Unknown, count_figures
 from data_prep.reading.text_files import read_json, scan_csv
 
 # CMCM is trained on the first six.

@@ -9,13 +9,13 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
-from data_prep.building.records import LeftOut, Record
+from data_prep.building.record_counts import LeftOut, Record
 from data_prep.caption_pairs import caption_pairs, pair_figures
 from data_prep.coco_captions.caption_splits import read_im2txt_split, read_karpathy_split
 from data_prep.coco_captions.categories import Categories, read_categories
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
-from data_prep.published import Figure
+from data_prep.published_figures import Figure
 from data_prep.reading.image_files import ImageFile
 from data_prep.reading.karpathy import Photograph, Photographs, count, file_name, in_splits
 from data_prep.reading.published_json import has_json

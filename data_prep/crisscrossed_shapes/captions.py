@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from data_prep.crisscrossed_shapes.graph import (
+from data_prep.crisscrossed_shapes.lexicon import COLORS, NUMBERS, RELATIONS
+from data_prep.crisscrossed_shapes.scene_graph import (
     OPPOSITES,
     SIZES,
     Background,
@@ -19,7 +20,6 @@ from data_prep.crisscrossed_shapes.graph import (
     Scene,
     relations_between,
 )
-from data_prep.crisscrossed_shapes.lexicon import COLORS, NUMBERS, RELATIONS
 from data_prep.crisscrossed_shapes.speech import Speaker, joined, with_article
 
 DESCRIBERS = 5

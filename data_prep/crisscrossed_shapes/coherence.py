@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from data_prep.crisscrossed_shapes.captions import Caption
-from data_prep.crisscrossed_shapes.graph import Item, Scene, relations_between
+from data_prep.crisscrossed_shapes.scene_graph import Item, Scene, relations_between
 from data_prep.crisscrossed_shapes.speech import Speaker, with_article
 
 RELATIONS = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")

@@ -9,17 +9,17 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep.building.random_access import RandomAccessBuilder
-from data_prep.building.records import Record
+from data_prep.building.record_counts import Record
+from data_prep.crisscrossed_shapes.all_matches import find_matches
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption, describe
 from data_prep.crisscrossed_shapes.coherence import RELATIONS, relate
-from data_prep.crisscrossed_shapes.graph import Scene, full_content
-from data_prep.crisscrossed_shapes.matches import find_matches
-from data_prep.crisscrossed_shapes.ratings import RatedPairs, rate_split
+from data_prep.crisscrossed_shapes.graph_similarity import encode
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
+from data_prep.crisscrossed_shapes.scene_graph import Scene, full_content
 from data_prep.crisscrossed_shapes.scenes import make_scenes
-from data_prep.crisscrossed_shapes.similarity import encode
+from data_prep.crisscrossed_shapes.simulated_ratings import RatedPairs, rate_split
 from data_prep.cxc.rating_files import KINDS
-from data_prep.published import Figure, Within
+from data_prep.published_figures import Figure, Within
 from data_prep.schema import (
     captioned_image_features,
     positive_features,

@@ -5,7 +5,7 @@ import io
 import numpy as np
 from PIL import Image, ImageDraw
 
-from data_prep.crisscrossed_shapes.graph import COLUMNS, ROWS, Background, Item, Scene
+from data_prep.crisscrossed_shapes.scene_graph import COLUMNS, ROWS, Background, Item, Scene
 
 SIZE = 64
 _OVERSAMPLING = 4

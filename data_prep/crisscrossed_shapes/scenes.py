@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.crisscrossed_shapes.graph import (
+from data_prep.crisscrossed_shapes.scene_graph import (
     BACKGROUND_COLORS,
     COLORS,
     COLUMNS,

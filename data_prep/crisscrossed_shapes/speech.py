@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from data_prep.crisscrossed_shapes import lexicon
-from data_prep.crisscrossed_shapes.graph import Background, Item
+from data_prep.crisscrossed_shapes.scene_graph import Background, Item
 
 _HABIT = 0.5  # probability that a describer uses the favorite word
 

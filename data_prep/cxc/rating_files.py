@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.reading.text_files import AnyPath, scan_csv
 
 # Task -> columns of the left and the right side.

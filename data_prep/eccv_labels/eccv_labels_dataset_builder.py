@@ -9,9 +9,9 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
-from data_prep.building.records import LeftOut, Record
+from data_prep.building.record_counts import LeftOut, Record
 from data_prep.eccv_labels.label_files import Gallery, read_gallery, read_positives
-from data_prep.published import Figure, Known
+from data_prep.published_figures import Figure, Known
 
 _FOLD_IMAGES = 1000
 # Builder config -> start of the names of its files.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.arrays import read_ids
+from data_prep.reading.numpy_files import read_ids
 from data_prep.reading.text_files import read_json
 
 _CAPTIONS = 5

@@ -8,9 +8,9 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
-from data_prep.building.records import Record
+from data_prep.building.record_counts import Record
 from data_prep.flickr30k.flickr30k_files import read_entities
-from data_prep.published import Figure
+from data_prep.published_figures import Figure
 from data_prep.reading.image_files import ImageFiles, open_images
 from data_prep.reading.karpathy import Photograph, count, in_splits, read_karpathy
 

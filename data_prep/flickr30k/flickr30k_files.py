@@ -4,7 +4,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.karpathy import Photograph
 from data_prep.reading.text_files import read_csv

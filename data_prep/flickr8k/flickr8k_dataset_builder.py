@@ -11,11 +11,11 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
-from data_prep.building.records import LeftOut, Record
+from data_prep.building.record_counts import LeftOut, Record
 from data_prep.caption_pairs import caption_pairs, pair_figures
 from data_prep.errors import UnexpectedFilesError
 from data_prep.flickr8k import flickr8k_files
-from data_prep.published import Figure, Within
+from data_prep.published_figures import Figure, Within
 from data_prep.reading.image_files import open_images
 from data_prep.same_text import text_key
 from data_prep.semeval_sts.semeval_files import find_sets

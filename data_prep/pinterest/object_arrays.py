@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.pickles import DAMAGE, load_plain
+from data_prep.reading.plain_pickles import DAMAGE, load_plain
 
 
 def read_objects(path: pathlib.Path) -> list[Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from data_prep import schema
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.linked_captions import LinkedRow, LinkList
 from data_prep.pinterest.object_arrays import read_objects
 

@@ -8,11 +8,11 @@ from typing import ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.records import LeftOut, Record
+from data_prep.building.record_counts import LeftOut, Record
 from data_prep.caption_pairs import caption_pairs, pair_figures
 from data_prep.linked_captions import LinkedCaptionsBuilder, linked_records
 from data_prep.pinterest.pins import Pins, read_pins
-from data_prep.published import Figure, Unknown
+from data_prep.published_figures import Figure, Unknown
 
 _LISTS = "pinterest_multimodal_2016_v1"
 _COPIES = Unknown("a picture may be pinned from several pages")

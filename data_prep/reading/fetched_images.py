@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 from absl import logging
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.reading.fetched_files import (
     TAR_ENDINGS,
     Fetched,

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from etils import epath
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
 
 AnyPath: TypeAlias = pathlib.Path | epath.Path

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from typing import overload
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 
 
 class TextLines(Sequence[bytes]):

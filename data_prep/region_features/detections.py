@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from data_prep import schema
-from data_prep.building.records import LeftOut, Record
+from data_prep.building.record_counts import LeftOut, Record
 from data_prep.coco_captions.caption_splits import read_karpathy_split
 from data_prep.reading.karpathy import Photograph, Photographs, in_splits, read_karpathy
 from data_prep.region_features.feature_stores import FeatureStores, number_of_name

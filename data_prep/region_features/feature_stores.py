@@ -21,7 +21,7 @@ import numpy as np
 
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.folders import files_below
-from data_prep.reading.pickles import DAMAGE, load_plain
+from data_prep.reading.plain_pickles import DAMAGE, load_plain
 from data_prep.reading.text_lines import TextLines
 
 _NUMBER = re.compile(r"(\d+)(\.\w+)*$", re.ASCII)

@@ -9,8 +9,8 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
-from data_prep.building.records import LeftOut, Record
-from data_prep.published import Figure, Unknown
+from data_prep.building.record_counts import LeftOut, Record
+from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.text_lines import read_caption
 from data_prep.region_features import detections
 from data_prep.region_features.feature_stores import FeatureStores

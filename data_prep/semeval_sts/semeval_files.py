@@ -7,7 +7,7 @@ import pathlib
 import re
 from collections.abc import Iterator, Mapping
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.folders import files_below
 from data_prep.reading.text_files import read_csv, scan_csv

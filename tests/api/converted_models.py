@@ -5,9 +5,9 @@ import numpy as np
 
 from tests.api.tiny_dual_encoder import TEXT, WORDS
 from xmodal.models import make_dual_encoder
+from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.model_folder import ModelDescription, save_model
-from xmodal.pretrained.report import Report
 from xmodal.training.tree import flatten
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "red", "star", "##s", "above", "the", "circle"]

@@ -17,10 +17,10 @@ from tiny_dual_encoder import make_texts, save_run
 
 import xmodal
 from tests import short_runs
-from xmodal.api import folders
+from xmodal.api import model_sources
+from xmodal.api.bundles import card as card_module
 from xmodal.api.exporting import export_model
-from xmodal.bundles import card as card_module
-from xmodal.export import main
+from xmodal.cli.export import main
 from xmodal.models.encoders import efficientnet
 
 ALONE = """
@@ -96,7 +96,7 @@ def test_the_card_says_what_the_bundle_holds(bundle):
     for name, record in card["files"].items():
         assert record["sha256"] == hashlib.sha256((folder / name).read_bytes()).hexdigest()
     weights = safetensors.numpy.load_file(folder / "weights.safetensors")
-    table = folders.read_folder(run, "best").params["text"]["encoder"]["table"]
+    table = model_sources.read_folder(run, "best").params["text"]["encoder"]["table"]
     np.testing.assert_array_equal(weights["text/params/encoder/table"], table)
     assert not any(name.startswith("tasks/") for name in weights)
     # Nothing about the machine that created it.
@@ -204,7 +204,7 @@ def test_what_cannot_be_exported_is_said_first(bundle, tmp_path):
 
 
 def test_the_command(bundle, tmp_path, monkeypatch, capsys):
-    command = ["xmodal.export", f"--run={bundle[1]}", f"--output={tmp_path / 'bundle'}"]
+    command = ["xmodal.cli.export", f"--run={bundle[1]}", f"--output={tmp_path / 'bundle'}"]
     monkeypatch.setattr(sys, "argv", command)
     main()
     printed = capsys.readouterr().out

@@ -9,9 +9,9 @@ import pytest
 from tiny_dual_encoder import SECTION, TEXT, WORDS, make_texts, make_weights, save_run
 
 import xmodal
+from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.model_folder import ModelDescription, save_model
-from xmodal.pretrained.report import Report
 from xmodal.training.tree import flatten
 
 TEXTS = make_texts(9)

@@ -4,12 +4,12 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from xmodal import mesh as mesh_lib
 from xmodal.api.model import Model
+from xmodal.base import mesh as mesh_lib
 from xmodal.models import make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer
-from xmodal.training.run_files import checkpoints, run_folder
-from xmodal.training.settings.sections import CheckpointConfig, SelectConfig
+from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
+from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.training.state import TrainState
 from xmodal.training.tree import split
 

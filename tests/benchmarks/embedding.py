@@ -21,8 +21,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from xmodal.api.folders import Stored, make_model, read_folder
 from xmodal.api.model import Model
+from xmodal.api.model_sources import Stored, make_model, read_folder
 from xmodal.models import Devices, make_dual_encoder
 
 # Defaults of embed_texts and embed_images.

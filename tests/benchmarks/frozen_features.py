@@ -16,9 +16,9 @@ import time
 import data_prep
 from configs import cxc_text_text
 from data_prep.build import build
-from xmodal import mesh as mesh_lib
-from xmodal.training import compiled_step, frozen_features, loop, run
-from xmodal.training.initialization.start import starting_state
+from xmodal.base import mesh as mesh_lib
+from xmodal.runs import compiled_step, frozen_features, loop, run
+from xmodal.runs.initialization.start import starting_state
 
 IMAGES = {"train": 1000, "validation": 25, "test": 25}
 

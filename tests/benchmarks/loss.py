@@ -51,7 +51,7 @@ def compile_ours(family: str, engine: str, args: argparse.Namespace) -> tuple[Ca
     """Returns a function without arguments, and megabytes of temporaries per device."""
     import jax
 
-    from xmodal import mesh as mesh_lib
+    from xmodal.base import mesh as mesh_lib
     from xmodal.losses import LOSSES, Context, make_similarity
     from xmodal.models import Embedding
 

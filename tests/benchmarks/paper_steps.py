@@ -60,10 +60,10 @@ def step_ours(task: Task) -> Iterator[int]:
     import ml_collections
 
     from configs import base, cxc_multitask, cxc_text_text
-    from xmodal import mesh as mesh_lib
-    from xmodal.training import compiled_step, run
+    from xmodal.base import mesh as mesh_lib
+    from xmodal.runs import compiled_step, run
+    from xmodal.runs.preflight import preflight
     from xmodal.training.optimization import schedules
-    from xmodal.training.preflight import preflight
 
     yield 0
     if task.figure == "efficientnet_b4":

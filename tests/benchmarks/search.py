@@ -41,14 +41,9 @@ def seconds(search, queries: np.ndarray) -> float:
 def main(argv: list[str]) -> None:
     """Prints recall and times."""
     del argv
-    from xmodal.losses.similarity import make_similarity
-    from xmodal.search.approximate import (
-        ApproximateSearch,
-        Effort,
-        build_lists,
-        compute_recall,
-    )
-    from xmodal.search.exact import ExactSearch, Scorer
+    from xmodal.api.search.approximate import ApproximateSearch, Effort, build_lists, compute_recall
+    from xmodal.api.search.exact import ExactSearch, Scorer
+    from xmodal.similarity import make_similarity
 
     items, queries = make_vectors(COUNT.value, seed=1), make_vectors(QUERIES.value, seed=2)
     tuning = make_vectors(256, seed=3)

@@ -24,8 +24,8 @@ def lap(name):
 from xmodal import binary
 from xmodal import mesh as mesh_lib
 from xmodal.training import compiled_step, loop, run
-from xmodal.training.initialization import start
-from xmodal.training.settings.inheritance import inherit
+from xmodal.runs.initialization import start
+from xmodal.runs.config.inheritance import inherit
 def main(argv):
     lap("imports")
     parts = run.assemble(inherit(binary.read_config()))

@@ -20,16 +20,17 @@ import jax
 import numpy as np
 from absl import flags, logging
 
-from xmodal import binary
-from xmodal import mesh as mesh_lib
+from xmodal.base import mesh as mesh_lib
+from xmodal.cli import config_flag
 from xmodal.data import FeatureReader
-from xmodal.training import frozen_features, loop, run, state
-from xmodal.training.compiled_step import CompiledStep, abstract_batch, compile_step
-from xmodal.training.parts import Parts
-from xmodal.training.preflight import accelerators, preflight
-from xmodal.training.settings.inheritance import inherit
+from xmodal.runs import frozen_features, loop, run
+from xmodal.runs.compiled_step import CompiledStep, abstract_batch, compile_step
+from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.parts import Parts
+from xmodal.runs.preflight import accelerators, preflight
+from xmodal.training import state
 
-flags.adopt_module_key_flags(binary)
+flags.adopt_module_key_flags(config_flag)
 ROUNDS = flags.DEFINE_integer("rounds", 20, "Steps that are timed, after two of warming up.", 1)
 PIPELINE = flags.DEFINE_bool("pipeline", True, "Whether to read the dataset, too.")
 WARMING_UP = 2
@@ -103,7 +104,7 @@ def main(argv: list[str]) -> None:
     """Prints the figures."""
     del argv
     logging.set_verbosity(logging.WARNING)
-    config = inherit(binary.read_config())
+    config = inherit(config_flag.read_config())
     config.total_steps = 10**6
     if PIPELINE.value:
         parts = run.assemble(config)
@@ -137,4 +138,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("config")
-    binary.run(main)
+    config_flag.run(main)

@@ -113,8 +113,8 @@ def step_ours(task: Task) -> Iterator[int]:
     from ml_collections import ConfigDict
 
     from configs import itm
-    from xmodal import mesh as mesh_lib
-    from xmodal.training import run
+    from xmodal.base import mesh as mesh_lib
+    from xmodal.runs import run
     from xmodal.training.optimization import schedules
 
     yield 0
@@ -156,8 +156,8 @@ def run_ours(
     """
     import jax
 
-    from xmodal import mesh as mesh_lib
-    from xmodal.training.compiled_step import abstract_batch, compile_step
+    from xmodal.base import mesh as mesh_lib
+    from xmodal.runs.compiled_step import abstract_batch, compile_step
 
     state = jax.jit(parts.init_state)()
     compiled = compile_step(parts, state, features)

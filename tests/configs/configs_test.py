@@ -13,11 +13,13 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from tests.integration.papers_test import PAPERS
-from xmodal import binary, main
-from xmodal import mesh as mesh_lib
-from xmodal.training import loop, run, state
+from xmodal import main
+from xmodal.base import mesh as mesh_lib
+from xmodal.cli import config_flag
+from xmodal.runs import loop, run
+from xmodal.runs.folder import run_folder
+from xmodal.training import state
 from xmodal.training.optimization import schedules
-from xmodal.training.run_files import run_folder
 from xmodal.training.tree import flatten, matches
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
@@ -375,7 +377,7 @@ def test_missing_dataset_is_explained_without_a_stack_trace(
     monkeypatch.setattr(sys, "argv", command)
     flags.FLAGS.unparse_flags()
     with pytest.raises(SystemExit) as raised:
-        binary.run(main.main)
+        config_flag.run(main.main)
     message = raised.value.code
     command = "python -m data_prep.build --dataset=coco_captions"
     for part in ("dataset_coco.json", "val2014.zip", "config.data.manual_dir", command):

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from configs import flickr8k
-from xmodal import mesh as mesh_lib
-from xmodal.training import run
+from xmodal.base import mesh as mesh_lib
+from xmodal.runs import run
 from xmodal.training.tree import flatten
 
 

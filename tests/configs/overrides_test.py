@@ -8,7 +8,7 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from tests.configs.configs_test import FOLDER, VARIANTS
-from xmodal import binary
+from xmodal.cli import config_flag
 
 BASELINES = ["bow", "sentence_encoder", "inception_v3", "resnet152", "simclr"]
 ALL = [*VARIANTS, *(("baselines", argument) for argument in BASELINES)]
@@ -19,8 +19,8 @@ def load(name, argument, overrides=()):
     path = f"{FOLDER / name}.py" + (f":{argument}" if argument else "")
     sys.argv = ["main", f"--config={path}", *overrides]
     flags.FLAGS.unparse_flags()
-    binary._parse_flags(sys.argv)
-    return binary.read_config()
+    config_flag._parse_flags(sys.argv)
+    return config_flag.read_config()
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def leaves(config, path=()):
 
 
 def value_at(config, path):
-    """A value as plain Python; a list becomes a tuple, as in `xmodal.config.read`."""
+    """A value as plain Python; a list becomes a tuple, as in `xmodal.base.config.read`."""
     for key in path:
         config = config[key]
     if isinstance(config, ConfigDict):

@@ -5,14 +5,14 @@ from ml_collections import ConfigDict
 
 from configs import base, own_data
 from tests.data_prep.captioned_images import own_folders
-from xmodal.config import UserError
-from xmodal.scratch import keep_overrides
-from xmodal.training import loop
-from xmodal.training.preflight import preflight
-from xmodal.training.run_files import run_folder
-from xmodal.training.run_files.finished import finished_reports
-from xmodal.training.run_files.run_folder import load_records
-from xmodal.training.settings.inheritance import inherit
+from xmodal.base.config import UserError
+from xmodal.base.scratch import keep_overrides
+from xmodal.runs import loop
+from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.folder import run_folder
+from xmodal.runs.folder.finished import finished_reports
+from xmodal.runs.folder.run_folder import load_records
+from xmodal.runs.preflight import preflight
 
 
 def make_config(folder):

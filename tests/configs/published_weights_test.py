@@ -20,12 +20,12 @@ from configs import (
     vete,
     vsepp,
 )
-from xmodal import mesh as mesh_lib
-from xmodal.config import UserError
-from xmodal.training import run
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError
+from xmodal.runs import run
+from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.config.sizes import resolve_sizes
 from xmodal.training.optimization.schedules import resolve_epochs
-from xmodal.training.settings.inheritance import inherit
-from xmodal.training.settings.sizes import resolve_sizes
 from xmodal.training.tree import flatten
 
 SCALED = {"normalization": "imagenet", "size": 380}
@@ -57,7 +57,7 @@ TOWERS = {
 
 @pytest.fixture(scope="module")
 def towers(tmp_path_factory):
-    """Folders that `xmodal.convert_weights` would write for published weights, without weights."""
+    """Folders that `xmodal.cli.convert` would write for published weights, without weights."""
     root = tmp_path_factory.mktemp("weights")
     for name, (encoder, head, preprocessing) in TOWERS.items():
         folder = root / name

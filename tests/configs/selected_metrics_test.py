@@ -9,16 +9,16 @@ from data_prep.cxc.rating_files import RELEASED
 from data_prep.semeval_sts.rated_sets import SETS
 from tests.configs.configs_test import VARIANTS, get_config
 from tests.evals.tiny_split import TinySplit
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.evaluators.boards import BoardsOptions
 from xmodal.evals.results import evaluator_tag
-from xmodal.training.evaluation.splits import SplitSource
+from xmodal.runs.config.awaited_metrics import check_awaited, possible_tags
+from xmodal.runs.config.fill_config import fill_metric
+from xmodal.runs.config.run_config import read_settings
+from xmodal.runs.config.sizes import resolve_sizes
+from xmodal.runs.evaluation.splits import SplitSource
 from xmodal.training.optimization.schedules import resolve_epochs
-from xmodal.training.settings.awaited_metrics import check_awaited, possible_tags
-from xmodal.training.settings.fill_config import fill_metric
-from xmodal.training.settings.run_config import read_settings
-from xmodal.training.settings.sizes import resolve_sizes
 
 # Without the baselines, which are not trained and so select no checkpoint.
 OTHERS = [

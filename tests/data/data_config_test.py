@@ -3,8 +3,8 @@
 import ml_collections
 import pytest
 
-from xmodal.config import UserError
-from xmodal.data.config import DataConfig, parse
+from xmodal.base.config import UserError
+from xmodal.data.data_config import DataConfig, parse
 from xmodal.preprocessing import AugmentConfig, ImageConfig, TextConfig, TokenAugmentConfig
 
 

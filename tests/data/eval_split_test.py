@@ -5,7 +5,7 @@ import pytest
 import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
-from xmodal.data import sources
+from xmodal.data import datasets
 from xmodal.preprocessing import TextConfig, make_tokenizer
 
 
@@ -195,15 +195,15 @@ def test_lists_of_positives_come_from_the_datasets_own_config(tiny_config):
 
 def test_a_split_that_lacks_records_says_so(tiny_config, monkeypatch, caplog):
     config = data.parse(tiny_config)
-    builder = sources.open_builder(config)
+    builder = datasets.open_builder(config)
     builder.info.metadata["left_out"] = {"test": {"no image": 2, "truncated image": 1}}
-    open_builder = sources.open_builder
+    open_builder = datasets.open_builder
 
     def open_changed(config):
         return builder if config.config == "images" else open_builder(config)
 
     whole = data.eval_split(tiny_config, split="test")
-    monkeypatch.setattr(sources, "open_builder", open_changed)
+    monkeypatch.setattr(datasets, "open_builder", open_changed)
     part = data.eval_split(tiny_config, split="test")
     assert part.partial == "7 of 10 images"
     assert not data.eval_split(tiny_config, split="validation").partial

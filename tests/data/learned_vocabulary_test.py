@@ -7,9 +7,9 @@ import pytest
 import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.data import learned_vocabulary
-from xmodal.data.sources import Source
+from xmodal.data.datasets import Source
 from xmodal.preprocessing.treebank import split_nltk
 from xmodal.preprocessing.words import split_words
 

@@ -7,8 +7,8 @@ import pytest
 import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
+from xmodal.data.datasets import Source
 from xmodal.data.pipeline import choose_captions
-from xmodal.data.sources import Source
 
 _TRAIN_IDS = set(range(*tiny.SPLITS["train"]))
 

@@ -8,7 +8,7 @@ import pytest
 PROGRAM = """
 import sys
 
-import xmodal.training.loop
+import xmodal.runs.loop
 
 heavy = ["keras", "sklearn", "IPython", "pandas", "tensorflow_text", "scipy.stats"]
 print("loaded:", *(name for name in heavy if name in sys.modules))

@@ -3,7 +3,7 @@
 import pytest
 
 from data_prep import coherence_pairs
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.coherence_pairs import Pair
 
 _DAMAGED = LeftOut("test.csv line 3", "malformed row")

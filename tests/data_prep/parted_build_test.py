@@ -12,8 +12,8 @@ import time
 import pytest
 
 from data_prep.build import build
-from data_prep.building.parts import PartedRecords, Workers
 from data_prep.building.random_access import RandomAccessBuilder
+from data_prep.building.record_parts import PartedRecords, Workers
 from data_prep.errors import UnexpectedFilesError
 from data_prep.linked_captions import LinkedRow
 from tests.data_prep import web_records

@@ -11,8 +11,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tiny_model import OWN_IMAGE, embeddings, in_order, metrics_of
 
 from tests.evals.tiny_split import TinySplit
-from xmodal import processes
-from xmodal.config import UserError
+from xmodal.base import processes
+from xmodal.base.config import UserError
 from xmodal.evals import evaluate_source, from_files, load_embeddings, make_evaluator, read_options
 from xmodal.evals.evaluators import boards
 from xmodal.evals.reports import store

@@ -5,7 +5,7 @@ import json
 import pytest
 from tiny_model import metrics_of
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals import from_files
 
 

@@ -11,7 +11,7 @@ from xmodal.evals import Embedder, evaluate_source, make_evaluator, read_options
 from xmodal.evals.embed import _Group
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports.summary import summarize
-from xmodal.losses.similarity import make_similarity
+from xmodal.similarity import make_similarity
 
 DOT = make_similarity({"name": "dot"})
 

@@ -11,7 +11,7 @@ import pytest
 from tests.browser import SIZES, check_accessibility, check_layout, open_page
 from tests.evals.evaluators.random_vectors import SIDES, make_split
 from tests.evals.tiny_split import TinySplit, rated
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals import Embeddings, evaluate_source, make_evaluator, read_options
 from xmodal.evals.example_page import check_examples
 

@@ -9,12 +9,12 @@ import re
 import numpy as np
 import pytest
 
-from xmodal import cxc_files
-from xmodal.config import UserError
+from xmodal.base import cxc_files
+from xmodal.base.config import UserError
 from xmodal.evals import from_files
 from xmodal.evals.evaluators import boards
 from xmodal.evals.labels import released
-from xmodal.evals.reports import report
+from xmodal.evals.reports import evaluation_report
 from xmodal.evals.reports.store import StoredResults
 
 IMAGES = np.array([10, 20, 30, 40])
@@ -74,7 +74,7 @@ def test_published_rows_stand_beside_released_labels_only(annotations, monkeypat
     evaluation = evaluate(annotations)
     assert "CLIP" not in evaluation.report()  # four images are not MS-COCO 5K
     hashes = {board.name: board.label_hash for board in evaluation.boards}
-    monkeypatch.setattr(report, "PUBLISHED_LABELS", hashes)
+    monkeypatch.setattr(evaluation_report, "PUBLISHED_LABELS", hashes)
     assert "CLIP" in evaluation.report()
     lines = (annotations / "sts_test.csv").read_text().splitlines(keepends=True)
     (annotations / "sts_test.csv").write_text("".join(lines[:2]))

@@ -12,7 +12,7 @@ from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.runner import evaluate_boards
-from xmodal.losses.similarity import make_similarity
+from xmodal.similarity import make_similarity
 
 NUM_IMAGES = 250
 # Two images with a positive of ECCV Caption that is outside the split.

@@ -82,10 +82,10 @@ _DAMAGE = """
 import dataclasses
 import sys
 
-import tiny_encoder as tiny
+from tests import tiny_encoder as tiny
 
-from xmodal.training.run_files import checkpoints, damaged_checkpoints, run_folder
-from xmodal.training.settings.sections import CheckpointConfig, SelectConfig
+from xmodal.runs.folder import checkpoints, damaged_checkpoints, run_folder
+from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
 
 folder = sys.argv[1]
 config = tiny.make_config()
@@ -105,7 +105,7 @@ assert int(checkpoints.restore_step(folder, 2, state).step) == 2
 
 def test_a_damaged_checkpoint_in_a_bucket_is_set_aside(store):
     tests = pathlib.Path(__file__).parents[1]
-    found = os.pathsep.join([str(tests.parent), str(tests / "training"), *sys.path])
+    found = os.pathsep.join([str(tests.parent), *sys.path])
     done = subprocess.run(
         [sys.executable, "-c", _DAMAGE, f"{store.bucket}/run"],
         env=os.environ | store.variables | {"PYTHONPATH": found},

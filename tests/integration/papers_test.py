@@ -10,9 +10,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from xmodal import mesh as mesh_lib
-from xmodal.training import loop, reporting
-from xmodal.training.run_files import run_folder
+from xmodal.base import mesh as mesh_lib
+from xmodal.runs import loop, reporting
+from xmodal.runs.folder import run_folder
 
 STEPS = 4
 # Config -> a metric of each of its evaluators.

@@ -5,8 +5,8 @@ import pytest
 
 from configs import pcme, vsepp
 from tests.integration.papers_test import read_state, stop_at_step_2
-from xmodal.training import loop
-from xmodal.training.run_files import run_folder
+from xmodal.runs import loop
+from xmodal.runs.folder import run_folder
 
 pytestmark = pytest.mark.usefixtures("fast_compilation")
 

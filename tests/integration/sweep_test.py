@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from tests.sweep import bag
-from xmodal.sweep.plan import Plan
-from xmodal.sweep.record import Record
-from xmodal.training.run_files import run_folder
+from tests.apps.sweep import bag
+from xmodal.apps.sweep.plan import Plan
+from xmodal.apps.sweep.record import Record
+from xmodal.runs.folder import run_folder
 
 optuna = pytest.importorskip("optuna")
 
 TRIALS, STEPS, EVERY = 5, 60, 10
 CONFIG = """
-from tests.sweep import bag
+from tests.apps.sweep import bag
 
 
 def get_config():
@@ -37,7 +37,7 @@ def test_a_killed_sweep_goes_on_in_two_processes(few_shapes, start, tmp_path):
             f"--trials={TRIALS}",
             "--space=optimizer.learning_rate:log:1e-3:1e-1",
             "--keep_checkpoints=all",
-            module="xmodal.sweep",
+            module="xmodal.apps.sweep",
         )
 
     def saved(name):

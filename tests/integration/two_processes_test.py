@@ -9,7 +9,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
-from xmodal.processes import TRY_AGAIN
+from xmodal.base.processes import TRY_AGAIN
 
 TOTAL_STEPS = 4
 LONG = 20

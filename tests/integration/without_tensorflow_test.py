@@ -28,14 +28,14 @@ import numpy as np
 
 from configs import quickstart
 from xmodal import convert_weights, evals, losses, mesh as mesh_lib, models, preprocessing
-from xmodal.config import read
+from xmodal.base.config import read
 from xmodal.evals.boards.make import make_boards
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.runner import evaluate_boards
 from xmodal.training import reporting, rngs, state, step, tasks, views
-from xmodal.training.initialization import from_run, from_towers
+from xmodal.runs.initialization import from_run, from_towers
 from xmodal.training.optimization import optimizer
-from xmodal.training.run_files import checkpoints
+from xmodal.runs.folder import checkpoints
 
 config = quickstart.get_config()
 config.model.text.encoder.vocab_size = 50

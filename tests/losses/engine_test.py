@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal import mesh as mesh_lib
-from xmodal.config import UserError
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError
 from xmodal.losses import engine, terms
-from xmodal.training.preflight.collectives import Collectives, count_collectives
-from xmodal.training.preflight.program import read_program
+from xmodal.runs.preflight.collectives import Collectives, count_collectives
+from xmodal.runs.preflight.program import read_program
 
 MARGIN = 0.7
 TERMS = {

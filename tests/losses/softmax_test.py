@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal import mesh as mesh_lib
+from xmodal.base import mesh as mesh_lib
 from xmodal.losses.softmax import softmax
 
 FORMS = ["with_positive", "printed"]

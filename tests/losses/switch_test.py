@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.losses.switch import Choice, switch
 
 FUNCTIONS = {"one": lambda: jnp.float32(1), "two": lambda: jnp.float32(2)}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xmodal import models
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 IMAGE = {
     "encoder": {"name": "precomputed", "features": 6, "hidden": (5,)},

@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models import Embedding, Mode
 from xmodal.models.projection import make_projection
 

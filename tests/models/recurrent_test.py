@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal import mesh as mesh_lib
+from xmodal.base import mesh as mesh_lib
 from xmodal.models.recurrent import Direction, Recurrent
 
 CELLS = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell}

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models import ENCODERS, HEADS, make_tower
 from xmodal.models.encoders import efficientnet
 

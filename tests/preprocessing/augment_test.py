@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.preprocessing import AugmentConfig, ImageConfig, prepare_images
 from xmodal.preprocessing.augment import draw, erase
 

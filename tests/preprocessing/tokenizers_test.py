@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.preprocessing import TextConfig, TokenAugmentConfig, make_tokenizer
 from xmodal.preprocessing.treebank import split_nltk, split_ptb
 from xmodal.preprocessing.vocabulary import learn_words, split_vocabulary

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.preprocessing import read_vocabulary
 from xmodal.preprocessing.vocabulary import WORD_TOKENS, learn_words
 

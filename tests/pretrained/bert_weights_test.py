@@ -13,12 +13,12 @@ import published_bert as published
 import pytest
 import safetensors.numpy
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models import Mode, make_tower
-from xmodal.pretrained import bert
+from xmodal.pretrained import bert_weights
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import read_weights, save_tower
-from xmodal.pretrained.sources import Source, load_source
+from xmodal.pretrained.weight_files import Source, load_source
 
 NUM_CAPTIONS = 1000
 
@@ -126,16 +126,16 @@ def test_prefixes_and_the_first_names_of_layer_norms(prefix, old_names):
     options = {"prefix": prefix, "old_names": bool(old_names)}
     arrays = published.to_hugging_face(weights, **options)
     arrays[f"{prefix}embeddings.position_ids"] = np.arange(11)[None]
-    flat, report = bert.convert_bert(arrays, **vars(size))
-    report.check(expected_unexpected=bert.EXPECTED_UNEXPECTED)
-    expected, _ = bert.convert_bert(weights, **vars(size))
+    flat, report = bert_weights.convert_bert(arrays, **vars(size))
+    report.check(expected_unexpected=bert_weights.EXPECTED_UNEXPECTED)
+    expected, _ = bert_weights.convert_bert(weights, **vars(size))
     assert_equal_arrays(flat, expected)
 
 
 def test_pooling_and_length_of_sentence_encoders(tmp_path):
     size = published.SMALL
     write_hugging_face(tmp_path, size)
-    assert bert.describe_bert(load_source(tmp_path)).head is None
+    assert bert_weights.describe_bert(load_source(tmp_path)).head is None
     (tmp_path / "1_Pooling").mkdir()
     pooling = tmp_path / "1_Pooling/config.json"
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 8}')
@@ -147,7 +147,7 @@ def test_pooling_and_length_of_sentence_encoders(tmp_path):
         ({"pooling_mode": "mean", "include_prompt": True}, "mean"),
     ):
         pooling.write_text(json.dumps(settings))
-        description = bert.describe_bert(load_source(tmp_path))
+        description = bert_weights.describe_bert(load_source(tmp_path))
         assert description.encoder == {"name": "bert", **vars(size)}
         assert description.head == {"name": pool}
         assert description.preprocessing == {
@@ -155,18 +155,18 @@ def test_pooling_and_length_of_sentence_encoders(tmp_path):
         }  # fmt: skip
     pooling.unlink()
     with pytest.raises(UserError, match="partly downloaded: .* 1_Pooling/config.json is missing"):
-        bert.describe_bert(load_source(tmp_path))
+        bert_weights.describe_bert(load_source(tmp_path))
     (tmp_path / "modules.json").rename(tmp_path / "later")
     with pytest.raises(UserError, match="partly downloaded: .* 1_Pooling/config.json is missing"):
-        bert.describe_bert(load_source(tmp_path))
+        bert_weights.describe_bert(load_source(tmp_path))
     (tmp_path / "later").rename(tmp_path / "modules.json")
     pooling.write_text('{"pooling_mode_max_tokens": true}')
     with pytest.raises(UserError, match=r"pools by \['max_tokens'\]; known"):
-        bert.describe_bert(load_source(tmp_path))
+        bert_weights.describe_bert(load_source(tmp_path))
     modules.append({"type": "x.models.Dense"})
     (tmp_path / "modules.json").write_text(json.dumps(modules))
     with pytest.raises(UserError, match="modules after BERT that are not known: {'Dense'}"):
-        bert.describe_bert(load_source(tmp_path))
+        bert_weights.describe_bert(load_source(tmp_path))
 
 
 def test_a_tokenizer_json_is_a_vocabulary_too(tmp_path):
@@ -174,10 +174,10 @@ def test_a_tokenizer_json_is_a_vocabulary_too(tmp_path):
     text = (tmp_path / "vocab.txt").read_text()
     (tmp_path / "vocab.txt").unlink()
     with pytest.raises(UserError, match="vocab.txt is missing beside the weights"):
-        bert.describe_bert(load_source(tmp_path))
+        bert_weights.describe_bert(load_source(tmp_path))
     model = {"type": "WordPiece", "vocab": {t: n for n, t in enumerate(text.split())}}
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
-    assert bert.describe_bert(load_source(tmp_path)).files == {"vocab.txt": text}
+    assert bert_weights.describe_bert(load_source(tmp_path)).files == {"vocab.txt": text}
 
 
 @pytest.mark.parametrize(
@@ -232,17 +232,17 @@ def test_files_of_something_else(tmp_path):
     both = published.to_hugging_face(published.make_weights(published.SMALL), prefix="a.")
     both |= {name.replace("a.", "b.", 1): array for name, array in both.items()}
     with pytest.raises(UserError, match=r"several BERTs: \['a.', 'b.'\]"):
-        bert.convert_bert(both, **vars(published.SMALL))
+        bert_weights.convert_bert(both, **vars(published.SMALL))
     hub = published.to_hub(published.make_weights(published.SMALL), 4, version=2)
     files = {"vocab.txt": published.make_vocabulary(37)}
     for lower_case in (True, False):
         source = Source("x", hub | {"do_lower_case": np.bool_(lower_case)}, files)
         if lower_case:
-            assert bert.describe_bert(source).encoder["heads"] == 4
+            assert bert_weights.describe_bert(source).encoder["heads"] == 4
     with pytest.raises(UserError, match="its tokenizer is not that of the uncased BERT"):
-        bert.describe_bert(source)
+        bert_weights.describe_bert(source)
     with pytest.raises(UserError, match="has 4 heads, but heads=2 are asked for"):
-        bert.convert_bert(hub, **vars(published.SMALL) | {"heads": 2})
+        bert_weights.convert_bert(hub, **vars(published.SMALL) | {"heads": 2})
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from published_polysemous import torch_pixels
 from torch_resnet import make_resnet
 
 from configs import cmcm_clue, released
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking.rerank import refine_selectively
 from xmodal.losses import LOSSES, Context, make_similarity
@@ -24,10 +24,10 @@ from xmodal.preprocessing import read_vocabulary
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, read_tasks, save_model
-from xmodal.training import run
-from xmodal.training.evaluation.run_evaluation import RunEvaluation
-from xmodal.training.initialization import from_towers, published_towers
-from xmodal.training.settings.inheritance import inherit
+from xmodal.runs import run
+from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+from xmodal.runs.initialization import from_towers, published_towers
 from xmodal.training.tree import flatten, unflatten
 
 SMALL, CHANNELS = (2, 2), 512

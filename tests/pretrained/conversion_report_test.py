@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
-from xmodal.pretrained.report import Mapper, Report, Taken
+from xmodal.base.config import UserError
+from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 
 
 def convert(**changes):

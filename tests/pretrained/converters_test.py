@@ -5,12 +5,12 @@ import numpy as np
 import parity
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models import ENCODERS, make_tower
 from xmodal.pretrained import image_towers
 from xmodal.pretrained.converters import CONVERTERS, convert
 from xmodal.pretrained.folder import read_description, read_weights, save_tower
-from xmodal.pretrained.sources import Source
+from xmodal.pretrained.weight_files import Source
 
 
 def fold(source, tower, folder, variant=""):

@@ -3,8 +3,8 @@ import numpy as np
 import parity
 import pytest
 
-from xmodal.config import UserError
-from xmodal.pretrained.efficientnet import EXPECTED_UNEXPECTED, convert_efficientnet
+from xmodal.base.config import UserError
+from xmodal.pretrained.efficientnet_weights import EXPECTED_UNEXPECTED, convert_efficientnet
 
 
 def _keras(name, size):

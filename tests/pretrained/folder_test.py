@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.pretrained import folder
-from xmodal.pretrained.report import Report
+from xmodal.pretrained.conversion_report import Report
 
 ARRAYS = {
     "params/stem/kernel": np.arange(6, dtype=np.float32).reshape(2, 3),

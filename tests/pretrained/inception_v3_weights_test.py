@@ -2,8 +2,8 @@ import numpy as np
 import parity
 import pytest
 
-from xmodal.config import UserError
-from xmodal.pretrained.inception_v3 import EXPECTED_UNEXPECTED, convert_inception_v3
+from xmodal.base.config import UserError
+from xmodal.pretrained.inception_v3_weights import EXPECTED_UNEXPECTED, convert_inception_v3
 
 SIZE = 75
 

@@ -13,7 +13,7 @@ import pytest
 from published_polysemous import torch_hinges, torch_pixels
 from torch_resnet import make_resnet
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.losses import LOSSES, Context
 from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import resnet

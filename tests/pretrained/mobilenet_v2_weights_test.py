@@ -8,13 +8,13 @@ import parity
 import PIL.Image
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models.encoders.mobilenet_v2 import MobileNetV2Config
 from xmodal.models.encoders.pixels import normalize
 from xmodal.pretrained.image_towers import describe_mobilenet_v2
-from xmodal.pretrained.mobilenet_v2 import EXPECTED_UNEXPECTED, convert_mobilenet_v2
+from xmodal.pretrained.mobilenet_v2_weights import EXPECTED_UNEXPECTED, convert_mobilenet_v2
 from xmodal.pretrained.renaming import encoder_shapes
-from xmodal.pretrained.sources import load_source
+from xmodal.pretrained.weight_files import load_source
 
 SIZE = 65
 

@@ -11,13 +11,13 @@ import pytest
 from published_polysemous import make_pcme, make_pvse, torch_pixels
 from torch_resnet import make_resnet
 
-from xmodal import convert_weights
-from xmodal.config import UserError
+from xmodal.base.config import UserError
+from xmodal.cli import convert
 from xmodal.models.encoders import resnet
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
-from xmodal.pretrained.sources import load_source
 from xmodal.pretrained.vocabularies import read_words
+from xmodal.pretrained.weight_files import load_source
 
 SMALL = (2, 2)
 CHANNELS = 512
@@ -129,7 +129,7 @@ def test_the_command_makes_a_folder(torch, tmp_path, monkeypatch, capsys):
     command = ["--model=pvse", f"--source={tmp_path}/model_best.pth.tar"]
     command += [f"--vocabulary={tmp_path}/coco_vocab.pkl", f"--output={tmp_path}/made"]
     monkeypatch.setattr(sys, "argv", ["convert_weights", *command])
-    convert_weights.main()
+    convert.main()
     assert "missing: 0" in capsys.readouterr().out
     made = read_model(tmp_path / "made")
     assert made.similarity == {"name": "max_cosine"}
@@ -145,11 +145,11 @@ def test_the_command_makes_a_folder(torch, tmp_path, monkeypatch, capsys):
     for command, message in refused:
         monkeypatch.setattr(sys, "argv", ["c", *command, "--source=x", "--output=y"])
         with pytest.raises(SystemExit, match=message):
-            convert_weights.main()
+            convert.main()
     command = ["--model=pvse", "--variant=new", "--source=x", f"--output={tmp_path}/y"]
     monkeypatch.setattr(sys, "argv", ["convert_weights", *command])
     with pytest.raises(SystemExit, match="'new' is none of pvse; known: legacy, final"):
-        convert_weights.main()
+        convert.main()
 
 
 @pytest.mark.parametrize("legacy", [False, True])

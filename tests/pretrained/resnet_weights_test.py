@@ -4,10 +4,10 @@ import pytest
 from safetensors.numpy import save_file
 from torch_resnet import make_resnet
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models.encoders import resnet
-from xmodal.pretrained.resnet import EXPECTED_UNEXPECTED, convert_resnet
-from xmodal.pretrained.sources import load_source
+from xmodal.pretrained.resnet_weights import EXPECTED_UNEXPECTED, convert_resnet
+from xmodal.pretrained.weight_files import load_source
 
 # The fewest units such that some widen, some have a stride, and some do neither.
 SMALL = (2, 2)

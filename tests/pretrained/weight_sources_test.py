@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from xmodal.config import UserError
-from xmodal.pretrained.sources import load_source
+from xmodal.base.config import UserError
+from xmodal.pretrained.weight_files import load_source
 
 ARRAYS = {
     "conv/kernel": np.arange(12, dtype=np.float32).reshape(3, 4),

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from tests.stress.runs import disturb
-from xmodal.training.run_files import checkpoints, run_folder
+from xmodal.runs.folder import checkpoints, run_folder
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM)
 MOMENTS = ("anywhere", "save", "evaluation")

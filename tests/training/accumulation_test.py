@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny_encoder as tiny
 
 from configs import base, cxc, quickstart
-from xmodal import mesh as mesh_lib
-from xmodal.config import UserError
-from xmodal.training import accumulation, run, step, views
+from tests import tiny_encoder as tiny
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError
+from xmodal.runs import run
+from xmodal.training import accumulation, step, views
 
 REGIONS = 3
 

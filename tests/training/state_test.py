@@ -1,10 +1,10 @@
 import jax
 import numpy as np
 import pytest
-import tiny_encoder as tiny
 
 from configs import base
-from xmodal import mesh as mesh_lib
+from tests import tiny_encoder as tiny
+from xmodal.base import mesh as mesh_lib
 from xmodal.training import state
 from xmodal.training.tree import flatten
 

@@ -5,10 +5,10 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-import tiny_encoder as tiny
 
 from configs import cxc
-from xmodal.config import UserError, read
+from tests import tiny_encoder as tiny
+from xmodal.base.config import UserError, read
 from xmodal.training import step, tasks
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from configs import base
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.losses import make_similarity
 from xmodal.models import Embedding
 from xmodal.training import tasks

@@ -1,6 +1,6 @@
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.training import tree
 
 PARAMS = {

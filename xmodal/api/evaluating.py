@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import PIL.Image
 
-from xmodal.config import UserError, suggest
+from xmodal.base.config import UserError, suggest
+from xmodal.base.progress import progress
 from xmodal.evals import (
     Embeddings,
     Evaluation,
@@ -20,9 +21,8 @@ from xmodal.evals.evaluators import Evaluator, Split
 from xmodal.evals.from_files import choose_similarity, name_of
 from xmodal.evals.inputs.sentences import Captions, Sentences, has_sentences, load_sentences
 from xmodal.evals.ranking.finite import count_not_finite
-from xmodal.losses.similarity import SIMILARITIES
 from xmodal.preprocessing.images import decode_image
-from xmodal.progress import progress
+from xmodal.similarity import SIMILARITIES
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
@@ -80,7 +80,7 @@ def evaluate(
       manual_dir: folder of the files that the dataset is built from.
       ratings_dir: folder of the released CSV files of Crisscrossed Captions.
       annotations: folder of the labels released for MS-COCO.
-      similarity: a name in `xmodal.losses.similarity.SIMILARITIES`, such as "cosine" or "dot";
+      similarity: a name in `xmodal.similarity.SIMILARITIES`, such as "cosine" or "dot";
         None for that of a file.
       batch_size: items per call of a function; None for 64.
       name: name of the model's row; by default "model", or that of the file.

@@ -10,15 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from etils import epath
 
-from xmodal.api.folders import Stored, make_model, read_folder
+from xmodal.api.bundles.card import KNOWN_PLATFORMS, PLATFORMS, Card
+from xmodal.api.bundles.opening import runs_here
+from xmodal.api.bundles.writing import Contents, write_bundle
 from xmodal.api.loading import load
-from xmodal.bundles.card import KNOWN_PLATFORMS, PLATFORMS, Card
-from xmodal.bundles.opening import runs_here
-from xmodal.bundles.writing import Contents, write_bundle
-from xmodal.config import UserError, suggest
-from xmodal.losses.similarity import select_field
+from xmodal.api.model_sources import Stored, make_model, read_folder
+from xmodal.base.config import UserError, suggest
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.pretrained.folder import check_new
+from xmodal.similarity import select_field
 from xmodal.training.tree import flatten, unflatten
 
 _TOLERANCE = 1e-5

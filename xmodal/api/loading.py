@@ -5,21 +5,21 @@ import os
 import jax
 from etils import epath
 
-from xmodal import mesh as mesh_lib
+from xmodal.api.bundles.card import CARD
+from xmodal.api.bundles.opening import open_bundle
 from xmodal.api.model import Model
-from xmodal.bundles.card import CARD
-from xmodal.bundles.opening import open_bundle
-from xmodal.compilation_cache import use_compilation_cache
-from xmodal.config import UserError
-from xmodal.console import quietly
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.compilation_cache import use_compilation_cache
+from xmodal.base.config import UserError
+from xmodal.base.console import quietly
 
 
 def load(source: str | os.PathLike, *, step: int | str = "best") -> Model:
     """Returns the model in a folder, on all devices of this process.
 
     Args:
-      source: a run, such as `runs/quickstart`, a model or tower of `xmodal.convert_weights`, or a
-        bundle of `xmodal.export`; local or on a bucket.
+      source: a run, such as `runs/quickstart`, a model or tower of `xmodal convert`, or a
+        bundle of `xmodal export`; local or on a bucket.
       step: checkpoint of a run: a number, `best` or `latest`.
 
     Raises:
@@ -32,7 +32,7 @@ def load(source: str | os.PathLike, *, step: int | str = "best") -> Model:
         return _load_bundle(source)
     # They import flax and orbax, which a bundle does not need.
     with quietly():
-        from xmodal.api.folders import make_model, read_folder
+        from xmodal.api.model_sources import make_model, read_folder
 
     return make_model(read_folder(source, step))
 

@@ -15,13 +15,13 @@ import numpy as np
 import PIL.Image
 from jax.sharding import Mesh
 
-from xmodal.api.embedding import Embedding, join
-from xmodal.api.items import GivenItems, Picture, prepare_image
-from xmodal.config import UserError
+from xmodal.api.item_embeddings import Embedding, join
+from xmodal.api.model_inputs import GivenItems, Picture, prepare_image
+from xmodal.base.config import UserError
 from xmodal.evals.embed import Embedder
 from xmodal.evals.inputs.sources import Embeddings
-from xmodal.losses.similarity import Similarity
 from xmodal.preprocessing import ImageConfig, Tokenizer
+from xmodal.similarity import Similarity
 
 Embed = Callable[..., Embeddings]
 

@@ -1,6 +1,6 @@
 """Turns numbered records into decoded, augmented and tokenized batches with ids."""
 
-from xmodal.console import quietly
+from xmodal.base.console import quietly
 from xmodal.data.tensorflow_import import without_keras
 
 with quietly(), without_keras():
@@ -10,20 +10,20 @@ with quietly(), without_keras():
     tf.config.set_visible_devices([], "GPU")
 
 from xmodal.data.batch_spec import BatchSpec, batch_spec, cut_texts
-from xmodal.data.config import DataConfig, parse
-from xmodal.data.eval_split import EvalSplit, eval_split, text_batches
-from xmodal.data.feature_records import FeatureReader, open_features, write_features
-from xmodal.data.learned_vocabulary import load_tokenizer, load_vocabulary, vocabulary_size
-from xmodal.data.pipeline import num_train_examples, train_batches
-from xmodal.data.preparation import prepare
-from xmodal.data.seen_sentences import count_seen
-from xmodal.data.sources import (
+from xmodal.data.data_config import DataConfig, parse
+from xmodal.data.datasets import (
     UNKNOWN_HASH,
     DatasetMissingError,
     follows_files,
     read_captions,
     split_hashes,
 )
+from xmodal.data.eval_split import EvalSplit, eval_split, text_batches
+from xmodal.data.feature_records import FeatureReader, open_features, write_features
+from xmodal.data.learned_vocabulary import load_tokenizer, load_vocabulary, vocabulary_size
+from xmodal.data.pipeline import num_train_examples, train_batches
+from xmodal.data.preparation import prepare
+from xmodal.data.seen_sentences import count_seen
 
 __all__ = [
     "UNKNOWN_HASH",

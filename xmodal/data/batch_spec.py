@@ -6,13 +6,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.data import columns as columns_lib
 from xmodal.data.columns import STRING, Column
-from xmodal.data.config import DataConfig, parse
+from xmodal.data.data_config import DataConfig, parse
+from xmodal.data.datasets import check_columns, describe_builder, needed_columns
 from xmodal.data.feature_records import TEXT_FEATURES
 from xmodal.data.sentence_pairs import evaluated_columns
-from xmodal.data.sources import check_columns, describe_builder, needed_columns
 from xmodal.preprocessing.images import ImageConfig, check_size
 
 # Columns of ids [B, C, T], or of their features.

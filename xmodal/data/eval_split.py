@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from xmodal.config import UserError
-from xmodal.cxc_files import describe_differences
+from xmodal.base.config import UserError
+from xmodal.base.cxc_files import describe_differences
 from xmodal.data.batch_spec import batch_spec
 from xmodal.data.columns import STRING, Ragged, dense, ragged
-from xmodal.data.config import DataConfig, parse
+from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.item_inputs import image_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.matches import MATCHES, load_matches

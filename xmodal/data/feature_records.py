@@ -24,9 +24,9 @@ from absl import logging
 from array_record.python import array_record_data_source, array_record_module
 
 from data_prep.building.unfinished import try_lock
-from xmodal.config import UserError
+from xmodal.base.config import UserError
+from xmodal.base.disk_errors import disk_errors
 from xmodal.data.records import read_records
-from xmodal.disk_errors import disk_errors
 from xmodal.preprocessing.regions import pad_rows
 
 IMAGE_FEATURES, TEXT_FEATURES = "image_features", "text_features"

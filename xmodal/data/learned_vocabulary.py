@@ -8,9 +8,9 @@ import tensorflow as tf
 from absl import logging
 from etils import epath
 
-from xmodal.atomic import replacing
-from xmodal.data.config import DataConfig, parse
-from xmodal.data.sources import Source, read_captions
+from xmodal.base.atomic import replacing
+from xmodal.data.data_config import DataConfig, parse
+from xmodal.data.datasets import Source, read_captions
 from xmodal.preprocessing import TextConfig, Tokenizer, make_tokenizer, read_vocabulary
 from xmodal.preprocessing.tokenizers import needs_mask, word_splitter
 from xmodal.preprocessing.vocabulary import MASK, learn_words

@@ -3,8 +3,8 @@
 import numpy as np
 
 from xmodal.data.columns import dense, ragged
-from xmodal.data.config import DataConfig
-from xmodal.data.sources import open_beside
+from xmodal.data.data_config import DataConfig
+from xmodal.data.datasets import open_beside
 
 MATCHES = "matches"
 _COLUMNS = ("task", "query_id", "positive_ids")

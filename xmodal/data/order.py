@@ -11,7 +11,7 @@ import functools
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 _ORDER, _CAPTIONS, _AUGMENTATION, _TEXT = range(4)
 

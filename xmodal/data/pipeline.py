@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.data.columns import Ragged, dense, ragged
-from xmodal.data.config import DataConfig, parse
+from xmodal.data.data_config import DataConfig, parse
+from xmodal.data.datasets import Source, needed_columns
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
 from xmodal.data.item_inputs import image_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.order import Order
 from xmodal.data.read_ahead import Batch, read_ahead
-from xmodal.data.sources import Source, needed_columns
 from xmodal.preprocessing import Tokenizer
 
 

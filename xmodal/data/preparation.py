@@ -5,10 +5,10 @@ from typing import Any
 
 from absl import logging
 
-from xmodal.data.config import DataConfig, parse
+from xmodal.data.data_config import DataConfig, parse
+from xmodal.data.datasets import open_builder
 from xmodal.data.ratings import load_ratings
 from xmodal.data.sentence_pairs import open_captions
-from xmodal.data.sources import open_builder
 
 
 def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = ()) -> None:

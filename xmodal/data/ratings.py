@@ -3,10 +3,10 @@
 import numpy as np
 from etils import epath
 
-from xmodal.cxc_files import read_cxc_ratings
+from xmodal.base.cxc_files import read_cxc_ratings
 from xmodal.data.columns import dense
-from xmodal.data.config import DataConfig
-from xmodal.data.sources import open_beside
+from xmodal.data.data_config import DataConfig
+from xmodal.data.datasets import open_beside
 
 _RATINGS = "ratings"
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data_prep.same_text import text_key
-from xmodal.data.config import DataConfig
+from xmodal.data.data_config import DataConfig
+from xmodal.data.datasets import read_captions
 from xmodal.data.eval_split import EvalSplit
-from xmodal.data.sources import read_captions
 
 
 class Seen(NamedTuple):

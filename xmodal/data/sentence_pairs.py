@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from xmodal.data.columns import Ragged, dense
-from xmodal.data.config import DataConfig
-from xmodal.data.sources import Source, needed_columns
+from xmodal.data.data_config import DataConfig
+from xmodal.data.datasets import Source, needed_columns
 
 # As named in `data_prep.schema.sentence_pair_features`.
 _SENTENCES = ("sentence1", "sentence2")

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal import mesh as mesh_lib
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.progress import progress
 from xmodal.evals.inputs.sources import Embeddings, Predictions
 from xmodal.evals.split import Split
-from xmodal.losses.similarity import Similarity, select_field
-from xmodal.progress import progress
+from xmodal.similarity import Similarity, select_field
 
 Batch = Mapping[str, np.ndarray]
 # (side, params, model_state, columns of a batch) -> an object whose `.vector` is [B, D] or

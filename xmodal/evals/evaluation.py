@@ -7,19 +7,19 @@ from typing import Any
 
 from etils import epath
 
+from xmodal.base.page import Page, from_markdown
+from xmodal.base.result_files import format_csv, format_json, write_files
 from xmodal.evals.embed import Items
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance, with_similarity
 from xmodal.evals.example_page import make_example_page
 from xmodal.evals.examples import find_examples
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, Source
-from xmodal.evals.reports.compare import Difference, compare, flatten, format_comparison
-from xmodal.evals.reports.report import format_report
+from xmodal.evals.reports.evaluation_report import format_report
+from xmodal.evals.reports.paired_differences import Difference, compare, flatten, format_comparison
 from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks, pack_ranks
 from xmodal.evals.reports.summary import count_queries, summarize
 from xmodal.evals.results import BoardResult, Numbers, Result, evaluator_tag
-from xmodal.page import Page, from_markdown
-from xmodal.result_files import format_csv, format_json, write_files
 
 _DIGITS = 16  # Digits of a hash in the report; boards.json has all of them.
 # Files in the folder of an evaluation.

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
+from xmodal.base.page import Group, Item, Page, Row, Section
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
@@ -16,10 +17,9 @@ from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions
 from xmodal.evals.evaluators.evaluator import Options
 from xmodal.evals.example_rules import Pick, pick_examples
 from xmodal.evals.ranking.rows import order_items, score_queries
-from xmodal.evals.ranking.scores import Scores
+from xmodal.evals.ranking.score_tiles import Scores
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import BoardResult
-from xmodal.page import Group, Item, Page, Row, Section
 
 _SHOWN = 5  # Items per row.
 _NOUNS = {"image": "Image", "text": "Caption"}

@@ -5,7 +5,7 @@ import numpy as np
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Labels
 from xmodal.evals.ranking.rows import order_items, score_queries
-from xmodal.evals.ranking.scores import Scores
+from xmodal.evals.ranking.score_tiles import Scores
 from xmodal.evals.split import Split
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.config import UserError, lookup, read
+from xmodal.base.config import UserError, lookup, read
 from xmodal.evals.evaluation import Evaluation, evaluate_source
 from xmodal.evals.evaluators.boards import BoardsOptions, boards_of_annotations
 from xmodal.evals.inputs import arrays, lists
@@ -23,7 +23,7 @@ from xmodal.evals.inputs.galleries import ids_of
 from xmodal.evals.inputs.sentences import Sentences
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, Source
 from xmodal.evals.reports.store import StoredResults
-from xmodal.losses.similarity import SIMILARITIES, make_similarity
+from xmodal.similarity import SIMILARITIES, make_similarity
 
 PathLike = str | os.PathLike
 Vectors = TypeVar("Vectors", Embeddings, Sentences)
@@ -56,7 +56,7 @@ def evaluate_files(
       annotations: folder of the released label files, see `annotations.read_annotations`.
       split: split of these labels.
       boards: names of boards; None for all that the annotations allow.
-      similarity: similarity of embeddings, a name in `xmodal.losses.similarity.SIMILARITIES`; None
+      similarity: similarity of embeddings, a name in `xmodal.similarity.SIMILARITIES`; None
         for the one that the file names. There is no default, since dot product and cosine rank
         differently.
       partial: whether to evaluate on the existing items although the split has more.

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Board, Labels, RetrievalTask
@@ -25,7 +25,7 @@ from xmodal.evals.ranking.from_scores import TaskAnswer, answer_tasks, has_posit
 from xmodal.evals.ranking.products import open_scores
 from xmodal.evals.ranking.rerank import rerank
 from xmodal.evals.ranking.saved_scores import SavedScores
-from xmodal.evals.ranking.scores import Scores
+from xmodal.evals.ranking.score_tiles import Scores
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
 
 Modalities = tuple[str, str]

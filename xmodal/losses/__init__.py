@@ -6,12 +6,12 @@ from xmodal.losses.captioning import caption_generation
 from xmodal.losses.context import ChunkSize, Context, LossFunction, NonNegative
 from xmodal.losses.correlation import covariance, pearson, soft_kendall
 from xmodal.losses.regularizers import diversity, mmd, uniformity
-from xmodal.losses.relations import relation_bce
+from xmodal.losses.relation_classification import relation_bce
 from xmodal.losses.sigmoid import sigmoid, soft_contrastive
-from xmodal.losses.similarity import SIMILARITIES, Similarity, make_similarity
 from xmodal.losses.softmax import softmax
 from xmodal.losses.switch import Choice
 from xmodal.losses.triplet import distance_triplet, triplet
+from xmodal.similarity import SIMILARITIES, Similarity, make_similarity
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xmodal.losses.similarity import Prepared
 from xmodal.losses.terms import State, Term
+from xmodal.similarity import Prepared
 
 # The parts of `Items` with a gradient: embeddings and positives.
 Weights = tuple[Prepared, jax.Array]

@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.losses.blocks import Items, Job, Weights, fold_block, merge
 from xmodal.losses.terms import State
-from xmodal.losses.tiles import add_at, join, pad, take
+from xmodal.similarity.tiles import add_at, join, pad, take
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Protocol
 import jax
 from jax.sharding import Mesh
 
-from xmodal.config import Bounds
+from xmodal.base.config import Bounds
 from xmodal.losses import engine as engines
-from xmodal.losses.similarity import Prepared, Similarity
 from xmodal.losses.terms import Term
+from xmodal.similarity import Prepared, Similarity
 
 
 class Embedding(Protocol):

@@ -24,12 +24,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.config import UserError, lookup
+from xmodal.base.config import UserError, lookup
 from xmodal.losses.blocks import Items, Job, fold_block
 from xmodal.losses.chunked import fold_chunked
 from xmodal.losses.ring import fold_ring
-from xmodal.losses.similarity import Prepared
 from xmodal.losses.terms import State, Term
+from xmodal.similarity import Prepared
 
 _WHERE = "config.tasks.*.loss.options.engine"
 

@@ -5,10 +5,10 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 
-from xmodal.config import Bounds, UserError, lookup
+from xmodal.base.config import Bounds, UserError, lookup
 from xmodal.losses.context import Context, Embedding, Positive
-from xmodal.losses.similarity.scores import square_distances
-from xmodal.losses.similarity.vectors import unit_length
+from xmodal.similarity.scores import square_distances
+from xmodal.similarity.vectors import unit_length
 
 Number = float | jax.Array
 

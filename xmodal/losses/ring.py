@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
+from xmodal.base.mesh import BATCH_AXIS
 from xmodal.losses.blocks import Items, Job, Weights, empty_states, fold_block, merge
 from xmodal.losses.terms import State
-from xmodal.losses.tiles import join, split
-from xmodal.mesh import BATCH_AXIS
+from xmodal.similarity.tiles import join, split
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from xmodal.config import lookup
+from xmodal.base.config import lookup
 from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
 from xmodal.losses.context import ChunkSize, Context, Embedding

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import jax
 
-from xmodal.config import lookup
+from xmodal.base.config import lookup
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from xmodal.config import lookup
+from xmodal.base.config import lookup
 from xmodal.losses import engine as engines
 from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 
 def split_heads(x: jax.Array, heads: int) -> jax.Array:

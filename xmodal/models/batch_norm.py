@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.config import lookup
+from xmodal.base.config import lookup
 from xmodal.models.devices import Devices
 from xmodal.models.mode import Mode
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import jax
 
-from xmodal.config import UserError, lookup, read
-from xmodal.losses.similarity import Similarity, make_similarity
+from xmodal.base.config import UserError, lookup, read
 from xmodal.models.devices import ONE_CPU, Devices
 from xmodal.models.embedding import Embedding
 from xmodal.models.tower import Tower, Tree, make_tower
+from xmodal.similarity import Similarity, make_similarity
 
 SIDES = ("image", "text")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import flax.linen as nn
 import jax.numpy as jnp
 
-from xmodal.config import read, setting
+from xmodal.base.config import read, setting
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.embedding import Embedding
 from xmodal.models.initializers import LINEAR

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 
-from xmodal.config import UserError, read
+from xmodal.base.config import UserError, read
 from xmodal.models.content import hash_items
 from xmodal.models.devices import ONE_CPU, Devices
 from xmodal.models.embedding import Embedding

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmodal.config import UserError, setting
+from xmodal.base.config import UserError, setting
 
 _ATTEMPTS, _TORCHVISION_ATTEMPTS = 100, 10
 # Rows R, G, B; columns of the blue and red chroma shifts (ITU-R BT.601, as in JPEG).

@@ -16,7 +16,7 @@ import PIL.Image
 import PIL.ImageOps
 import simplejpeg
 
-from xmodal.config import UserError, setting
+from xmodal.base.config import UserError, setting
 from xmodal.preprocessing.augment import AugmentConfig, draw, erase
 from xmodal.preprocessing.resample import resample, resize_bicubic
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from xmodal.config import UserError, lookup, setting
+from xmodal.base.config import UserError, lookup, setting
 from xmodal.preprocessing import treebank
 from xmodal.preprocessing.vocabulary import END, MASK, PAD, START, UNKNOWN
 from xmodal.preprocessing.wordpiece import WordPieces

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from etils import epath
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 PAD, START, END, UNKNOWN = WORD_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
 """The first tokens of every learned word vocabulary, ids 0 to 3 (as in VSE++, PVSE and PCME)."""

@@ -8,7 +8,7 @@ import itertools
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 

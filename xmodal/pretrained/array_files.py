@@ -12,7 +12,7 @@ import numpy as np
 import safetensors
 from etils import epath
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.pretrained import torch_files
 
 _DAMAGED = "it is damaged or truncated; download it again"

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.pretrained import torch_models
+from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import torchvision_encoder
-from xmodal.pretrained.report import Taken
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published, PublishedTask
 
 VARIANTS = {"scaled": True, "unscaled": False}

@@ -6,19 +6,19 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from xmodal.config import UserError, lookup
+from xmodal.base.config import UserError, lookup
 from xmodal.pretrained import (
-    bert,
-    efficientnet,
+    bert_weights,
+    efficientnet_weights,
     image_towers,
-    inception_v3,
-    mobilenet_v2,
-    resnet,
+    inception_v3_weights,
+    mobilenet_v2_weights,
+    resnet_weights,
     word_table,
 )
+from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.report import Report
-from xmodal.pretrained.sources import Source, load_source
+from xmodal.pretrained.weight_files import Source, load_source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,31 +45,31 @@ class Converter:
 
 CONVERTERS: Mapping[str, Converter] = {
     "bert": Converter(
-        lambda source, variant: bert.describe_bert(source),
-        bert.convert_bert,
-        expected_unexpected=bert.EXPECTED_UNEXPECTED,
+        lambda source, variant: bert_weights.describe_bert(source),
+        bert_weights.convert_bert,
+        expected_unexpected=bert_weights.EXPECTED_UNEXPECTED,
     ),
     "efficientnet": Converter(
         image_towers.describe_efficientnet,
-        efficientnet.convert_efficientnet,
+        efficientnet_weights.convert_efficientnet,
         variants=image_towers.VARIANTS["efficientnet"],
-        expected_unexpected=efficientnet.EXPECTED_UNEXPECTED,
+        expected_unexpected=efficientnet_weights.EXPECTED_UNEXPECTED,
     ),
     "inception_v3": Converter(
         image_towers.describe_inception_v3,
-        inception_v3.convert_inception_v3,
-        expected_unexpected=inception_v3.EXPECTED_UNEXPECTED,
+        inception_v3_weights.convert_inception_v3,
+        expected_unexpected=inception_v3_weights.EXPECTED_UNEXPECTED,
     ),
     "mobilenet_v2": Converter(
         image_towers.describe_mobilenet_v2,
-        mobilenet_v2.convert_mobilenet_v2,
-        expected_unexpected=mobilenet_v2.EXPECTED_UNEXPECTED,
+        mobilenet_v2_weights.convert_mobilenet_v2,
+        expected_unexpected=mobilenet_v2_weights.EXPECTED_UNEXPECTED,
     ),
     "resnet": Converter(
         image_towers.describe_resnet,
-        resnet.convert_resnet,
+        resnet_weights.convert_resnet,
         variants=image_towers.VARIANTS["resnet"],
-        expected_unexpected=resnet.EXPECTED_UNEXPECTED,
+        expected_unexpected=resnet_weights.EXPECTED_UNEXPECTED,
     ),
     "words": Converter(
         lambda source, variant: word_table.describe_words(source),

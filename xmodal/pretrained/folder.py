@@ -18,11 +18,11 @@ import numpy as np
 import safetensors.numpy
 from etils import epath
 
-from xmodal.atomic import new_folder
-from xmodal.buckets import is_on_bucket
-from xmodal.config import UserError
+from xmodal.base.atomic import new_folder
+from xmodal.base.buckets import is_on_bucket
+from xmodal.base.config import UserError
 from xmodal.pretrained import array_files
-from xmodal.pretrained.report import Report
+from xmodal.pretrained.conversion_report import Report
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +115,7 @@ def read_description(folder: str | os.PathLike) -> Description:
     """Returns the description of the tower in a folder.
 
     Raises:
-      UserError: it is not a folder of `xmodal.convert_weights`, or a file is damaged.
+      UserError: it is not a folder of `xmodal convert`, or a file is damaged.
     """
     root = epath.Path(folder)
     path = root / "tower.json"
@@ -124,7 +124,7 @@ def read_description(folder: str | os.PathLike) -> Description:
     if not path.exists():
         raise UserError(
             f"{folder} is not a converted tower: {path} is missing. Make one with `python -m "
-            "xmodal.convert_weights`."
+            "xmodal.cli.convert`."
         )
     with damage(path):
         content = json.loads(path.read_text())
@@ -158,7 +158,7 @@ def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
     """Returns the arrays of a folder by their flat names.
 
     Raises:
-      UserError: it is not a folder of `xmodal.convert_weights`, or a file is missing or damaged.
+      UserError: it is not a folder of `xmodal convert`, or a file is missing or damaged.
     """
     read_description(folder)
     return array_files.read_safetensors(epath.Path(folder) / "weights.safetensors")

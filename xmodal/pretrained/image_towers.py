@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models.encoders import efficientnet, mobilenet_v2, resnet
 from xmodal.models.encoders.mbconv import scale_channels
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.keras_names import KerasNames
-from xmodal.pretrained.sources import Source
+from xmodal.pretrained.weight_files import Source
 
 # The published widths of MobileNetV2.
 MOBILENET_WIDTHS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)

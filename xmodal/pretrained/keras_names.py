@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.renaming import TENSORFLOW
-from xmodal.pretrained.report import Taken
 
 # Keras 3 numbers the variables of a layer in the order of their creation.
 _ORDER = {"kernel": 0, "bias": 1, "norm_scale": 0, "norm_bias": 1, "norm_mean": 2, "norm_var": 3}

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from xmodal.config import UserError, lookup
+from xmodal.base.config import UserError, lookup
 from xmodal.pretrained import cmcm, pcme, pvse, vse_infinity, vsepp, vsrn
+from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 from xmodal.pretrained.converters import check_variant
 from xmodal.pretrained.model_folder import ModelDescription
 from xmodal.pretrained.renaming import COUNTERS
-from xmodal.pretrained.report import Mapper, Report, Taken
-from xmodal.pretrained.sources import Source, load_source
 from xmodal.pretrained.torch_files import read_options
 from xmodal.pretrained.torch_models import Arrays, Published
 from xmodal.pretrained.vocabularies import has_words, read_words
+from xmodal.pretrained.weight_files import Source, load_source
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,9 +16,10 @@ import numpy as np
 import safetensors.numpy
 from etils import epath
 
-from xmodal.atomic import new_folder
-from xmodal.config import UserError
+from xmodal.base.atomic import new_folder
+from xmodal.base.config import UserError
 from xmodal.pretrained import array_files
+from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import (
     Description,
     check_new,
@@ -27,7 +28,6 @@ from xmodal.pretrained.folder import (
     read_description,
     write_tower,
 )
-from xmodal.pretrained.report import Report
 
 SIDES = ("image", "text")
 _TASKS = "tasks.safetensors"
@@ -91,13 +91,13 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
     """Returns the description of the model in a folder.
 
     Raises:
-      UserError: it is not a folder of `xmodal.convert_weights --model`, or a file is damaged.
+      UserError: it is not a folder of `xmodal convert --model`, or a file is damaged.
     """
     path = epath.Path(folder) / "model.json"
     if not path.exists():
         raise UserError(
             f"{folder} is not a converted model: {path} is missing. Make one with `python -m "
-            "xmodal.convert_weights --model=...`; a folder of one tower goes to "
+            "xmodal.cli.convert --model=...`; a folder of one tower goes to "
             "config.init_from.towers."
         )
     with damage(path):

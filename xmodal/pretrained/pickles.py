@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 # Errors that damaged or foreign pickles raise, depending on their bytes.
 ERRORS = (

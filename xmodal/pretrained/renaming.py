@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from xmodal.models import make_tower
-from xmodal.pretrained.report import Mapper, Report, Taken
+from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 
 Flat = dict[str, np.ndarray]
 """`params/encoder/b/kernel` and `batch_stats/encoder/b/mean` -> array."""

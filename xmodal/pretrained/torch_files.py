@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 from etils import epath
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.pretrained.pickles import ERRORS, Inert, Unpickler
 
 SUFFIXES = (".pth", ".pt", ".pth.tar")

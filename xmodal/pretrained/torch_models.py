@@ -7,14 +7,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.losses import LOSSES
 from xmodal.models import Embedding, make_dual_encoder, make_task_module
-from xmodal.pretrained.bert import HUGGING_FACE_PARTS
+from xmodal.pretrained.bert_weights import HUGGING_FACE_PARTS
+from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description, model_section
 from xmodal.pretrained.renaming import TORCH, flat_shapes, split_name
-from xmodal.pretrained.report import Taken
-from xmodal.pretrained.resnet import rename_torchvision
+from xmodal.pretrained.resnet_weights import rename_torchvision
 
 Arrays = Mapping[str, np.ndarray]
 LayerRule = Callable[[str], Taken]

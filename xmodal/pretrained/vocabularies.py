@@ -7,7 +7,7 @@ from typing import Any
 
 from etils import epath
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.pretrained import torch_files
 from xmodal.pretrained.pickles import Inert, read_pickle
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
+from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.report import Mapper, Report, Taken
-from xmodal.pretrained.sources import Source
 from xmodal.pretrained.vocabularies import read_words
+from xmodal.pretrained.weight_files import Source
 from xmodal.pretrained.word_vectors import load_word_vectors
 
 

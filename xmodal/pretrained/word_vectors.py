@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
+from xmodal.base.progress import progress
 from xmodal.preprocessing.words import find_row
-from xmodal.progress import progress
 
 # D, and every word with its vector, float32 [D]. Words outside the vocabulary may be omitted.
 _Table = tuple[int, Iterator[tuple[str, np.ndarray]]]

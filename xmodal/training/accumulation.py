@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from xmodal import mesh as mesh_lib
-from xmodal.config import UserError
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError
 from xmodal.models import DualEncoder, Embedding
 from xmodal.training.tasks import Task
 from xmodal.training.tree import Tree

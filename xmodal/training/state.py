@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from xmodal import mesh as mesh_lib
+from xmodal.base import mesh as mesh_lib
 from xmodal.models import DualEncoder
 from xmodal.training import rngs
 from xmodal.training.tasks import Task

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from xmodal import mesh as mesh_lib
-from xmodal.config import UserError, setting
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError, setting
 from xmodal.models import DualEncoder, Embedding
 from xmodal.training import accumulation, rngs
 from xmodal.training.optimization.optimizer import learning_rate, pass_time, skipped_updates

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal import mesh as mesh_lib
-from xmodal.config import (
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import (
     UserError,
     alternatives,
     check_options,

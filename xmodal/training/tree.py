@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 Tree = dict[str, Any]
 """A nested plain dict of arrays."""

@@ -16,7 +16,7 @@ import tensorflow_datasets as tfds
 import data_prep
 from data_prep import build, schema
 from data_prep.building.random_access import RandomAccessBuilder
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.building.split_hash import SplitHash
 from data_prep.checks.split_contents import read_split
 from data_prep.errors import UnexpectedFilesError

@@ -8,10 +8,10 @@ import pytest
 
 from data_prep import validate
 from data_prep.build import build
-from data_prep.checks.rows import DIFFERS, KNOWN, NOTED, OK, PART
+from data_prep.checks.figure_rows import DIFFERS, KNOWN, NOTED, OK, PART
 from data_prep.clue.clue_dataset_builder import Builder as Clue
 from data_prep.flickr8k.flickr8k_dataset_builder import Builder as Flickr8k
-from data_prep.published import Known
+from data_prep.published_figures import Known
 from tests.data_prep.fuzzing.contents import photograph
 from tests.data_prep.fuzzing.stand_ins import STAND_INS
 

@@ -5,7 +5,7 @@ import csv
 import pytest
 import tensorflow_datasets as tfds
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.cite.cite_dataset_builder import Builder
 from tests.data_prep.img2dataset import jpeg
 

@@ -7,7 +7,7 @@ import pathlib
 import pytest
 import tensorflow_datasets as tfds
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.clue.clue_dataset_builder import Builder
 from tests.data_prep import img2dataset
 from tests.data_prep.img2dataset import jpeg

@@ -4,9 +4,9 @@ import re
 import numpy as np
 import pytest
 
-from data_prep.crisscrossed_shapes import lexicon, similarity
+from data_prep.crisscrossed_shapes import graph_similarity, lexicon
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS, describe
-from data_prep.crisscrossed_shapes.graph import full_content, relations_between
+from data_prep.crisscrossed_shapes.scene_graph import full_content, relations_between
 from data_prep.crisscrossed_shapes.scenes import make_scenes
 
 # Longest first, so that "five-pointed star" and "pale blue" are not read as "star" and "blue".
@@ -55,10 +55,12 @@ def read(text):
 
 
 def test_every_fact_of_a_caption_holds_in_its_scene(described):
-    shown = similarity.encode([full_content(scene) for scene, group in described for _ in group])
-    said = similarity.encode([caption.content for _, group in described for caption in group])
-    assert (similarity.weight(said) > 0).all()
-    np.testing.assert_allclose(similarity.fit(said, shown), 1)
+    shown = graph_similarity.encode(
+        [full_content(scene) for scene, group in described for _ in group]
+    )
+    said = graph_similarity.encode([caption.content for _, group in described for caption in group])
+    assert (graph_similarity.weight(said) > 0).all()
+    np.testing.assert_allclose(graph_similarity.fit(said, shown), 1)
 
 
 def test_the_words_of_a_caption_say_what_its_content_says(described):

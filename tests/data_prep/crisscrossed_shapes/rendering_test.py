@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data_prep.crisscrossed_shapes import graph, rendering
-from data_prep.crisscrossed_shapes.graph import Background, Item, Scene
+from data_prep.crisscrossed_shapes import rendering, scene_graph
+from data_prep.crisscrossed_shapes.scene_graph import Background, Item, Scene
 
 ITEM = Item("top", "right", "square", "red", "large")
 SCENE = Scene((ITEM,), Background("plain", "grey"))
@@ -30,14 +30,14 @@ def test_an_image_is_64_pixels_wide_and_antialiased():
     assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 10  # edges mix two colors
 
 
-@pytest.mark.parametrize("row", graph.ROWS)
-@pytest.mark.parametrize("column", graph.COLUMNS)
+@pytest.mark.parametrize("row", scene_graph.ROWS)
+@pytest.mark.parametrize("column", scene_graph.COLUMNS)
 def test_items_are_drawn_in_their_cells_inside_the_evaluation_crop(row, column):
     scene = Scene((dataclasses.replace(ITEM, row=row, column=column),), SCENE.background)
     y, x, _ = center_and_area(scene)
     third = 64 / 3
-    assert int(y // third) == graph.ROWS.index(row)
-    assert int(x // third) == graph.COLUMNS.index(column)
+    assert int(y // third) == scene_graph.ROWS.index(row)
+    assert int(x // third) == scene_graph.COLUMNS.index(column)
     changed = np.abs(rendered(scene).astype(int) - rendered(scene)[0, 0]).sum(axis=-1) > 90
     assert not changed[:4].any()
     assert not changed[-4:].any()
@@ -45,13 +45,13 @@ def test_items_are_drawn_in_their_cells_inside_the_evaluation_crop(row, column):
     assert not changed[:, -4:].any()
 
 
-@pytest.mark.parametrize("shape", graph.SHAPES)
+@pytest.mark.parametrize("shape", scene_graph.SHAPES)
 def test_larger_sizes_cover_more(shape):
     areas = [
         center_and_area(
             Scene((dataclasses.replace(ITEM, shape=shape, size=size),), SCENE.background)
         )[2]
-        for size in graph.SIZES
+        for size in scene_graph.SIZES
     ]
     assert 10 < areas[0] < 0.75 * areas[1]
     assert areas[1] < 0.75 * areas[2]
@@ -59,8 +59,8 @@ def test_larger_sizes_cover_more(shape):
 
 @pytest.mark.parametrize("name", ["shape", "color", "size", "row", "column"])
 def test_every_attribute_shows(name):
-    values = {"shape": graph.SHAPES, "color": graph.COLORS, "size": graph.SIZES}
-    values |= {"row": graph.ROWS, "column": graph.COLUMNS}
+    values = {"shape": scene_graph.SHAPES, "color": scene_graph.COLORS, "size": scene_graph.SIZES}
+    values |= {"row": scene_graph.ROWS, "column": scene_graph.COLUMNS}
     pictures = [
         rendered(Scene((dataclasses.replace(ITEM, **{name: value}),), SCENE.background))
         for value in values[name]
@@ -71,10 +71,10 @@ def test_every_attribute_shows(name):
 def test_every_background_shows():
     pictures = {
         rendered(Scene((ITEM,), Background(pattern, color))).tobytes()
-        for pattern in graph.PATTERNS
-        for color in graph.BACKGROUND_COLORS
+        for pattern in scene_graph.PATTERNS
+        for color in scene_graph.BACKGROUND_COLORS
     }
-    assert len(pictures) == len(graph.PATTERNS) * len(graph.BACKGROUND_COLORS)
+    assert len(pictures) == len(scene_graph.PATTERNS) * len(scene_graph.BACKGROUND_COLORS)
 
 
 def test_rendering_is_a_function_of_the_generator_and_varies_with_it():

@@ -3,9 +3,9 @@ import itertools
 import numpy as np
 import pytest
 
-from data_prep.crisscrossed_shapes import matches, similarity
+from data_prep.crisscrossed_shapes import all_matches, graph_similarity
 from data_prep.crisscrossed_shapes.captions import describe
-from data_prep.crisscrossed_shapes.graph import Background, Content, Item, full_content
+from data_prep.crisscrossed_shapes.scene_graph import Background, Content, Item, full_content
 from data_prep.crisscrossed_shapes.scenes import make_scenes
 
 OPPOSITE = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
@@ -50,8 +50,8 @@ def pairs(contents):
 
 
 def test_shared_weight_is_that_of_the_best_matching(contents, pairs):
-    facts = similarity.encode(contents)
-    fast = similarity.shared_weight(facts[pairs[0]], facts[pairs[1]])
+    facts = graph_similarity.encode(contents)
+    fast = graph_similarity.shared_weight(facts[pairs[0]], facts[pairs[1]])
     slow = [slow_shared_weight(contents[i], contents[j]) for i, j in pairs.T]
     np.testing.assert_allclose(fast, slow, rtol=1e-5)
     assert np.count_nonzero(fast > 1) > 10
@@ -66,18 +66,20 @@ def test_matches_are_the_pairs_in_which_everything_said_is_shown(contents):
         # A caption shares everything it says with itself.
         if slow_shared_weight(caption, scene) > slow_shared_weight(caption, caption) - 1e-4
     ]
-    found = matches.find_matches(similarity.encode(captions), similarity.encode(scenes))
+    found = all_matches.find_matches(
+        graph_similarity.encode(captions), graph_similarity.encode(scenes)
+    )
     np.testing.assert_array_equal(found.T, slow)
     # Half of the captions of seven scenes describe one of the ten; others are also true.
     assert len(slow) > 30
 
 
 def test_resemblance_is_symmetric_and_one_only_for_the_same(contents, pairs):
-    facts = similarity.encode(contents)
+    facts = graph_similarity.encode(contents)
     left, right = facts[pairs[0]], facts[pairs[1]]
-    resemblance = similarity.resemblance(left, right)
-    np.testing.assert_allclose(resemblance, similarity.resemblance(right, left))
-    np.testing.assert_allclose(similarity.resemblance(left, left), 1, rtol=1e-6)
+    resemblance = graph_similarity.resemblance(left, right)
+    np.testing.assert_allclose(resemblance, graph_similarity.resemblance(right, left))
+    np.testing.assert_allclose(graph_similarity.resemblance(left, left), 1, rtol=1e-6)
     assert resemblance.min() >= 0
     assert resemblance.max() <= 1 + 1e-6
     assert np.median(resemblance) < 0.5
@@ -96,13 +98,13 @@ def test_worked_example():
         2,
         ((0, "above", 1),),
     )
-    facts = similarity.encode([caption, scene])
+    facts = graph_similarity.encode([caption, scene])
     said, shown = facts[np.array([0])], facts[np.array([1])]
     # Star, its color, ring, grey, and that something is above something else.
-    np.testing.assert_allclose(similarity.weight(said), 1 + 0.8 + 1 + 0.7 + 0.3)
+    np.testing.assert_allclose(graph_similarity.weight(said), 1 + 0.8 + 1 + 0.7 + 0.3)
     # The ring is actually above the star, so everything but the relation holds.
-    np.testing.assert_allclose(similarity.fit(said, shown), 3.5 / 3.8, rtol=1e-6)
-    np.testing.assert_allclose(similarity.weight(shown), 2 * 2.8 + 0.3 + 0.5 + 0.7 + 0.5)
+    np.testing.assert_allclose(graph_similarity.fit(said, shown), 3.5 / 3.8, rtol=1e-6)
+    np.testing.assert_allclose(graph_similarity.weight(shown), 2 * 2.8 + 0.3 + 0.5 + 0.7 + 0.5)
     np.testing.assert_allclose(
-        similarity.resemblance(said, shown), 2 * 3.5 / (3.8 + 7.6), rtol=1e-6
+        graph_similarity.resemblance(said, shown), 2 * 3.5 / (3.8 + 7.6), rtol=1e-6
     )

@@ -1,7 +1,7 @@
 import itertools
 
-from data_prep.crisscrossed_shapes import graph
-from data_prep.crisscrossed_shapes.graph import Background, Content, Item, Scene
+from data_prep.crisscrossed_shapes import scene_graph
+from data_prep.crisscrossed_shapes.scene_graph import Background, Content, Item, Scene
 from data_prep.crisscrossed_shapes.scenes import make_scenes
 
 SIZES = {"train": 700, "validation": 150, "test": 150}
@@ -20,14 +20,14 @@ def test_scenes_are_complete_sorted_and_visible():
         cells = [(item.row, item.column) for item in scene.items]
         assert 1 <= len(cells) <= 4
         assert cells == sorted(set(cells))
-        assert scene.background.pattern in graph.PATTERNS
-        assert scene.background.color in graph.BACKGROUND_COLORS
+        assert scene.background.pattern in scene_graph.PATTERNS
+        assert scene.background.color in scene_graph.BACKGROUND_COLORS
         for item in scene.items:
-            assert item.shape in graph.SHAPES
-            assert item.color in set(graph.COLORS) - {scene.background.color}
-            assert item.size in graph.SIZES
+            assert item.shape in scene_graph.SHAPES
+            assert item.color in set(scene_graph.COLORS) - {scene.background.color}
+            assert item.size in scene_graph.SIZES
     assert {len(scene.items) for scene in scenes} == {1, 2, 3, 4}
-    assert {scene.background.pattern for scene in scenes} == set(graph.PATTERNS)
+    assert {scene.background.pattern for scene in scenes} == set(scene_graph.PATTERNS)
 
 
 def test_scenes_are_a_function_of_the_seed():
@@ -58,12 +58,12 @@ def test_relations_and_full_content_of_a_scene():
         ),
         Background("plain", "grey"),
     )
-    assert graph.full_content(scene) == Content(
+    assert scene_graph.full_content(scene) == Content(
         scene.items,
         scene.background,
         3,
         ((0, "left of", 1), (0, "below", 1), (0, "left of", 2), (0, "below", 2), (1, "below", 2)),
     )
     star, ring, _ = scene.items
-    assert graph.relations_between(ring, star) == ("right of", "above")
-    assert graph.relations_between(star, star) == ()
+    assert scene_graph.relations_between(ring, star) == ("right of", "above")
+    assert scene_graph.relations_between(star, star) == ()

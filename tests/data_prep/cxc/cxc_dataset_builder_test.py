@@ -9,7 +9,7 @@ import PIL.Image
 import pytest
 import tensorflow_datasets as tfds
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.cxc import rating_files
 from data_prep.cxc.cxc_dataset_builder import Builder
 

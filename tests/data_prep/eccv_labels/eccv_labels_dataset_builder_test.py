@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.eccv_labels.eccv_labels_dataset_builder import Builder
 from data_prep.eccv_labels.label_files import read_gallery
 

@@ -10,7 +10,7 @@ import numpy as np
 import PIL.Image
 
 import data_prep
-from data_prep.building.records import BuildReport
+from data_prep.building.record_counts import BuildReport
 from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.fuzzing.mutations import ODD
 from xmodal.preprocessing import decode_image

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
 from data_prep.pinterest.object_arrays import read_objects
 from data_prep.pinterest.pins import Pins, read_pins

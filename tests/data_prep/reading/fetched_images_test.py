@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data_prep.building.image_check import BadImageError
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.reading import fetched_files, fetched_images
 from tests.data_prep import img2dataset
 from tests.data_prep.img2dataset import NOT_FOUND, jpeg

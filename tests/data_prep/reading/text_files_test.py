@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_files import (
     open_archive,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.reading.text_lines import TextLines, read_caption
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from data_prep.building.records import LeftOut
+from data_prep.building.record_counts import LeftOut
 from data_prep.semeval_sts import semeval_sts_dataset_builder
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 from data_prep.semeval_sts.semeval_files import find_sets

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.reports.summary import summarize

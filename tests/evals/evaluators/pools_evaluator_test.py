@@ -14,7 +14,7 @@ from tests.evals.evaluators.random_vectors import (
     options_of,
     vector_of,
 )
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.reports.store import load_ranks

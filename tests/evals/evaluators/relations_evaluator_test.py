@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals import evaluate_source, load_embeddings, make_evaluator, save_embeddings
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.reports.store import load_ranks

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.inputs import arrays
 
 IMAGE_IDS, CAPTION_IDS = np.array([7, 3, 11]), np.array([70, 30, 110, 71, 31])

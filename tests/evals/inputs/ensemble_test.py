@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.inputs.ensemble import average
 from xmodal.evals.inputs.sources import Embeddings
-from xmodal.losses.similarity import make_similarity
+from xmodal.similarity import make_similarity
 
 
 def make(seed, width, similarity):

@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.inputs import arrays, galleries
 from xmodal.evals.inputs.sources import Predictions
 

@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import Board, RetrievalTask
 from xmodal.evals.inputs import lists

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.inputs.sentences import has_sentences, load_sentences
 
 TEXTS = ["a dog", "a cat ", "no dog", "a dog"]

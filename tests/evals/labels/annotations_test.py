@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.boards import make as boards
 from xmodal.evals.labels import annotations
 

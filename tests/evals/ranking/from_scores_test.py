@@ -9,7 +9,7 @@ from xmodal.evals.ranking import from_scores
 from xmodal.evals.ranking.from_scores import count_hits
 from xmodal.evals.ranking.products import Gallery, Products
 from xmodal.evals.ranking.saved_scores import SavedScores
-from xmodal.losses.similarity import make_similarity
+from xmodal.similarity import make_similarity
 
 RECALLS = ("recall@1", "recall@5", "recall@10", "median_rank")
 

@@ -21,7 +21,7 @@ from xmodal.evals.ranking import products as products_module
 from xmodal.evals.ranking.products import Gallery, Products
 from xmodal.evals.ranking.ranks import Question
 from xmodal.evals.ranking.saved_scores import SavedScores
-from xmodal.losses.similarity import SIMILARITIES, make_similarity
+from xmodal.similarity import SIMILARITIES, make_similarity
 
 TILINGS = [(None, 64), (None, 128), (None, 1024), (1, 64), (2, 64), (4, 1024), (8, 64)]
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking import rerank
 from xmodal.evals.ranking.saved_scores import SavedScores

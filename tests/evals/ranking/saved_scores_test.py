@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from slow_ranks import assert_equal_ranks, mesh_of, products, random_labels, slow_ranks
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.ranking import ranks
 from xmodal.evals.ranking.products import Gallery
 from xmodal.evals.ranking.ranks import Question
 from xmodal.evals.ranking.saved_scores import SavedScores
-from xmodal.losses.similarity import make_similarity
+from xmodal.similarity import make_similarity
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])

@@ -7,7 +7,7 @@ from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import ranks
 from xmodal.evals.ranking.products import Gallery, Products
 from xmodal.evals.ranking.ranks import Question
-from xmodal.losses.similarity import make_similarity
+from xmodal.similarity import make_similarity
 
 
 def slow_order(scores, i, *, exclude_self, folds):

@@ -7,11 +7,11 @@ import pytest
 
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.metrics import compute_influence, compute_shares, compute_spearman, draw_pairs
-from xmodal.evals.reports.compare import compare
 from xmodal.evals.reports.correlation_intervals import (
     compute_correlation_interval,
     compute_difference_interval,
 )
+from xmodal.evals.reports.paired_differences import compare
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.uncertainty import compute_interval
 from xmodal.evals.results import BoardResult, CorrelationResult

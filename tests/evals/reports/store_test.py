@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
+from xmodal.base.result_files import write_files
 from xmodal.evals.reports import store
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
-from xmodal.result_files import write_files
 
 
 def make_results():

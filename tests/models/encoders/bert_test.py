@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import transformer_reference as reference
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 
 def _inputs(lengths, tokens, vocab_size, seed=0):

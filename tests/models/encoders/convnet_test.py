@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (2, 7, 6, 3), np.uint8)

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.devices import Devices
 from xmodal.models.encoders import efficientnet

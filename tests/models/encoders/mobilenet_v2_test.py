@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models.encoders import mobilenet_v2
 
 IMAGES = {"image": np.random.default_rng(0).integers(0, 256, (4, 33, 40, 3), np.uint8)}

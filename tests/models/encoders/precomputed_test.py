@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models.encoders import precomputed
 
 

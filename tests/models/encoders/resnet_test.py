@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models.encoders import pixels, resnet
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 40, 33, 3), np.uint8)

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 LENGTHS = (9, 1, 4, 5)
 RNG = np.random.default_rng(0)

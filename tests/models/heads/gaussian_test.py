@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models import Features, Mode
 from xmodal.models.content import hash_items
 from xmodal.models.heads import gaussian, make_head

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models import Features, Mode
 from xmodal.models.heads import make_head
 

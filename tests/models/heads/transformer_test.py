@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import transformer_reference as reference
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.models import Features, Mode
 from xmodal.models.heads import make_head, transformer
 

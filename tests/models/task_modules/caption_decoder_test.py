@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from torch_gru import check, check_gradients, make_gru
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.losses import LOSSES
 from xmodal.models import Embedding, make_task_module
 from xmodal.models.task_modules.caption_decoder import CaptionDecoderConfig, shift_captions

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from torch_gru import check, check_gradients, make_gru
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.losses import LOSSES, Context, make_similarity
 from xmodal.models import Embedding, make_task_module
 

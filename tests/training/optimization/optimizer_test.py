@@ -9,8 +9,8 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 
-from xmodal import mesh as mesh_lib
-from xmodal.config import UserError, read
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError, read
 from xmodal.training.optimization import optimizer
 from xmodal.training.tree import flatten
 

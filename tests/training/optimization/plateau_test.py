@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal import mesh as mesh_lib
-from xmodal.config import UserError, read
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError, read
 from xmodal.training.optimization import plateau
 
 

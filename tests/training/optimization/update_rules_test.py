@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from xmodal.config import UserError, read
+from xmodal.base.config import UserError, read
 from xmodal.training.optimization.update_rules import RULES
 
 

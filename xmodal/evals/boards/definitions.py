@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-from xmodal.cxc_files import THRESHOLDS
+from xmodal.base.cxc_files import THRESHOLDS
 
 # Retrieval task -> (query modality, gallery modality).
 RETRIEVAL_TASKS = {

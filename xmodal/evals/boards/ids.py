@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 
 class Positions:

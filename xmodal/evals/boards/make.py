@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.boards.definitions import (
     RATING_SIDES,
     RELEASED_FILES,

@@ -6,7 +6,7 @@ from collections.abc import Collection
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.config import UserError, lookup
+from xmodal.base.config import UserError, lookup
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS, definitions_of
 from xmodal.evals.boards.make import make_boards
 from xmodal.evals.boards.positives import Ragged
@@ -15,7 +15,7 @@ from xmodal.evals.evaluators.boards import labels_of_split, tags_of_boards
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split, describe_rated_split
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings
-from xmodal.evals.reports.compare import check_comparable
+from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import BoardResult
 from xmodal.evals.runner import correlate

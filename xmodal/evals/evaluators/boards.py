@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.config import UserError, lookup
+from xmodal.base.config import UserError, lookup
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS, definitions_of
 from xmodal.evals.boards.make import explain_left_out, make_boards
 from xmodal.evals.boards.types import Board, Labels
@@ -26,8 +26,8 @@ from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix, Source
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.metrics import MEDIAN_RANK
 from xmodal.evals.ranking.rerank import make_reranker
-from xmodal.evals.ranking.scores import Scores
-from xmodal.evals.reports.compare import check_comparable
+from xmodal.evals.ranking.score_tiles import Scores
+from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult

@@ -8,13 +8,13 @@ import numpy as np
 from absl import logging
 from jax.sharding import Mesh
 
-from xmodal.config import UserError, setting, suggest
+from xmodal.base.config import UserError, setting, suggest
 from xmodal.evals.boards.ids import LabelHash
 from xmodal.evals.inputs.sources import Embeddings, Source
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import Numbers, Result
 from xmodal.evals.split import Split
-from xmodal.losses.similarity import make_similarity
+from xmodal.similarity import make_similarity
 
 AnySource = TypeVar("AnySource", bound=Source)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
 from xmodal.evals.inputs.galleries import order_embeddings

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.config import UserError, lookup, setting
+from xmodal.base.config import UserError, lookup, setting
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.evaluators.evaluator import (
@@ -20,7 +20,7 @@ from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.products import open_scores
 from xmodal.evals.ranking.ranks import Question, compute_ranks
 from xmodal.evals.ranking.rerank import make_reranker, rerank
-from xmodal.evals.reports.compare import check_numbers
+from xmodal.evals.reports.paired_differences import check_numbers
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import Numbers
 

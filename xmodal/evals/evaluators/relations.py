@@ -6,7 +6,7 @@ from collections.abc import Collection
 import numpy as np
 from absl import logging
 
-from xmodal.config import UserError, setting
+from xmodal.base.config import UserError, setting
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options
 from xmodal.evals.inputs.galleries import order_embeddings

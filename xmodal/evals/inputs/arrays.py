@@ -15,9 +15,9 @@ import ml_dtypes
 import numpy as np
 from etils import epath
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
+from xmodal.base.result_files import write_files
 from xmodal.evals.inputs.sources import Embeddings, Predictions, ScoreMatrix
-from xmodal.result_files import write_files
 
 # (ids, array) of each modality in the file of embeddings.
 _EMBEDDING_NAMES = (("image_ids", "image_embeddings"), ("caption_ids", "caption_embeddings"))

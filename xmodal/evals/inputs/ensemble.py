@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.inputs.sources import Embeddings
-from xmodal.losses.similarity import make_similarity
+from xmodal.similarity import make_similarity
 
 
 def average(members: Sequence[Embeddings]) -> Embeddings:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Labels
 from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix

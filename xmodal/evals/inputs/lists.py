@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged

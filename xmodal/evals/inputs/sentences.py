@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.inputs.arrays import check_embeddings, open_arrays, read_similarity
 from xmodal.evals.inputs.sources import Embeddings
 
@@ -36,7 +36,7 @@ class Sentences:
       place: names the source in messages.
       rows: text -> its row in `vectors`.
       vectors: float32 [N, D] or [N, K, D].
-      similarity: name in `xmodal.losses.similarity.SIMILARITIES`; "" for none.
+      similarity: name in `xmodal.similarity.SIMILARITIES`; "" for none.
       parameters: learned numbers of the similarity; a file of sentences has none.
     """
 

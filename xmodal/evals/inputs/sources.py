@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 # Largest error of a probability that is combined from its two parts.
 _TOLERANCE = 1e-4
@@ -120,7 +120,7 @@ class Embeddings:
       images: float32 [N, D], or [N, K, D] with K embeddings per item.
       caption_ids: int64 [M].
       captions: float32 [M, D] or [M, K, D].
-      similarity: name in `xmodal.losses.similarity.SIMILARITIES`; "" if not yet known.
+      similarity: name in `xmodal.similarity.SIMILARITIES`; "" if not yet known.
       parameters: learned numbers of the similarity.
       predictions: task -> predictions for the same images and captions, in the same order.
       log_sigma: side, "image" or "text" -> float32 [N, D] or [M, D], the log standard deviations of

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from xmodal import cxc_files
-from xmodal.config import UserError
+from xmodal.base import cxc_files
+from xmodal.base.config import UserError
 from xmodal.evals.boards.definitions import RATING_SIDES, RETRIEVAL_TASKS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Labels

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from xmodal import cxc_files
-from xmodal.config import UserError
+from xmodal.base import cxc_files
+from xmodal.base.config import UserError
+from xmodal.base.folder_walk import walk
 from xmodal.evals.inputs.arrays import first_line
-from xmodal.folders import walk
 
 _ECCV = "https://github.com/naver-ai/eccv-caption/tree/main/eccv_caption/data"
 _PCME = "https://github.com/naver-ai/pcme/tree/main/datasets/annotations"

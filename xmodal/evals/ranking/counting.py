@@ -18,8 +18,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from xmodal.base.mesh import BATCH_AXIS, put, to_host
 from xmodal.evals.boards.positives import Ragged
-from xmodal.mesh import BATCH_AXIS, put, to_host
 
 # Number of parts in which a tile's items are counted; a tile has a multiple of 64 items.
 _SLABS = 8

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 
 
 def count_not_finite(values: np.ndarray) -> int:

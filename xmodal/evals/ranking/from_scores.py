@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from xmodal.base.progress import progress
 from xmodal.evals.boards.positives import Ragged, Relation
 from xmodal.evals.boards.types import RetrievalTask
 from xmodal.evals.metrics import compute_map_at_r, compute_r_precision
 from xmodal.evals.ranking.ranks import Answers, Question, Ranks, compute_ranks
-from xmodal.evals.ranking.scores import Scores, complete_rows
-from xmodal.progress import progress
+from xmodal.evals.ranking.score_tiles import Scores, complete_rows
 
 # Metrics of the top of a list, and their functions.
 LIST_METRICS = {

@@ -17,12 +17,12 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
+from xmodal.base.mesh import BATCH_AXIS, to_host
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.finite import count_not_finite, refuse_not_finite
-from xmodal.evals.ranking.scores import GROUP, Scores, choose_rows, complete_rows, one_device
-from xmodal.losses.similarity import make_similarity
-from xmodal.mesh import BATCH_AXIS, to_host
+from xmodal.evals.ranking.score_tiles import GROUP, Scores, choose_rows, complete_rows, one_device
+from xmodal.similarity import make_similarity
 
 Score = Callable[[Any, Any], jax.Array]
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xmodal.base.progress import progress
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import counting
 from xmodal.evals.ranking.counting import Best, Question
-from xmodal.evals.ranking.scores import Scores
-from xmodal.progress import progress
+from xmodal.evals.ranking.score_tiles import Scores
 
 
 @dataclasses.dataclass(frozen=True)

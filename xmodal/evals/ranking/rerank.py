@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.config import Bounds, check_options, lookup
+from xmodal.base.config import Bounds, check_options, lookup
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking.saved_scores import SavedScores
-from xmodal.evals.ranking.scores import Scores, complete_rows
+from xmodal.evals.ranking.score_tiles import Scores, complete_rows
 
 _PREDICTIONS_AT_A_TIME = 1 << 26  # Of some queries with the whole gallery.
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xmodal.evals.ranking.scores import Scores, complete_rows
+from xmodal.evals.ranking.score_tiles import Scores, complete_rows
 
 
 def score_queries(scores: Scores, queries: np.ndarray, *, exclude_self: bool = False) -> np.ndarray:

@@ -5,10 +5,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from xmodal.base.mesh import BATCH_AXIS
 from xmodal.evals.inputs.galleries import ReorderedMatrix
 from xmodal.evals.ranking.finite import refuse_not_finite
-from xmodal.evals.ranking.scores import GROUP, Scores, choose_rows, one_device
-from xmodal.mesh import BATCH_AXIS
+from xmodal.evals.ranking.score_tiles import GROUP, Scores, choose_rows, one_device
 
 
 class SavedScores:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from xmodal.config import UserError
+from xmodal.base.config import UserError
 from xmodal.evals.results import BoardResult, CorrelationResult, Numbers, TaskResult
 
 _FORMAT = "xmodal ranks"

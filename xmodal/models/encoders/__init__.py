@@ -16,9 +16,9 @@ from xmodal.models.encoders import (
     resnet,
     rnn,
     textcnn,
-    words,
+    word_embedding,
 )
-from xmodal.models.table import Row, make_part
+from xmodal.models.entry_table import Row, make_part
 
 ENCODERS: Mapping[str, Row] = {
     "bert": Row(bert.BertConfig, bert.make_bert),
@@ -30,7 +30,7 @@ ENCODERS: Mapping[str, Row] = {
     "resnet": Row(resnet.ResNetConfig, resnet.make_resnet),
     "rnn": Row(rnn.RnnConfig, rnn.make_rnn),
     "textcnn": Row(textcnn.TextCnnConfig, textcnn.make_textcnn),
-    "words": Row(words.WordsConfig, words.make_words),
+    "words": Row(word_embedding.WordsConfig, word_embedding.make_words),
 }
 """An encoder is called with the columns of a batch and a `Mode`, and returns `Features`.
 

@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 from jax.typing import DTypeLike
 
-from xmodal.config import UserError, setting
+from xmodal.base.config import UserError, setting
 from xmodal.models.attention import attend, split_heads
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES

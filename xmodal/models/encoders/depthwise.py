@@ -10,7 +10,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from xmodal.config import lookup
+from xmodal.base.config import lookup
 
 Depthwise = Callable[[jax.Array, jax.Array, int], jax.Array]
 

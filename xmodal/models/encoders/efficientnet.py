@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import flax.linen as nn
 import jax
 
-from xmodal.config import UserError, lookup, setting
+from xmodal.base.config import UserError, lookup, setting
 from xmodal.models.batch_norm import BatchNorm, make_norm
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES

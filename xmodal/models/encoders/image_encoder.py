@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 from jax.typing import DTypeLike
 
-from xmodal.config import setting
+from xmodal.base.config import setting
 from xmodal.models.batch_norm import POLICIES, STATISTICS
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import pixels

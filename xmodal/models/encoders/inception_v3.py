@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.config import setting
+from xmodal.base.config import setting
 from xmodal.models.batch_norm import BatchNorm, make_norm
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES

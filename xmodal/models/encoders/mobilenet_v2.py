@@ -17,7 +17,7 @@ from functools import partial
 import flax.linen as nn
 import jax
 
-from xmodal.config import setting
+from xmodal.base.config import setting
 from xmodal.models.batch_norm import BatchNorm, make_norm
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.config import UserError, setting
+from xmodal.base.config import UserError, setting
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.features import Features

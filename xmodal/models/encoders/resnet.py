@@ -15,7 +15,7 @@ import flax.linen as nn
 import jax
 from jax.typing import DTypeLike
 
-from xmodal.config import lookup, setting
+from xmodal.base.config import lookup, setting
 from xmodal.models.batch_norm import BatchNorm, make_norm
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES

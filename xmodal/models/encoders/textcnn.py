@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.config import UserError, setting
+from xmodal.base.config import UserError, setting
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.text_inputs import read_ids
-from xmodal.models.encoders.words import look_up
+from xmodal.models.encoders.word_embedding import look_up
 from xmodal.models.features import Features
 from xmodal.models.initializers import WORDS, initialize_words
 from xmodal.models.mode import Mode

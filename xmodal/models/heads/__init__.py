@@ -5,16 +5,27 @@ from typing import Any
 
 import flax.linen as nn
 
-from xmodal.models.heads import attention, gaussian, gpo, graph, pie, pooling, transformer
-from xmodal.models.table import Row, make_part
+from xmodal.models.entry_table import Row, make_part
+from xmodal.models.heads import (
+    additive_attention,
+    gaussian,
+    gpo,
+    graph_reasoning,
+    pie,
+    pooling,
+    transformer,
+)
 
 HEADS: Mapping[str, Row] = {
-    "attention": Row(attention.AttentionConfig, lambda config: attention.Attention(config.scaled)),
+    "attention": Row(
+        additive_attention.AttentionConfig,
+        lambda config: additive_attention.Attention(config.scaled),
+    ),
     "first": Row(pooling.NoConfig, lambda config: pooling.First()),
     "flatten": Row(pooling.NoConfig, lambda config: pooling.Flatten()),
     "gaussian": Row(gaussian.GaussianConfig, gaussian.Gaussian),
     "gpo": Row(gpo.GpoConfig, gpo.Gpo),
-    "graph": Row(graph.GraphConfig, graph.Graph),
+    "graph": Row(graph_reasoning.GraphConfig, graph_reasoning.Graph),
     "last": Row(pooling.LastConfig, lambda config: pooling.Last(config.source)),
     "max": Row(pooling.MaxConfig, lambda config: pooling.Max(config.dropout)),
     "mean": Row(pooling.NoConfig, lambda config: pooling.Mean()),

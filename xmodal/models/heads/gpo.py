@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.config import setting
+from xmodal.base.config import setting
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
-from xmodal.models.heads.attention import masked_softmax
+from xmodal.models.heads.additive_attention import masked_softmax
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.models.recurrent import Recurrent, mean_directions

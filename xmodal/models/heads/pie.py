@@ -10,10 +10,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.config import UserError, setting
+from xmodal.base.config import UserError, setting
 from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
-from xmodal.models.heads.attention import masked_softmax
+from xmodal.models.heads.additive_attention import masked_softmax
 from xmodal.models.heads.pooling import final_state, last_token, mean_tokens
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.config import setting
+from xmodal.base.config import setting
 from xmodal.models.attention import attend, split_heads
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.embedding import Embedding

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from xmodal.config import lookup, read
-from xmodal.models.table import Row
+from xmodal.base.config import lookup, read
+from xmodal.models.entry_table import Row
 from xmodal.models.task_modules import caption_decoder, language_model, relation_classifier
 from xmodal.models.task_modules.task_module import TaskModule
 

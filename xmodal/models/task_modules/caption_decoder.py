@@ -12,9 +12,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.config import UserError, setting
+from xmodal.base.config import UserError, setting
 from xmodal.models.embedding import Embedding
-from xmodal.models.heads.attention import masked_softmax
+from xmodal.models.heads.additive_attention import masked_softmax
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.models.recurrent import Recurrent

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xmodal.config import UserError, lookup, read, set_whole, setting
+from xmodal.base.config import UserError, lookup, read, set_whole, setting
 from xmodal.training.optimization import plateau as plateau_lib
 from xmodal.training.optimization.outliers import SkipOutliersConfig, skip_outliers
 from xmodal.training.optimization.parameter_groups import GroupConfig, assign_groups, select

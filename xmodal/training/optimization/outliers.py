@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xmodal.config import setting
+from xmodal.base.config import setting
 
 # Constants from the source.
 _SMALLEST_NORM = 0.01

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from xmodal.config import UserError, setting
+from xmodal.base.config import UserError, setting
 from xmodal.training.tree import matches, top_levels
 
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal import mesh as mesh_lib
-from xmodal.config import setting
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import setting
 
 # torch's `eps`: smaller reductions of the rate are ignored.
 _SMALLEST_REDUCTION = 1e-8

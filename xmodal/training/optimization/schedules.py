@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xmodal.config import UserError, check_keys, lookup, read_named, setting
+from xmodal.base.config import UserError, check_keys, lookup, read_named, setting
 from xmodal.losses.switch import Choice
 
 _EPOCHS = re.compile(r"(\d+(?:\.\d+)?) epochs?")

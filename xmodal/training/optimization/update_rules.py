@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xmodal.config import UserError, check_pattern, check_value, setting
+from xmodal.base.config import UserError, check_pattern, check_value, setting
 from xmodal.training.tree import path_of
 
 Decay = Callable[[str], float]

@@ -1,0 +1,53 @@
+"""Summarizes in a few lines how a folder was read."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from data_prep.captioned_images.captioned_pictures import SPLITS
+from data_prep.captioned_images.survey import Survey
+
+
+def summary(
+    description: Mapping[str, str],
+    found: Survey,
+    splits: Sequence[str],
+    notes: Mapping[str, int],
+    ratings: pathlib.Path | None,
+) -> str:
+    """Returns one line each on files, columns, images, split, and items left out."""
+    counts = found.num_captions[found.usable]
+    low, high = int(counts.min()), int(counts.max())
+    of_an_image = f"{low} to {high} captions" if high > low else f"{low} captions"
+    if high == 1:
+        of_an_image = "1 caption"
+    places = np.array(splits, dtype=object)[found.usable]
+    sizes = ", ".join(f"{split} {int((places == split).sum()):,}" for split in SPLITS)
+    lines = {
+        **description,
+        "images": f"{len(counts):,} with {of_an_image}, {int(counts.sum()):,} in all",
+        "split": f"{sizes}, {_rule(found)}",
+    }
+    if together := notes["kept together"]:
+        lines["split"] += f"; {together:,} copies or images with a shared caption are kept together"
+    if twice := notes["copies in two splits"]:
+        lines["warning"] = (
+            f"{twice:,} images of validation or test have a copy in an earlier split, according "
+            "to the files"
+        )
+    if ratings is not None:
+        lines["ratings"] = ratings.name
+    reasons = sorted(found.left_out.items(), key=lambda item: (-item[1], item[0]))
+    listed = ", ".join(f"{reason} {count:,}" for reason, count in reasons)
+    lines["left out"] = listed or "nothing"
+    return "\n".join(f"  {name:<9} {text}" for name, text in lines.items())
+
+
+def _rule(found: Survey) -> str:
+    named = {split for split, usable in zip(found.splits, found.usable, strict=True) if usable}
+    if named == {""}:
+        return "by content"
+    missing = [split for split in SPLITS if split not in named]
+    carved = f", {' and '.join(missing)} out of train by content" if missing else ""
+    return f"as given by the files{carved}"

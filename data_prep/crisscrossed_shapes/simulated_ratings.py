@@ -1,0 +1,112 @@
+"""Five simulated raters and the pairs that they rate, as in Crisscrossed Captions."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from data_prep.crisscrossed_shapes import graph_similarity, pair_sampling
+from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption
+from data_prep.crisscrossed_shapes.scene_graph import Scene, full_content
+from data_prep.sampling import scheme
+from data_prep.sampling.groups import number_groups
+from data_prep.sampling.nearest import nearest
+
+RATERS = 5
+_STEP = 0.1  # step of the raters' slider
+
+# Spread of a rater's ratings of one pair and of the raters' biases: caption pairs are the hardest
+# to rate and caption-image pairs the easiest (figure 2 of the paper's appendix).
+_NOISE = {"sts": 0.7, "sis": 0.5, "sits": 0.35}
+_LEANING = {"sts": 0.3, "sis": 0.2, "sits": 0.1}
+
+# Ratings are 5 x similarity ** power.
+_POWER = {"sts": 0.6, "sis": 0.8, "sits": 1.3}
+
+
+@dataclasses.dataclass(frozen=True)
+class RatedPairs:
+    """Pairs of one task from one sampling method.
+
+    Attributes:
+      task: `sts` (caption, caption), `sis` (image, image) or `sits` (caption, image).
+      method: sampling method.
+      pairs: int [P, 2], positions of captions and images in the split.
+      rater_scores: float32 [P, 5], 0 to 5.
+    """
+
+    task: str
+    method: str
+    pairs: np.ndarray
+    rater_scores: np.ndarray
+
+    @property
+    def scores(self) -> np.ndarray:
+        """Mean over raters, float32 [P]."""
+        return self.rater_scores.mean(axis=1)
+
+
+def rate(similarities: np.ndarray, task: str, rng: np.random.Generator) -> np.ndarray:
+    """Five raters' ratings of similarities from 0 to 1, float32 [P, 5] in steps of a tenth.
+
+    The first rater is the strictest and the last the most lenient; each also makes an independent
+    error on every pair, and all ratings are clipped to the scale.
+    """
+    meant = 5 * similarities[:, None] ** _POWER[task]
+    leaning = _LEANING[task] * np.linspace(-1, 1, RATERS)
+    noise = rng.normal(scale=_NOISE[task], size=(len(similarities), RATERS))
+    said = np.clip(meant + leaning + noise, 0, 5)
+    return (np.round(said / _STEP) * _STEP).astype(np.float32)
+
+
+def rate_split(
+    scenes: Sequence[Scene],
+    captions: Sequence[Sequence[Caption]],
+    images: np.ndarray,
+    rng: np.random.Generator,
+) -> Iterator[RatedPairs]:
+    """Samples and rates the pairs of one split.
+
+    Args:
+      scenes: N scenes.
+      captions: the five captions of each scene.
+      images: uint8 [N, H, W, 3], the scenes as rendered.
+      rng: source of every draw.
+    """
+    flat = [caption for group in captions for caption in group]
+    said = graph_similarity.encode([caption.content for caption in flat])
+    shown = graph_similarity.encode([full_content(scene) for scene in scenes])
+
+    def rated(task: str, method: str, pairs: np.ndarray) -> RatedPairs:
+        left, right = pairs.T
+        if task == "sts":
+            similar = graph_similarity.resemblance(said[left], said[right])
+        elif task == "sis":
+            similar = graph_similarity.resemblance(shown[left], shown[right])
+        else:
+            similar = graph_similarity.fit(said[left], shown[right])
+        return RatedPairs(task, method, pairs, rate(similar, task, rng))
+
+    groups = number_groups(len(scenes), DESCRIBERS)
+    through_captions = [
+        nearest(groups.means(vectors))
+        for vectors in pair_sampling.word_vectors([caption.text for caption in flat])
+    ]
+    through_images = [nearest(pair_sampling.coarse_pixels(images))]
+    i2i = rated("sis", "i2i_csim", scheme.image_pairs(through_captions))
+    joined = scheme.joined_images(through_images)
+    isim = rated("sts", "c2c_isim", groups.draw(joined, rng))
+    cycles = scheme.cocaption_cycles(groups, rng)
+    cross = pair_sampling.cross_pairs(
+        i2i.pairs,
+        i2i.scores,
+        isim.pairs,
+        isim.scores,
+        pair_sampling.INTRASIM_PER_IMAGE * len(scenes),
+        rng,
+    )
+    yield rated("sts", "c2c_cocaption", cycles)
+    yield isim
+    yield i2i
+    yield rated("sits", "c2i_intrasim", cross)
+    yield rated("sits", "c2i_original", scheme.original_pairs(groups))

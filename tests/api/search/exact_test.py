@@ -1,0 +1,110 @@
+"""Exact and approximate search against a sort of all scores."""
+
+import numpy as np
+import pytest
+
+from xmodal.api.search import approximate, exact
+from xmodal.api.search.approximate import ApproximateSearch, Effort, build_lists, compute_recall
+from xmodal.api.search.exact import ExactSearch, Scorer
+from xmodal.similarity import SIMILARITIES, make_similarity
+
+PARAMETERS = {"match_probability": {"match_scale": 1.5, "match_shift": 1.0}}
+SEVERAL = ("max_cosine", "match_probability")
+
+
+def make_scorer(name, items_left=False):
+    return Scorer(make_similarity({"name": name}), PARAMETERS.get(name, {}), items_left=items_left)
+
+
+def make_vectors(count, seed, shape=(4,)):
+    """Small integers, so that many scores are equal."""
+    return np.random.default_rng(seed).integers(1, 4, (count, *shape)).astype(np.float32)
+
+
+def sort_all(name, queries, items, top, items_left):
+    """Computes all scores and sorts them."""
+    scorer = make_scorer(name)
+    left, right = scorer.prepare(queries), scorer.prepare(items)
+    scores = scorer.score(right, left).T if items_left else scorer.score(left, right)
+    scores = np.asarray(scores)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :top]
+    return np.take_along_axis(scores, order, axis=1), order
+
+
+@pytest.mark.parametrize(
+    ("name", "items_left"), [*((name, False) for name in SIMILARITIES), ("order", True)]
+)
+def test_exact_search_is_a_stable_sort(name, items_left, monkeypatch):
+    monkeypatch.setattr(exact, "_BLOCK", 29)
+    monkeypatch.setattr(exact, "_QUERIES", 4)
+    shape = (2, 4) if name in SEVERAL else (4,)
+    items, queries = make_vectors(100, 0, shape), make_vectors(7, 1, shape)
+    search = ExactSearch(make_scorer(name, items_left), items)
+    for top in (1, 100):
+        scores, rows = search(queries, top)
+        expected_scores, expected = sort_all(name, queries, items, top, items_left)
+        np.testing.assert_array_equal(rows, expected)
+        np.testing.assert_array_equal(scores, expected_scores)
+    assert len(np.unique(expected_scores[0])) < 100  # some are equal
+
+
+def test_zeros_of_either_sign_are_equal():
+    items = np.array([[-1.0], [1.0], [-2.0], [2.0]], np.float32)
+    search = ExactSearch(make_scorer("dot"), items)
+    assert search(np.zeros((1, 1), np.float32), 4)[1].tolist() == [[0, 1, 2, 3]]
+
+
+def make_clusters(count, seed, shape):
+    rng = np.random.default_rng(seed)
+    centers = np.random.default_rng(0).normal(size=(40, *shape))
+    found = centers[rng.integers(0, 40, count)] + 0.3 * rng.normal(size=(count, *shape))
+    return found.astype(np.float32)
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_approximate_search_reaches_its_recall_and_scores_exactly(name):
+    pytest.importorskip("faiss")
+    shape = (2, 8) if name in SEVERAL else (8,)
+    items, queries = make_clusters(3000, 1, shape), make_clusters(50, 2, shape)
+    items[1700] = items[3]
+    queries[0] = items[3]
+    scorer = make_scorer(name)
+    truth_scores, truth = ExactSearch(scorer, items)(queries, 10)
+    search = ApproximateSearch(build_lists(name, items), name, scorer, items, Effort())
+    effort = search.tune(queries, truth, 0.9)
+    assert effort.probes < 40 or effort.candidates < 300
+    scores, rows = search(queries, 10)
+    assert compute_recall(rows, truth) >= 0.9
+    # Scores agree in both to the last bit; log-odds, to the last bit of their sums.
+    tolerance = 1e-6 if name == "match_probability" else 0
+    scored = [dict(zip(*each, strict=True)) for each in zip(truth, truth_scores, strict=True)]
+    for known, items_of, scores_of in zip(scored, rows, scores, strict=True):
+        for row, score in zip(items_of, scores_of, strict=True):
+            assert score == pytest.approx(known.get(row, score), rel=tolerance, abs=0)
+    assert np.all(np.diff(scores, axis=1) <= 0)
+    if name in ("cosine", "euclidean"):
+        assert rows[0, :2].tolist() == [3, 1700]
+
+
+def test_approximate_search_of_many_hits_keeps_its_recall():
+    pytest.importorskip("faiss")
+    items, queries = make_clusters(3000, 1, (8,)), make_clusters(20, 2, (8,))
+    scorer = make_scorer("cosine")
+    search_all = ExactSearch(scorer, items)
+    search = ApproximateSearch(
+        build_lists("cosine", items), "cosine", scorer, items, Effort(probes=3)
+    )
+    for top in (10, 100, 700, 3000):
+        rows = search(queries, top)[1]
+        assert rows.min() >= 0
+        assert all(len(set(row)) == top for row in rows.tolist())
+        assert compute_recall(rows, search_all(queries, top)[1]) >= 0.8
+
+
+def test_recall_counts_in_any_order():
+    found, truth = np.array([[1, 2, 3], [7, -1, -1]]), np.array([[3, 9, 1], [7, 8, 9]])
+    assert compute_recall(found, truth) == pytest.approx((2 / 3 + 1 / 3) / 2)
+
+
+def test_every_similarity_has_candidates():
+    assert set(approximate._COMPARED) == set(SIMILARITIES)

@@ -1,0 +1,55 @@
+"""Items to search, read from users' folders and lists."""
+
+import types
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from xmodal.api.search import items
+from xmodal.base.config import UserError
+
+
+def _save(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    PIL.Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(path)
+    return str(path.resolve())
+
+
+def test_pictures_behind_links_are_found_once(tmp_path):
+    folder = tmp_path / "pictures"
+    expected = [_save(folder / "a.png"), _save(tmp_path / "other" / "b.png")]
+    (folder / "link").symlink_to(tmp_path / "other")
+    (tmp_path / "other" / "circle").symlink_to(folder)
+    (folder / "gone.png").symlink_to(tmp_path / "gone.png")
+    (folder / "._a.png").write_bytes(b"macOS's metadata of a.png")
+    assert items.from_images(str(folder)).names == expected
+
+
+def test_lists_with_a_mark_and_other_separators_than_line_feeds(tmp_path):
+    path = _save(tmp_path / "a.png")
+    (tmp_path / "list.txt").write_bytes(b"\xef\xbb\xbfa.png\r\n")
+    assert items.from_images(str(tmp_path / "list.txt")).names == [path]
+    captions = "an owl\na cat\x85with a hat\u2028and a scarf\n"
+    (tmp_path / "captions.txt").write_text(captions, encoding="utf-8-sig", newline="")
+    found = items.from_captions(str(tmp_path / "captions.txt"))
+    assert list(found.read(0, 2)) == captions.split("\n")[:2]
+
+
+def test_a_list_of_other_things_than_paths(tmp_path):
+    (tmp_path / "data.jsonl").write_text('{"image": "' + 300 * "a" + '"}\n')
+    with pytest.raises(UserError, match=r"lists 1 files that are missing, .*one path per line"):
+        items.from_images(str(tmp_path / "data.jsonl"))
+
+
+def test_regions_of_a_dataset_are_read_without_their_padding():
+    regions = np.arange(24.0).reshape(2, 3, 4)
+    mask = np.array([[True, False, False], [True, True, False]])
+    split = types.SimpleNamespace(
+        name="photos",
+        split="test",
+        image_ids=np.arange(2),
+        images=lambda size, rows: iter([{"image": regions[rows], "image_mask": mask[rows]}]),
+    )
+    found = list(items.from_split(split, features=True).read(0, 2))
+    assert [each.tolist() for each in found] == [regions[0, :1].tolist(), regions[1, :2].tolist()]

@@ -1,0 +1,56 @@
+"""Relations predicted from the words of captions, evaluated like a model's predictions."""
+
+import sys
+
+import numpy as np
+import pytest
+from absl import flags
+
+from configs import cmcm_clue
+from xmodal.apps.analysis import caption_relations
+from xmodal.base.config import UserError
+from xmodal.cli import config_flag
+
+
+def test_words_that_tell_a_relation_are_found():
+    pytest.importorskip("sklearn")
+    generator = np.random.default_rng(0)
+    labels = generator.random((300, 3)) < [0.3, 0.1, 1.0]
+    captions = [
+        " ".join(["a", str(generator.choice(["Dog", "cat"])), *["near"] * one, *["so far"] * two])
+        for one, two, _ in labels.tolist()
+    ]
+    found = caption_relations.CaptionRegression(captions, labels).predict(captions)
+    assert found.shape == (300, 3)
+    for column in range(2):
+        scores, positive = found[:, column], labels[:, column]
+        assert scores[positive].min() > 0 > scores[~positive].max()
+    np.testing.assert_array_equal(found[:, 2], 0)  # of all: nothing to learn
+
+
+def test_evaluators_of_a_config_evaluate_it(few_shapes):
+    pytest.importorskip("sklearn")
+    config = cmcm_clue.get_config("quick,captions")
+    config.data.data_dir = few_shapes
+    found = caption_relations.judge_baseline(config.to_dict())["relations"].tagged
+    names = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
+    rates = [found[f"relations/{name}/base_rate"] for name in names]
+    assert found["relations/mean/base_rate"] == pytest.approx(np.mean(rates))
+    # The describers' wording reveals stories and remarks.
+    for name in ("Story", "Meta"):
+        tag = f"relations/{name}"
+        assert found[f"{tag}/average_precision"] > found[f"{tag}/base_rate"] + 20
+    config.evals = {}
+    with pytest.raises(UserError, match="no evaluator of type 'relations'"):
+        caption_relations.judge_baseline(config.to_dict())
+
+
+def test_without_sklearn_the_command_says_what_to_install(own_flags, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+    command = ["c", "--config=configs/cmcm_clue.py:captions", f"--results={tmp_path}/made"]
+    monkeypatch.setattr(sys, "argv", command)
+    flags.FLAGS.unparse_flags()
+    with pytest.raises(SystemExit) as raised:
+        config_flag.run(caption_relations.main)
+    assert 'pip install "xmodal[baselines]"' in raised.value.code
+    assert not (tmp_path / "made").exists()

@@ -1,0 +1,92 @@
+"""Statistics of rated pairs, against plain loops."""
+
+import math
+import statistics as plain
+
+import numpy as np
+import pytest
+
+from xmodal.apps.analysis.ratings import score_statistics
+from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
+
+
+def make_pairs(task, rows, raters=None):
+    """Rows are (left id, right id, score, method)."""
+    left, right, scores, methods = zip(*rows, strict=True)
+    return RatedPairs(
+        task,
+        np.array(left),
+        np.array(right),
+        np.array(methods),
+        np.array(scores, np.float32),
+        None if raters is None else np.array(raters, np.float32),
+    )
+
+
+STS = [(1, 2, 3.0, "a"), (2, 3, 2.5, "a"), (3, 1, 4.0, "b"), (1, 3, 3.5, "b"), (5, 6, 0.5, "a")]
+
+
+def test_rows_of_methods_and_of_the_whole_task():
+    whole, a, b = score_statistics.summarize({"sts": make_pairs("sts", STS)}, {"sts": 3.0})
+    assert (whole.method, whole.pairs, whole.positives) == ("all", 5, 3)
+    assert (a.method, a.pairs, a.mean, a.positives) == ("a", 3, 2.0, 1)
+    assert (b.method, b.pairs, b.mean, b.positives) == ("b", 2, 3.75, 2)
+    assert a.quartiles == (1.5, 2.5, 2.75)
+    assert whole.rater_deviation is None
+
+
+def test_tasks_without_a_threshold_have_no_positives():
+    summaries = score_statistics.summarize({"expert": make_pairs("expert", STS)}, {"sts": 3.0})
+    assert [each.positives for each in summaries] == [None] * 3
+    table = score_statistics.format_summaries(summaries)
+    assert "≥" not in table
+    assert len(table.splitlines()) == 4
+
+
+def test_the_only_method_has_a_row_if_it_has_a_name_of_its_own():
+    def methods(*names):
+        pairs = make_pairs("crowd", [(1, 2, 3.0, name) for name in names])
+        return [name for name, _ in score_statistics.methods_of(pairs)]
+
+    assert methods("crowd") == methods("") == ["all"]
+    assert methods("i2i_csim") == ["i2i_csim"]
+    assert methods("b", "b", "a") == ["all", "b", "a"]
+    assert methods("g", *"gfedcba") == ["all", *"abcdefg"]
+
+
+def test_raters_spread_as_sample_deviation():
+    raters = [[1, 2, 4], [3, np.nan, 5], [2, np.nan, np.nan], [np.nan] * 3, [0, 0, 0]]
+    pairs = make_pairs("sts", STS, raters)
+    found = score_statistics.rater_deviations(pairs)
+    for row, deviation in zip(raters, found, strict=True):
+        known = [score for score in row if not math.isnan(score)]
+        if len(known) < 2:
+            assert math.isnan(deviation)
+        else:
+            assert deviation == pytest.approx(plain.stdev(known))
+    summary = score_statistics.summarize({"sts": pairs}, {})[0]
+    assert summary.rater_deviation == pytest.approx(np.nanmean(found))
+    assert score_statistics.rater_deviations(make_pairs("sts", STS, [[1]] * 5)) is None
+
+
+def test_pairs_rated_in_both_orders():
+    found = score_statistics.rated_twice(make_pairs("sts", STS))
+    assert found.tolist() == [[3.5, 4.0]]  # (1, 3), then (3, 1)
+    # A caption and an image with the same number are not a pair in reverse order.
+    assert len(score_statistics.rated_twice(make_pairs("sits", STS))) == 0
+
+
+def test_positives_of_captions_are_counted_on_both_sides_once():
+    counts = score_statistics.positives_per_item(make_pairs("sts", STS), 3.0)
+    # 1-2 and 1-3 (in both orders); 5 and 6 were rated, but not as similar.
+    assert {kind: row.tolist() for kind, row in counts.items()} == {"caption": [2, 1, 1, 0, 0]}
+
+
+def test_positives_of_captions_and_images_are_counted_apart():
+    counts = score_statistics.positives_per_item(make_pairs("sits", STS), 3.0)
+    captions = [2, 0, 1, 0]  # 1, 2, 3, 5
+    images = [1, 1, 1, 0]  # 1, 2, 3, 6
+    assert {kind: row.tolist() for kind, row in counts.items()} == {
+        "caption": captions,
+        "image": images,
+    }

@@ -1,0 +1,198 @@
+"""The command that samples pairs, on stand-ins and on the released files."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from data_prep.errors import UnexpectedFilesError
+from xmodal.apps.analysis import sample_pairs
+from xmodal.apps.analysis.ratings import rated_files
+
+IMAGES = 30
+
+
+def run(monkeypatch, *args):
+    monkeypatch.setattr(sys, "argv", ["sample_pairs", *map(str, args)])
+    sample_pairs.main()
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A table of groups, with ids that differ from positions and are unsorted, and embeddings."""
+    rng = np.random.default_rng(0)
+    image_ids = 1000 + 7 * rng.permutation(IMAGES)
+    caption_ids = 500 + rng.permutation(IMAGES * 5)
+    owners = np.repeat(image_ids, 5)
+    rows = [f"{c},{i},val" for c, i in zip(caption_ids, owners, strict=True)]
+    (tmp_path / "groups.csv").write_text(
+        "\n".join(["caption_id,image_id,split", *rows, "1,1,test"])
+    )
+    np.savez(
+        tmp_path / "cnn.npz",
+        image_ids=image_ids,
+        image_embeddings=rng.normal(size=(IMAGES, 6)).astype(np.float32),
+    )
+    for name in ("a", "b"):
+        np.savez(
+            tmp_path / f"{name}.npz",
+            caption_ids=caption_ids[::-1],
+            caption_embeddings=rng.normal(size=(IMAGES * 5, 6)).astype(np.float32),
+        )
+    return tmp_path
+
+
+def within(files, monkeypatch, output="pairs", *more):
+    captions = f"{files / 'a.npz'},{files / 'b.npz'}"
+    run(
+        monkeypatch, "within", "--split=validation", f"--groups={files / 'groups.csv'}",
+        f"--images={files / 'cnn.npz'}", f"--captions={captions}",
+        f"--output={files / output}", *more,
+    )  # fmt: skip
+    return {path.name: path.read_text() for path in (files / output).iterdir()}
+
+
+def rate(files, name, seed):
+    """Adds ratings to a file of pairs, as people would."""
+    path = files / "pairs" / name
+    header, *rows = path.read_text().splitlines()
+    scores = np.random.default_rng(seed).uniform(0, 5, len(rows)).round(2)
+    rated = [f"{header},agg_score", *(f"{row},{score}" for row, score in zip(rows, scores))]  # noqa: B905
+    path.write_text("\n".join(rated) + "\n")
+
+
+def test_pairs_are_sampled_rated_and_sampled_across(files, monkeypatch, capsys):
+    contents = within(files, monkeypatch)
+    assert set(contents) == {
+        "sts_val.csv",
+        "sis_val.csv",
+        "structure_within_validation.txt",
+        "sampling_within_validation.json",
+    }
+    assert "DIFFERS" not in capsys.readouterr().out
+    sts = rated_files.read_folder(files / "pairs", "validation", need_scores=False)["sts"]
+    assert np.sum(sts.methods == "c2c_cocaption") == IMAGES * 5
+    assert set(sts.left_ids) <= set(range(500, 500 + IMAGES * 5))
+    with pytest.raises(UnexpectedFilesError, match="lacks the column agg_score"):
+        rated_files.read_folder(files / "pairs", "validation")
+    for seed, name in enumerate(("sts_val.csv", "sis_val.csv")):
+        rate(files, name, seed)
+    across = ["across", "--split=validation", f"--groups={files / 'groups.csv'}"]
+    across += [f"--ratings={files / 'pairs'}", f"--output={files / 'pairs'}"]
+    run(monkeypatch, *across)
+    printed = capsys.readouterr().out
+    assert "DIFFERS" not in printed
+    assert "from neither" in printed
+    sits = rated_files.read_folder(files / "pairs", "validation", need_scores=False)["sits"]
+    assert np.sum(sits.methods == "c2i_intrasim") == IMAGES * 4
+    run(monkeypatch, "check", files / "pairs", "--split=validation", f"--groups={files / 'pairs'}")
+    # Sampling again would lose the ratings.
+    with pytest.raises(SystemExit, match="has ratings"):
+        within(files, monkeypatch)
+
+
+def test_same_input_same_files_and_another_seed_others(files, monkeypatch):
+    first = within(files, monkeypatch)
+    assert within(files, monkeypatch, "again") == first
+    other = within(files, monkeypatch, "other", "--seed=1")
+    # Random draws differ, but nearest neighbors do not.
+    assert other["sts_val.csv"] != first["sts_val.csv"]
+    assert other["sis_val.csv"] == first["sis_val.csv"]
+
+
+def test_order_of_rows_in_the_files_changes_nothing(files, monkeypatch):
+    first = within(files, monkeypatch)
+    header, *rows = (files / "groups.csv").read_text().splitlines()
+    (files / "groups.csv").write_text("\n".join([header, *sorted(rows)]))
+    again = within(files, monkeypatch, "again")
+    assert again["sis_val.csv"] == first["sis_val.csv"]
+    assert again["sts_val.csv"] == first["sts_val.csv"]
+
+
+def test_missing_and_zero_embeddings_need_partial(files, monkeypatch, capsys):
+    with np.load(files / "cnn.npz") as arrays:
+        ids, vectors = arrays["image_ids"], arrays["image_embeddings"]
+    vectors[3] = 0
+    np.savez(files / "cnn.npz", image_ids=ids[:-2], image_embeddings=vectors[:-2])
+    with pytest.raises(SystemExit, match=r"cnn.npz has no direction for 3 of the 30 images"):
+        within(files, monkeypatch)
+    within(files, monkeypatch, "pairs", "--partial")
+    assert "27 of 30 images" in capsys.readouterr().out
+    sts = rated_files.read_folder(files / "pairs", "validation", need_scores=False)["sts"]
+    assert np.sum(sts.methods == "c2c_cocaption") == 27 * 5
+    check = ["check", files / "pairs", "--split=validation", f"--groups={files / 'groups.csv'}"]
+    run(monkeypatch, *check, "--partial")
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, *check)
+    assert ended.value.code == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--images={}/a.npz"], "a.npz has no image_ids"),
+        (["--images={}/none.npz"], "There is no file"),
+        ([], "Use --images, --captions or both"),
+        (["--captions={}/groups.csv"], "not an npz file"),
+        (["--captions={}/a.npz", "--split=train"], "lists no captions"),
+        (["--captions={}/a.npz", "--groups={}"], "has none of sts_val.csv"),
+        (["--captions={}/a.npz", "--groups={}/no.csv"], "no.csv does not exist"),
+        (["--captions={}/a.npz", "--output={}/a.npz"], "Cannot write"),
+    ],
+)
+def test_mistakes_are_named_without_a_stack_trace(files, monkeypatch, args, message):
+    given = ["--groups={}/groups.csv", "--split=validation", "--output={}/pairs", *args]
+    with pytest.raises(SystemExit) as error:
+        run(monkeypatch, "within", *(arg.format(files) for arg in given))
+    assert message in str(error.value)
+    assert not (files / "pairs").exists()
+
+
+def test_pairs_of_another_split_are_named(files, monkeypatch):
+    (files / "sis_val.csv").write_text("image1,image2,sampling_method\n1000,5,i2i_csim\n")
+    with pytest.raises(SystemExit, match="1 of the 1 sis pairs .* the first is image 5"):
+        run(monkeypatch, "check", files, "--split=validation", f"--groups={files / 'groups.csv'}")
+
+
+def test_groups_come_from_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "cnn.npz",
+        image_ids=np.arange(150, 200),
+        image_embeddings=rng.normal(size=(50, 4)).astype(np.float32),
+    )
+    run(
+        monkeypatch, "within", "--dataset=crisscrossed_shapes", f"--data_dir={few_shapes}",
+        f"--images={tmp_path / 'cnn.npz'}", f"--output={tmp_path / 'pairs'}",
+    )  # fmt: skip
+    assert "DIFFERS" not in capsys.readouterr().out
+    sts = rated_files.read_folder(tmp_path / "pairs", "test", need_scores=False)["sts"]
+    assert set(sts.left_ids) == set(range(175 * 5, 200 * 5))
+
+
+def test_a_dataset_that_is_not_prepared_names_its_command(tmp_path, monkeypatch):
+    with pytest.raises(SystemExit, match="run python -m data_prep.build --dataset=cxc$"):
+        run(monkeypatch, "check", tmp_path, "--dataset=cxc", f"--data_dir={tmp_path}")
+
+
+def test_released_pairs_have_the_structure_of_the_scheme(real_data, monkeypatch, capsys):
+    run(monkeypatch, "check", real_data / "cxc", f"--groups={real_data / 'cxc'}")
+    printed = " ".join(capsys.readouterr().out.split())
+    for fact in (
+        "c2c_cocaption images whose captions form one cycle 5,000 5,000 ok",
+        "c2c_isim pairs 19,045",
+        "c2c_isim pairs of an image, fewest 5 at least 5 ok",
+        "c2c_isim captions at the same place of their groups 19,045 19,045 ok",
+        "c2c_isim first images whose captions take turns 4,689 4,689 ok",
+        "c2c_isim captions used 20,818",
+        "i2i_csim different pairs, in any order 43,856",
+        "i2i_csim pairs in both orders 2,863",
+        "i2i_csim pairs of an image, fewest 7",
+        "i2i_csim pairs of an image, most 66",
+        "c2i_intrasim from caption pairs only 7,149",
+        "c2i_intrasim from image pairs only 8,533",
+        "c2i_intrasim from both 4,151",
+        "c2i_intrasim captions used 13,324",
+        "c2i_original original or rated as matching 35,614",
+    ):
+        assert fact in printed

@@ -1,0 +1,111 @@
+"""Facts about sampled pairs hold for pairs from the scheme, but not for others."""
+
+import numpy as np
+import pytest
+
+from data_prep.sampling import scheme
+from data_prep.sampling.groups import number_groups
+from xmodal.apps.analysis.sampling import samplers
+from xmodal.apps.analysis.sampling.facts import format_facts
+from xmodal.apps.analysis.sampling.structure import check_structure
+
+IMAGES = 40
+
+
+@pytest.fixture(scope="module")
+def groups():
+    return number_groups(IMAGES, 5)
+
+
+@pytest.fixture(scope="module")
+def pairs(groups):
+    rng = np.random.default_rng(0)
+    within = samplers.sample_within(
+        groups, [rng.normal(size=(IMAGES, 8))], [rng.normal(size=(IMAGES, 8))] * 2, seed=0
+    )
+    sources = [
+        (groups.owners[within["c2c_isim"]], rng.uniform(0, 5, len(within["c2c_isim"]))),
+        (within["i2i_csim"], rng.uniform(0, 5, len(within["i2i_csim"]))),
+    ]
+    cross = scheme.cross_pairs(sources, groups, rng)
+    return {**within, "c2i_intrasim": cross, "c2i_original": scheme.original_pairs(groups)}
+
+
+def broken(facts):
+    return {(fact.method, fact.quantity) for fact in facts if fact.holds is False}
+
+
+def found(facts, quantity):
+    return [fact.found for fact in facts if fact.quantity == quantity]
+
+
+def test_all_facts_hold_for_sampled_pairs(pairs, groups):
+    facts = check_structure(pairs, groups, neighbors=5)
+    assert broken(facts) == set()
+    assert {fact.method for fact in facts} == set(samplers.METHODS)
+    assert found(facts, "images whose captions form one cycle") == ["40"]
+    assert found(facts, "reversed") == ["0"]
+    table = format_facts(facts)
+    assert "DIFFERS" not in table
+    assert len(table.splitlines()) == len(facts) + 1
+
+
+def test_a_drawn_caption_is_no_turn_and_a_turn_is_no_draw(groups):
+    rng = np.random.default_rng(0)
+    vectors = [rng.normal(size=(IMAGES, 8))]
+    drawn = samplers.sample_within(groups, vectors, [], seed=0, drawn=True)
+    assert broken(check_structure(drawn, groups, neighbors=5, drawn=True)) == set()
+    assert broken(check_structure(drawn, groups, neighbors=5)) == {
+        ("c2c_isim", "captions at the same place of their groups"),
+        ("c2c_isim", "first images whose captions take turns"),
+    }
+
+
+def test_the_spread_of_drawn_captions_is_that_of_many_draws(groups):
+    from xmodal.apps.analysis.sampling.structure import _drawn_captions
+
+    images = np.repeat(np.arange(IMAGES), 7)
+    rng = np.random.default_rng(0)
+    used = [len(np.unique(groups.draw(images, rng))) for _ in range(2000)]
+    mean, deviation = _drawn_captions(groups.sizes, np.bincount(images))
+    assert np.mean(used) == pytest.approx(mean, abs=0.3)
+    assert np.std(used) == pytest.approx(deviation, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("method", "change", "quantity"),
+    [
+        ("c2c_cocaption", lambda p: p[1:], "images whose captions form one cycle"),
+        ("c2c_cocaption", lambda p: p[:, [0, 0]], "images whose captions form one cycle"),
+        ("c2c_cocaption", lambda p: np.roll(p, 5, axis=0) * [0, 1] + p * [1, 0],
+         "pairs across images"),
+        ("c2c_cocaption", lambda p: np.concatenate([p[:1], p[:-1]]),
+         "captions once first and once second"),
+        ("c2c_isim", lambda p: np.concatenate([p, p[:1, ::-1]]),
+         "images joined twice, in any order"),
+        ("c2c_isim", lambda p: p[(p // 5 != 3).all(axis=1)], "pairs of an image, fewest"),
+        ("c2c_isim", lambda p: np.concatenate([p, [[0, 1]]]), "pairs within one image"),
+        ("i2i_csim", lambda p: np.concatenate([p, p[:1]]), "repeated in the same order"),
+        ("i2i_csim", lambda p: np.concatenate([p, [[2, 2]]]), "images with themselves"),
+        ("i2i_csim", lambda p: p[(p != 3).any(axis=1)][:60], "pairs of an image, fewest"),
+        ("c2i_original", lambda p: p[1:], "captions with their own image"),
+        ("c2i_original", lambda p: np.roll(p, 1, axis=0) * [0, 1] + p * [1, 0],
+         "captions with their own image"),
+        ("c2i_intrasim", lambda p: np.concatenate([p, p[:1]]), "repeated in the same order"),
+        ("c2i_intrasim", lambda p: np.concatenate([p, [[0, 0]]]), "captions with their own image"),
+        ("c2i_intrasim", lambda p: p[(p[:, 0] // 5 != 7) & (p[:, 1] != 7)],
+         "images without any"),
+    ],
+)  # fmt: skip
+def test_what_is_broken_is_named(pairs, groups, method, change, quantity):
+    facts = check_structure({**pairs, method: change(pairs[method])}, groups, neighbors=5)
+    assert (method, quantity) in broken(facts)
+
+
+def test_pairs_that_are_in_no_source_are_found(pairs, groups):
+    joined = {frozenset(pair) for pair in pairs["i2i_csim"].tolist()}
+    joined |= {frozenset(pair) for pair in groups.owners[pairs["c2c_isim"]].tolist()}
+    other = next(k for k in range(1, IMAGES) if frozenset((0, k)) not in joined)
+    cross = np.concatenate([pairs["c2i_intrasim"], [[0, other]]])
+    facts = check_structure({**pairs, "c2i_intrasim": cross}, groups, neighbors=5)
+    assert broken(facts) == {("c2i_intrasim", "from neither")}

@@ -1,0 +1,79 @@
+"""Learning word vectors from training captions with the command."""
+
+import sys
+
+import numpy as np
+import pytest
+from absl import flags
+
+from xmodal.apps.analysis import word2vec
+from xmodal.base.config import UserError
+from xmodal.cli import config_flag
+from xmodal.pretrained.word_vectors import load_word_vectors
+
+SETTINGS = {
+    "width": 6, "window": 2, "min_count": 2, "epochs": 30, "negatives": 3, "skip_gram": True,
+    "seed": 1,
+}  # fmt: skip
+# Words in the same positions have similar vectors.
+SENTENCES = [
+    ["a", color, thing]
+    for color in ("red", "blue")
+    for thing in ("dog", "cat", "cow")
+    for _ in range(40)
+] + [["once"]]
+
+
+def test_the_same_seed_gives_the_same_vectors(tmp_path):
+    pytest.importorskip("gensim")
+    words, vectors = word2vec.learn_vectors(SENTENCES, **SETTINGS)
+    assert sorted(words) == ["a", "blue", "cat", "cow", "dog", "red"]
+    assert vectors.shape == (6, 6)
+    again = word2vec.learn_vectors(SENTENCES, **SETTINGS)
+    np.testing.assert_array_equal(again[1], vectors)
+    other = word2vec.learn_vectors(SENTENCES, **SETTINGS | {"seed": 2})
+    assert np.abs(other[1] - vectors).max() > 0.01
+    path = tmp_path / "vectors.txt"
+    path.write_text(word2vec.format_vectors(words, vectors))
+    table = load_word_vectors(path)
+    assert list(table.rows) == words
+    np.testing.assert_allclose(table.vectors, vectors, rtol=1e-5)
+    with pytest.raises(UserError, match="No word occurs 9999 times in 241 captions"):
+        word2vec.learn_vectors(SENTENCES, **SETTINGS | {"min_count": 9999})
+
+
+def test_without_gensim_the_command_says_what_to_install(own_flags, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gensim.models", None)
+    output = tmp_path / "vectors.txt"
+    monkeypatch.setattr(
+        sys, "argv", ["word2vec", "--config=configs/quickstart.py", f"--vectors={output}"]
+    )
+    flags.FLAGS.unparse_flags()
+    with pytest.raises(SystemExit) as raised:
+        config_flag.run(word2vec.main)
+    assert 'pip install "xmodal[word2vec]"' in raised.value.code
+    assert not output.exists()
+
+
+def test_the_command_writes_the_words_of_the_captions(own_flags, few_shapes, tmp_path, monkeypatch):
+    pytest.importorskip("gensim")
+    output = tmp_path / "vectors.txt"
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        [
+            "word2vec",
+            "--config=configs/quickstart.py",
+            f"--config.data.data_dir={few_shapes}",
+            f"--vectors={output}",
+            "--width=8",
+            "--epochs=2",
+        ],
+    )
+    flags.FLAGS.unparse_flags()
+    with pytest.raises(SystemExit) as raised:
+        config_flag.run(word2vec.main)
+    assert not raised.value.code
+    table = load_word_vectors(output)
+    assert table.vectors.shape[1] == 8
+    assert {"circle", "red", "the"} & set(table.rows)

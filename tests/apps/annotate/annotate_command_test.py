@@ -1,0 +1,143 @@
+"""All commands of `python -m xmodal annotate`, and their messages."""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.apps.annotate.small_studies import make_study, sts_units
+from xmodal.apps.annotate import __main__ as command
+from xmodal.apps.annotate.hand_out import HandOut, Place
+from xmodal.apps.annotate.raters import find_rater
+from xmodal.apps.annotate.study_file import StudyFile
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["annotate", *map(str, arguments)])
+        try:
+            command.main()
+        except SystemExit as ended:
+            # The interpreter prints a string passed to sys.exit, and exits with code 1.
+            text = ended.code if isinstance(ended.code, str) else ""
+            return 1 if text else ended.code, capsys.readouterr().err + text
+        return 0, capsys.readouterr().out
+
+    return run
+
+
+def test_from_models_to_labels(run, few_shapes, tmp_path):
+    study = tmp_path / "round.study"
+    shapes = ["--dataset=crisscrossed_shapes", f"--data_dir={few_shapes}", f"--study={study}"]
+    ids = {"image": range(175, 200), "caption": range(875, 1000)}
+    rng = np.random.default_rng(0)
+    arrays = {f"{kind}_ids": np.array(each) for kind, each in ids.items()}
+    arrays |= {
+        f"{kind}_embeddings": rng.normal(size=(len(each), 4)).astype(np.float32)
+        for kind, each in ids.items()
+    }
+    np.savez(tmp_path / "model.npz", **arrays)
+    made = ["make", "eccv", *shapes, f"--models={tmp_path}/model.npz", "--images=2", "--captions=2"]
+    code, said = run(*made)
+    assert (code, study.exists()) == (1, False)
+    assert "Name the similarity" in said
+    code, said = run(*made, "--similarity=cosine", "--per_hit=10")
+    assert code == 0, said
+    assert re.search(r": 2[0-4] questions in 2 units, \d+ pictures, 1 rater\(s\) each; ", said)
+    assert f"{study} exists" in run(*made, "--similarity=cosine")[1]
+
+    code, said = run("invite", f"--study={study}", "--raters=2", "--url=https://rate.example.org/")
+    tokens = re.findall(r"^rater\d  https://rate.example.org/join/(\S{43})$", said, re.MULTILINE)
+    assert len(tokens) == 2
+    opened = StudyFile(study)
+    first = find_rater(opened, tokens[0])
+    hand_out = HandOut(opened)
+    while isinstance(place := hand_out.next(first), Place):
+        hand_out.save(first, place, "yes")  # the negative golden pairs, too
+    review = ["review", f"--study={study}"]
+    doubt = r"unit 2 of rater1: caption \d+, image \d+: yes instead of no; others: \d+ yes"
+    assert re.fullmatch(doubt, run(*review)[1].splitlines()[1])
+    assert run("aggregate", f"--study={study}", f"--output={tmp_path}/none")[0] == 1
+    assert run(*review, "--accept=1:rater1") == (0, "unit 1 of rater1: accepted\n")
+    assert run(*review, "--reject=2:rater1") == (0, "unit 2 of rater1: rejected\n")
+    assert "is not waiting for a decision" in run(*review, "--reject=2:rater1")[1]
+    assert run(*review) == (0, "no units are waiting for review\n")
+    code, said = run("aggregate", f"--study={study}", f"--output={tmp_path}/labels")
+    assert code == 0
+    assert "1 of 2 units have all their raters" in said
+    lists = json.loads((tmp_path / "labels" / "eccv_image_to_caption.json").read_text())
+    assert len(lists) == 2
+    assert run("invite", f"--study={study}", "--end=rater2")[0] == 0
+    assert find_rater(opened, tokens[1]).state == "ended"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serve", "--study=none"], "There is no study none"),
+        (["serve", "--study=STUDY", "--host=203.0.113.1"], "Cannot listen at 203.0.113.1:8000"),
+        (["serve", "--study=STUDY", "--port=TAKEN"], "Address already in use"),
+        (["serve", "--study=STUDY", "--port=99999"], "Cannot listen at 127.0.0.1:99999"),
+        (["serve", "--study=STUDY", "--url=rate.example"], "not an address such as https://"),
+        (["aggregate", "--study=STUDY", "--output=OUT"], "all its 5 rater(s) yet"),
+        (["aggregate", "--study=STUDY", "--output=OUT", "--add=x"], "studies of the kind eccv"),
+        (["invite", "--study=STUDY", "--raters=0"], "'0' is not a positive integer"),
+        (["review", "--study=STUDY", "--accept=3"], "'3' is not like 12:rater3"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(run, tmp_path, arguments, message):
+    make_study(tmp_path / "study", sts_units(2))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        names = {
+            "STUDY": tmp_path / "study",
+            "OUT": tmp_path / "out",
+            "TAKEN": taken.getsockname()[1],
+        }
+        for name, value in names.items():
+            arguments = [each.replace(name, str(value)) for each in arguments]
+        code, said = run(*arguments)
+    assert code
+    assert message in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_questions_are_refused_before_anything_is_written(run, few_shapes, tmp_path):
+    shapes = ["--dataset=crisscrossed_shapes", f"--data_dir={few_shapes}"]
+    shapes.append(f"--study={tmp_path}/study")
+    (tmp_path / "pairs").mkdir()
+    (tmp_path / "pairs" / "sts_test.csv").write_text("caption1,caption2,sampling_method\n1,2,x\n")
+    made = ["make", "cxc", *shapes, f"--pairs={tmp_path}/pairs"]
+    asked = run(*made, "--tasks=sts,sis,sits")
+    assert "no pairs of ['sis', 'sits']; it has ['sts']" in asked[1]
+    # By default, all tasks that have pairs; here, none is of a caption of the split.
+    assert "1 of the captions that" in run(*made)[1]
+    assert "captions that" in run(*made, "--tasks=sts")[1]
+    assert "has none of sts_test.csv" in run(*made[:-1], f"--pairs={tmp_path}/none")[1]
+    assert "lease_minutes is -1.0" in run(*made, "--lease_minutes=-1")[1]
+    assert "two are compared" in run("make", "preference", *shapes, "--models=a.npz")[1]
+    assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "library"),
+    [(["serve"], "starlette"), (["aggregate", "--output=out"], "krippendorff")],
+)
+def test_a_missing_library_is_named_with_its_extra(run, monkeypatch, arguments, library):
+    monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
+    code, said = run(*arguments, "--study=none")
+    assert code == 1
+    assert f'{library} is missing: pip install "xmodal[annotate]"' in said
+
+
+def test_serving_imports_neither_jax_nor_tensorflow():
+    code = (
+        "import sys, xmodal.apps.annotate.serving, xmodal.apps.annotate.__main__; "
+        "print([name for name in ('jax', 'tensorflow', 'flax', 'scipy') if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

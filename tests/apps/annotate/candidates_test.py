@@ -1,0 +1,277 @@
+"""Candidates from models against slow loops, and the sets and examples drawn from them."""
+
+import collections
+import json
+import types
+
+import numpy as np
+import pytest
+
+from xmodal.apps.annotate.candidates import best_items, read_source
+from xmodal.apps.annotate.candidates_study import DEPTH, Pool, collect, draw_queries, draw_up
+from xmodal.apps.annotate.preference_study import draw_up as draw_up_preferences
+from xmodal.base.config import UserError
+
+IMAGES = np.array([40, 10, 30, 20, 70, 60, 55], np.int32)
+CAPTIONS = np.arange(901, 922, dtype=np.int32)[::-1]
+OWNERS = IMAGES.repeat(3)
+SPLIT = types.SimpleNamespace(
+    name="tiny",
+    split="test",
+    image_ids=IMAGES,
+    caption_ids=CAPTIONS,
+    caption_image_ids=OWNERS,
+    caption_rows=np.arange(7).repeat(3),
+    labels={"relations": np.eye(7, 3, dtype=np.uint8)},
+    label_names={"relations": ["Visible", "Story", "Meta"]},
+)
+
+
+def write_embeddings(path, seed, extra=2):
+    """Embeddings in a different order from the split's, with additional images."""
+    rng = np.random.default_rng(seed)
+    images = rng.permutation([*IMAGES, *range(1000, 1000 + extra)])
+    captions = rng.permutation(CAPTIONS)
+    np.savez(
+        path,
+        image_ids=images,
+        image_embeddings=rng.normal(size=(len(images), 5)).astype(np.float32),
+        caption_ids=captions,
+        caption_embeddings=rng.normal(size=(len(captions), 5)).astype(np.float32),
+        similarity="dot",
+    )
+    return str(path)
+
+
+def slow_lists(path):
+    """Task -> query -> all ids of the split, best first, computed by loops over pairs."""
+    saved = np.load(path)
+    score = {
+        (int(i), int(c)): float(np.dot(x, y))
+        for i, x in zip(saved["image_ids"], saved["image_embeddings"], strict=True)
+        for c, y in zip(saved["caption_ids"], saved["caption_embeddings"], strict=True)
+    }
+    images, captions = IMAGES.tolist(), CAPTIONS.tolist()
+    return {
+        "i2t": {i: sorted(captions, key=lambda c: -score[i, c]) for i in images},
+        "t2i": {c: sorted(images, key=lambda i: -score[i, c]) for c in captions},
+    }
+
+
+def as_rankings(path):
+    lists = slow_lists(path)
+    target = path.replace(".npz", ".json")
+    with open(target, "w") as file:
+        json.dump(lists, file)
+    return target
+
+
+def as_scores(path):
+    saved = np.load(path)
+    target = path.replace(".npz", "_scores.npz")
+    np.savez(
+        target,
+        scores=saved["image_embeddings"] @ saved["caption_embeddings"].T,
+        image_ids=saved["image_ids"],
+        caption_ids=saved["caption_ids"],
+    )
+    return target
+
+
+@pytest.mark.parametrize("form", [str, as_scores, as_rankings])
+@pytest.mark.parametrize(("task", "queries"), [("i2t", IMAGES[::2]), ("t2i", CAPTIONS[1::3])])
+def test_best_items_are_those_of_a_slow_loop(tmp_path, form, task, queries):
+    path = write_embeddings(tmp_path / "model.npz", 0)
+    expected = slow_lists(path)[task]
+    assert best_items(read_source(form(path), None), SPLIT, task, queries[:0], 3) == []
+    for depth in (1, 4, 100):
+        found = best_items(read_source(form(path), None), SPLIT, task, queries, depth)
+        assert [items.tolist() for items in found] == [
+            expected[query][:depth] for query in queries.tolist()
+        ]
+
+
+def test_ties_fall_by_the_order_of_the_gallery(tmp_path):
+    np.savez(
+        tmp_path / "scores.npz",
+        scores=np.zeros((7, 21), np.float32),
+        image_ids=np.sort(IMAGES),
+        caption_ids=np.sort(CAPTIONS),
+    )
+    source = read_source(str(tmp_path / "scores.npz"), None)
+    (found,) = best_items(source, SPLIT, "t2i", CAPTIONS[:1], 3)
+    assert found.tolist() == IMAGES[:3].tolist()
+
+
+def test_files_that_cannot_give_candidates(tmp_path):
+    with pytest.raises(UserError, match="scores without ids"):
+        read_source("scores.npy", None)
+    with pytest.raises(UserError, match="nowhere"):
+        read_source(str(tmp_path / "nowhere.npz"), "cosine")
+    path = write_embeddings(tmp_path / "model.npz", 0)
+    less = dict(np.load(path))
+    less["image_ids"] = less["image_ids"] + 5000
+    np.savez(tmp_path / "other.npz", **less)
+    with pytest.raises(UserError, match="lacks 7 of the 7 images of the split"):
+        best_items(read_source(str(tmp_path / "other.npz"), None), SPLIT, "i2t", IMAGES, 3)
+    (tmp_path / "lists.json").write_text(json.dumps({"i2t": {"40": [901]}}))
+    lists = read_source(str(tmp_path / "lists.json"), None)
+    with pytest.raises(UserError, match="no lists under 't2i'"):
+        best_items(lists, SPLIT, "t2i", CAPTIONS, 3)
+    with pytest.raises(UserError, match="no list of query 10"):
+        best_items(lists, SPLIT, "i2t", IMAGES, 3)
+
+
+def test_the_pool_holds_every_pair_once(tmp_path):
+    paths = [write_embeddings(tmp_path / f"{seed}.npz", seed) for seed in range(3)]
+    queries = {"i2t": IMAGES[:4], "t2i": CAPTIONS[::4]}
+    pool = collect([read_source(path, None) for path in paths], SPLIT, queries, top=2)
+    expected = []
+    for lists in map(slow_lists, paths):
+        expected += [(c, int(i)) for i in queries["i2t"] for c in lists["i2t"][int(i)][:2]]
+        expected += [(int(c), i) for c in queries["t2i"] for i in lists["t2i"][int(c)][:2]]
+    assert pool.proposed == len(expected)
+    assert len(pool.pairs) == len(set(pool.pairs))
+    assert set(pool.pairs) == set(expected)
+    assert len(expected) > len(pool.pairs)
+
+
+def random_split(images=60, captions=300):
+    ids = np.arange(captions, dtype=np.int32)
+    return types.SimpleNamespace(
+        image_ids=np.arange(1, images + 1, dtype=np.int32),
+        caption_ids=ids,
+        caption_image_ids=(ids * images // captions + 1).astype(np.int32),
+    )
+
+
+def random_lists(path, split, queries, seed):
+    rng = np.random.default_rng(seed)
+    galleries = {"i2t": split.caption_ids, "t2i": split.image_ids}
+    lists = {
+        task: {str(query): rng.permutation(galleries[task])[:30].tolist() for query in asked}
+        for task, asked in queries.items()
+    }
+    path.write_text(json.dumps(lists))
+    return lists
+
+
+def test_sets_of_candidates_with_two_golden_pairs(tmp_path):
+    split = random_split()
+    queries = {"i2t": split.image_ids[:20], "t2i": split.caption_ids[:30]}
+    lists = [random_lists(tmp_path / f"{n}.json", split, queries, n) for n in range(2)]
+    models = [read_source(str(tmp_path / f"{n}.json"), None) for n in range(2)]
+    pool = collect(models, split, queries, top=5)
+    units = draw_up(pool, split, per_hit=18, qualification=7, generator=np.random.default_rng(0))
+    test, *sets = units
+    assert [unit.test for unit in units] == [True, *[False] * len(sets)]
+    assert collections.Counter(q.golden for q in test.questions) == {"yes": 4, "no": 3}
+    asked = [(q.left, q.right) for unit in sets for q in unit.questions if q.golden is None]
+    assert sorted(asked) == sorted(pool.pairs)  # each once
+    assert len(sets) == -(-len(pool.pairs) // 18)
+    sizes = {len(unit.questions) for unit in sets}
+    assert max(sizes) <= 20
+    assert max(sizes) - min(sizes) <= 1
+    own = set(zip(split.caption_ids.tolist(), split.caption_image_ids.tolist(), strict=True))
+    near = {
+        pair
+        for each in lists
+        for task, of_query in each.items()
+        for query, items in of_query.items()
+        for pair in (
+            [(i, int(query)) for i in items[:DEPTH]]
+            if task == "i2t"
+            else [(int(query), i) for i in items[:DEPTH]]
+        )
+    }
+    golden = collections.defaultdict(list)
+    for unit in units:
+        if not unit.test:
+            assert sorted(q.golden for q in unit.questions if q.golden) == ["no", "yes"]
+        for q in unit.questions:
+            if q.golden:
+                golden[q.golden].append((q.left, q.right))
+    assert set(golden["yes"]) <= own
+    assert not set(golden["no"]) & (near | own)
+    assert len(set(golden["yes"])) == len(golden["yes"])
+    assert not set(golden["yes"]) & set(pool.pairs)  # there are enough others
+    places = collections.Counter(
+        next(n for n, q in enumerate(unit.questions) if q.golden == "yes") for unit in sets
+    )
+    assert len(places) > 5  # anywhere in a set
+
+
+def test_without_pairs_that_are_known_to_be_wrong(tmp_path):
+    path = write_embeddings(tmp_path / "model.npz", 0)
+    queries = {"i2t": IMAGES, "t2i": CAPTIONS}
+    pool = collect([read_source(path, None)], SPLIT, queries, top=2)
+    with pytest.raises(UserError, match="none is known to be wrong"):
+        draw_up(pool, SPLIT, per_hit=18, qualification=0, generator=np.random.default_rng(0))
+
+
+def test_the_qualification_shares_no_pair_with_any_set():
+    """Most original pairs are candidates, and there are more sets than original pairs."""
+    split = random_split(images=40, captions=40)
+    own = [*zip(split.caption_ids.tolist(), split.caption_image_ids.tolist(), strict=True)]
+    pool = Pool([*own[4:], *((c, i % 40 + 1) for c, i in own), *((c, i // 2) for c, i in own[9:])],
+                200, set())  # fmt: skip
+    generator = np.random.default_rng(0)
+    test, *sets = draw_up(pool, split, per_hit=2, qualification=7, generator=generator)
+    pairs = [[(q.left, q.right) for q in unit.questions] for unit in (test, *sets)]
+    assert all(len(set(of_unit)) == len(of_unit) for of_unit in pairs)
+    assert {q.golden for q in test.questions} == {"yes", "no"}
+    assert set(own[:4]) <= set(pairs[0])
+    assert not set(pairs[0]) & {pair for of_unit in pairs[1:] for pair in of_unit}
+    golden = [(q.left, q.right) for unit in sets for q in unit.questions if q.golden == "yes"]
+    assert len(golden) == len(sets) > len(own)
+    assert max(collections.Counter(golden).values()) == 2
+    with pytest.raises(UserError, match="none is left to be golden: lower --qualification"):
+        draw_up(pool, split, per_hit=2, qualification=9, generator=generator)
+
+
+def test_queries_are_drawn_without_replacement():
+    generator = np.random.default_rng(0)
+    drawn = draw_queries(CAPTIONS, 9, generator)
+    assert len(set(drawn.tolist())) == 9
+    assert drawn.tolist() == [each for each in CAPTIONS.tolist() if each in set(drawn.tolist())]
+    for count in (-1, 21, 99):
+        assert draw_queries(CAPTIONS, count, generator).tolist() == CAPTIONS.tolist()
+    assert not len(draw_queries(CAPTIONS, 0, generator))
+
+
+def test_preferences_are_about_captions_that_models_answer_differently(tmp_path):
+    paths = [write_embeddings(tmp_path / f"{seed}.npz", seed) for seed in range(2)]
+    first, second = (slow_lists(path)["t2i"] for path in paths)
+    sources = [read_source(path, None) for path in paths]
+
+    def draw(examples):
+        return draw_up_preferences(
+            *sources,
+            SPLIT,
+            examples=examples,
+            labels="relations",
+            generator=np.random.default_rng(3),
+        )
+
+    units, same = draw(1000)
+    different = {c for c in first if first[c][0] != second[c][0]}
+    asked = [unit.questions[0] for unit in units]
+    assert {q.about for q in asked} == different
+    assert len(different) + same == len(CAPTIONS)
+    assert all((q.left, q.right) == (first[q.about][0], second[q.about][0]) for q in asked)
+    owner = dict(zip(CAPTIONS.tolist(), np.arange(7).repeat(3).tolist(), strict=True))
+    names = ["Visible", "Story", "Meta"]
+    assert all(json.loads(q.note) == names[owner[q.about] : owner[q.about] + 1] for q in asked)
+    assert len(draw(4)[0]) == 4
+    with pytest.raises(UserError, match="the same picture for every caption"):
+        draw_up_preferences(
+            *sources[:1] * 2,
+            SPLIT,
+            examples=9,
+            labels=None,
+            generator=np.random.default_rng(0),
+        )
+    with pytest.raises(UserError, match=r"--labels=topics .* known: \['relations'\]"):
+        draw_up_preferences(
+            *sources, SPLIT, examples=9, labels="topics", generator=np.random.default_rng(0)
+        )

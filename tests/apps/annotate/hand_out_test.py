@@ -1,0 +1,284 @@
+"""Units, raters and answers: quotas, leases, corrections, and many raters at once."""
+
+import collections
+import concurrent.futures
+import random
+
+import pytest
+
+from tests.apps.annotate.small_studies import Clock, make_study, pairs, raters, sts_units
+from xmodal.apps.annotate.golden import decide, find_doubts
+from xmodal.apps.annotate.hand_out import HandOut, NotYoursError, Place, Rest
+from xmodal.apps.annotate.questions import BadAnswer
+from xmodal.apps.annotate.raters import end_rater, find_rater, invite
+from xmodal.apps.annotate.study_file import Question, StudyFile, Unit
+from xmodal.base.config import UserError
+
+
+def stored(study):
+    with study.reading() as connection:
+        return {
+            (row["unit"], row["number"], row["rater"]): row["value"]
+            for row in connection.execute("SELECT * FROM answers")
+        }
+
+
+def finish(hand_out, rater, answer="3"):
+    """Answers every question that a rater gets; returns their places."""
+    places = []
+    while isinstance(place := hand_out.next(rater), Place):
+        hand_out.save(rater, place, answer)
+        places.append(place)
+    return places, place
+
+
+def test_every_question_gets_its_raters_and_no_rater_a_pair_twice(tmp_path):
+    units = [*sts_units(5), *pairs("sts", (20, 10))]  # the first pair, reversed
+    study = make_study(tmp_path / "study", units, raters_per_item=2)
+    hand_out, people = HandOut(study), raters(study, 4)
+    turns = [random.Random(n).sample(people, 4) for n in range(12)]
+    for rater in (each for turn in turns for each in turn):
+        if isinstance(place := hand_out.next(rater), Place):
+            assert hand_out.next(rater) == place  # a reload
+            hand_out.save(rater, place, "2.5")
+    assert all(hand_out.next(rater) is Rest.FINISHED for rater in people)
+    answers = stored(study)
+    assert collections.Counter(unit for unit, *_ in answers) == dict.fromkeys(range(1, 7), 2)
+    both = [{unit for unit, _, r in answers if r == each.id} & {1, 6} for each in people]
+    assert all(len(of_rater) <= 1 for of_rater in both)
+
+
+def test_a_symmetric_pair_is_one_pair_only_where_order_means_nothing(tmp_path):
+    units = [*pairs("sis", (1, 2), (2, 1)), *pairs("sits", (1, 2), (2, 1))]
+    study = make_study(tmp_path / "study", units, raters_per_item=1)
+    (rater,) = raters(study, 1)
+    assert [place.unit for place in finish(HandOut(study), rater)[0]] == [1, 3, 4]
+
+
+def test_two_raters_at_once_do_not_get_the_last_place(tmp_path):
+    study = make_study(tmp_path / "study", sts_units(1), raters_per_item=1, lease_minutes=10)
+    clock = Clock()
+    hand_out = HandOut(study, clock)
+    first, second = raters(study, 2)
+    place = hand_out.next(first)
+    assert hand_out.next(second) is Rest.WAITING
+    clock.now += 9 * 60
+    hand_out.page(first, place)  # renews the lease
+    clock.now += 9 * 60
+    assert hand_out.next(second) is Rest.WAITING
+    clock.now += 2 * 60
+    assert hand_out.next(second) == place
+    with pytest.raises(NotYoursError, match="went to somebody else"):
+        hand_out.save(first, place, "1")
+    hand_out.save(second, place, "4")
+    assert hand_out.next(first) is Rest.FINISHED
+    assert stored(study) == {(1, 0, second.id): "4.0"}
+
+
+def test_a_late_answer_counts_while_nobody_else_took_the_question(tmp_path):
+    study = make_study(tmp_path / "study", sts_units(1), raters_per_item=1)
+    clock = Clock()
+    hand_out = HandOut(study, clock)
+    first, second = raters(study, 2)
+    place = hand_out.next(first)
+    clock.now += 1e6
+    assert hand_out.next(first) == place
+    clock.now += 1e6
+    hand_out.save(first, place, "0.25")
+    assert hand_out.next(second) is Rest.FINISHED
+
+
+def test_the_same_answer_again_changes_nothing_and_the_last_one_can_be_corrected(tmp_path):
+    study = make_study(tmp_path / "study", sts_units(3), raters_per_item=2)
+    hand_out = HandOut(study)
+    rater, other = raters(study, 2)
+    first = hand_out.next(rater)
+    for _ in range(3):
+        hand_out.save(rater, first, "3")
+    with study.reading() as connection:
+        assert connection.execute("SELECT done FROM units WHERE id = 1").fetchone()["done"] == 1
+    second = hand_out.next(rater)
+    assert hand_out.page(rater, second).previous == first
+    assert hand_out.page(rater, first).answer == "3.0"
+    hand_out.save(rater, first, "4")
+    hand_out.save(rater, second, "1")
+    hand_out.save(rater, first, "4")  # a late double click
+    with pytest.raises(NotYoursError, match="Only your last"):
+        hand_out.save(rater, first, "5")
+    with pytest.raises(NotYoursError, match="Only your last"):
+        hand_out.page(rater, first)
+    with pytest.raises(NotYoursError, match="not given to you"):
+        hand_out.save(other, second, "1")
+    with pytest.raises(NotYoursError, match="not given to you"):
+        hand_out.save(rater, Place(2, 1), "1")
+    assert stored(study) == {(1, 0, rater.id): "4.0", (2, 0, rater.id): "1.0"}
+
+
+@pytest.mark.parametrize("answer", ["", "5.01", "-1", "nan", "1e0", "yes", "3,5", "\u0661", "0x1"])
+def test_an_answer_that_is_none_is_refused(tmp_path, answer):
+    study = make_study(tmp_path / "study", sts_units(1))
+    (rater,), hand_out = raters(study, 1), HandOut(study)
+    place = hand_out.next(rater)
+    with pytest.raises(BadAnswer):
+        hand_out.save(rater, place, answer)
+    assert stored(study) == {}
+
+
+def test_progress_and_a_limit_of_units(tmp_path):
+    study = make_study(tmp_path / "study", sts_units(5), per_rater=3)
+    (rater,), hand_out = raters(study, 1), HandOut(study)
+    seen = []
+    while isinstance(place := hand_out.next(rater), Place):
+        page = hand_out.page(rater, place)
+        seen.append((page.finished, page.remaining))
+        hand_out.save(rater, place, "1")
+    assert seen == [(0, 3), (1, 2), (2, 1)]
+    assert place is Rest.FINISHED
+
+
+def test_models_change_sides_and_answers_are_about_the_first_one(tmp_path):
+    units = [Unit((Question("preference", 1, 2, about=10, note="Story"),))]
+    study = make_study(tmp_path / "study", units, raters_per_item=20, kind="preference")
+    hand_out, sides = HandOut(study), collections.Counter()
+    for rater in raters(study, 20):
+        place = hand_out.next(rater)
+        page = hand_out.page(rater, place)
+        left = page.question.left
+        assert hand_out.page(rater, place).question.left == left
+        sides[left] += 1
+        hand_out.save(rater, place, "left")
+        assert hand_out.page(rater, place).answer == "left"
+        assert stored(study)[1, 0, rater.id] == ("better" if left == 1 else "worse")
+    assert set(sides) == {1, 2}
+    assert min(sides.values()) > 1
+
+
+def matches(*golden, test=False, image=4):
+    asked = [Question("match", 10 + n, n + 1) for n in range(2)]
+    known = [Question("match", 30 + n, image, golden=answer) for n, answer in enumerate(golden)]
+    return Unit((*known, *asked), test=test)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_rater_sees_a_pair_twice_golden_or_not(tmp_path, seed):
+    """Few pairs in many sets, golden or candidates, against a slow list of all pairs seen."""
+    draw = random.Random(seed)
+    known = [(10 * n, n) for n in range(1, 7)]
+
+    def make(pairs, *golden, test=False):
+        asked = (Question("match", *pair, golden=draw.choice(golden)) for pair in pairs)
+        return Unit(tuple(asked), test=test)
+
+    units = [make([(60, 1), known[5]], "yes", "no", test=True)]
+    some = [draw.sample(known[:5], draw.randint(1, 2)) for _ in range(14)]
+    units += [make(pairs, "yes", "no", None, None) for pairs in some]
+    study = make_study(tmp_path / "study", units, kind="eccv", raters_per_item=2, pass_share=0)
+    hand_out, people = HandOut(study), raters(study, 5)
+    shown = [{(q.left, q.right) for q in unit.questions} for unit in units]
+    seen, done = {rater.id: set() for rater in people}, collections.Counter()
+    turns = [rater for rater in people for _ in range(20)]
+    draw.shuffle(turns)
+
+    def possible(rater):
+        undone = [at for at in range(1, 15) if done[at] < 2]
+        return [at for at in undone if not shown[at] & seen[rater.id]]
+
+    for rater in turns:
+        place = hand_out.next(rater)
+        if not isinstance(place, Place):
+            assert place is Rest.FINISHED
+            assert not possible(rater)
+            continue
+        at = place.unit - 1
+        assert at == 0 or at in possible(rater)
+        page = hand_out.page(rater, place)
+        rest = [other for other in possible(rater) if other != at and not shown[other] & shown[at]]
+        assert page.remaining == 1 + len(rest)
+        for _ in units[at].questions:  # the whole set in one turn
+            hand_out.save(rater, hand_out.next(rater), "yes")
+        assert not shown[at] & seen[rater.id]
+        seen[rater.id] |= shown[at]
+        done[at] += at > 0
+    assert all(hand_out.next(rater) is Rest.FINISHED for rater in people)
+
+
+def answer_all(hand_out, rater, answers):
+    for answer in answers:
+        hand_out.save(rater, hand_out.next(rater), answer)
+
+
+def test_a_wrong_golden_answer_asks_for_a_decision(tmp_path):
+    study = make_study(tmp_path / "study", [matches("yes", "no")], kind="eccv", raters_per_item=1)
+    hand_out = HandOut(study)
+    first, second = raters(study, 2)
+    answer_all(hand_out, first, ["weak_yes", "weak_yes", "yes", "no"])
+    (doubt,) = find_doubts(study)
+    assert (doubt.unit, doubt.rater) == (1, "rater1")
+    assert doubt.wrong == ("caption 31, image 4: weak_yes instead of no",)
+    assert doubt.answers == {"yes": 1, "no": 1}
+    assert hand_out.next(second) is Rest.FINISHED  # may still be accepted
+    decide(study, 1, "rater1", accept=False)
+    with pytest.raises(UserError, match="is not waiting for a decision"):
+        decide(study, 1, "rater1", accept=True)
+    assert hand_out.next(first) is Rest.FINISHED
+    answer_all(hand_out, second, ["yes", "no", "yes", "yes"])
+    assert find_doubts(study) == []
+    assert len(stored(study)) == 8
+
+
+def test_those_who_fail_the_qualification_get_nothing_else(tmp_path):
+    study = make_study(
+        tmp_path / "study",
+        [Unit(matches("yes", "no").questions[:2], test=True), matches("yes", image=5)],
+        kind="eccv",
+        pass_share=1.0,
+        raters_per_item=1,
+    )
+    hand_out = HandOut(study)
+    bad, good = raters(study, 2)
+    answer_all(hand_out, bad, ["yes", "yes"])
+    with study.reading() as connection:
+        states = connection.execute("SELECT state FROM raters ORDER BY id").fetchall()
+    assert [row["state"] for row in states] == ["unqualified", "active"]
+    page = hand_out.page(good, hand_out.next(good))
+    assert (page.finished, page.remaining) == (0, 2)
+    answer_all(hand_out, good, ["weak_yes", "no"])
+    assert hand_out.next(good) == Place(2, 0)
+    page = hand_out.page(good, Place(2, 0))
+    assert (page.finished, page.remaining) == (1, 1)
+
+
+def test_a_rater_who_was_ended_can_do_nothing(tmp_path):
+    study = make_study(tmp_path / "study", sts_units(2))
+    tokens = invite(study, 2)
+    hand_out = HandOut(study)
+    place = hand_out.next(find_rater(study, tokens["rater1"]))
+    end_rater(study, "rater1")
+    rater = find_rater(study, tokens["rater1"])
+    assert hand_out.next(rater) is Rest.ENDED
+    for refused in (lambda: hand_out.page(rater, place), lambda: hand_out.save(rater, place, "1")):
+        with pytest.raises(NotYoursError, match="has ended"):
+            refused()
+    with pytest.raises(UserError, match="no rater 'rater7'; known: rater1, rater2"):
+        end_rater(study, "rater7")
+    assert find_rater(study, tokens["rater2"] + "A") is None
+    with study.reading() as connection:
+        kept = b"".join(row["token_hash"] for row in connection.execute("SELECT * FROM raters"))
+    assert not any(token.encode() in kept for token in tokens.values())
+
+
+def test_many_raters_at_once(tmp_path):
+    """Threads with separate connections: every pair gets exactly its number of raters."""
+    study = make_study(tmp_path / "study", sts_units(9), raters_per_item=3)
+    people = raters(study, 8)
+
+    def work(rater):
+        return finish(HandOut(StudyFile(study.path)), rater, str(rater.id % 6))[1]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        ends = list(pool.map(work, people))
+    # Raters who came while others held the last places try again.
+    assert set(ends) <= {Rest.FINISHED, Rest.WAITING}
+    answers = stored(study)
+    assert collections.Counter(unit for unit, *_ in answers) == dict.fromkeys(range(1, 10), 3)
+    assert all(value == f"{rater % 6}.0" for (_, _, rater), value in answers.items())

@@ -1,0 +1,128 @@
+"""All pages in a real browser: layout, accessibility, keys and clicks."""
+
+import pytest
+
+from tests.apps.annotate.server import links, serving
+from tests.apps.annotate.small_studies import make_study, pairs
+from tests.browser import SIZES, check_accessibility, check_layout, open_page
+from xmodal.apps.annotate.study_file import Caption, Question, Unit
+
+LONG = (
+    "A man in a bright yellow jacket rides a wave on top of a surfboard while two friends with a "
+    "small brown dog watch from the beach, next to Llanfairpwllgwyngyllgogerychwyrndrobwll."
+)
+SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
+CAPTIONS = [Caption(10, LONG, 1), Caption(20, SCRIPT, 2), Caption(30, "Two dogs.", 3)]
+STUDIES = {
+    "sts": pairs("sts", (10, 20), (20, 30)),
+    "sis": pairs("sis", (1, 2), (2, 3)),
+    "sits": pairs("sits", (20, 1), (10, 2)),
+    "match": [Unit((Question("match", 10, 1), Question("match", 20, 2)))],
+    "preference": [Unit((Question("preference", 1, 2, about=each),)) for each in (10, 20)],
+}
+# The layout depends on the size and the contrast on the scheme; two combinations cover both.
+LOOKS = [("desktop", "light"), ("phone", "dark")]
+
+
+def check(page):
+    check_layout(page)
+    check_accessibility(page)
+
+
+def follow(page, act):
+    with page.expect_navigation():
+        act()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", STUDIES)
+def test_pages_of_a_rater(kind, chromium, tmp_path):
+    study = make_study(tmp_path / "study", STUDIES[kind], CAPTIONS, raters_per_item=4)
+    with serving(study) as server:
+        for link, (size, scheme) in zip(
+            links(study, server, len(LOOKS)).values(), LOOKS, strict=True
+        ):
+            # Fails on console errors, such as content blocked by the security policy.
+            with open_page(chromium, link, size=size, scheme=scheme) as page:
+                check(page)
+                follow(page, lambda: page.click("text=Start"))
+                send = page.locator("button[type=submit]")
+                assert send.is_disabled()
+                page.keyboard.press("Enter")
+                assert send.is_disabled()
+                page.keyboard.press("2")
+                assert send.is_enabled()
+                check(page)
+                follow(page, lambda: page.keyboard.press("Enter"))
+                assert page.title() != "owned"
+                follow(page, lambda: page.click("text=Change my last answer"))
+                follow(page, lambda: page.click("text=Leave it as it is"))
+                page.keyboard.press("1")
+                follow(page, send.click)
+                assert page.inner_text("h1") == "Thank you, that was all"
+
+
+def test_a_hasty_enter_sends_no_untouched_slider(chromium, tmp_path):
+    study = make_study(tmp_path / "study", STUDIES["sts"], CAPTIONS)
+    with serving(study) as server:
+        (link,) = links(study, server, 1).values()
+        with open_page(chromium, link) as page:
+            page.route("**/page.js", lambda route: route.fulfill(body=""))  # not there yet
+            follow(page, lambda: page.click("text=Start"))
+            sent = []
+            page.on("request", lambda request: sent.append(request.method))
+            page.focus("#slider")
+            page.keyboard.press("Enter")
+            page.wait_for_timeout(500)
+            assert not sent
+
+
+@pytest.mark.slow
+def test_messages(chromium, tmp_path):
+    study = make_study(tmp_path / "study", STUDIES["sts"], CAPTIONS, raters_per_item=1)
+    with serving(study) as server:
+        first, second = links(study, server, 2).values()
+        with open_page(chromium, first) as held:
+            follow(held, lambda: held.click("text=Start"))
+            held.keyboard.press("1")
+            follow(held, lambda: held.keyboard.press("Enter"))
+            for size, scheme in LOOKS:
+                with open_page(chromium, second, size=size, scheme=scheme) as page:
+                    follow(page, lambda: page.click("text=Start"))
+                    assert page.inner_text("h1") == "Nothing to do right now"
+                    check(page)
+        for size, scheme in LOOKS:
+            context = chromium.new_context(
+                viewport=dict(zip(("width", "height"), SIZES[size], strict=True)),
+                color_scheme=scheme,
+            )
+            page = context.new_page()
+            assert page.goto(f"{server.address}/item/1/0").status == 403
+            assert page.inner_text("h1") == "This link opens nothing"
+            check(page)
+            context.close()
+
+
+def test_a_slider_is_unset_until_it_is_touched(chromium, tmp_path):
+    study = make_study(tmp_path / "study", STUDIES["sts"], CAPTIONS)
+    with serving(study) as server:
+        (link,) = links(study, server, 1).values()
+        with open_page(chromium, link) as page:
+            follow(page, lambda: page.click("text=Start"))
+            slider, stored = page.locator("#slider"), page.locator("input[type=hidden]")
+            assert slider.get_attribute("aria-valuetext") == "No answer yet"
+            assert stored.input_value() == ""
+            box = slider.bounding_box()
+            # The middle, where the slider starts, and a fifth of the way.
+            for share, value in ((0.5, 2.5), (0.2, 0.95)):
+                page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+                assert float(stored.input_value()) == pytest.approx(value, abs=0.1)
+            assert slider.get_attribute("aria-valuetext").startswith('Between "Nothing in common"')
+            page.evaluate("document.activeElement.blur()")  # as before a page has focus
+            for key, value in (("4", 4), ("ArrowRight", 4.1), ("PageDown", 3.1), ("End", 5)):
+                page.keyboard.press(key)
+                assert float(stored.input_value()) == pytest.approx(value)
+            assert slider.get_attribute("aria-valuetext") == "The same scene"
+            page.click("[data-point='3']")
+            assert float(stored.input_value()) == 3
+            assert "3.0" not in page.inner_text("main")  # the number of the answer is not shown

@@ -1,0 +1,174 @@
+"""Positives computed from answers, for small studies and for the released lists."""
+
+import json
+
+import pytest
+
+from tests.apps.annotate.small_studies import make_study, raters
+from xmodal.apps.annotate.aggregating import aggregate
+from xmodal.apps.annotate.golden import decide
+from xmodal.apps.annotate.hand_out import HandOut, Place
+from xmodal.apps.annotate.match_labels import positives_of_queries, read_added
+from xmodal.apps.annotate.study_file import Caption, Question, Settings, StudyFile, Unit, create
+from xmodal.base.config import UserError
+from xmodal.evals.labels.released import read_lists
+
+
+def match(caption, image, golden=None):
+    return Question("match", caption, image, golden=golden)
+
+
+def answer(hand_out, rater, answers):
+    """Answers the next question, by pair."""
+    while isinstance(place := hand_out.next(rater), Place):
+        question = hand_out.page(rater, place).question
+        hand_out.save(rater, place, answers[question.left, question.right])
+
+
+@pytest.fixture
+def study(tmp_path):
+    units = [
+        Unit((match(10, 1), match(10, 2), match(61, 6, "yes"), match(60, 1, "no"))),
+        Unit((match(20, 2), match(30, 1), match(51, 5, "yes"), match(60, 2, "no"))),
+    ]
+    return make_study(
+        tmp_path / "study",
+        units,
+        kind="eccv",
+        raters_per_item=1,
+        image_queries=(1, 2),
+        caption_queries=(10, 20),
+    )
+
+
+GOOD = {(61, 6): "yes", (51, 5): "weak_yes", (60, 1): "no", (60, 2): "weak_no"}
+
+
+def read(folder):
+    names = ("image_to_caption", "caption_to_image")
+    return [json.loads((folder / f"eccv_{name}.json").read_text()) for name in names]
+
+
+def test_positives_are_yes_and_weak_yes_and_unseen_originals(study, tmp_path):
+    answers = {(10, 1): "weak_no", (10, 2): "weak_yes", (20, 2): "yes", (30, 1): "yes"}
+    (rater,) = raters(study, 1)
+    answer(HandOut(study), rater, answers | GOOD)
+    report = aggregate(study, tmp_path / "labels")
+    # The rater saw and rejected the original pair (10, 1); nobody saw (11, 1).
+    assert read(tmp_path / "labels") == [
+        {"1": [11, 30], "2": [10, 20, 21]},
+        {"10": [2], "20": [2]},
+    ]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in report.splitlines()]
+    assert ["captions of an image", "2", "5", "2.50"] in cells
+    aggregate(study, tmp_path / "human", human_only=True)
+    assert read(tmp_path / "human") == [{"1": [30], "2": [10, 20]}, {"10": [2], "20": [2]}]
+    (tmp_path / "wrong.txt").write_text("20\n11\n")
+    aggregate(study, tmp_path / "left", without=str(tmp_path / "wrong.txt"))
+    assert read(tmp_path / "left") == [{"1": [30], "2": [10, 21]}, {"10": [2]}]
+    (tmp_path / "wrong.txt").write_text("twenty")
+    with pytest.raises(UserError, match="not a list of caption ids"):
+        aggregate(study, tmp_path / "left", without=str(tmp_path / "wrong.txt"))
+
+
+def test_units_in_doubt_count_when_they_are_accepted(study, tmp_path):
+    answers = {(10, 1): "yes", (10, 2): "yes", (20, 2): "no", (30, 1): "yes", (60, 1): "yes"}
+    (first,) = raters(study, 1)
+    answer(HandOut(study), first, GOOD | answers)
+    report = aggregate(study, tmp_path / "labels", human_only=True)
+    assert "1 wait for a decision" in report
+    assert read(tmp_path / "labels") == [{"1": [30]}, {}]
+    decide(study, 1, "rater1", accept=True)
+    aggregate(study, tmp_path / "accepted", human_only=True)
+    assert read(tmp_path / "accepted") == [{"1": [10, 30], "2": [10]}, {"10": [1, 2]}]
+
+
+def test_a_rejected_unit_is_asked_again(study, tmp_path):
+    answers = {(10, 1): "yes", (10, 2): "yes", (20, 2): "no", (30, 1): "yes", (60, 1): "yes"}
+    first, second = raters(study, 2)
+    answer(HandOut(study), first, GOOD | answers)
+    decide(study, 1, "rater1", accept=False)
+    answer(HandOut(study), second, GOOD | {(10, 1): "no", (10, 2): "weak_yes"})
+    aggregate(study, tmp_path / "labels", human_only=True)
+    assert read(tmp_path / "labels") == [{"1": [30], "2": [10]}, {"10": [2]}]
+    rows = (tmp_path / "labels" / "raters.csv").read_text().splitlines()
+    assert rows[0] == (
+        "rater,answers,median_seconds,golden,golden_right,units_to_check,units_rejected,agreement"
+    )
+    assert [row.split(",")[3:7] for row in rows[1:]] == [
+        ["4", "0.750", "0", "1"],
+        ["2", "1.000", "0", "0"],
+    ]
+
+
+def released_pairs(folder, name):
+    """(caption, image) of the two released lists."""
+
+    def pairs(file):
+        queries, items = read_lists(folder / f"{name}_{file}.json")
+        return zip(queries.tolist(), items.tolist(), strict=True)
+
+    i2t = {(caption, image) for image, caption in pairs("image_to_caption")}
+    return i2t, set(pairs("caption_to_image"))
+
+
+def fill_in(study, value):
+    """The finished sets and answers that `HandOut` would store, in one transaction."""
+    (rater,) = raters(study, 1)
+    with study.changing() as connection:
+        connection.execute(
+            "INSERT INTO assignments SELECT id, ?, 'finished', 0, 0, 0 FROM units", (rater.id,)
+        )
+        connection.execute(
+            "INSERT INTO answers SELECT unit, number, ?, ?, 5, 0 FROM questions", (rater.id, value)
+        )
+        connection.execute("UPDATE units SET done = 1")
+
+
+def test_counts_of_the_released_positives(real_data, tmp_path):
+    """A rater who says yes to the released positives reproduces the released labels."""
+    folder = real_data / "eccv_caption"
+    i2t, t2i = released_pairs(folder, "eccv")
+    images, captions = {image for _, image in i2t}, {caption for caption, _ in t2i}
+    # A pair is shown once. In the released files, a positive of one direction need not be positive
+    # in the other, even if its query is in both lists, so the two directions are asked separately
+    # here.
+    by_task = {"i2t": (sorted(i2t), sorted(images), ()), "t2i": (sorted(t2i), (), sorted(captions))}
+    for task, (pairs, image_queries, caption_queries) in by_task.items():
+        settings = Settings(
+            kind="eccv",
+            raters_per_item=1,
+            image_queries=tuple(image_queries),
+            caption_queries=tuple(caption_queries),
+        )
+        units = [
+            Unit(tuple(match(*pair) for pair in pairs[start : start + 18]))
+            for start in range(0, len(pairs), 18)
+        ]
+        path = tmp_path / task
+        create(path, settings, units, [Caption(1, "text", 1)], [])
+        fill_in(StudyFile(path), "weak_yes")
+        aggregate(StudyFile(path), tmp_path / f"{task}_labels", human_only=True)
+    for task, name, queries, positives in (
+        ("i2t", "image_to_caption", 1_261, 22_550),
+        ("t2i", "caption_to_image", 1_332, 11_279),
+    ):
+        file = f"eccv_{name}.json"
+        written = json.loads((tmp_path / f"{task}_labels" / file).read_text())
+        assert (len(written), sum(map(len, written.values()))) == (queries, positives)
+        released = json.loads((folder / file).read_text())
+        assert {query: sorted(items) for query, items in released.items()} == written
+
+
+def test_cxc_as_a_sixth_annotator(real_data):
+    """Table 3: CxC has 1,895 positive images and 8,906 captions of the queries of ECCV Caption."""
+    i2t, t2i = released_pairs(real_data / "eccv_caption", "eccv")
+    queries = {image for _, image in i2t}, {caption for caption, _ in t2i}
+    added = read_added(str(real_data), "test")
+    assert len(added) == 35_585
+    found = positives_of_queries(added, *queries)
+    assert {task: sum(map(len, lists.values())) for task, lists in found.items()} == {
+        "i2t": 8_906,
+        "t2i": 1_895,
+    }
+    assert read_added(str(real_data / "cxc"), "test") == added

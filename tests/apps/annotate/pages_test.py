@@ -1,0 +1,222 @@
+"""Requests that the server must reject, sent to a real server."""
+
+import http.client
+import re
+import urllib.parse
+
+import pytest
+
+from tests.apps.annotate.server import links, serving
+from tests.apps.annotate.small_studies import make_study, pairs
+from xmodal.apps.annotate.raters import end_rater, invite
+from xmodal.apps.annotate.study_file import Caption
+
+SCRIPT = "<script>document.title='owned'</script><img src=x onerror=alert(1)> & \"more\""
+CAPTIONS = [Caption(10, SCRIPT, 1), Caption(20, "plain", 2), Caption(30, "another", 3)]
+
+
+class Client:
+    """A minimal browser: keeps cookies and follows no redirects."""
+
+    def __init__(self, address):
+        self._host = urllib.parse.urlsplit(address).netloc
+        self.cookie = ""
+
+    def send(self, method, path, body=None, headers=None):
+        connection = http.client.HTTPConnection(self._host, timeout=30)
+        given = {"cookie": self.cookie} | (headers or {})
+        connection.request(method, path, body, given)
+        response = connection.getresponse()
+        text = response.read().decode("latin-1")
+        connection.close()
+        if cookie := response.getheader("set-cookie"):
+            self.cookie = cookie.partition(";")[0]
+        return response, text
+
+    def get(self, path, **headers):
+        return self.send("GET", path, headers=headers)
+
+    def post(self, path, body="answer=3", **headers):
+        headers = {"origin": f"http://{self._host}"} | headers
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        return self.send("POST", path, body, form | headers)
+
+    def join(self, link):
+        response, _ = self.get(urllib.parse.urlsplit(link).path)
+        assert (response.status, response.getheader("location")) == (303, "/")
+        return self
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    units = [*pairs("sits", (10, 1), (20, 2), (30, 3), (10, 2), (20, 3), (30, 1))]
+    return make_study(tmp_path_factory.mktemp("study") / "study", units, CAPTIONS)
+
+
+@pytest.fixture(scope="module")
+def server(study):
+    with serving(study) as running:
+        yield running
+
+
+@pytest.fixture
+def rater(study, server):
+    (link,) = links(study, server, 1).values()
+    return Client(server.address).join(link)
+
+
+def place_of(client):
+    response, _ = client.get("/rate")
+    assert response.status == 303
+    return response.getheader("location")
+
+
+def answers(study):
+    with study.reading() as connection:
+        rows = connection.execute("SELECT unit, rater, value FROM answers ORDER BY rater, unit")
+        return [tuple(row) for row in rows]
+
+
+@pytest.mark.parametrize("path", ["/", "/rate", "/item/1/0", "/end", "/image/1"])
+def test_without_a_link_there_is_nothing_to_see(server, path):
+    response, text = Client(server.address).get(path)
+    assert response.status == 403
+    assert "Open the link that you were given" in text
+
+
+@pytest.mark.parametrize("token", ["x", "A" * 43, "..%2f..%2fetc%2fpasswd", "%00", "é" * 9])
+def test_forged_tokens(study, server, token):
+    client = Client(server.address)
+    response, _ = client.get(f"/join/{urllib.parse.quote(token, safe='%')}")
+    assert response.status in (403, 404)
+    assert not client.cookie
+    cookie = f"xmodal_{study.settings.id}={urllib.parse.quote(token)}"
+    assert client.get("/rate", cookie=cookie)[0].status == 403
+
+
+def test_tokens_of_another_study_and_of_raters_who_have_ended(study, server, tmp_path):
+    other = make_study(tmp_path / "other", pairs("sits", (10, 1)), CAPTIONS)
+    (foreign,) = invite(other, 1).values()
+    assert Client(server.address).get(f"/join/{foreign}")[0].status == 403
+    cookie = f"xmodal_{study.settings.id}={foreign}"
+    assert Client(server.address).get("/rate", cookie=cookie)[0].status == 403
+    ((name, link),) = links(study, server, 1).items()
+    client = Client(server.address).join(link)
+    place = place_of(client)
+    end_rater(study, name)
+    before = answers(study)
+    assert client.post(place)[0].status == 403
+    assert client.get(place)[0].status == 403
+    assert place_of(client) == "/end"
+    assert "Your part has ended" in client.get("/end")[1]
+    assert answers(study) == before
+
+
+def test_the_token_stays_out_of_pages_and_of_scripts(study, server):
+    (token,) = invite(study, 1).values()
+    client = Client(server.address)
+    response, text = client.get(f"/join/{token}")
+    assert {"HttpOnly", "SameSite=lax", "Path=/"} <= set(
+        response.getheader("set-cookie").split("; ")
+    )
+    assert token not in text + client.get("/")[1] + client.get(place_of(client))[1]
+
+
+def test_questions_of_another_rater(study, server, rater):
+    (link,) = links(study, server, 1).values()
+    other = Client(server.address).join(link)
+    mine = place_of(rater)
+    rater.post(mine)
+    later = place_of(rater)
+    before = answers(study)
+    for path in (later, "/item/999/0", f"{later[:-1]}7", f"/item/{2**70}/0", "/item/-1/0"):
+        response, _ = other.post(path)
+        assert response.status in (403, 404, 405)
+        assert other.get(path)[0].status in (403, 404)
+    assert answers(study) == before
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": ""},
+        {"origin": "http://127.0.0.1"},  # another port
+        {"origin": "http://127.0.0.1:1@evil.example"},
+    ],
+)
+def test_posts_from_other_sites(study, rater, headers):
+    place, before = place_of(rater), answers(study)
+    assert rater.post(place, **headers)[0].status == 403
+    assert answers(study) == before
+
+
+def test_other_names_of_this_machine(rater):
+    assert rater.get("/rate", host="evil.example")[0].status == 400
+
+
+def test_bodies_that_are_too_long_or_no_answer(study, rater):
+    place, before = place_of(rater), answers(study)
+    assert rater.post(place, "answer=3&more=" + "x" * 5000)[0].status == 413
+    for body in ("", "answer=", "answer=6", "other=3", b"\xff\x00", "answer=%00", "answer=yes"):
+        response, text = rater.post(place, body)
+        assert response.status == 422, body
+        assert "Move the slider" in text
+    for method in ("PUT", "DELETE", "PATCH"):
+        origin = {"origin": f"http://{rater._host}"}
+        assert rater.send(method, place, "answer=3", origin)[0].status == 405
+    assert answers(study) == before
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/image/../study",
+        "/image/..%2f..%2fetc%2fpasswd",
+        "/image/%2e%2e/%2e%2e/etc/passwd",
+        "/image/1.png",
+        "/image/99",
+        f"/image/{2**80}",
+        "/static/../pages.py",
+        "/static/..%2fpages.py",
+        "/static/%2e%2e/templates/base.html",
+        "/templates/base.html",
+    ],
+)
+def test_names_of_files_lead_nowhere(rater, path):
+    response, text = rater.get(path)
+    assert response.status == 404
+    assert not re.search(r"root:|import |SQLite|block body", text)
+
+
+def test_pictures_are_those_of_the_study(study, rater):
+    with study.reading() as connection:
+        (data,) = connection.execute("SELECT data FROM images WHERE id = 1").fetchone()
+    response, text = rater.get("/image/1")
+    assert response.getheader("content-type") == "image/png"
+    assert response.getheader("x-content-type-options") == "nosniff"
+    assert text.encode("latin-1") == data
+
+
+def test_a_caption_is_text_and_nothing_else(study, server):
+    seen = set()
+    (link,) = links(study, server, 1).values()
+    client = Client(server.address).join(link)
+    while (place := place_of(client)) != "/end":
+        response, text = client.get(place)
+        policy = response.getheader("content-security-policy")
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "<script>doc" not in text
+        assert "<img src=x" not in text
+        seen.add("&lt;script&gt;document.title=&#39;owned&#39;&lt;/script&gt;" in text)
+        client.post(place, "answer=4.5")
+    assert seen == {True, False}
+
+
+def test_the_same_form_sent_twice(study, rater):
+    place = place_of(rater)
+    before = len(answers(study))
+    assert [rater.post(place)[0].status for _ in range(3)] == [303] * 3
+    assert len(answers(study)) == before + 1

@@ -1,0 +1,141 @@
+"""Inspecting saved embeddings, against sorted lists of all scores."""
+
+import numpy as np
+import pytest
+
+import xmodal
+from configs import quickstart
+from xmodal import data
+from xmodal.apps.analysis.ratings import similarity_plots
+from xmodal.evals import Embeddings, save_embeddings
+from xmodal.runs.evaluation.file_evaluation import evaluate_file
+
+
+@pytest.fixture(scope="module")
+def config(few_shapes):
+    config = quickstart.get_config()
+    config.data.data_dir = few_shapes
+    config.evals.shapes.bootstrap_samples = 20
+    config.evals.pools = {"type": "pools", "size": 10}
+    return config
+
+
+@pytest.fixture(scope="module")
+def split(config):
+    return data.eval_split(config.data.to_dict(), split="test")
+
+
+@pytest.fixture(scope="module")
+def vectors(split):
+    generator = np.random.default_rng(0)
+    images = generator.normal(size=(len(split.image_ids), 5)).astype(np.float32)
+    captions = images[split.caption_rows] + generator.normal(size=(len(split.caption_ids), 5))
+    return images, np.float32(captions)
+
+
+@pytest.fixture(scope="module")
+def path(split, vectors, tmp_path_factory):
+    """A file of embeddings, in the reverse order of the split."""
+    images, captions = (each[::-1] for each in vectors)
+    ids = split.image_ids[::-1], split.caption_ids[::-1]
+    source = Embeddings("here", ids[0], images, ids[1], captions, "dot")
+    path = str(tmp_path_factory.mktemp("saved") / "model.npz")
+    save_embeddings(path, source)
+    return path
+
+
+@pytest.fixture(scope="module")
+def inspection(path, config):
+    return xmodal.inspect(path, config=config)
+
+
+def test_numbers_are_those_of_the_command(inspection, path, config):
+    (evaluation,), _ = evaluate_file(path, config, names=["shapes"])
+    assert inspection.evaluation.tagged == evaluation.tagged
+    assert inspection.directions == ["i2t", "t2i", "t2t", "i2i"]
+    assert any("Worst rank" in group.title for group in inspection.evaluation.page.groups)
+
+
+@pytest.mark.parametrize("direction", ["i2t", "t2i", "t2t", "i2i"])
+def test_neighbors_are_those_of_a_sort(direction, inspection, split, vectors):
+    sides = {"i": (split.image_ids, vectors[0]), "t": (split.caption_ids, vectors[1])}
+    (ids, queries), (_, items) = sides[direction[0]], sides[direction[2]]
+    result = inspection.evaluation.boards[-1].tasks[direction]
+    chosen = [int(each) for each in result.query_ids[[3, 1]]]
+    page = inspection.neighbors(direction, chosen)
+    (group,) = page.groups
+    assert group.title.endswith(", shapes")
+    for query, section in zip(chosen, group.sections, strict=True):
+        (row,) = np.flatnonzero(ids == query)
+        scores = items @ queries[row]
+        if direction[0] == direction[2]:
+            scores[row] = -np.inf
+        best = np.sort(scores)[::-1][:5]
+        shown = [float(item.notes[1]) for item in section.rows[0].items]
+        np.testing.assert_allclose(shown, best, atol=1e-4)
+        rank = int(section.title.split("rank ")[1].split()[0])
+        assert rank == 1 + result.rank[list(result.query_ids).index(query)]
+    assert len(inspection.neighbors(direction, 4).groups[0].sections) == 4
+
+
+def test_similarities_beside_ratings(inspection, split, vectors, monkeypatch):
+    seen = {}
+    monkeypatch.setattr(
+        similarity_plots, "draw_ratings", lambda rated, *, title: seen.update(rated) or b""
+    )
+    inspection.draw_ratings()
+    assert list(seen) == inspection.ratings == ["shapes/sts", "shapes/sis", "shapes/sits"]
+    rows = split.ratings["sits"]
+    ratings, similarities = seen["shapes/sits"]
+    np.testing.assert_array_equal(ratings, rows["scores"])
+    at = [list(split.caption_ids).index(each) for each in rows["left_ids"]]
+    image = [list(split.image_ids).index(each) for each in rows["right_ids"]]
+    expected = np.sum(vectors[1][at] * vectors[0][image], axis=1)
+    np.testing.assert_allclose(similarities, expected, atol=1e-4)
+
+
+def test_figures(inspection):
+    for png in (inspection.draw_ratings(), inspection.draw_scores()):
+        assert png.startswith(b"\x89PNG")
+
+
+def test_pictures_and_frames_for_notebooks(inspection, split):
+    number = int(inspection.image_ids[4])
+    (expected,) = split.pictures(np.flatnonzero(split.image_ids == number))
+    assert inspection.picture(number) == expected
+    frame = inspection.neighbors("i2i", 1)._repr_html_()
+    assert frame.startswith("<iframe title=")
+    assert "<script" not in frame
+    assert "&lt;img" in frame
+
+
+def test_counts_of_numpy(inspection):
+    page = inspection.neighbors("i2t", np.int64(2))
+    assert page.to_html() == inspection.neighbors("i2t", 2).to_html()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda i: i.search("a red star"), "from a file have no model to embed a query"),
+        (lambda i: i.neighbors("t2x"), "t2x.*i2t"),
+        (lambda i: i.neighbors("i2t", [10**6]), r"\[1000000\] are not queries of i2t on the board"),
+        (lambda i: i.picture(10**6), "crisscrossed_shapes test has no image 1000000"),
+    ],
+)
+def test_mistakes(call, message, inspection):
+    with pytest.raises(xmodal.UserError, match=message):
+        call(inspection)
+
+
+def test_sources_that_cannot_be_inspected(path, config, tmp_path):
+    for arguments, message in (
+        ((path,), "a file of embeddings needs the config of its dataset"),
+        ((tmp_path, config), "is a run, which has a config and a similarity"),
+        ((tmp_path,), "is not a run"),
+        ((tmp_path / "missing",), "missing does not exist"),
+    ):
+        with pytest.raises(xmodal.UserError, match=message):
+            xmodal.inspect(arguments[0], config=arguments[1] if arguments[1:] else None)
+    with pytest.raises(xmodal.UserError, match="pools.*shapes"):
+        xmodal.inspect(path, config=config, evaluator="pools")

@@ -1,0 +1,84 @@
+"""The page of captions of a real run: word weights and pictures."""
+
+import base64
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import xmodal
+from configs import cmcm_clue
+from tests.api.tiny_dual_encoder import make_model
+from xmodal import data
+from xmodal.apps.explore import show
+from xmodal.base.config import UserError
+from xmodal.runs import loop
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, few_shapes):
+    """CMCA after two steps."""
+    config = cmcm_clue.get_config("quick,cmca")
+    config.total_steps, config.batch_size, config.log_every = 2, 16, 1
+    config.data.data_dir = few_shapes
+    config.model.image.encoder = {"name": "convnet", "channels": (4, 8), "units": (0, 1)}
+    config.evals = {"pools": config.evals.pools}
+    config.evals.pools.every = 2
+    folder = str(tmp_path_factory.mktemp("runs") / config.name)
+    loop.train(config, folder)
+    return folder
+
+
+def test_models_without_attention_say_so():
+    model, _ = make_model()
+    with pytest.raises(UserError, match="no weights for single words; the head 'attention' has"):
+        model.attend(["a red circle"])
+
+
+@pytest.mark.slow
+def test_a_page_of_a_run_and_itself(run, few_shapes, tmp_path, monkeypatch):
+    command = ["show", f"--models={run},{run}", "--count=3", f"--output={tmp_path}/page.html"]
+    monkeypatch.setattr(sys, "argv", command)
+    show.main()
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    sections = page.split("<article")[1:]
+    assert len(sections) == 3
+    config = cmcm_clue.get_config("quick").data.to_dict() | {"data_dir": few_shapes}
+    split = data.eval_split(config, split="test")
+    contents = split.pictures(np.arange(len(split.image_ids))).tolist()
+    model = xmodal.load(run)
+    images = model.embed_images(contents)
+    for section in sections:
+        (text,) = re.findall(r"<h2[^>]*>(.*?)</h2>", section)
+        row = [text == each for each in split.caption_texts].index(True)
+        # Weights and pictures appear both times.
+        weights = [float(x) for x in re.findall(r'title="([\d.]+)"', section)]
+        assert sum(weights) == pytest.approx(2, abs=0.04)
+        shown = re.findall(
+            r'<li class="item( marked)?">\n<img src="data:image/\w+;base64,([^"]+)"', section
+        )
+        assert len(shown) == 10
+        scores = model.similarity(model.embed_texts([text]), images)[0]
+        best = 2 * sorted(range(len(scores)), key=lambda place: -scores[place])[:5]
+        assert [base64.b64decode(picture) for _, picture in shown] == [contents[i] for i in best]
+        assert [bool(mark) for mark, _ in shown] == [i == split.caption_rows[row] for i in best]
+    words = model.attend(["Qwerty circle"])[0]
+    assert words[0][0] == "<unk>"
+    assert sum(weight for _, weight in words) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--models=,"], "--models=, names no run"),
+        (["--count=0"], "--count=0; it has to be at least 1"),
+        (["--seed=-1"], "--seed=-1; it has to be at least 0"),
+        (["--output=pages/"], "--output=pages/ is a folder; name the page"),
+    ],
+)
+def test_mistakes_on_the_command_line(arguments, message, monkeypatch):
+    command = ["show", "--models=runs/none", "--output=page.html", *arguments]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit, match=f"^Error: {message}"):
+        show.main()

@@ -1,0 +1,86 @@
+"""The command line of the sweep, in this process."""
+
+import pytest
+
+from xmodal.apps.sweep import __main__ as sweep
+
+pytest.importorskip("optuna")
+
+CONFIG = """
+from tests.apps.sweep import bag
+
+
+def get_config():
+    return bag.make_config({data_dir!r})
+"""
+SPACE = """
+
+def get_space():
+    return {
+        "optimizer.learning_rate": {"name": "log", "low": 1e-3, "high": 1e-1},
+        "batch_size": {"name": "choice", "values": [16, 32]},
+    }
+"""
+RATE = "--space=optimizer.learning_rate:log:1e-3:1e-1"
+
+
+@pytest.fixture
+def files(few_shapes, tmp_path):
+    """Flags for a config file with a search space, and for one without."""
+    text = CONFIG.format(data_dir=few_shapes)
+    (tmp_path / "drawn.py").write_text(text + SPACE)
+    (tmp_path / "plain.py").write_text(text)
+    return {name: f"--config={tmp_path / name}.py" for name in ("drawn", "plain")}
+
+
+@pytest.fixture
+def run(run_command, files, tmp_path):
+    def call(name, *arguments):
+        return run_command(sweep, files[name], f"--workdir={tmp_path / 'sweep'}", *arguments)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "There is nothing to draw: the config file has no function get_space. Use --space="),
+        (["--space=seed:chioce:1,2"], "Did you mean 'choice'?"),
+        ([RATE, "--config.optimizer.learning_rate=1"], "fixes a value that --space or --study"),
+        (
+            [RATE, "--config.optimizer={'name': 'adam', 'learning_rate': 1.0}"],
+            "--config.optimizer fixes a value that --space or --study draws as optimizer.learning",
+        ),
+        (["--study=seed=0,1", "--config.seed=1"], "fixes a value that --space or --study"),
+        (["--study=seed=0,1"], "--study=seed=0,1 alone draws nothing, so all --trials=100 would"),
+        ([RATE, "--trials=0"], "--trials"),
+        ([RATE, "--select=shapes/rsmu"], "Unknown name 'shapes/rsmu' in --select=shapes/rsmu; "),
+        ([RATE, "--workdir=gs://bucket/sweep"], "has to be a folder that this machine mounts"),
+        (["--space=optimizer.learning_rte:log:1e-3:1e-1"], "Did you mean 'learning_rate'?"),
+        ([RATE, "--config.total_steps=many"], "config.total_steps is 'many'"),
+    ],
+)
+def test_mistakes_end_with_a_message(run, tmp_path, arguments, message):
+    code, said = run("plain", *arguments)
+    assert code == 1
+    assert message in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_dry_run_lists_the_draws(run, tmp_path, monkeypatch):
+    printed = []
+    monkeypatch.setattr("builtins.print", lambda *texts, **_: printed.extend(texts))
+    arguments = ["--dry_run", "--trials=3", "--config.batch_size=32", "--space=seed:int:0:9"]
+    code, _ = run("drawn", *arguments, "--study=data.captions_per_image=2,3")
+    assert code == 0
+    lines = "".join(printed).splitlines()
+    # The fixed batch size is not drawn.
+    heads = ["trial", "data.captions_per_image", "optimizer.learning_rate", "seed"]
+    assert [cell.strip() for cell in lines[0].strip("|").split("|")] == heads
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:8]]
+    assert [row[0] for row in rows] == [f"{number:04d}" for number in range(6)]
+    assert [row[1] for row in rows] == ["2", "3"] * 3
+    assert [row[2:] for row in rows[::2]] == [row[2:] for row in rows[1::2]]
+    assert lines[-1] == "6 trials, compared by shapes/mean_recall@10."
+    assert not (tmp_path / "sweep").exists()

@@ -1,0 +1,27 @@
+"""A sweep of tiny runs."""
+
+import jax
+import pytest
+
+from tests.apps.sweep.bag import SELECT, SPACE, make_config
+from xmodal.apps.sweep.plan import Plan
+from xmodal.base import mesh as mesh_lib
+
+
+@pytest.fixture
+def config(few_shapes):
+    """The config that all trials share."""
+    return make_config(few_shapes)
+
+
+@pytest.fixture
+def plan(config):
+    """Two parameters, none of them studied."""
+    return Plan(config, SPACE, None, 0, SELECT, "max")
+
+
+@pytest.fixture
+def one_device(monkeypatch):
+    """One device for whole runs, which take longer on eight."""
+    mesh = mesh_lib.make_mesh(jax.devices()[:1])
+    monkeypatch.setattr(mesh_lib, "make_mesh", lambda devices=None: mesh)

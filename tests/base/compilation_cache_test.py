@@ -1,0 +1,83 @@
+"""The cache of compiled functions, with real processes that compile a small function."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import jax
+from xmodal.base.compilation_cache import use_compilation_cache
+
+hits = []
+jax.monitoring.register_event_listener(lambda event, **_: hits.append(event))
+use_compilation_cache()
+jax.jit(lambda x: x * 3 + 1)(2.0).block_until_ready()
+print(jax.config.jax_compilation_cache_dir, hits.count("/jax/compilation_cache/cache_hits"))
+"""
+
+
+@pytest.fixture
+def compile_in(tmp_path):
+    """Starts a process that compiles; returns a function that returns its folder and hits."""
+
+    environment = dict(os.environ)
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # the cache of all tests
+
+    def start(**variables):
+        own = {
+            "XDG_CACHE_HOME": str(tmp_path),
+            "JAX_ENABLE_COMPILATION_CACHE": "true",
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM],
+            env=environment | own | variables,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+        def finish():
+            folder, hits = process.communicate(timeout=100)[0].rsplit(maxsplit=1)
+            assert process.returncode == 0
+            return folder, int(hits)
+
+        return finish
+
+    return start
+
+
+def entries(folder):
+    return sorted(pathlib.Path(folder).glob("*-cache"))
+
+
+@pytest.mark.slow
+def test_the_second_process_finds_what_the_first_compiled(compile_in, tmp_path):
+    together = [compile_in() for _ in range(2)]
+    found = [finish() for finish in together]
+    folder = pathlib.Path(found[0][0])
+    assert folder.parent == tmp_path / "xmodal" / "compiled"
+    written = entries(folder)
+    assert written
+    _, hits = compile_in()()
+    assert hits == len(written)
+    assert entries(folder) == written
+
+    # A process killed while writing, or a full disk, leaves a partial file without a time stamp.
+    written[0].write_bytes(written[0].read_bytes()[:10])
+    written[0].with_name(written[0].name.removesuffix("-cache") + "-atime").unlink()
+    assert compile_in()()[1] == hits - 1
+    assert compile_in()()[1] == hits
+
+
+def test_what_jax_was_told_is_respected(compile_in, tmp_path):
+    own = compile_in(JAX_COMPILATION_CACHE_DIR=str(tmp_path / "mine"))
+    none = compile_in(JAX_ENABLE_COMPILATION_CACHE="false")
+    locked = compile_in(XDG_CACHE_HOME="/proc/none")
+    assert own()[0] == str(tmp_path / "mine")
+    assert entries(tmp_path / "mine")
+    assert none() == ("None", 0)
+    assert locked() == ("None", 0)
+    assert not (tmp_path / "xmodal").exists()

@@ -1,0 +1,128 @@
+"""Commands that parse their own arguments, in separate processes."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+from absl import logging
+from xmodal import console, progress
+
+progress._QUIET_SECONDS = 0.0
+
+def main():
+    logging.info("a line of a library")
+    with progress.progress("Reading", 3) as advance:
+        advance(1)
+    {end}
+
+console.run(main)
+"""
+
+
+def run(end):
+    program = PROGRAM.format(end=end)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+
+def test_a_log_shows_how_far_long_work_is():
+    ended = run("print('done')")
+    assert (ended.returncode, ended.stdout) == (0, "done\n")
+    time, _, said = ended.stderr.partition(" ")
+    assert len(time) == len("hh:mm:ss")
+    assert said == "Reading: 33 % (1 of 3)\n"
+
+
+def test_control_c_ends_a_command_with_one_line():
+    ended = run("raise KeyboardInterrupt")
+    assert ended.returncode == 130
+    assert ended.stderr.endswith("(1 of 3)\n\nInterrupted.\n")
+    assert "Traceback" not in ended.stderr
+
+
+THREADS = """
+import asyncio
+
+from xmodal import console
+
+class Broken:
+    def __init__(self, error):
+        self.error = error
+
+    def __del__(self):
+        raise self.error
+
+def main():
+    loop = asyncio.new_event_loop()
+    task = loop.create_future()
+    task.set_exception(ValueError("one write of many"))
+    loop.close()
+    del task
+    Broken(RuntimeError("Event loop is closed"))
+    Broken(RuntimeError("something else"))
+
+console.run(main)
+"""
+
+
+def test_threads_of_a_library_say_nothing_of_an_error_that_was_raised():
+    ended = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True)
+    assert ended.returncode == 0
+    assert "never retrieved" not in ended.stderr
+    assert "Event loop is closed" not in ended.stderr
+    assert ended.stderr.count("Traceback") == 1
+    assert "RuntimeError: something else" in ended.stderr
+
+
+IMPORT = """
+import os
+
+from xmodal.base.console import quietly
+
+with quietly():
+    os.write(2, b"a line of CUDA\\n")
+{failure}
+print("done")
+"""
+
+
+def test_lines_of_an_import_show_only_if_it_fails():
+    def run(failure):
+        program = IMPORT.format(failure=failure)
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    fine, failed = run(""), run("    import no_module")
+    assert (fine.stdout, fine.stderr) == ("done\n", "")
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("a line of CUDA\n")
+    assert failed.stderr.endswith("No module named 'no_module'\n")
+
+
+INTERRUPTED = """
+import os
+import signal
+
+from xmodal import console
+
+class Swallowing:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+
+# A shell may have started the tests in the background, which disables it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def main():
+    Swallowing()  # As a callback of a library: an exception in it is only printed.
+    print("swallowed", flush=True)
+    signal.pause()  # Until a signal comes.
+    print("went on")
+
+console.run(main)
+"""
+
+
+def test_control_c_that_a_callback_swallows_ends_a_command():
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout) == (130, "swallowed\n")
+    assert ended.stderr == "\nInterrupted.\n"

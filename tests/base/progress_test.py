@@ -1,0 +1,80 @@
+"""Progress messages of long work, with a clock that the tests control."""
+
+import fcntl
+import logging
+import os
+import struct
+import subprocess
+import sys
+import termios
+import types
+
+import pytest
+
+from xmodal.base import progress as progress_lib
+from xmodal.base.progress import progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = types.SimpleNamespace(seconds=50.0)
+    monkeypatch.setattr(progress_lib, "time", types.SimpleNamespace(monotonic=lambda: now.seconds))
+    return now
+
+
+def work(clock, seconds_per_item, total, caplog):
+    caplog.set_level(logging.INFO, logger="absl")
+    with progress("Reading", total) as advance:
+        for _ in range(total):
+            clock.seconds += seconds_per_item
+            advance(1)
+    return caplog.messages
+
+
+def test_short_work_says_nothing(clock, caplog):
+    assert work(clock, 0.9, 11, caplog) == []
+
+
+def test_long_work_gives_rate_and_remaining_time(clock, caplog):
+    lines = work(clock, 0.5, 2000, caplog)
+    # 1,000 s: after 10 s, and every 30 s from then on.
+    assert len(lines) == 33
+    assert lines[0] == "Reading: 1 % (20 of 2,000), 2 per second, 16:30 left"
+    assert lines[-1] == "Reading: 97 % (1,940 of 2,000), 2 per second, 00:30 left"
+
+
+def test_a_slow_first_item_is_no_measure_of_the_others(clock, caplog):
+    caplog.set_level(logging.INFO, logger="absl")
+    with progress("Reading", 100) as advance:
+        for seconds in (80, 30, 30):
+            clock.seconds += seconds
+            advance(15)
+    assert caplog.messages == [
+        "Reading: 15 % (15 of 100)",
+        "Reading: 30 % (30 of 100), 0.5 per second, 02:20 left",
+        "Reading: 45 % (45 of 100), 0.5 per second, 01:50 left",
+    ]
+
+
+PROGRAM = """
+import time
+from xmodal import progress
+
+progress._QUIET_SECONDS = 0.0
+with progress.progress("Reading", 5) as advance:
+    for _ in range(5):
+        time.sleep(0.12)
+        advance(1)
+"""
+
+
+def test_a_terminal_has_a_bar(tmp_path):
+    own, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.run([sys.executable, "-c", PROGRAM], stderr=terminal)
+    os.close(terminal)
+    assert process.returncode == 0
+    shown = os.read(own, 100_000).decode()
+    os.close(own)
+    assert "Reading:  40%|" in shown
+    assert "Reading" not in shown.splitlines()[-1].rpartition("\r")[2]  # removed at the end

@@ -1,0 +1,330 @@
+"""Finding, building and missing datasets; interrupted builds and concurrent processes."""
+
+import errno
+import logging
+import re
+import shutil
+
+import numpy as np
+import pytest
+import tiny_captions_dataset_builder as tiny
+from etils import epath
+
+import data_prep
+from xmodal import data
+from xmodal.base import progress
+from xmodal.base.atomic import replacing
+from xmodal.base.config import UserError
+from xmodal.data import column_cache, datasets
+from xmodal.data.columns import Column
+from xmodal.data.data_config import parse
+
+ALL = ["image_id", "captions", "caption_ids", "image"]
+
+
+def test_records_are_read_by_number_in_any_order(tiny_config):
+    source = datasets.Source(parse(tiny_config), "train")
+    assert len(source) == 37
+    ids = source.get(["image_id"])["image_id"]
+    assert sorted(ids.tolist()) == list(range(37))
+    rows = np.array([30, 2, 2, 17])
+    # Without images, the columns are read from a separate file.
+    for names in (ALL, ALL[:3]):
+        picked = source.get(names, rows)
+        assert picked["image_id"].tolist() == ids[rows].tolist()
+        assert picked["caption_ids"].values.dtype == np.int32
+        texts = [tiny.captions(image_id) for image_id in ids[rows].tolist()]
+        assert picked["captions"].lengths.tolist() == [len(each) for each in texts]
+        flat = [text.encode() for each in texts for text in each.values()]
+        assert picked["captions"].values.tolist() == flat
+        assert picked["caption_ids"].values.tolist() == [key for each in texts for key in each]
+    assert source.get(["captions"], rows[:0])["captions"].lengths.shape == (0,)
+
+
+@pytest.mark.parametrize("damage", ["changed", "torn", "missing"])
+def test_a_damaged_file_is_named_with_its_remedy(tiny_config, tmp_path, damage):
+    folder = tmp_path / "data"
+    shutil.copytree(tiny_config["data_dir"], folder)
+    source = datasets.Source(parse(tiny_config | {"data_dir": str(folder)}), "train")
+    (file,) = source.folder.glob("*train.array_record*")
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 4
+    content[middle : middle + 200] = bytes(200)
+    file.write_bytes(content if damage == "changed" else content[:middle])
+    if damage == "missing":
+        file.unlink()
+    with pytest.raises(UserError, match="A record of .* train cannot be read: ") as raised:
+        source.read(np.arange(37))
+    assert f"delete {file.parent} to prepare the dataset again" in str(raised.value)
+
+
+def test_columns_of_every_kind_are_the_same_from_both_files(tiny_config):
+    source = datasets.Source(parse(tiny_config | {"config": "regions"}), "train")
+    rows = np.array([5, 0, 36])
+    names = [name for name in source.columns if name != "image"]
+    assert {"relations", "categories"} < set(names)
+    small, whole = source.get(names, rows), source.get([*names, "image"], rows)
+    for name in names:
+        for left, right in zip(*map(_parts, (small[name], whole[name])), strict=True):
+            assert left.dtype == right.dtype, name
+            np.testing.assert_array_equal(left, right, err_msg=name)
+    ids = small["image_id"].tolist()
+    assert small["relations"].tolist() == [tiny.relations(image_id) for image_id in ids]
+    regions = np.split(whole["image"].values, whole["image"].starts[1:])
+    for image_id, found in zip(ids, regions, strict=True):
+        np.testing.assert_array_equal(found, tiny.regions(image_id))
+
+
+def _parts(column):
+    return column if isinstance(column, tuple) else (column,)
+
+
+def test_records_are_read_once_for_the_columns_without_images(tiny_config, tmp_path, monkeypatch):
+    config = parse(tiny_config | {"data_dir": str(tmp_path)})
+    read, original = [], datasets.Source.read
+    monkeypatch.setattr(
+        datasets.Source, "read", lambda self, rows: read.append(len(rows)) or original(self, rows)
+    )
+    for _ in range(2):
+        for names in (["captions"], ["image_id", "caption_ids"]):
+            datasets.Source(config, "train").get(names)
+    assert read == [37]
+
+
+def test_reading_a_whole_split_tells_how_far_it_is(tiny_config, tmp_path, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, logger="absl")
+    monkeypatch.setattr(progress, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_LOG_SECONDS", 0.0)
+    monkeypatch.setattr(datasets, "_BLOCK", 10)
+    source = datasets.Source(parse(tiny_config | {"data_dir": str(tmp_path)}), "train")
+    assert len(source.get(["captions"])["captions"].lengths) == 37
+    lines = [line for line in caplog.messages if "Reading the columns without images" in line]
+    assert [line.partition("(")[2].partition(")")[0] for line in lines] == [
+        f"{count} of 37" for count in (10, 20, 30)
+    ]
+    assert "tiny_captions train" in lines[0]
+
+
+def test_a_folder_that_cannot_be_written_changes_nothing(tiny_config, tmp_path, monkeypatch):
+    config = parse(tiny_config | {"data_dir": str(tmp_path)})
+
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(column_cache, "replacing", refuse)
+    counts = datasets.Source(config, "test").get(["captions"])["captions"].lengths
+    assert sorted(counts.tolist()) == sorted(len(tiny.captions(k)) for k in range(200, 207))
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"dataset": "semeval_sts", "config": "pairs", "image": None},
+            "no image_id, captions.*pairs",
+        ),
+        ({"dataset": "semeval_sts", "config": "pairs"}, "no image_id, image, captions"),
+        ({"dataset": "cite", "config": "labels"}, r"has no image;.*config\.data\.image"),
+        (
+            {"dataset": "cite", "config": "labels", "image": None, "labels": ("relation",)},
+            "has no relation; its columns are .*relations",
+        ),
+        ({"labels": ("relations",)}, "tiny_captions .*has no relations"),
+    ],
+)
+def test_a_dataset_without_a_column_is_refused_before_it_is_prepared(
+    tiny_config, tmp_path, changes, message
+):
+    config = tiny_config | {"data_dir": str(tmp_path)} | changes
+    with pytest.raises(UserError, match=message):
+        data.batch_spec(config, 4)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("split", ["train[:abc]", "train[:0%]", "train[5:5]", "train[:1%"])
+def test_a_part_of_a_split_that_is_none(tiny_config, split):
+    with pytest.raises(UserError, match=re.escape(f"{split!r} is not a split of dataset tiny")):
+        data.prepare(tiny_config, splits=[split])
+
+
+def test_a_missing_dataset_says_what_to_put_where_and_what_to_run(
+    tiny_config, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tiny.Builder, "MANUAL_DOWNLOAD_INSTRUCTIONS", "Put photos.zip there.")
+    config = tiny_config | {"data_dir": str(tmp_path)}
+    with pytest.raises(data.DatasetMissingError) as error:
+        data.prepare(config)
+    assert error.match(r"Put photos\.zip there\.")
+    command = f"--dataset=tiny_captions --config=images --data_dir={tmp_path} --manual_dir="
+    assert error.match(rf"python -m data_prep\.build {command}")
+    assert error.match(r"data\.manual_dir")
+
+
+def test_missing_files_are_named_once(tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "something").touch()
+    folders = {"data_dir": str(tmp_path), "manual_dir": str(tmp_path / "files")}
+    with pytest.raises(data.DatasetMissingError) as error:
+        data.prepare({"dataset": "flickr30k", "config": "captions", **folders})
+    message = str(error.value)
+    assert message.startswith(f"{tmp_path}/files/dataset_flickr30k.json does not exist")
+    assert message.count("results_20130124.token") == message.count("into one folder:") == 1
+    assert "python -m data_prep.build --dataset=flickr30k --config=captions" in message
+
+
+def test_a_dataset_with_files_at_hand_is_built(tiny_config, tmp_path, monkeypatch):
+    monkeypatch.setattr(tiny.Builder, "MANUAL_DOWNLOAD_INSTRUCTIONS", "Put photos.zip there.")
+    (tmp_path / "photos.zip").touch()
+    config = tiny_config | {"data_dir": str(tmp_path), "manual_dir": str(tmp_path)}
+    data.prepare(config)
+    data.prepare(tiny_config | {"data_dir": str(tmp_path)})
+
+    def incomplete(self, dl_manager):
+        raise FileNotFoundError("there is no photos.zip")
+
+    monkeypatch.setattr(tiny.Builder, "_split_generators", incomplete)
+    with pytest.raises(data.DatasetMissingError, match=r"no photos\.zip(.|\n)*Put photos\.zip"):
+        data.prepare(config | {"config": "features"})
+
+
+def test_ratings_are_prepared_and_checked_before_a_run(tiny_config, tmp_path):
+    data.prepare(tiny_config | {"data_dir": str(tmp_path)})
+    assert (tmp_path / tiny_config["dataset"] / "ratings" / "1.0.0").exists()
+    with pytest.raises(ValueError, match=r"sts_val\.csv"):
+        data.prepare(tiny_config | {"ratings_dir": str(tmp_path)})
+
+
+def test_unknown_names_list_the_known_ones(tiny_config):
+    with pytest.raises(ValueError, match=r"'coco' in config.data.dataset; known.*coco_captions"):
+        data.prepare(tiny_config | {"dataset": "coco"})
+    with pytest.raises(
+        ValueError, match="'pixels'; known: images, features, regions, pairs, ratings"
+    ):
+        data.prepare(tiny_config | {"config": "pixels"})
+
+
+def test_of_two_processes_that_build_at_once_both_go_on(tiny_config, tmp_path, monkeypatch):
+    config = tiny_config | {"data_dir": str(tmp_path)}
+    generate = tiny.Builder._generate_examples
+
+    def overtaken(self, first, count):
+        yield from generate(self, first, count)
+        monkeypatch.setattr(tiny.Builder, "_generate_examples", generate)
+        data.prepare(config)  # another process finishes the same build first
+
+    monkeypatch.setattr(tiny.Builder, "_generate_examples", overtaken)
+    data.prepare(config)
+    assert len(datasets.Source(parse(config), "train")) == 37
+    assert not list(tmp_path.rglob("*incomplete*"))
+
+
+def test_a_killed_build_is_started_again(tiny_config, tmp_path, monkeypatch):
+    config = tiny_config | {"data_dir": str(tmp_path)}
+    generate = tiny.Builder._generate_examples
+
+    def killed(self, first, count):
+        yield next(generate(self, first, count))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tiny.Builder, "_generate_examples", killed)
+    with pytest.raises(KeyboardInterrupt):
+        data.prepare(config)
+    # SIGKILL would also leave the half-written folder behind.
+    left_over = tmp_path / tiny_config["dataset"] / "images" / "incomplete.ABCDEF_1.0.0"
+    left_over.mkdir(parents=True)
+    (left_over / "tiny_captions-train.array_record-00000-of-00001").write_bytes(b"half")
+    monkeypatch.setattr(tiny.Builder, "_generate_examples", generate)
+    data.prepare(config)
+    assert len(datasets.Source(parse(config), "train")) == 37
+
+
+def test_files_are_replaced_whole_or_not_at_all(tmp_path):
+    path = epath.Path(tmp_path) / "counts.npy"
+    path.write_text("old")
+
+    def fail_half_way():
+        with replacing(path) as file:
+            file.write(b"half of the new")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
+    assert path.read_text() == "old"
+    with replacing(path) as file:
+        file.write(b"new")
+    assert path.read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["counts.npy"]
+
+
+def test_every_known_builder_can_be_imported():
+    for name in data_prep.BUILDERS:
+        builder = data_prep.builder_class(name)
+        assert builder.name == name
+        assert builder.builder_configs
+
+
+def test_the_hash_of_a_split_is_that_of_its_build(tiny_config):
+    config = parse(tiny_config)
+    builder = datasets.open_builder(config)
+    digits = builder.info.metadata["split_hashes"]["validation"]
+    assert len(digits) == 64
+    name = "tiny_captions/images/1.0.0 validation"
+    assert datasets.Source(config, "validation[:3]").hashes == {name: digits}
+    assert data.split_hashes(tiny_config, "validation") == {name: digits}
+    assert data.eval_split(tiny_config, split="validation").hashes == {name: digits}
+    with_ratings = data.eval_split(tiny_config, split="test").hashes
+    assert list(with_ratings) == [
+        "tiny_captions/images/1.0.0 test",
+        "tiny_captions/ratings/1.0.0 test",
+    ]
+    assert len(set(with_ratings.values())) == 2
+
+
+def test_a_dataset_that_was_prepared_before_hashes_were_kept_says_so(tiny_config, monkeypatch):
+    config = parse(tiny_config)
+    builder = datasets.open_builder(config)
+    monkeypatch.setitem(builder.info.metadata, "split_hashes", {})
+    assert list(datasets.hashes_of(builder, "test").values()) == [data.UNKNOWN_HASH]
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed"])
+def test_a_damaged_file_of_columns_is_written_again(tmp_path, damage):
+    path, columns = epath.Path(tmp_path / "columns.parquet"), {"image_id": Column(np.dtype("i4"))}
+    blocks = [{"image_id": np.arange(5000, dtype=np.int32)}]
+    whole = column_cache.load_table(path, columns, blocks)
+    content = bytearray(path.read_bytes())
+    damaged = content.copy()
+    damaged[9000] ^= 1
+    path.write_bytes(content[:9000] if damage == "cut" else damaged)
+    assert column_cache.load_table(path, columns, blocks) == whole
+    assert path.read_bytes() == content
+    assert column_cache.load_table(path, columns, iter(())) == whole
+
+
+def test_a_full_disk_is_an_error_of_one_sentence(tiny_config, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(datasets, "build", full)
+    config = parse(tiny_config | {"data_dir": str(tmp_path)})
+    with pytest.raises(UserError, match=f"{tmp_path}.*cannot be written: .*No space left"):
+        datasets.open_builder(config)
+
+
+@pytest.mark.parametrize("folder", ["/proc/none", "/dev/null"])
+def test_a_folder_that_cannot_be_made_is_an_error_of_one_sentence(tiny_config, folder):
+    config = parse(tiny_config | {"data_dir": folder})
+    with pytest.raises(UserError, match=f"{folder}/.*cannot be written: .*Set config.data.data_d"):
+        datasets.open_builder(config)
+
+
+def test_a_sum_of_splits_is_read_as_one(tiny_config):
+    config = parse(tiny_config)
+    parts = [datasets.Source(config, split) for split in ("train", "validation")]
+    both = datasets.Source(config, "train+validation")
+    ids = [part.get(["image_id"])["image_id"].tolist() for part in parts]
+    assert both.get(["image_id"])["image_id"].tolist() == ids[0] + ids[1]
+    assert both.hashes == parts[0].hashes | parts[1].hashes
+    with pytest.raises(UserError, match="no split 'dev'; known: "):
+        datasets.Source(config, "train+dev")

@@ -1,0 +1,171 @@
+"""Verdicts on figures, and checks of rated pairs."""
+
+import math
+import tracemalloc
+
+import pytest
+import tensorflow_datasets as tfds
+
+import data_prep
+from data_prep import schema
+from data_prep.checks import counts, identity
+from data_prep.checks.figure_rows import (
+    DIFFERS,
+    KNOWN,
+    NOTED,
+    OK,
+    PART,
+    Row,
+    judge,
+    lookup,
+    missing_rows,
+    summary,
+    table,
+)
+from data_prep.checks.split_contents import SplitContents
+from data_prep.published_figures import IfPresent, Known, Unknown, Within
+
+
+@pytest.mark.parametrize(
+    ("found", "figure", "part", "verdict"),
+    [
+        (5, 5, False, OK),
+        (4, 5, False, DIFFERS),
+        (4, 5, True, PART),
+        (6, 5, True, DIFFERS),
+        ("5", "5", False, OK),
+        ("4 to 5", "5", True, DIFFERS),
+        (5, None, False, NOTED),
+        (5, Unknown("why"), False, NOTED),
+        (610, Known(610, "leak"), False, KNOWN),
+        (609, Known(610, "leak"), False, DIFFERS),
+        (609, Known(610, "leak"), True, PART),
+        (0, Within(0, 5), False, OK),
+        (5.0, Within(0, 5), False, OK),
+        (5.1, Within(0, 5), True, DIFFERS),
+        (-0.1, Within(0, 5), False, DIFFERS),
+        (math.nan, Within(0, 5), False, DIFFERS),
+        (7, IfPresent(7), False, OK),
+        (6, IfPresent(7), False, DIFFERS),
+    ],
+)
+def test_verdicts(found, figure, part, verdict):
+    assert judge("row", found, figure, part=part).verdict == verdict
+
+
+def test_names_come_before_patterns_and_missing_rows_are_named():
+    figures = {"test/a*": 1, "test/ab": 2, "test/optional": IfPresent(3), "test/?": 4}
+    assert lookup(figures, "test/ab", None) == 2
+    assert lookup(figures, "test/ac", None) == 1
+    assert lookup(figures, "test/x", None) == 4
+    assert lookup(figures, "train/x", 5) == 5
+    (row,) = missing_rows(figures, [Row("test/ac", 1, 1, OK)], part=False)
+    assert (row.name, row.found, row.expected, row.verdict) == ("test/ab", 0, 2, DIFFERS)
+
+
+@pytest.mark.parametrize("dataset", sorted(data_prep.BUILDERS))
+def test_every_dataset_has_published_figures(dataset):
+    builder = data_prep.builder_class(dataset)
+    for config in builder.builder_configs:
+        assert builder.published_figures(config), f"{dataset}/{config} has no figures"
+    for name in builder.REFERS_TO:
+        joined, _, joined_config = name.partition("/")
+        assert joined_config in data_prep.builder_class(joined).builder_configs
+
+
+def _rated(*pairs):
+    columns = SplitContents(dict(schema.rating_features().items()))
+    for task, method, left, right, score in pairs:
+        columns.add(
+            {
+                "task": task.encode(),
+                "method": method.encode(),
+                "left_id": left,
+                "right_id": right,
+                "score": score,
+                "rater_scores": [],
+            }
+        )
+    return _Dataset(columns)
+
+
+class _Dataset:
+    """A prepared dataset with one split and a few figures."""
+
+    def __init__(self, columns, is_part=False):
+        self.splits, self.is_part = {"test": columns}, is_part
+        self.figures = {"test/mean score with task=a, method=m": 1.75}
+
+    def row(self, name, found, default=None, *, note=""):
+        figure = lookup(self.figures, name, default)
+        return judge(name.removeprefix("test/"), found, figure, part=self.is_part, note=note)
+
+
+def test_pairs_in_both_orders_and_broken_circles():
+    circle = [("sts", "c2c_cocaption", k, (k + 1) % 5, 3.0) for k in range(5)]
+    dataset = _rated(*circle, ("sis", "i2i_csim", 1, 2, 1.0), ("sis", "i2i_csim", 2, 1, 4.0))
+    rows = {row.name: row.found for row in identity.pairs(dataset)}
+    assert rows["pairs in both orders with task=sis, method=i2i_csim"] == 1
+    assert rows["pairs in both orders with task=sts, method=c2c_cocaption"] == 0
+    assert not any(row.found for row in identity.structure(dataset))
+    broken = _rated(*circle[:4], ("sts", "c2c_cocaption", 4, 2, 3.0), circle[0])
+    (row,) = identity.structure(broken)
+    # 0 is never right, 2 is twice; the first pair is repeated: 0 is left and 1 right twice.
+    assert (row.found, row.verdict) == (4, DIFFERS)
+    rows = {row.name: row.found for row in identity.pairs(broken)}
+    assert rows["pairs repeated with task=sts, method=c2c_cocaption"] == 1
+    # If a row was left out, its cycle is incomplete.
+    (row,) = identity.structure(_Dataset(_rated(*circle[:4]).splits["test"], is_part=True))
+    assert (row.found, row.verdict) == (2, NOTED)
+
+
+def test_ranges_and_means_of_scores_by_kind():
+    dataset = _rated(("a", "m", 0, 0, 1.0), ("a", "m", 1, 1, 2.0), ("b", "m", 2, 2, math.nan))
+    rows = {row.name: row.found for row in counts.scores(dataset)}
+    assert rows == {
+        "scores not finite with task=a, method=m": 0,
+        "lowest score with task=a, method=m": 1.0,
+        "highest score with task=a, method=m": 2.0,
+        "mean score with task=a, method=m": 1.5,
+        "scores not finite with task=b, method=m": 1,
+    }
+    mean = "mean score with task=a, method=m"
+    verdicts = {row.name: row.verdict for row in counts.scores(dataset)}
+    assert verdicts[mean] == DIFFERS
+    part = _Dataset(dataset.splits["test"], is_part=True)
+    verdicts = {row.name.removeprefix("test/"): row.verdict for row in counts.scores(part)}
+    assert verdicts[mean] == NOTED  # of other rows
+
+
+def test_memory_is_a_few_bytes_per_record():
+    features = dict(schema.captioned_image_features(tfds.features.Image()).items())
+    columns, count = SplitContents(features), 4_000
+    image = bytes(10_000)
+    tracemalloc.start()
+    for number in range(count):
+        columns.add(
+            {
+                "image": image,
+                "image_id": number,
+                "captions": [b"some words %d" % number],
+                "caption_ids": [number],
+            }
+        )
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert columns.records == count
+    assert used / count < 80  # 48, and the spare capacity of arrays
+
+
+def test_the_table_has_a_line_per_row_and_counts_verdicts():
+    rows = [
+        Row("test/records", 12345, 12345, OK),
+        Row("test/hash", "a" * 64, "b" * 64, DIFFERS, "changed"),
+        Row("test/mean", 1.5, None, NOTED),
+    ]
+    text = table(rows)
+    assert "12,345" in text
+    assert f"{'a' * 16}…" in text
+    assert "a" * 17 not in text
+    assert summary(rows).startswith("1 ok")
+    assert len(text.splitlines()) == 1 + len(rows) + 2

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+
+from data_prep.crisscrossed_shapes import simulated_ratings
+from data_prep.crisscrossed_shapes.captions import describe
+from data_prep.crisscrossed_shapes.rendering import render
+from data_prep.crisscrossed_shapes.scenes import make_scenes
+
+IMAGES = 300
+
+
+def rate(seed):
+    scenes = make_scenes(1, {"test": IMAGES})["test"]
+    captions = [describe(scene, np.random.default_rng((2, n))) for n, scene in enumerate(scenes)]
+    images = np.stack(
+        [render(scene, np.random.default_rng((3, n))) for n, scene in enumerate(scenes)]
+    )
+    rated = simulated_ratings.rate_split(scenes, captions, images, np.random.default_rng(seed))
+    return {part.method: part for part in rated}
+
+
+@pytest.fixture(scope="module")
+def rated():
+    return rate(seed=0)
+
+
+def test_methods_tasks_and_sizes_are_those_of_the_release(rated):
+    assert {method: part.task for method, part in rated.items()} == {
+        "c2c_cocaption": "sts",
+        "c2c_isim": "sts",
+        "i2i_csim": "sis",
+        "c2i_intrasim": "sits",
+        "c2i_original": "sits",
+    }
+    numbers = {method: len(part.pairs) for method, part in rated.items()}
+    assert numbers["c2c_cocaption"] == numbers["c2i_original"] == 5 * IMAGES
+    assert numbers["c2i_intrasim"] == 4 * IMAGES
+    assert 5 * IMAGES < numbers["i2i_csim"] <= 10 * IMAGES
+    assert 2.5 * IMAGES <= numbers["c2c_isim"] <= 5 * IMAGES
+
+
+def test_pairs_have_the_structure_of_the_release(rated):
+    for task in ("sts", "sis", "sits"):
+        parts = [part.pairs for part in rated.values() if part.task == task]
+        pairs = [tuple(pair) for pair in np.concatenate(parts).tolist()]
+        assert len(pairs) == len(set(pairs)), f"{task} has the same pair twice in one order"
+        if task == "sts":
+            assert len(pairs) == len({frozenset(pair) for pair in pairs})
+        if task != "sits":
+            assert all(left != right for left, right in pairs)
+    reversed_sis = {tuple(p) for p in rated["i2i_csim"].pairs.tolist()} & {
+        tuple(p[::-1]) for p in rated["i2i_csim"].pairs.tolist()
+    }
+    assert reversed_sis  # both images found each other: rated twice, as in the release
+
+
+def test_scores_are_distributed_as_in_the_release(rated):
+    mean = {method: part.scores.mean() for method, part in rated.items()}
+    share = {
+        method: (part.scores >= (2.5 if part.task == "sis" else 3)).mean()
+        for method, part in rated.items()
+    }
+    assert mean["c2i_original"] > 4.6
+    assert share["c2i_original"] > 0.99
+    assert 2.5 < mean["c2c_cocaption"] < 3.3
+    assert 0.4 < share["c2c_cocaption"] < 0.7
+    assert 1 < mean["c2c_isim"] < 1.8
+    assert 0.02 < share["c2c_isim"] < 0.2
+    assert 2 < mean["i2i_csim"] < 2.9
+    assert 0.3 < share["i2i_csim"] < 0.7
+    assert 2.5 < mean["c2i_intrasim"] < 3.4
+    sis = rated["i2i_csim"]
+    assert len(np.unique(sis.pairs[sis.scores >= 2.5])) > 0.9 * IMAGES
+
+
+def test_raters_use_the_scale_in_tenths_and_agree_least_on_captions(rated):
+    spread = {}
+    for part in rated.values():
+        assert part.rater_scores.shape == (len(part.pairs), 5)
+        assert part.rater_scores.dtype == np.float32
+        assert part.rater_scores.min() >= 0
+        assert part.rater_scores.max() <= 5
+        np.testing.assert_allclose(part.rater_scores * 10, (part.rater_scores * 10).round())
+        np.testing.assert_allclose(part.scores, part.rater_scores.mean(axis=1))
+        inside = (part.scores > 1) & (part.scores < 4)
+        spread.setdefault(part.task, []).append(part.rater_scores[inside].std(axis=1))
+    spread = {task: np.concatenate(values).mean() for task, values in spread.items()}
+    assert spread["sts"] > 1.2 * spread["sis"] > 1.2**2 * spread["sits"]
+
+
+@pytest.mark.parametrize("task", ["sts", "sis", "sits"])
+def test_ratings_follow_similarity(task):
+    similarities = np.linspace(0, 1, 1001)
+    scores = simulated_ratings.rate(similarities, task, np.random.default_rng(0)).mean(axis=1)
+    bins = scores[:1000].reshape(10, 100).mean(axis=1)
+    assert (np.diff(bins) > 0).all()
+    assert bins[0] < 1.3
+    assert bins[-1] > 4.3
+
+
+def test_ratings_are_a_function_of_the_generator(rated):
+    again, other = rate(seed=0), rate(seed=1)
+    for method, part in rated.items():
+        np.testing.assert_array_equal(part.pairs, again[method].pairs)
+        np.testing.assert_array_equal(part.rater_scores, again[method].rater_scores)
+    assert any((part.scores[:50] != other[m].scores[:50]).any() for m, part in rated.items())

@@ -1,0 +1,208 @@
+"""Tables in the papers' layouts, and the facts behind them."""
+
+import math
+
+import numpy as np
+
+from xmodal.evals.published import PUBLISHED_LABELS
+from xmodal.evals.reports import evaluation_report
+from xmodal.evals.results import BoardResult, Numbers, TaskResult
+
+METRICS = {
+    "cxc/i2t/recall@1": 55.94,
+    "cxc/i2t/recall@1_low": 54.51,
+    "cxc/i2t/recall@1_high": 57.32,
+    "cxc/i2t/recall@5": 84.25,
+    "cxc/i2t/recall@10": 91.75,
+    "cxc/i2t/median_rank": 1.0,
+    "cxc/i2t/median_rank_low": 1.0,
+    "cxc/i2t/median_rank_high": 2.0,
+    "cxc/i2t/queries": 5000.0,
+    "cxc/i2t/skipped_queries": 0.0,
+    "cxc/i2t/tied_queries": 12.0,
+    "cxc/i2t/gallery": 25000.0,
+    "cxc/sts/spearman": 74.24,
+    "cxc/sts/spearman_std": 0.41,
+    "cxc/sts/pairs": 44045.0,
+    "cxc/sts/pairs_per_sample": 12500.0,
+    "cxc/sis/spearman": math.nan,
+    "cxc/sis/spearman_std": math.nan,
+    "cxc/mean_recall@10": 91.75,
+}
+ECCV = {
+    "eccv/i2t/map@r": 23.991,
+    "eccv/i2t/r_precision": 33.824,
+    "eccv/i2t/recall@1": 71.29,
+    "eccv/mean/map@r": 27.98,
+    "eccv/mean/r_precision": 37.8,
+    "eccv/mean/recall@1": 72.17,
+    "coco1k/mean/recall@1": 64.85,
+    "pmrp/i2t": 59.954,
+    "pmrp/mean": 55.32,
+}
+
+
+def rows_of(text):
+    return [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in text.splitlines()
+        if line.startswith("| ") and not line.startswith("| -")
+    ]
+
+
+def published(*names):
+    """Boards of the published labels."""
+    return [BoardResult(name, "any", PUBLISHED_LABELS[name], {}, {}) for name in names]
+
+
+def test_tables_are_aligned_and_hold_the_numbers():
+    text = evaluation_report.format_report("ours", METRICS, title="coco_captions test")
+    assert text.startswith(
+        "# coco_captions test\n\n"
+        "| ours | I→T R@1 |        STS | SIS |\n"
+        "| ---- | ------: | ---------: | --: |\n"
+        "| cxc  |    55.9 | 74.2 ± 0.4 |   - |\n\n"
+        "## cxc\n\nThe items or labels are not those of the published test split, so no "
+        "published rows are shown.\n\n"
+        "| Retrieval       |      I→T R@1 |  R@5 | R@10 |  med r |\n"
+        "| --------------- | -----------: | ---: | ---: | -----: |\n"
+        "| ours            |         55.9 | 84.2 | 91.8 |      1 |\n"
+        "|   95 % interval | [54.5, 57.3] |    - |    - | [1, 2] |\n\n"
+    )
+    assert rows_of(text) == [
+        ["ours", "I→T R@1", "STS", "SIS"],
+        ["cxc", "55.9", "74.2 ± 0.4", "-"],
+        ["Retrieval", "I→T R@1", "R@5", "R@10", "med r"],
+        ["ours", "55.9", "84.2", "91.8", "1"],
+        ["95 % interval", "[54.5, 57.3]", "-", "-", "[1, 2]"],
+        ["Spearman x100", "STS", "SIS"],
+        ["ours", "74.2 ± 0.4", "-"],
+        ["Behind the ranks", "queries", "gallery", "skipped", "tied"],
+        ["I→T", "5,000", "25,000", "0", "12"],
+        ["Behind the correlations", "pairs", "pairs per sample"],
+        ["STS", "44,045", "12,500"],
+    ]
+
+
+def test_unknown_ties_are_a_dash():
+    ranked = {tag: value for tag, value in METRICS.items() if not tag.endswith("/tied_queries")}
+    rows = rows_of(evaluation_report.format_report("ours", ranked, title="t"))
+    assert ["I→T", "5,000", "25,000", "0", "-"] in rows
+
+
+def test_published_rows_stand_beside_ours():
+    text = evaluation_report.format_report("ours", METRICS, title="t", boards=published("cxc"))
+    rows = [row[0] for row in rows_of(text)]
+    assert rows.index("ours") < rows.index("DE_T2T+I2T")
+    assert ["DE_T2T+I2T", "55.9", "84.2", "91.8", "1"] in rows_of(text)
+    assert ["VSE-inf WSL grid", "67.9", "90.6", "-", "-"] in rows_of(text)
+    assert ["SimCLRv2", "-", "74.3 ± 0.9"] in rows_of(text)
+    # Models without the tasks of a table are left out of it.
+    assert rows.count("SimCLRv2") == 1
+
+
+def test_the_table_of_the_eccv_caption_paper():
+    boards = published("eccv", "coco1k", "pmrp")
+    rows = rows_of(evaluation_report.format_report("ours", ECCV, title="t", boards=boards))
+    assert rows[0] == ["ours", "I→T R@1", "mAP@R", "PMRP"]
+    assert rows[3] == ["Mean of I→T, T→I", "ECCV mAP@R", "R-P", "R@1", "1K R@1", "PMRP"]
+    # The paper's own column of 1K is faulty: only means known from elsewhere stand in it.
+    assert ["VSE0", "22.67", "33.27", "55.55", "-", "46.95"] in rows
+    assert ["CLIP ViT-L/14", "27.98", "37.80", "72.17", "64.85", "57.70"] in rows
+    assert ["ours", "27.98", "37.80", "72.17", "64.85", "55.32"] in rows
+    assert ["Retrieval", "I→T mAP@R", "R-P", "R@1"] in rows
+    assert ["PCME", "26.2", "-", "-"] in rows  # printed with one decimal
+    assert ["ours", "23.99", "33.82", "71.29"] in rows
+    assert rows[-2:] == [["Retrieval", "I→T PMRP"], ["ours", "59.95"]]
+    assert [rows[1][0], rows[2]] == ["eccv", ["pmrp", "-", "-", "55.3"]]  # nothing of coco1k
+    plain = evaluation_report.format_report("ours", ECCV, title="t")
+    assert "CLIP" not in plain
+    # Columns of other labels stay empty.
+    rows = rows_of(
+        evaluation_report.format_report("ours", ECCV, title="t", boards=published("eccv"))
+    )
+    assert ["CLIP ViT-L/14", "27.98", "37.80", "72.17", "-", "-"] in rows
+
+
+def test_rsum_stands_behind_the_recalls():
+    recalls = {
+        f"coco5k/{task}/recall@{k}": 10.0 * k + (task == "t2i")
+        for task in ("i2t", "t2i")
+        for k in (1, 5, 10)
+    }
+    text = evaluation_report.format_report(
+        "ours", recalls | {"coco5k/rsum": 323.0}, title="t", boards=published("coco5k")
+    )
+    rows = rows_of(text)
+    assert rows[:2] == [["ours", "I→T R@1", "T→I R@1", "rsum"], ["coco5k", "10.0", "11.0", "323.0"]]
+    assert rows[3] == ["ours", "10.0", "50.0", "100.0", "11.0", "51.0", "101.0", "323.0"]
+    sums = {row[0]: row[-1] for row in rows[4:]}
+    assert sums["DE_I2T"] == "406.1"
+    assert sums["CLIP ViT-L/14"] == "391.1"
+
+
+def test_numbers_without_boards_name_the_model():
+    metrics = {
+        "t2i/recall@1": 20.0,
+        "t2i/recall@1_std": 1.5,
+        "sts/pearson": 0.5,
+        "sts/pearson_low": 0.412,
+        "sts/pearson_high": 0.5777,
+        "t2i/pairs": 3.0,
+        "old/pearson": math.nan,
+    }
+    numbers = Numbers("pools", "Any.", "0", metrics)
+    text = evaluation_report.format_report("ours", metrics, title="t", numbers=[numbers])
+    assert rows_of(text) == [
+        ["ours", "recall@1", "pairs", "pearson"],
+        ["t2i", "20 ± 1.5", "3", ""],
+        ["sts", "", "", "0.5000 [0.412, 0.578]"],
+        ["old", "", "", "-"],
+    ]
+
+
+def test_every_table_is_rectangular():
+    text = evaluation_report.format_report(
+        "ours", METRICS | ECCV, title="t", boards=published("cxc", "eccv")
+    )
+    blocks = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    assert len(blocks) == 8
+    assert all(len({len(line) for line in block}) == 1 for block in blocks)
+
+
+def test_missing_parts_and_reasons():
+    result = TaskResult(
+        query_ids=np.arange(2),
+        clusters=np.zeros(2, np.int32),
+        values={},
+        rank=None,
+        tied=np.zeros(2, bool),
+        gallery=9,
+        skipped=0,
+        missing={"recall@5": "lists are short", "recall@10": "lists are short"},
+    )
+    boards = [
+        BoardResult("cxc", "Own pairs and SITS >= 3.", "ab12", {"i2t": result}, {}),
+        BoardResult(
+            "pmrp", "Equal objects.", "cd34", {}, {}, {"i2t": "no images", "t2i": "no images"}
+        ),
+    ]
+    text = evaluation_report.format_report(
+        "ours",
+        METRICS,
+        title="t",
+        boards=boards,
+        warnings=["Partial: 3 of 5 images."],
+        notes=["Similarity: dot."],
+    )
+    assert text.startswith("# t\n\n**Partial: 3 of 5 images.**\n\n| ours ")
+    assert "|   - |\n\nSimilarity: dot.\n\n## cxc\n" in text
+    facts = text[text.index("## Behind the numbers") :]
+    assert "### cxc\n\nOwn pairs and SITS >= 3. Labels `ab12`.\n\n| Behind" in facts
+    assert facts.index("- Without i2t recall@5, i2t recall@10: lists are short.\n") < facts.index(
+        "### pmrp"
+    )
+    assert facts.endswith(
+        "### pmrp\n\nEqual objects. Labels `cd34`.\n\n- Without i2t, t2i: no images.\n"
+    )
+    assert "## Plausible" not in text  # no table without a number

@@ -1,0 +1,277 @@
+"""Differences of two models against a slow loop; models that cannot be compared."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from xmodal.base.config import UserError
+from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.boards.types import Board, GradedPairs
+from xmodal.evals.metrics import (
+    compute_influence,
+    compute_median_rank,
+    compute_recall_values,
+    compute_spearman,
+    draw_pairs,
+)
+from xmodal.evals.reports import paired_differences, summary, uncertainty
+from xmodal.evals.reports.correlation_intervals import compute_difference_interval
+from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
+
+METRICS = ("recall@1", "recall@10", "median_rank")
+CLUSTERS = np.repeat(np.arange(90), 3).astype(np.int32)
+
+
+def make_task(rank, clusters=CLUSTERS):
+    rank = np.asarray(rank, np.int32)
+    return TaskResult(
+        query_ids=10 * np.arange(len(rank)) + 7,
+        clusters=clusters,
+        values=compute_recall_values(rank, METRICS),
+        rank=rank,
+        tied=np.zeros(len(rank), bool),
+        gallery=500,
+        skipped=0,
+        has_median=True,
+    )
+
+
+def make_model(seed, *, shift=0.0, **changes):
+    """Models share how hard images and pairs are; `seed` makes their own noise."""
+    common = np.random.default_rng(100)
+    own = np.random.default_rng(seed)
+    hard = common.normal(1.5, 1.5, 90)[CLUSTERS] + common.normal(0, 1, len(CLUSTERS))
+    noise = own.normal(0, 0.5, (2, len(CLUSTERS)))
+    tasks = {
+        "t2i": make_task(np.exp(hard + noise[0] + shift)),
+        "i2t": make_task(np.exp(hard + noise[1] + shift)[::3], CLUSTERS[::3]),
+    }
+    images = common.permutation(np.repeat(np.arange(90), 4)).reshape(2, 180)
+    rated = common.normal(0, 1, 180)
+    scores = rated + common.normal(0, 0.5, 180) + own.normal(0, 0.5 + shift, 180)
+    correlations = {"sts": correlate(rated, scores, images)}
+    board = BoardResult("b", "any", "00ff", tasks, correlations)
+    return StoredResults([dataclasses.replace(board, **changes)], f"model {seed}")
+
+
+def correlate(rated, scores, images, *, samples=400, seed=0):
+    """A correlation with every pair a query of its own."""
+    queries = Ragged(np.arange(len(rated) + 1), np.arange(len(rated)))
+    drawn = draw_pairs(queries, samples=samples, seed=seed)
+    influence = compute_influence(scores, rated, np.full(len(rated), 1 / len(rated)))
+    spearman = 100 * compute_spearman(scores, rated, drawn)
+    return CorrelationResult(spearman, len(rated) // 2, images, 100 * influence)
+
+
+def reorder(task, rows):
+    return dataclasses.replace(
+        task,
+        query_ids=task.query_ids[rows],
+        clusters=task.clusters[rows],
+        values={metric: values[rows] for metric, values in task.values.items()},
+        rank=task.rank[rows],
+        tied=task.tied[rows],
+    )
+
+
+def test_equals_a_slow_loop():
+    ours, theirs = make_model(1), make_model(2, shift=0.1)
+    found = paired_differences.compare(ours, theirs, samples=83, seed=5)
+    counts = uncertainty.Resamples(90, samples=83, seed=5).counts
+    for name in ("t2i", "i2t"):
+        one, other = (model.results[0].tasks[name] for model in (ours, theirs))
+        slow = {metric: [] for metric in METRICS}
+        for weights in counts.T:
+            chosen = np.repeat(np.arange(len(one.rank)), weights[one.clusters])
+            a, b = one.rank[chosen], other.rank[chosen]
+            for k in (1, 10):
+                slow[f"recall@{k}"].append(100 * (np.mean(a < k) - np.mean(b < k)))
+            median = compute_median_rank(a) - compute_median_rank(b)
+            slow["median_rank"].append(median)
+        for metric, samples in slow.items():
+            low, high = uncertainty.compute_interval(np.array(samples))
+            difference = found[f"b/{name}/{metric}"]
+            assert (difference.low, difference.high) == pytest.approx((low, high), abs=1e-12)
+            assert difference.separable == (low > 0 or high < 0)
+    values, others = (summary.summarize(m.results, intervals=False) for m in (ours, theirs))
+    assert set(found) == {
+        *(f"b/{task}/{metric}" for task in ("t2i", "i2t") for metric in METRICS),
+        "b/mean/recall@1",
+        "b/mean/recall@10",
+        "b/sts/spearman",
+    }
+    for tag, each in found.items():
+        assert (each.value, each.other) == (values[tag], others[tag])
+        assert each.difference == values[tag] - others[tag]
+    spearman = found["b/sts/spearman"]
+    pair = (model.results[0].correlations["sts"] for model in (ours, theirs))
+    assert (spearman.low, spearman.high) == compute_difference_interval(*pair)
+
+
+def test_a_model_against_itself_and_against_a_worse_one():
+    same = paired_differences.compare(make_model(1), make_model(1))
+    assert {(each.difference, each.low, each.high) for each in same.values()} == {(0, 0, 0)}
+    assert not any(each.separable for each in same.values())
+    better = paired_differences.compare(make_model(1), make_model(2, shift=1.0))
+    assert all(each.separable for each in better.values())
+    assert better["b/t2i/recall@1"].low > 0
+    assert better["b/t2i/median_rank"].high < 0
+
+
+def test_pairing_shortens_the_interval():
+    ours, theirs = make_model(1), make_model(2)
+    each = paired_differences.compare(ours, theirs)["b/t2i/recall@10"]
+    alone = summary.summarize(ours.results, intervals=True)
+    width = alone["b/t2i/recall@10_high"] - alone["b/t2i/recall@10_low"]
+    assert each.high - each.low < 0.8 * width
+
+
+def test_equal_models_look_separable_in_a_twentieth_of_the_comparisons():
+    yes = 0
+    for seed in range(150):
+        generator = np.random.default_rng(seed)
+        hard = generator.normal(1.5, 1.5, 90)[CLUSTERS]  # other images each time
+        models = []
+        for _ in range(2):
+            task = make_task(np.exp(hard + generator.normal(0, 1, len(CLUSTERS))))
+            board = BoardResult("b", "any", "0", {"t2i": task}, {})
+            models.append(StoredResults([board], "any"))
+        yes += paired_differences.compare(*models, samples=200)["b/t2i/recall@10"].separable
+    assert 1 <= yes <= 18  # 7.5 expected, deviation 2.7
+
+
+def test_queries_are_matched_by_id():
+    ours, theirs = (make_model(seed, correlations={}) for seed in (1, 2))
+    generator = np.random.default_rng(0)
+
+    def shuffle(model):
+        (board,) = model.results
+        tasks = {
+            name: reorder(task, generator.permutation(len(task.rank)))
+            for name, task in board.tasks.items()
+        }
+        return StoredResults([dataclasses.replace(board, tasks=tasks)], model.name)
+
+    assert paired_differences.compare(shuffle(ours), shuffle(theirs)) == paired_differences.compare(
+        ours, theirs
+    )
+
+
+def test_only_shared_parts_count():
+    """A task of one side alone must not change the resamples either."""
+    ours, theirs = make_model(1), make_model(2)
+    (board,) = ours.results
+    extra = dataclasses.replace(
+        board, tasks=board.tasks | {"t2t": make_task(np.arange(50), np.arange(200, 250))}
+    )
+    other = BoardResult("c", "any", "1", board.tasks, {})
+    found = paired_differences.compare(StoredResults([other, extra], "any"), theirs)
+    assert found == paired_differences.compare(ours, theirs)
+
+
+def test_unknown_ties_do_not_matter():
+    ours, theirs = make_model(1), make_model(2)
+    (board,) = theirs.results
+    tasks = {name: dataclasses.replace(task, tied=None) for name, task in board.tasks.items()}
+    unknown = make_model(2, tasks=tasks)
+    assert paired_differences.compare(ours, unknown) == paired_differences.compare(ours, theirs)
+    assert paired_differences.compare(unknown, ours) == paired_differences.compare(theirs, ours)
+
+
+def test_undefined_values_have_no_interval():
+    theirs = make_model(2)
+    (board,) = theirs.results
+    unknown = np.full(400, np.nan)
+    constant = dataclasses.replace(board.correlations["sts"], samples=unknown)
+    ours = make_model(1, correlations={"sts": constant})
+    each = paired_differences.compare(ours, theirs)["b/sts/spearman"]
+    assert math.isnan(each.difference)
+    assert math.isnan(each.low)
+    assert each.separable is False
+    assert "| b/sts/spearman" in paired_differences.format_comparison({"b/sts/spearman": each})
+
+
+def other_task(model):
+    tasks = {"i2i": model.results[0].tasks["i2t"]}
+    return make_model(2, tasks=tasks, correlations={})
+
+
+def other_labels(model):
+    return make_model(2, label_hash="beef")
+
+
+def other_queries(model):
+    (board,) = model.results
+    task = dataclasses.replace(board.tasks["i2t"], query_ids=np.arange(90) + 1)
+    return make_model(2, tasks=board.tasks | {"i2t": task})
+
+
+def fewer_queries(model):
+    (board,) = model.results
+    return make_model(2, tasks=board.tasks | {"t2i": reorder(board.tasks["t2i"], np.arange(269))})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (other_labels, "labels of board b differ: 00ff against beef"),
+        (other_queries, r"queries of b/i2t differ: 90 against 90, id 1 for example"),
+        (fewer_queries, r"queries of b/t2i differ: 270 against 269, id 2697 for example"),
+        (lambda _: make_model(2, name="c"), r"no metric in common: boards \['b'\] against \['c'\]"),
+        (other_task, r"share boards among \['b'\] and \['b'\], but no metric"),
+    ],
+)
+def test_models_that_cannot_be_compared(change, message):
+    with pytest.raises(UserError, match=message):
+        paired_differences.compare(make_model(1), change(make_model(2)))
+
+
+def make_board(**changes):
+    """The board that `make_model` has results of."""
+    pairs = GradedPairs(("text", "text"), None, None, None, None)
+    return dataclasses.replace(Board("b", "any", {}, {"sts": pairs}, "00ff"), **changes)
+
+
+@pytest.mark.parametrize(
+    ("board", "message"),
+    [
+        ({"label_hash": "beef"}, "labels of board b differ: beef against 00ff"),
+        ({"name": "c"}, r"no metric in common: boards \['c', 'other'\] against"),
+    ],
+)
+def test_models_that_cannot_be_compared_are_refused_before_the_work(board, message):
+    other = make_board(name="other", label_hash="of a board that only one has")
+    with pytest.raises(UserError, match=message):
+        paired_differences.check_comparable(make_model(1), [make_board(**board), other])
+    paired_differences.check_comparable(make_model(1), [make_board(), other])
+
+
+def test_table_and_numbers():
+    differences = {
+        "b/t2i/recall@1": paired_differences.Difference(50.0, 47.5, 2.5, 0.25, 4.75, True),
+        "b/t2i/median_rank": paired_differences.Difference(2.0, 3.0, -1.0, -1.0, 0.0, False),
+    }
+    text = paired_differences.format_comparison(differences, name="new", other="old")
+    assert text.startswith(
+        "## new against old\n\n"
+        "| Metric            |   new |   old | difference |  95 % interval | separable |\n"
+        "| ----------------- | ----: | ----: | ---------: | -------------: | --------: |\n"
+        "| b/t2i/recall@1    | 50.00 | 47.50 |      +2.50 | +0.25 to +4.75 |       yes |\n"
+        "| b/t2i/median_rank |     2 |     3 |         -1 |       -1 to +0 |        no |\n\n"
+        "1 of 2 differences are separable from noise: 0 lies outside of the 95 % interval. "
+        "Differences are new minus old. "
+        "Both models see the same images, so items that are hard for both cancel out. "
+    )
+    assert paired_differences.flatten(differences) == {
+        "b/t2i/recall@1_difference": 2.5,
+        "b/t2i/recall@1_difference_low": 0.25,
+        "b/t2i/recall@1_difference_high": 4.75,
+        "b/t2i/recall@1_separable": 1.0,
+        "b/t2i/median_rank_difference": -1.0,
+        "b/t2i/median_rank_difference_low": -1.0,
+        "b/t2i/median_rank_difference_high": 0.0,
+        "b/t2i/median_rank_separable": 0.0,
+    }

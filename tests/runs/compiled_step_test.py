@@ -1,0 +1,78 @@
+"""The step compiled for several lengths of texts."""
+
+import jax
+import numpy as np
+import pytest
+from tests import tiny_encoder as tiny
+from tests import tiny_run
+
+from xmodal import data
+from xmodal.base import mesh as mesh_lib
+from xmodal.runs import loop
+from xmodal.runs.compiled_step import abstract_batch, compile_step
+from xmodal.runs.folder.compute import read_starts
+
+LENGTHS = (3, 4)
+
+
+def make_parts(lengths=()):
+    config = tiny.make_config()
+    config.data.text_lengths = lengths
+    return tiny.make_parts(config)
+
+
+def test_a_batch_of_short_texts_makes_the_same_step():
+    batch = tiny.make_batch()
+    for name in ("text_ids", "text_mask"):
+        batch[name][:, :, 3:] = 0
+    results, flops = [], []
+    for lengths in ((), LENGTHS):
+        parts = make_parts(lengths)
+        compiled = compile_step(parts, tiny.start(parts))
+        cut = data.cut_texts(batch, 3) if lengths else batch
+        on_devices = mesh_lib.global_batch({name: cut[name] for name in parts.batch}, parts.mesh)
+        flops.append(compiled.flops(on_devices))
+        number = mesh_lib.put_step(0, parts.mesh)
+        results.append(tiny.copy(compiled(tiny.start(parts), on_devices, number)))
+    (padded, scalars), (short, short_scalars) = results
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+        (padded.params, scalars),
+        (short.params, short_scalars),
+    )
+    assert flops[1] < 0.8 * flops[0] == 0.8 * compiled.most_flops
+
+
+def test_there_is_one_program_per_length():
+    parts = make_parts((*LENGTHS, tiny.TOKENS, 99))
+    compiled = compile_step(parts, tiny.start(parts))
+    batch = abstract_batch(parts)
+    assert batch["text_mask"].shape[2] == tiny.TOKENS
+    counted = [compiled.flops(data.cut_texts(batch, length)) for length in (*LENGTHS, tiny.TOKENS)]
+    assert counted == sorted(set(counted))
+    with pytest.raises(KeyError):
+        compiled.flops(data.cut_texts(batch, 5))
+
+
+def test_a_run_takes_short_texts_where_it_can(config, tmp_path, monkeypatch):
+    config = config.copy_and_resolve_references()
+    config.update({"total_steps": 8, "data": {"text_lengths": (8, 10)}})
+    config.evals[tiny_run.TINY].every = 0
+    seen, make_batches = [], loop.make_batches
+
+    def watched(*arguments):
+        for batch in make_batches(*arguments):
+            seen.append((batch["text_mask"].shape[2], int(batch["text_mask"].sum(-1).max())))
+            yield batch
+
+    monkeypatch.setattr(loop, "make_batches", watched)
+    losses = tiny_run.train(config, tmp_path)
+    assert len(losses) == 8
+    assert all(
+        length == next(at for at in (8, 10, 12) if at >= longest) for length, longest in seen
+    )
+    assert len({length for length, _ in seen}) > 1
+    (start,) = read_starts(str(tmp_path))
+    card = (tmp_path / "model_card.md").read_text()
+    assert f"at most {start.flops_per_step / 1e9:.3g} GFLOP per step and device" in card
+    assert "At most " in card

@@ -1,0 +1,27 @@
+"""Words that are in a vocabulary, for every word tokenizer."""
+
+import pytest
+
+from xmodal.preprocessing import TextConfig
+from xmodal.runs.evaluation.sentence_notes import describe_words
+
+CAPTIONS = ["A dog runs.", "Two cats", "Zebras"]
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "known"),
+    [
+        ("ptb", "4 of 7 words (57.1%)"),
+        # The blank inserted after a period leaves an empty word.
+        ("spaces", "4 of 8 words (50.0%)"),
+        ("words", "4 of 7 words (57.1%)"),
+    ],
+)
+def test_words_that_have_a_vector(tokenizer, known):
+    vocabulary = ["<pad>", "<start>", "<end>", "<unk>", "a", "dog", ".", "cats"]
+    found = describe_words(TextConfig(tokenizer=tokenizer), vocabulary, CAPTIONS)
+    assert found == [f"{known} have a vector; 1 of 3 captions have none."]
+
+
+def test_pieces_of_words_are_always_there():
+    assert describe_words(TextConfig(), [], CAPTIONS) == []

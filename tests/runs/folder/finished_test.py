@@ -1,0 +1,36 @@
+"""The lines printed after a run has finished."""
+
+import shlex
+
+from configs import own_data, quickstart
+from xmodal.runs.folder.finished import finished_reports, mark_finished, where_to_look
+
+
+def test_commands_can_be_pasted():
+    folder = "my runs/it's one"
+    commands = [
+        shlex.split(line)
+        for line in where_to_look(folder, quickstart.get_config()).splitlines()
+        if line.startswith("  ")
+    ]
+    assert commands[0] == ["tensorboard", "--logdir", folder]
+    assert commands[1][3:] == [f"--models={folder}", f"--output={folder}/captions.html"]
+    config = own_data.get_config()
+    config.model.image = None
+    lines = where_to_look(folder, config).splitlines()
+    assert shlex.split(lines[-1])[2:] == ["xmodal.eval_main", f"--run={folder}"]
+
+
+def test_a_torn_mark_is_none(tmp_path):
+    config = quickstart.get_config()
+    mark_finished(config, str(tmp_path))
+    reports = [tmp_path / f"test/{name}/report.md" for name in config.evals]
+    for report in reports:
+        report.parent.mkdir(parents=True)
+        report.write_text("")
+    assert [str(each) for each in finished_reports(config, str(tmp_path))] == list(
+        map(str, reports)
+    )
+    for content in ("", '{"config_ha', "[]", "{}"):
+        (tmp_path / "finished.json").write_text(content)
+        assert finished_reports(config, str(tmp_path)) == []

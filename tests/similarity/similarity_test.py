@@ -1,0 +1,199 @@
+"""Configured similarities: parameters and their gradients, functions for ranking, errors."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xmodal.base.config import UserError
+from xmodal.losses import SIMILARITIES, make_similarity
+
+MATCH = {"match_scale": 4.0, "match_shift": 3.5}
+NAMES = sorted(SIMILARITIES)
+SEVERAL = ["match_probability", "max_cosine"]
+
+
+def make_views(name, sizes=(5, 6), dim=4):
+    rng = np.random.default_rng(0)
+    several = (3,) if name in SEVERAL else ()
+    return [(0.5 * rng.normal(size=(size, *several, dim))).astype(np.float32) for size in sizes]
+
+
+def test_parameters_start_where_the_config_says():
+    assert make_similarity({"name": "dot", "temperature": 2.0, "bias": 3.0}).init() == {}
+    siglip = {"learned_temperature": True, "temperature": 0.1, "learned_bias": True, "bias": -10.0}
+    params = make_similarity({"name": "cosine", **siglip}).init()
+    assert params.keys() == {"log_scale", "bias"}
+    np.testing.assert_allclose(params["log_scale"], np.log(10), rtol=1e-6)
+    assert params["bias"] == -10
+    pcme = make_similarity({"name": "match_probability"}).init()
+    assert pcme == {"match_scale": 15.0, "match_shift": 15.0}
+    assert all(value.dtype == jnp.float32 for value in (params | pcme).values())
+    assert make_similarity({"name": "match_probability", **MATCH}).init() == MATCH
+
+
+LEARNED = {"learned_temperature": True, "temperature": 0.5, "learned_bias": True, "bias": 3.0}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_are_scaled_and_shifted(name):
+    views = make_views(name, (5, 5))
+
+    def compute(**keywords):
+        similarity = make_similarity({"name": name, **keywords})
+        params = similarity.init()
+
+        @jax.jit
+        def run(views):
+            sides = [similarity.prepare(view) for view in views]
+            functions = (similarity.logits, similarity.paired, similarity.score)
+            return [function(*sides, params) for function in functions]
+
+        return run(views)
+
+    logits, paired, scores = compute()
+    np.testing.assert_allclose(paired, np.diag(logits), rtol=1e-5)
+    for keywords in ({"temperature": 0.5, "bias": 3}, LEARNED):
+        scaled = compute(**keywords)
+        np.testing.assert_allclose(scaled[0], 2 * logits + 3, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(scaled[1], 2 * paired + 3, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(scaled[2], scores)  # Ranking needs neither.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_learned_parameters_get_their_gradient(name):
+    similarity = make_similarity({"name": name, **LEARNED})
+    left, right = map(similarity.prepare, make_views(name))
+    params = similarity.init() | (MATCH if name == "match_probability" else {})
+
+    @jax.jit
+    @jax.value_and_grad
+    def compute(params):
+        return jnp.sum(jnp.sin(similarity.logits(left, right, params)))
+
+    _, gradient = compute(params)
+    for key, value in params.items():
+        ends = [compute(params | {key: jnp.float32(value + step)})[0] for step in (1e-2, -1e-2)]
+        slope = (ends[0] - ends[1]) / 2e-2
+        np.testing.assert_allclose(gradient[key], slope, rtol=2e-2, atol=2e-2, err_msg=key)
+
+
+def test_a_capped_scale_can_come_back():
+    given = {"name": "dot", "learned_temperature": True, "max_scale": 100.0}
+    similarity = make_similarity(given)
+    one = similarity.prepare(np.ones((1, 1), np.float32))
+
+    def loss(log_scale, sign):
+        params = similarity.limit({"log_scale": log_scale})
+        return sign * similarity.paired(one, one, params)[0]
+
+    below, above = jnp.float32(np.log(50)), jnp.float32(np.log(1000))
+    assert np.isclose(loss(below, 1.0), 50)
+    assert np.isclose(loss(above, 1.0), 100)
+    slope = jax.grad(loss)
+    assert np.isclose(slope(below, 1.0), 50)
+    assert np.isclose(slope(below, -1.0), -50)
+    assert np.isclose(slope(above, 1.0), 100)  # Descent lowers the scale.
+    assert slope(above, -1.0) == 0  # Descent would raise it further.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_arguments_give_equal_functions(name):
+    def make(temperature):
+        similarity = make_similarity({"name": name, "temperature": temperature})
+        return similarity.scorer(dict(MATCH) if name == "match_probability" else None)
+
+    assert make(1.0) == make(1.0)
+    assert hash(make(1.0)) == hash(make(0.1))
+    assert make(1.0) == make(0.1)  # Ranking ignores the temperature.
+
+
+def test_functions_of_a_run_and_of_a_file_are_equal():
+    run = make_similarity({"name": "match_probability", "learned_temperature": True})
+    params = run.init() | {key: jnp.float32(value) for key, value in MATCH.items()}
+    file = make_similarity({"name": "match_probability"}).scorer(MATCH)
+    assert run.scorer(params) == file
+    assert run.scorer(params) != run.scorer(run.init())
+
+
+def test_embeddings_and_bare_arrays_are_prepared_alike():
+    vectors, _ = make_views("dot")
+
+    class Embedding:
+        vector = vectors
+
+    similarity = make_similarity({"name": "cosine"})
+    np.testing.assert_array_equal(similarity.prepare(Embedding()), similarity.prepare(vectors))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("match_probability", None, "needs .'match_scale', 'match_shift'."),
+        ("match_probability", {"match_scale": 1.0}, "needs .'match_shift'."),
+        ("match_probability", {**MATCH, "shift": 1.0}, "Unknown key.*shift.*match_probability"),
+        ("match_probability", {**MATCH, "match_shift": np.nan}, "match_shift .* not nan"),
+        ("match_probability", {**MATCH, "match_shift": "x"}, "match_shift .* not 'x'"),
+        ("cosine", MATCH, "Unknown key.*match_scale.*'cosine'"),
+    ],
+)
+def test_bad_parameters(name, parameters, message):
+    with pytest.raises(UserError, match=message):
+        make_similarity({"name": name}).scorer(parameters)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "config.model.similarity lacks a name.*'cosine'"),
+        ({"name": "cosin"}, "'cosin'.*'match_probability', 'max_cosine', 'order'.*'cosine'"),
+        ({"name": "dot", "temperatur": 1.0}, "Unknown key.*Did you mean 'temperature'"),
+        ({"name": "dot", "match_scale": 1.0}, "Unknown key.*match_scale"),
+        ({"name": "dot", "temperature": 0.0}, "temperature is 0.0; it has to be more than 0"),
+        ({"name": "dot", "temperature": "1"}, "temperature is '1'"),
+        ({"name": "dot", "max_scale": 100.0}, "set learned_temperature=True"),
+        (
+            {"name": "dot", "learned_temperature": True, "max_scale": 5.0, "temperature": 0.1},
+            "starts at the scale 10, above max_scale=5",
+        ),
+        ({"name": "match_probability", "match_scale": "x"}, "match_scale .* not 'x'"),
+    ],
+)
+def test_bad_keywords(given, message):
+    with pytest.raises(UserError, match=message):
+        make_similarity(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        ("dot", (4, 2, 3), "'dot' .*\\[4, 2, 3\\].*'max_cosine' or 'match_probability'"),
+        ("cosine", (4, 2, 3), "'cosine' .*'max_cosine'"),
+        ("cosine", (4,), "'cosine' .*\\[4\\]"),
+        ("order", (4, 2, 3), "'order' .*\\[4, 2, 3\\]"),
+        ("max_cosine", (4,), "\\[4\\]"),
+        ("match_probability", (4, 2, 3, 1), "\\[4, 2, 3, 1\\]"),
+    ],
+)
+def test_bad_shapes(name, shape, message):
+    with pytest.raises(UserError, match=message):
+        make_similarity({"name": name}).prepare(np.zeros(shape))
+
+
+class _Probabilistic:
+    """An embedding with samples and their mean."""
+
+    def __init__(self, samples):
+        self.vector, self.log_sigma = samples, None
+        self.extras = {"mean": samples.mean(axis=1)}
+
+
+def test_another_field_of_an_embedding_is_compared_by_name():
+    samples = np.random.default_rng(0).normal(size=(5, 3, 4)).astype(np.float32)
+    by_mean = make_similarity({"name": "cosine", "field": "mean"})
+    expected = make_similarity({"name": "cosine"}).prepare(samples.mean(axis=1))
+    np.testing.assert_array_equal(by_mean.prepare(_Probabilistic(samples)), expected)
+    with pytest.raises(
+        UserError, match="'men' in the field of a similarity; .*Did you mean 'mean'"
+    ):
+        make_similarity({"name": "cosine", "field": "men"}).prepare(_Probabilistic(samples))

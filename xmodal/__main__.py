@@ -1,0 +1,56 @@
+"""All commands: `xmodal COMMAND` is `python -m xmodal COMMAND`, in an installed wheel as well."""
+
+import runpy
+import sys
+
+# The module that a command runs, and what `xmodal --help` says of it.
+COMMANDS = {
+    "train": ("xmodal.main", "train a config, or check it with --dry_run"),
+    "evaluate": ("xmodal.eval_main", "evaluate a run, towers, embeddings or files of scores"),
+    "prepare": ("data_prep.build", "build a dataset"),
+    "validate": ("data_prep.validate", "compare a dataset with its published figures"),
+    "convert": ("xmodal.cli.convert", "convert a published checkpoint"),
+    "export": ("xmodal.cli.export", "export a model for use without flax"),
+    "search": ("xmodal.cli.search", "build an index and find images and texts in it"),
+    "sweep": ("xmodal.apps.sweep", "search for hyperparameters"),
+    "show": ("xmodal.apps.explore.show", "make a page of the images that models retrieve"),
+    "annotate": ("xmodal.apps.annotate", "collect labels of image-text pairs from people"),
+    "agree": ("xmodal.apps.analysis.agree", "compare metrics by how they order models"),
+    "bradley_terry": ("xmodal.apps.analysis.bradley_terry", "rank models by pairwise choices"),
+    "caption_relations": (
+        "xmodal.apps.analysis.caption_relations",
+        "train the baseline of words alone of coherence relations",
+    ),
+    "describe": ("xmodal.apps.analysis.describe", "describe the ratings of CxC"),
+    "label_quality": ("xmodal.apps.analysis.label_quality", "compare labels with other labels"),
+    "sample_pairs": ("xmodal.apps.analysis.sample_pairs", "draw pairs of items to be rated"),
+    "votes": ("xmodal.apps.analysis.votes", "compute labels from the votes of raters"),
+    "word2vec": ("xmodal.apps.analysis.word2vec", "train word vectors on a dataset's captions"),
+}
+
+
+def main() -> None:
+    """Runs the command that the first argument names."""
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_usage())
+        return
+    command, *rest = arguments
+    if command not in COMMANDS:
+        sys.exit(f"Error: {command!r} is not a command.\n\n{_usage()}")
+    # As with `python -m`, configs and datasets in the working directory can be imported.
+    sys.path.insert(0, "")
+    sys.argv[1:] = rest
+    runpy.run_module(COMMANDS[command][0], run_name="__main__", alter_sys=True)
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS))
+    rows = (f"  {name:{width}}  {text}" for name, (_, text) in COMMANDS.items())
+    return "\n".join(
+        ["usage: xmodal COMMAND [FLAGS]; `xmodal COMMAND --help` lists its flags.", "", *rows]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Opens a bundle; nothing in it is run before the hashes of all files are checked."""
+
+import dataclasses
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import jax
+import safetensors.numpy
+from jax import export
+
+from xmodal.api.bundles.card import VOCABULARY, WEIGHTS, Card, read_bundle
+from xmodal.base.config import UserError
+from xmodal.preprocessing import ImageConfig, Tokenizer, make_tokenizer
+from xmodal.preprocessing.vocabulary import split_vocabulary
+from xmodal.similarity import Similarity, make_similarity
+
+# What JAX calls the platform of a device -> what functions are lowered for.
+_LOWERED = {"gpu": ("cuda", "rocm")}
+
+
+@dataclasses.dataclass(frozen=True)
+class BundledEmbedding:
+    """The result of a function.
+
+    Attributes:
+      vector: float32 [N, D] or [N, K, D].
+      log_sigma: float32 [N, D] or None.
+      extras: empty.
+    """
+
+    vector: jax.Array
+    log_sigma: jax.Array | None = None
+    extras: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class BundledEncoders:
+    """The functions of a bundle with the interface of `models.DualEncoder`.
+
+    Attributes:
+      card: card of the bundle.
+      functions: functions by file name.
+      similarity: similarity of the embeddings.
+    """
+
+    card: Card
+    functions: Mapping[str, export.Exported]
+    similarity: Similarity
+
+    @property
+    def towers(self) -> tuple[str, ...]:
+        """The available sides, of "image" and "text"."""
+        return tuple(side for side in ("image", "text") if getattr(self.card, side) is not None)
+
+    def embed(
+        self, side: str, params: Any, model_state: Any, inputs: Mapping[str, jax.Array]
+    ) -> tuple[BundledEmbedding, Any]:
+        """Embeds items; see `models.DualEncoder.embed`.
+
+        Raises:
+          UserError: images of another shape than the function takes.
+        """
+        if side == "image":
+            name, inputs = self._image_function(inputs)
+        else:
+            assert self.card.text is not None
+            name = self.card.text.function(inputs["text_ids"].shape[1])
+        found = self.functions[name].call(params[side], dict(inputs))
+        return BundledEmbedding(found["vectors"], found.get("log_sigma")), model_state
+
+    def _image_function(self, inputs: Mapping[str, jax.Array]) -> tuple[str, dict[str, jax.Array]]:
+        card, images = self.card.image, inputs["image"]
+        assert card is not None
+        if images.shape[1:] != card.shape:
+            raise UserError(
+                f"This bundle embeds images {list(card.shape)}, not of the shape "
+                f"{list(images.shape[1:])}."
+            )
+        return card.function, {"image": images.astype(card.dtype)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Bundle:
+    """An open bundle.
+
+    Attributes:
+      encoders: embed.
+      params: side -> arrays by their flat names; `similarity` -> numbers.
+      images: preprocessing of the images, None without an image side.
+      tokenizer: tokenizer of the texts, None without a text side.
+      lengths: T that texts may be padded to.
+    """
+
+    encoders: BundledEncoders
+    params: Mapping[str, Mapping[str, Any]]
+    images: ImageConfig | None
+    tokenizer: Tokenizer | None
+    lengths: tuple[int, ...]
+
+
+def open_bundle(folder: str | os.PathLike) -> Bundle:
+    """Returns a bundle whose files are complete and unchanged.
+
+    Raises:
+      UserError: they are not, or it was made for other platforms or with a newer JAX.
+    """
+    card, contents = read_bundle(folder)
+    if not runs_here(card.platforms):
+        raise UserError(
+            f"{folder} was made for {', '.join(card.platforms)}, not for "
+            f"{jax.local_devices()[0].platform}: export the model again with other --platforms."
+        )
+    functions = {
+        name: _read_function(folder, card, content)
+        for name, content in contents.items()
+        if name not in (WEIGHTS, VOCABULARY)
+    }
+    similarity = make_similarity(card.similarity, "similarity of the bundle")
+    encoders = BundledEncoders(card, functions, similarity)
+    params: dict[str, dict[str, Any]] = {side: {} for side in encoders.towers}
+    for name, array in safetensors.numpy.load(contents[WEIGHTS]).items():
+        side, _, rest = name.partition("/")
+        params[side][rest] = array
+    params["similarity"] = dict(card.parameters)
+    tokenizer = None
+    if card.text is not None:
+        tokens = split_vocabulary(contents[VOCABULARY].decode())
+        tokenizer = make_tokenizer(card.text.preprocessing, tokens)
+    return Bundle(
+        encoders,
+        params,
+        card.image.preprocessing if card.image else None,
+        tokenizer,
+        card.text.lengths if card.text else (),
+    )
+
+
+def runs_here(platforms: Collection[str]) -> bool:
+    """Returns whether functions for some platforms run on the devices of this process."""
+    platform = jax.local_devices()[0].platform
+    return bool(set(_LOWERED.get(platform, (platform,))) & set(platforms))
+
+
+def _read_function(folder: str | os.PathLike, card: Card, content: bytes) -> export.Exported:
+    try:
+        return export.deserialize(bytearray(content))
+    except Exception as error:  # The content is what was written, so only the format can be wrong.
+        raise UserError(
+            f"{folder} was made with jax {card.made_with.get('jax')}, but this is jax "
+            f"{jax.__version__}, which cannot read it ({error}): export the model again."
+        ) from error

@@ -1,0 +1,147 @@
+"""Reads runs and folders of converted weights."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+from etils import epath
+
+from xmodal.api.model import Model
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError, read
+from xmodal.models import Devices, make_dual_encoder
+from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_vocabulary
+from xmodal.pretrained.folder import read_description, read_weights
+from xmodal.pretrained.model_folder import SIDES, read_model
+from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.training.tree import Tree, merge, unflatten
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """A model as stored in its folder.
+
+    Attributes:
+      source: `kind` ("run", "model" or "tower") and `name`; for a run also `step` and `metrics`.
+      config: config with `model` and `data`.
+      params: parameters of the towers, and `similarity`.
+      model_state: running statistics of the towers.
+    """
+
+    source: Mapping[str, Any]
+    config: ml_collections.ConfigDict
+    params: Tree
+    model_state: Tree
+
+    def images(self) -> ImageConfig | None:
+        """Returns the preprocessing of the images; None without an image side."""
+        if self.config.model.get("image") is None:
+            return None
+        return read(ImageConfig, "config.data.image", self.config.data.image)
+
+    def texts(self) -> tuple[TextConfig, list[str]] | None:
+        """Returns the preprocessing of the texts and the vocabulary; None without a text side."""
+        if self.config.model.get("text") is None:
+            return None
+        text = read(TextConfig, "config.data.text", self.config.data.text)
+        return text, read_vocabulary(text.vocabulary)
+
+
+def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
+    """Returns the model in a folder, as NumPy arrays, without the parameters of tasks.
+
+    Raises:
+      UserError: see `xmodal.load`.
+    """
+    folder = epath.Path(source)
+    if (folder / "config.json").exists():
+        number = run_folder.resolve_step(os.fspath(source), step)
+        metrics = run_folder.load_metrics(os.fspath(source), number)
+        origin = {"kind": "run", "step": number, "metrics": metrics}
+        config, weights = run_folder.load_run(os.fspath(source)), _run_weights(source, number)
+    elif (folder / "model.json").exists():
+        origin, config = {"kind": "model"}, _model_config(source)
+        weights = _tower_weights({side: folder / side for side in SIDES})
+        if numbers := read_model(source).parameters:
+            weights[0]["similarity"] = {key: np.float32(x) for key, x in numbers.items()}
+    elif (folder / "tower.json").exists():
+        side = "text" if "vocab_size" in read_description(source).encoder else "image"
+        origin, config = {"kind": "tower"}, _tower_config(side, source)
+        weights = _tower_weights({side: folder})
+    else:
+        raise UserError(
+            f"{source} is not a run of xmodal.main, a folder of xmodal convert or a "
+            "bundle of xmodal export: it has no config.json, model.json, tower.json or bundle.json."
+        )
+    params, model_state = weights
+    sides = [side for side in SIDES if config.model.get(side) is not None]
+    params = {key: params[key] for key in (*sides, "similarity") if key in params}
+    model_state = {side: model_state.get(side, {}) for side in sides}
+    return Stored({"name": os.fspath(source), **origin}, config, params, model_state)
+
+
+def make_model(stored: Stored) -> Model:
+    """Returns a model on all devices of this process."""
+    mesh = mesh_lib.make_mesh(jax.local_devices())
+    devices = mesh.devices.flatten()
+    weights = (stored.params, stored.model_state)
+    params, model_state = jax.device_put(weights, mesh_lib.replicated(mesh))
+    name, number, texts = stored.source["name"], stored.source.get("step"), stored.texts()
+    return Model(
+        name if number is None else f"{name} step {number}",
+        make_dual_encoder(stored.config.model, Devices(len(devices), devices[0].platform)),
+        params,
+        model_state,
+        mesh=mesh,
+        images=stored.images(),
+        tokenizer=None if texts is None else make_tokenizer(*texts),
+        source=name,
+        step=number,
+    )
+
+
+def _run_weights(source: str | os.PathLike, step: int) -> tuple[Tree, Tree]:
+    run = os.fspath(source)
+    checkpoints.check_whole(run, step, ("params", "model_state"))
+    trained, frozen, model_state = (
+        checkpoints.read_tree(run, at, item)
+        for at, item in ((step, "params"), (None, "frozen"), (step, "model_state"))
+    )
+    return merge(trained, frozen), model_state
+
+
+def _tower_weights(folders: Mapping[str, epath.Path]) -> tuple[Tree, Tree]:
+    trees = {side: unflatten(read_weights(folder)) for side, folder in folders.items()}
+    params = {side: tree.pop("params") for side, tree in trees.items()}
+    return params, trees
+
+
+def _model_config(source: str | os.PathLike) -> ml_collections.ConfigDict:
+    config = _bare_config({"model": os.fspath(source)}, SIDES)
+    config.model = {"image": None, "text": None, "similarity": {"name": ""}}
+    return inherit(config)
+
+
+def _tower_config(side: str, source: str | os.PathLike) -> ml_collections.ConfigDict:
+    config = _bare_config({"towers": {side: os.fspath(source)}}, (side,))
+    config.model[side] = {"encoder": {}, "head": {}}
+    if longest := read_description(source).preprocessing.get("max_length"):
+        config.data[side].max_length = longest
+    return inherit(config)
+
+
+def _bare_config(init_from: Mapping[str, Any], sides: tuple[str, ...]) -> ml_collections.ConfigDict:
+    """A config that leaves everything to the weights."""
+    return ml_collections.ConfigDict(
+        {
+            "model": {"image": None, "text": None, "similarity": {"name": "cosine"}},
+            "data": {side: {} if side in sides else None for side in SIDES},
+            "init_from": init_from,
+        },
+        type_safe=False,
+    )

@@ -1,0 +1,114 @@
+"""Finds the best items of a gallery by a model's own similarity, block by block."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xmodal.similarity import Similarity
+
+_BLOCK = 1 << 16  # Items compared at a time.
+_QUERIES = 256
+
+Score = Callable[[Any, Any], jax.Array]
+
+
+class Scorer:
+    """Compares queries with the items of one gallery."""
+
+    def __init__(
+        self, similarity: Similarity, parameters: dict[str, float], *, items_left: bool
+    ) -> None:
+        """Binds a similarity.
+
+        Args:
+          similarity: the model's similarity.
+          parameters: its learned numbers.
+          items_left: whether the items are on the left side if the similarity is not symmetric.
+        """
+        self.prepare, score = similarity.scorer(parameters)
+        self.flips = items_left and not similarity.symmetric
+        self.score: Score = (lambda left, right: score(right, left).T) if self.flips else score
+        self._pairs = jax.jit(lambda *pairs: jax.lax.map(self._one, pairs))
+
+    def _one(self, pair: tuple[jax.Array, jax.Array]) -> jax.Array:
+        query, items = pair
+        return self.score(self.prepare(query[None]), self.prepare(items))[0]
+
+    def rescore(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Returns the scores [Q, C] of queries [Q, ...] with C items each, [Q, C, ...].
+
+        Queries are scored one by one, so that scores equal those of `ExactSearch` to the last bit
+        (PCME's log-odds to 1e-6).
+        """
+        return np.asarray(self._pairs(queries, items))
+
+
+class ExactSearch:
+    """Compares every query with every item; of equal scores the earlier item comes first."""
+
+    def __init__(self, scorer: Scorer, vectors: np.ndarray) -> None:
+        """Prepares the items, float32 [N, D] or [N, K, D]."""
+        self._scorer, self._count = scorer, len(vectors)
+        self._size = min(_BLOCK, len(vectors))
+        self._blocks = [
+            scorer.prepare(_filled(vectors[start : start + self._size], self._size))
+            for start in range(0, len(vectors), self._size)
+        ]
+        self._merge = jax.jit(functools.partial(_merge, scorer.score), static_argnames="top")
+
+    def __call__(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the best scores float32 [Q, top], descending, and their items int64 [Q, top].
+
+        Args:
+          queries: float32 [Q, D] or [Q, K, D].
+          top: at most the number of items.
+        """
+        parts = [
+            self._search(queries[start : start + _QUERIES], top)
+            for start in range(0, len(queries), _QUERIES)
+        ]
+        scores, items = zip(*parts, strict=True)
+        return np.concatenate(scores), np.concatenate(items).astype(np.int64)
+
+    def _search(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+        prepared = self._scorer.prepare(jnp.asarray(queries, jnp.float32))
+        best = (
+            jnp.full((len(queries), top), -jnp.inf, jnp.float32),
+            jnp.zeros((len(queries), top), jnp.int32),
+        )
+        for number, block in enumerate(self._blocks):
+            start = number * self._size
+            best = self._merge(prepared, block, start, self._count - start, *best, top=top)
+        return np.asarray(best[0]), np.asarray(best[1])
+
+
+def _merge(
+    score: Score,
+    queries: Any,
+    block: Any,
+    start: jax.Array,
+    count: jax.Array,
+    scores: jax.Array,
+    items: jax.Array,
+    *,
+    top: int,
+) -> tuple[jax.Array, jax.Array]:
+    """Merges the best items of a block, whose first `count` items are real, with those so far."""
+    found = score(queries, block)
+    found = jnp.where(found == 0, 0.0, found)  # By the bits, as top_k sorts, -0.0 is smaller.
+    found = jnp.where(jnp.arange(found.shape[1]) < count, found, -jnp.inf)
+    found, places = jax.lax.top_k(found, min(top, found.shape[1]))
+    # Those so far are on the left: of equals, `top_k` takes the left one.
+    scores, places_of_both = jax.lax.top_k(jnp.concatenate([scores, found], axis=1), top)
+    items = jnp.concatenate([items, start + places], axis=1)
+    return scores, jnp.take_along_axis(items, places_of_both, axis=1)
+
+
+def _filled(vectors: np.ndarray, size: int) -> jax.Array:
+    missing = size - len(vectors)
+    padded = np.pad(vectors, [(0, missing)] + [(0, 0)] * (vectors.ndim - 1), mode="edge")
+    return jnp.asarray(padded, jnp.float32)

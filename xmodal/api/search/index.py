@@ -1,0 +1,362 @@
+"""An index of images and captions, searched by a text or a picture."""
+
+import dataclasses
+import functools
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from xmodal.api.model import Model
+from xmodal.api.search.approximate import (
+    TOP,
+    ApproximateSearch,
+    Effort,
+    build_lists,
+    compute_recall,
+    has_faiss,
+)
+from xmodal.api.search.exact import ExactSearch, Scorer
+from xmodal.api.search.items import Items, from_values
+from xmodal.base.config import UserError, lookup
+from xmodal.evals.ranking.finite import count_not_finite
+
+KINDS = ("image", "caption")
+METHODS = ("auto", "exact", "approximate")
+_WORTH_LISTS = 20_000  # Fewer items are compared exactly in milliseconds.
+_SAMPLE = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Hit:
+    """An item that was found.
+
+    Attributes:
+      rank: rank, starting at 1.
+      row: its position in the index.
+      item: path, caption, or position in a dataset.
+      score: score by the model's similarity; larger is more similar.
+    """
+
+    rank: int
+    row: int
+    item: str
+    score: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Quality:
+    """Approximate search compared with exact search.
+
+    Attributes:
+      recall: share of the exact top ten that is found.
+      exact_ms: milliseconds per query with exact search.
+      approximate_ms: milliseconds per query with approximate search.
+      queries: kind of the queries: "captions" or "images".
+    """
+
+    recall: float
+    exact_ms: float
+    approximate_ms: float
+    queries: str
+
+
+@dataclasses.dataclass
+class Gallery:
+    """The items of one kind, with their embeddings.
+
+    Attributes:
+      names: see `Items`.
+      vectors: float32 [N, D] or [N, K, D].
+      dataset: see `Items`.
+      left_out: names of pictures that are not in it since they cannot be read -> the fault.
+      lists: faiss's index; None if search is exact.
+      effort: how much of it a query searches.
+      quality: quality of approximate search.
+    """
+
+    names: Sequence[str]
+    vectors: np.ndarray
+    dataset: Mapping[str, str] | None = None
+    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    lists: Any = None
+    effort: Effort = dataclasses.field(default_factory=Effort)
+    quality: Quality | None = None
+
+
+class Index:
+    """Finds images and captions.
+
+        index = xmodal.Index.build(model, images=["a.jpg", "b.jpg"])
+        index.query("a dog on a beach", top=5)
+        index.save("indexes/mine")
+
+    Attributes:
+      model: embeds queries.
+      galleries: "image" and "caption" -> items, if there are any.
+    """
+
+    def __init__(self, model: Model, galleries: Mapping[str, Gallery]) -> None:
+        """Assembles an index from its parts; use `build` or `open` instead."""
+        self.model, self.galleries = model, dict(galleries)
+        # Not decorators of the methods, which would keep every index for good.
+        self._exact = functools.cache(self._make_exact)
+        self._scorer = functools.cache(self._make_scorer)
+
+    @classmethod
+    def build(
+        cls,
+        model: Model,
+        *,
+        images: Iterable[Any] | Items = (),
+        captions: Iterable[str] | Items = (),
+        method: str = "auto",
+        recall: float = 0.95,
+    ) -> Self:
+        """Embeds items.
+
+        Args:
+          model: a model from `xmodal.load`.
+          images: images for `Model.embed_images`; all of an iterator are kept in memory.
+          captions: strings.
+          method: "exact", "approximate" (with faiss), or "auto": approximate from 20,000 items on,
+            if faiss is installed.
+          recall: smallest share of the exact top ten that approximate search must find.
+
+        Raises:
+          UserError: there is nothing to index, or an item cannot be embedded.
+        """
+        check_method(method, recall)
+        items = {"image": _as_items("image", images), "caption": _as_items("caption", captions)}
+        galleries = {
+            kind: Gallery(
+                each.names,
+                embed(model, kind, each.read(0, len(each.names)), upright=each.upright),
+                dataset=each.dataset,
+            )
+            for kind, each in items.items()
+            if len(each.names)
+        }
+        if not galleries:
+            raise UserError("There is nothing to index: pass images, captions or both.")
+        return cls.of_galleries(model, galleries, method=method, recall=recall)
+
+    @classmethod
+    def of_galleries(
+        cls, model: Model, galleries: Mapping[str, Gallery], *, method: str, recall: float
+    ) -> Self:
+        """Returns an index of embedded items; see `build`."""
+        index = cls(model, galleries)
+        for kind, gallery in galleries.items():
+            many = len(gallery.names) >= _WORTH_LISTS and has_faiss()
+            if method == "approximate" or (method == "auto" and many):
+                index._add_lists(kind, recall)
+        return index
+
+    @classmethod
+    def open(
+        cls, folder: str | os.PathLike, *, model: Model | str | os.PathLike | None = None
+    ) -> Self:
+        """Returns an index that was saved.
+
+        Args:
+          folder: folder written by `save` or `python -m xmodal search build`.
+          model: model that embedded the items, or its folder, if it was moved or exported as a
+            bundle; by default its original location. Of a run, the step of the index is used.
+
+        Raises:
+          UserError: the folder is not an index, is damaged, or belongs to another model.
+        """
+        from xmodal.api.search import storage
+
+        return cls(*storage.read_index(folder, model))
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes a folder, which gets its name when it is complete.
+
+        Raises:
+          UserError: the folder already exists.
+        """
+        from xmodal.api.search import storage
+
+        storage.write_index(folder, self.model, self.galleries)
+
+    def query(
+        self,
+        text: str | None = None,
+        *,
+        image: Any = None,
+        top: int = 10,
+        find: str | None = None,
+        exact: bool = False,
+        upright: bool = True,
+    ) -> list[Hit]:
+        """Returns the items most similar to a text or a picture, best first.
+
+        Args:
+          text: the query as text.
+          image: the query as an image for `Model.embed_images`; either this or `text`.
+          top: largest number of hits.
+          find: "image" or "caption"; by default images, if there are any.
+          exact: whether to compare all items even if approximate search is available.
+          upright: see `Model.embed_images`; False for a picture of a dataset.
+
+        Raises:
+          UserError: an argument does not fit the index or the model.
+        """
+        if (text is None) == (image is None):
+            raise UserError("Pass either a text or an image as the query.")
+        kind = "caption" if image is None else "image"
+        query = text if image is None else image
+        vectors = embed(self.model, kind, [query], upright=upright)
+        (hits,) = self.query_vectors(vectors, kind, top=top, find=find, exact=exact)
+        return hits
+
+    def query_vectors(
+        self,
+        vectors: np.ndarray,
+        kind: str,
+        *,
+        top: int = 10,
+        find: str | None = None,
+        exact: bool = False,
+    ) -> list[list[Hit]]:
+        """Returns the hits of several queries.
+
+        Args:
+          vectors: float32 [Q, D] or [Q, K, D], from the model.
+          kind: kind of the queries, "image" or "caption".
+          top: see `query`.
+          find: see `query`.
+          exact: see `query`.
+
+        Raises:
+          UserError: an argument does not fit the index.
+        """
+        if not isinstance(top, int | np.integer) or top < 1:
+            raise UserError(f"top is {top!r}; it has to be a whole number of at least 1.")
+        lookup("kind", kind, dict.fromkeys(KINDS))
+        find = find or next(each for each in KINDS if each in self.galleries)
+        if find not in self.galleries:
+            raise UserError(f"The index has no {find}; it has {sorted(self.galleries)}.")
+        gallery = self.galleries[find]
+        vectors = np.asarray(vectors, np.float32)
+        _check_vectors(vectors, gallery.vectors.shape)
+        if not len(vectors):
+            return []
+        search = self._exact(find, kind)
+        if gallery.lists is not None and not exact:
+            search = self._approximate(find, kind)
+        found = search(vectors, min(top, len(gallery.names)))
+        return [
+            [
+                Hit(rank, int(row), gallery.names[row], float(score))
+                for rank, (score, row) in enumerate(zip(*each, strict=True), start=1)
+                if row >= 0
+            ]
+            for each in zip(*found, strict=True)
+        ]
+
+    def _make_exact(self, find: str, kind: str) -> Any:
+        return ExactSearch(self._scorer(find, kind), self.galleries[find].vectors)
+
+    def _approximate(self, find: str, kind: str) -> ApproximateSearch:
+        gallery, name = self.galleries[find], self.model.similarity_name
+        scorer = self._scorer(find, kind)
+        return ApproximateSearch(gallery.lists, name, scorer, gallery.vectors, gallery.effort)
+
+    def _make_scorer(self, find: str, kind: str) -> Scorer:
+        # Images are on the left; for two items of the same kind, the query is.
+        items_left = find == "image" and kind == "caption"
+        return Scorer(*self.model.measure, items_left=items_left)
+
+    def _add_lists(self, kind: str, recall: float) -> None:
+        """Builds faiss's index with as many probes as the recall requires."""
+        gallery = self.galleries[kind]
+        gallery.lists = build_lists(self.model.similarity_name, gallery.vectors)
+        # Captions are queries for images and images for captions, if there are both.
+        asking = next((each for each in self.galleries if each != kind), kind)
+        asked = self.galleries[asking].vectors
+        rng = np.random.default_rng(0)
+        rows = rng.choice(len(asked), min(_SAMPLE, len(asked)), replace=False)
+        queries = np.asarray(asked[np.sort(rows)])
+        exact, approximate = self._exact(kind, asking), self._approximate(kind, asking)
+        top = min(TOP, len(gallery.names))
+        _, truth = exact(queries, top)
+        gallery.effort = approximate.tune(queries, truth, recall)
+        gallery.quality = Quality(
+            compute_recall(approximate(queries, top)[1], truth),
+            _milliseconds(exact, queries, top),
+            _milliseconds(approximate, queries, top),
+            f"{asking}s",
+        )
+
+
+def check_method(method: str, recall: float) -> None:
+    """Raises an error for an invalid method or recall.
+
+    Raises:
+      UserError: names the value.
+    """
+    if method not in METHODS:
+        raise UserError(f"method is {method!r}; known: {list(METHODS)}.")
+    if not 0 < recall <= 1:
+        raise UserError(f"recall is {recall}; it has to be more than 0 and at most 1.")
+
+
+def _as_items(kind: str, given: Iterable[Any] | Items) -> Items:
+    if isinstance(given, Items):
+        return given
+    # The letters of a string would be captions.
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise UserError(f"{kind}s={str(given)[:80]!r}: pass several {kind}s; put one in a list.")
+    return from_values(given if isinstance(given, Sequence | np.ndarray) else list(given))
+
+
+def _check_vectors(vectors: np.ndarray, items: tuple[int, ...]) -> None:
+    """Raises an error if queries cannot be compared with items of some shape."""
+    if vectors.ndim != len(items) or vectors.shape[-1] != items[-1]:
+        raise UserError(
+            f"Queries of shape {list(vectors.shape)} cannot be compared with items of shape "
+            f"{list(items)}: embed them with the model of the index."
+        )
+    _check_finite(vectors, "query")
+
+
+def _check_finite(vectors: np.ndarray, what: str) -> None:
+    """Raises an error for NaN, which would be found first."""
+    if bad := count_not_finite(vectors):
+        raise UserError(
+            f"{bad:,} of {len(vectors):,} {what} embeddings are not finite: the model diverged."
+        )
+
+
+def _milliseconds(search: Any, queries: np.ndarray, top: int) -> float:
+    started = time.perf_counter()
+    search(queries, top)
+    return 1000 * (time.perf_counter() - started) / len(queries)
+
+
+def embed(
+    model: Model,
+    kind: str,
+    items: Any,
+    *,
+    upright: bool = True,
+    unreadable: dict[int, str] | None = None,
+) -> np.ndarray:
+    """Returns the embeddings of images or captions, float32 [n, D] or [n, K, D].
+
+    See `Model.embed_images` for `upright` and `unreadable`.
+
+    Raises:
+      UserError: an item cannot be embedded, or its embedding is not finite.
+    """
+    if kind == "image":
+        vectors = np.asarray(model.embed_images(items, upright=upright, unreadable=unreadable))
+    else:
+        vectors = np.asarray(model.embed_texts(items))
+    _check_finite(vectors, kind)
+    return vectors

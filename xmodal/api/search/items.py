@@ -1,0 +1,196 @@
+"""Searchable items: pictures and captions from folders, lists, files and datasets."""
+
+import dataclasses
+import functools
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xmodal.base.config import UserError
+from xmodal.base.folder_walk import walk
+
+if TYPE_CHECKING:
+    from xmodal.data import EvalSplit
+
+PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+_AT_A_TIME = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Items:
+    """Items of one kind.
+
+    Attributes:
+      names: shown for each item: a path, a caption, or the position in a dataset.
+      read: (start, stop) -> inputs of the model, in this order.
+      dataset: section of the dataset that has their pictures; None for other items.
+      stamps: further marks of identity: sizes and times of files, hashes.
+      upright: see `Model.embed_images`; pictures of a dataset are embedded as in its evaluation.
+      may_be_damaged: whether items that cannot be read are left out, instead of being an error.
+    """
+
+    names: Sequence[str]
+    read: Callable[[int, int], Iterator[Any]]
+    dataset: Mapping[str, str] | None = None
+    stamps: Sequence[str] = ()
+    upright: bool = True
+    may_be_damaged: bool = False
+
+
+def from_values(values: Sequence[Any] | np.ndarray, stamps: Sequence[str] = ()) -> Items:
+    """Returns captions, or pictures for `Model.embed_images`; names are paths or rows."""
+    names = [
+        os.fspath(each) if isinstance(each, (str, os.PathLike)) else str(row)
+        for row, each in enumerate(values)
+    ]
+    return Items(names, _reader(values), stamps=stamps)
+
+
+def from_images(place: str) -> Items:
+    """Returns the pictures of a folder and its subfolders, or of a list, or features.
+
+    Raises:
+      UserError: the path does not exist, or has no items.
+    """
+    path = pathlib.Path(place)
+    if path.is_dir():
+        found = sorted(p for p in walk(path) if p.suffix.lower() in PICTURES and p.is_file())
+        if not found:
+            raise UserError(f"--images={place} has no picture ({', '.join(PICTURES)}).")
+        return _from_files([p.resolve() for p in found])
+    if not path.is_file():
+        raise UserError(f"--images={place} is neither a folder nor a file.")
+    if path.suffix == ".npy":
+        features = read_array(path)
+        names = [f"{path.resolve()}#{row}" for row in range(len(features))]
+        return Items(names, _reader(features), stamps=[_stamp(path)])
+    # A list names files relative to itself.
+    paths = [(path.parent / line).resolve() for line in _read_lines(path)]
+    missing = [p for p in paths if not _is_file(p)]
+    if missing:
+        raise UserError(
+            f"{place} lists {len(missing):,} files that are missing, the first is "
+            f"{str(missing[0])[:200]}: a list has one path per line."
+        )
+    return _from_files(paths)
+
+
+def from_captions(place: str) -> Items:
+    """Returns the lines of a text file.
+
+    Raises:
+      UserError: the file does not exist or is empty.
+    """
+    path = pathlib.Path(place)
+    if not path.is_file():
+        raise UserError(f"--captions={place} is not a file.")
+    return from_values(_read_lines(path))
+
+
+def from_dataset(
+    section: Mapping[str, str], *, features: bool, max_regions: int = 0
+) -> dict[str, Items]:
+    """Returns the images and captions of a split of a dataset, by kind.
+
+    Args:
+      section: `dataset`, `config`, `split`, `data_dir` and `manual_dir`.
+      features: whether the model uses stored features instead of pictures.
+      max_regions: see `Model.max_regions`.
+    """
+    split = open_split(section, features=features, max_regions=max_regions)
+    found, stamps = {}, [f"{name} {value}" for name, value in split.hashes.items()]
+    if len(split.image_ids) and "image" in split.sides:
+        # Features have no picture to show.
+        shown = None if features else dict(section)
+        images = from_split(split, features=features)
+        found["image"] = dataclasses.replace(images, dataset=shown, stamps=stamps)
+    if len(split.caption_texts):
+        found["caption"] = from_values(split.caption_texts, stamps)
+    return found
+
+
+def from_split(split: "EvalSplit", *, features: bool) -> Items:
+    """Returns the images of a split; see `from_dataset`."""
+    names = [name_image(split, row) for row in range(len(split.image_ids))]
+    return Items(names, functools.partial(_read_split, split, features), upright=False)
+
+
+def name_image(split: "EvalSplit", row: int) -> str:
+    """Returns the name of an image of a split."""
+    return f"{split.name} {split.split} {split.image_ids[row]}"
+
+
+def open_split(
+    section: Mapping[str, str], *, features: bool = False, max_regions: int = 0
+) -> "EvalSplit":
+    """Returns a split of a dataset; see `from_dataset`."""
+    from xmodal import data  # Imports TensorFlow.
+
+    section = dict(section)
+    split = section.pop("split")
+    # The model gets whole pictures; it only matters whether there are any.
+    image = {"size": 0, "max_regions": max_regions} if features else {"size": 1}
+    whole = {**section, "image": image, "text": {}}
+    data.prepare(whole, splits=[split])
+    return data.eval_split(whole, split=split)
+
+
+def _read_split(split: "EvalSplit", features: bool, start: int, stop: int) -> Iterator[Any]:
+    rows = np.arange(start, stop)
+    if features:
+        for batch in split.images(_AT_A_TIME, rows):
+            if (mask := batch.get("image_mask")) is None:
+                yield from batch["image"]
+            else:
+                yield from (rows[real] for rows, real in zip(batch["image"], mask, strict=True))
+        return
+    for first in range(0, len(rows), _AT_A_TIME):
+        yield from split.pictures(rows[first : first + _AT_A_TIME])
+
+
+def _reader(values: Sequence[Any] | np.ndarray) -> Callable[[int, int], Iterator[Any]]:
+    return lambda start, stop: iter(values[start:stop])
+
+
+def _from_files(paths: Sequence[pathlib.Path]) -> Items:
+    items = from_values([str(path) for path in paths], [_stamp(path) for path in paths])
+    return dataclasses.replace(items, may_be_damaged=True)
+
+
+def _stamp(path: pathlib.Path) -> str:
+    status = path.stat()
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def _is_file(path: pathlib.Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # A line that is not a path may be too long for one.
+        return False
+
+
+def _read_lines(path: pathlib.Path) -> list[str]:
+    try:
+        # Only line feeds end a line: captions may contain the other separators of splitlines().
+        text = path.read_text(encoding="utf-8-sig")
+        lines = [line.strip() for line in text.split("\n")]
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not a UTF-8 text file: {error}.") from error
+    if not any(lines):
+        raise UserError(f"{path} is empty.")
+    return [line for line in lines if line]
+
+
+def read_array(path: pathlib.Path) -> np.ndarray:
+    """Returns the array of a .npy file.
+
+    Raises:
+      UserError: it is not such a file.
+    """
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path} is not a NumPy array: {error}.") from error

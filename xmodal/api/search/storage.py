@@ -1,0 +1,139 @@
+"""Folders of indexes.
+
+index.json                      format, version, the model and the hash of its weights; per kind:
+                                count, dataset, quality
+image.npy, caption.npy          embeddings, float32 [N, D] or [N, K, D]
+image.json, caption.json        names of the items, a list
+image_left_out.json             names and faults of pictures that cannot be read, if there are any
+image.faiss, caption.faiss      of approximate search
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from xmodal.api.bundles import card as bundle_card
+from xmodal.api.loading import load
+from xmodal.api.model import Model
+from xmodal.api.search.approximate import Effort, read_lists, save_lists
+from xmodal.api.search.index import Gallery, Quality
+from xmodal.base.atomic import new_folder
+from xmodal.base.config import UserError
+
+CARD, FORMAT, VERSION = "index.json", "xmodal index", 2
+
+
+def write_index(folder: str | os.PathLike, model: Model, galleries: Mapping[str, Gallery]) -> None:
+    """Writes a folder, which gets its name when it is complete.
+
+    Raises:
+      UserError: the folder already exists.
+    """
+    if epath.Path(folder).exists():
+        raise UserError(f"{folder} already exists: use another --output, or remove it.")
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": os.path.abspath(model.source) if os.path.exists(model.source) else model.source,
+        "step": model.step,
+        "similarity": model.similarity_name,
+        "weights": model.hash_weights(),
+        "galleries": {},
+    }
+    with new_folder(folder) as temporary:
+        for kind, gallery in galleries.items():
+            quality, has_lists = gallery.quality, gallery.lists is not None
+            content["galleries"][kind] = {
+                "count": len(gallery.names),
+                "dataset": gallery.dataset,
+                "effort": dataclasses.asdict(gallery.effort) if has_lists else None,
+                "quality": None if quality is None else dataclasses.asdict(quality),
+            }
+            np.save(temporary / f"{kind}.npy", gallery.vectors)
+            # In ASCII: names of files need not be UTF-8.
+            names = json.dumps(list(gallery.names))
+            (temporary / f"{kind}.json").write_text(names, encoding="utf-8")
+            if gallery.left_out:
+                faults = json.dumps(gallery.left_out, indent=2)
+                (temporary / f"{kind}_left_out.json").write_text(faults + "\n", encoding="utf-8")
+            if has_lists:
+                save_lists(gallery.lists, temporary / f"{kind}.faiss")
+        (temporary / CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def read_index(
+    folder: str | os.PathLike, model: Model | str | os.PathLike | None = None
+) -> tuple[Model, dict[str, Gallery]]:
+    """Returns the model and the items of a folder.
+
+    Args:
+      folder: folder written by `write_index`.
+      model: model of the items, or its folder; by default its original location.
+
+    Raises:
+      UserError: it is not an index, is damaged, or its items were embedded by another model.
+    """
+    root = epath.Path(folder)
+    if not (root / CARD).exists():
+        raise UserError(
+            f"{folder} is not an index: {CARD} is missing. Make one with "
+            "`python -m xmodal search build`."
+        )
+    try:
+        content = json.loads((root / CARD).read_text(encoding="utf-8"))
+        if content["format"] != FORMAT or content["version"] != VERSION:
+            raise UserError(
+                f"{folder} is {content['format']!r} of version {content['version']!r}; this xmodal "
+                f"reads {FORMAT!r} of version {VERSION}: build the index again."
+            )
+        galleries = {
+            kind: _read_gallery(root, kind, record) for kind, record in content["galleries"].items()
+        }
+        origin = {key: content[key] for key in ("model", "step", "similarity", "weights")}
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{folder} is damaged ({error}): build the index again.") from error
+    if not isinstance(model, Model):
+        model = _load_model(model or origin["model"], origin["step"])
+    _check_model(folder, model, origin)
+    return model, galleries
+
+
+def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Gallery:
+    vectors = np.load(root / f"{kind}.npy", mmap_mode="r", allow_pickle=False)
+    names = json.loads((root / f"{kind}.json").read_text(encoding="utf-8"))
+    if not len(vectors) == len(names) == record["count"]:
+        raise ValueError(f"{len(vectors)} embeddings and {len(names)} names of {record['count']}")
+    effort, quality = record["effort"], record["quality"]
+    left_out = root / f"{kind}_left_out.json"
+    return Gallery(
+        names,
+        vectors,
+        dataset=record["dataset"],
+        left_out=json.loads(left_out.read_text(encoding="utf-8")) if left_out.exists() else {},
+        lists=None if effort is None else read_lists(root / f"{kind}.faiss"),
+        effort=Effort(**effort or {}),
+        quality=None if quality is None else Quality(**quality),
+    )
+
+
+def _load_model(source: str | os.PathLike, step: int | None) -> Model:
+    # A bundle of the run has no steps.
+    if step is None or (epath.Path(source) / bundle_card.CARD).exists():
+        return load(source)
+    return load(source, step=step)
+
+
+def _check_model(folder: str | os.PathLike, model: Model, origin: Mapping[str, Any]) -> None:
+    expected = (origin["similarity"], origin["weights"])
+    if (model.similarity_name, model.hash_weights()) != expected:
+        raise UserError(
+            f"The items of {folder} were not embedded by {model.name}: build the "
+            "index again, or pass its own model."
+        )

@@ -1,0 +1,134 @@
+r"""Predicts relations only from the words of captions: TF-IDF and logistic regression.
+
+    python -m xmodal caption_relations --config=configs/cmcm_clue.py:captions \
+        --config.data.manual_dir=DIR --results=OUT
+
+The baseline for a config whose evaluators of type `relations` evaluate a model of captions: it
+learns from `config.train_split`, and the same evaluators evaluate it on their final splits. It uses
+one regression per relation, on lower-case unigrams and bigrams, with rare labels weighted up.
+scikit-learn is an extra: `pip install "xmodal[baselines]"`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from absl import flags
+
+from xmodal.base.config import UserError
+from xmodal.base.console import quietly
+from xmodal.cli import config_flag
+from xmodal.evals import Evaluation, evaluate_source, make_evaluator, read_options
+from xmodal.evals.evaluators.evaluator import Split
+from xmodal.evals.evaluators.relations import RelationsOptions
+from xmodal.evals.inputs.sources import Embeddings, Predictions
+
+flags.adopt_module_key_flags(config_flag)
+RESULTS = flags.DEFINE_string("results", None, "Folder of the results, one per evaluator.")
+INVERSE_PENALTY = flags.DEFINE_float(
+    "inverse_penalty", 1.0, "C of scikit-learn's regression.", lower_bound=0
+)
+
+_NAME = "TF-IDF, logistic regression"
+
+
+def find_sklearn() -> tuple[Any, Any]:
+    """Returns `TfidfVectorizer` and `LogisticRegression` of scikit-learn.
+
+    Raises:
+      UserError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+    except ImportError as error:
+        raise UserError(
+            f'The baseline needs scikit-learn ({error}): pip install "xmodal[baselines]".'
+        ) from error
+    return TfidfVectorizer, LogisticRegression
+
+
+class CaptionRegression:
+    """One logistic regression per relation on the words of captions."""
+
+    def __init__(
+        self, captions: Sequence[str], labels: np.ndarray, inverse_penalty: float = 1.0
+    ) -> None:
+        """Learns from N captions and their labels, 0 or 1 [N, R]."""
+        vectorizer, regression = find_sklearn()
+        self._words = vectorizer(ngram_range=(1, 2), sublinear_tf=True)
+        features = self._words.fit_transform(captions)
+        self._models = [
+            regression(C=inverse_penalty, class_weight="balanced", max_iter=1000).fit(
+                features, column
+            )
+            if len(np.unique(column)) == 2
+            else None
+            for column in labels.T
+        ]
+
+    def predict(self, captions: Sequence[str]) -> np.ndarray:
+        """Returns the logits of M captions, float32 [M, R]; 0 for relations of all or none."""
+        features = self._words.transform(captions)
+        scores = [
+            np.zeros(len(captions)) if model is None else model.decision_function(features)
+            for model in self._models
+        ]
+        return np.stack(scores, axis=1).astype(np.float32)
+
+
+def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict[str, Evaluation]:
+    """Returns the evaluation by every relations evaluator of a config, by evaluator name.
+
+    Raises:
+      UserError: the config has no such evaluator, or the dataset lacks the labels.
+    """
+    from xmodal import data
+
+    found = {
+        name: options
+        for name, options in read_options(config["evals"]).items()
+        if isinstance(options, RelationsOptions)
+    }
+    if not found:
+        raise UserError("config.evals has no evaluator of type 'relations' to evaluate with.")
+    evaluations = {}
+    for name, options in found.items():
+        section = config["data"] | {"labels": options.labels_read, "image": None}
+        train = data.eval_split(section, split=config["train_split"])
+        select = list(options.select) or slice(None)
+        labels = train.labels[options.labels][train.caption_rows] > 0
+        regression = CaptionRegression(train.caption_texts, labels[:, select], inverse_penalty)
+        split = data.eval_split(section, split=options.final_split)
+        source = Embeddings(
+            _NAME,
+            image_ids=None,
+            images=None,
+            caption_ids=split.caption_ids,
+            captions=np.zeros((len(split.caption_ids), 1), np.float32),
+            similarity="cosine",
+            predictions={options.task: Predictions(None, regression.predict(split.caption_texts))},
+        )
+        evaluator = make_evaluator(name, options, cast(Split, split), source.sides)
+        evaluations[name] = evaluate_source(evaluator, source, name=_NAME, evaluator_name=name)
+    return evaluations
+
+
+def main(argv: list[str]) -> None:
+    """Fits the baseline, and prints and writes the reports."""
+    del argv
+    config = config_flag.read_config()
+    find_sklearn()
+    with quietly():
+        import xmodal.data  # noqa: F401
+    from xmodal.base.result_files import check_writable
+
+    check_writable(RESULTS.value)
+    for name, each in judge_baseline(config.to_dict(), INVERSE_PENALTY.value).items():
+        print(f"{each.report()}\n", flush=True)
+        each.save(f"{RESULTS.value}/{name}")
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["config", "results"])
+    config_flag.run(main)

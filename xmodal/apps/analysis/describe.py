@@ -1,0 +1,222 @@
+r"""Draws the figures of the Crisscrossed Captions (CxC) paper for any rated pairs.
+
+    python -m xmodal describe --ratings=CXC --split=test --texts=COCO \
+        --word_vectors=GLOVE.txt --output=FIGURES
+    python -m xmodal describe --dataset=flickr8k --output=FIGURES
+
+--ratings is a folder of CSV files as CxC released them; --dataset a prepared dataset with scores.
+Writes PNG files and the same pictures for TensorBoard: distributions of scores by task and sampling
+method, numbers of positive pairs, scores against cosines, the spread of the raters, and pairs rated
+twice. Figures without data are left out, with a note on the data they need.
+
+Cosines are those of --embeddings (an npz file as for `python -m xmodal.eval_main --embeddings`) or,
+if texts are known, of bags of words: averaged --word_vectors, or else word counts. Texts are the
+dataset's own, or those of CxC's captions in a folder --texts with dataset_coco.json,
+captions_val2014.json or a table captions*.csv.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+import data_prep
+from data_prep.command_line import check_config
+from data_prep.cxc.caption_texts import read_caption_texts
+from data_prep.errors import NotPreparedError, UnexpectedFilesError
+from xmodal.apps.analysis.ratings import (
+    agreement_plots,
+    prepared_ratings,
+    score_plots,
+    score_statistics,
+)
+from xmodal.apps.analysis.ratings.cosines import (
+    TextEncoder,
+    Vectors,
+    cosines_of_items,
+    cosines_of_texts,
+    count_words,
+)
+from xmodal.apps.analysis.ratings.rated_files import read_folder
+from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
+from xmodal.base import console
+from xmodal.base.config import UserError
+from xmodal.base.cxc_files import THRESHOLDS
+from xmodal.base.result_files import check_writable, write_files
+from xmodal.evals.inputs.arrays import load_embeddings
+from xmodal.preprocessing import decode_image
+from xmodal.pretrained import bag_of_words
+from xmodal.pretrained.word_vectors import load_word_vectors
+from xmodal.runs.tensorboard.writer import make_writer
+
+# Figure -> data that it needs.
+_FIGURES = {
+    "distributions": "scores",
+    "positives": "a score from which pairs are positive; give it by --positive=TASK:SCORE",
+    "cosines": "embeddings of the rated items, or their texts; see --embeddings and --texts",
+    "rater_spread": "the scores of single raters",
+    "rated_twice": "pairs of one kind that were rated in both orders",
+}
+
+
+@console.readable_errors(FileNotFoundError, NotPreparedError, UnexpectedFilesError)
+def main() -> None:
+    """Draws the figures that the command line requests, and prints a table."""
+    args = _parse()
+    check_writable(args.output)
+    if args.dataset:
+        place_of = data_prep.builder_class(args.dataset).data_dir_of
+        args.data_dir = place_of(args.data_dir, args.manual_dir)
+    rated = _read_ratings(args)
+    positive = {**THRESHOLDS, **dict(args.positive)}
+    summaries = score_statistics.summarize(rated, positive)
+    print(score_statistics.format_summaries(summaries), flush=True)
+    cosines, by = _cosines(args, rated)
+    title = f"{args.dataset or pathlib.Path(args.ratings).resolve().name}, {args.split}"
+    figures = {
+        "distributions": score_plots.draw_distributions(rated, title=title),
+        "positives": score_plots.draw_positives(rated, positive, title=title),
+        "cosines": agreement_plots.draw_cosines(rated, cosines, by=by, title=title),
+        "rater_spread": agreement_plots.draw_rater_spread(rated, title=title),
+        "rated_twice": agreement_plots.draw_rated_twice(rated, title=title),
+    }
+    drawn = {name: png for name, png in figures.items() if png}
+    rows = [dataclasses.asdict(each) for each in summaries]
+    contents: dict[str, str | bytes] = {f"{name}.png": png for name, png in drawn.items()}
+    contents["summary.json"] = json.dumps({"title": title, "rows": rows}, indent=2) + "\n"
+    stale = [f"{name}.png" for name in figures if name not in drawn]
+    write_files(args.output, contents, stale=stale)
+    pictures = {f"describe/{name}": decode_image(png)[None] for name, png in drawn.items()}
+    try:
+        with contextlib.closing(make_writer(args.output)) as writer:
+            writer.write_images(0, pictures)
+    except OSError as error:
+        raise UserError(f"Cannot write to {args.output}: {error}.") from error
+    for name in figures.keys() - drawn.keys():
+        print(f"Without {name}: that needs {_FIGURES[name]}.")
+    print(f"{args.output}: {', '.join(contents)}, TensorBoard images")
+
+
+def _read_ratings(args: argparse.Namespace) -> dict[str, RatedPairs]:
+    if args.dataset:
+        return prepared_ratings.read_ratings(args.dataset, args.config, args.data_dir, args.split)
+    return read_folder(pathlib.Path(args.ratings), args.split)
+
+
+def _cosines(
+    args: argparse.Namespace, rated: Mapping[str, RatedPairs]
+) -> tuple[dict[str, np.ndarray], str]:
+    """Task -> cosine of every pair, for the tasks that have any, and the name of the vectors."""
+    if args.embeddings:
+        found = _cosines_of(_read_embeddings(args.embeddings), rated)
+        if not found:
+            raise UserError(f"{args.embeddings} has both items of none of the rated pairs.")
+        return found, pathlib.Path(args.embeddings).stem
+    texts = _read_texts(args)
+    encode, by = count_words, "word counts"
+    if args.word_vectors:
+        encode, by = _averaged(args.word_vectors, texts, rated), "averaged word vectors"
+    found = {
+        task: cosines_of_texts(pairs, encode)
+        for task, pairs in rated.items()
+        if pairs.texts is not None
+    }
+    if texts:
+        captions = Vectors(np.array(list(texts)), encode(list(texts.values())))
+        found |= _cosines_of({"caption": captions}, rated)
+    return found, by
+
+
+def _cosines_of(
+    vectors: Mapping[str, Vectors], rated: Mapping[str, RatedPairs]
+) -> dict[str, np.ndarray]:
+    found = {
+        task: cosines_of_items(pairs, vectors)
+        for task, pairs in rated.items()
+        if pairs.left_ids is not None
+    }
+    return {task: values for task, values in found.items() if np.isfinite(values).any()}
+
+
+def _read_embeddings(path: str) -> dict[str, Vectors]:
+    saved = load_embeddings(path)
+    found = {
+        "image": (saved.image_ids, saved.images),
+        "caption": (saved.caption_ids, saved.captions),
+    }
+    if any(vectors is not None and vectors.ndim > 2 for _, vectors in found.values()):
+        raise UserError(f"{path} has several embeddings per item; save one, say their mean.")
+    return {kind: Vectors(*each) for kind, each in found.items() if each[0] is not None}
+
+
+def _read_texts(args: argparse.Namespace) -> dict[int, str]:
+    if args.texts:
+        return read_caption_texts(pathlib.Path(args.texts))
+    if args.dataset:
+        return prepared_ratings.read_texts(args.dataset, args.data_dir, args.split)
+    return {}
+
+
+def _averaged(path: str, texts: Mapping[int, str], rated: Mapping[str, RatedPairs]) -> TextEncoder:
+    """Averages of published word vectors, reading only the words in these texts."""
+    of_pairs = (pairs.texts.ravel() for pairs in rated.values() if pairs.texts is not None)
+    everything = [*texts.values(), *(text for column in of_pairs for text in column)]
+    if not everything:
+        raise UserError("--word_vectors needs texts: give --texts, or a --dataset that has them.")
+    words = load_word_vectors(path, bag_of_words.make_vocabulary(everything))
+
+    def encode(each: Sequence[str]) -> np.ndarray:
+        vectors, coverage = bag_of_words.embed_texts(each, words)
+        print(
+            f"{path} knows {coverage.share:.1%} of the words; {coverage.empty_texts:,} of "
+            f"{coverage.texts:,} texts have none.",
+            flush=True,
+        )
+        return vectors
+
+    return encode
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--ratings", help="folder of the released CSV files")
+    source.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="a prepared dataset")
+    parser.add_argument("--config", help="config of --dataset; by default all with scores")
+    parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
+    parser.add_argument("--manual_dir", help="for captioned_images: the original folder")
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--output", required=True, help="folder for the figures")
+    parser.add_argument("--embeddings", help="npz file, for cosines")
+    parser.add_argument("--texts", help="folder with the texts of COCO's captions, for cosines")
+    parser.add_argument("--word_vectors", help="published word vectors, to average over texts")
+    parser.add_argument(
+        "--positive",
+        type=_thresholds,
+        default=[],
+        metavar="TASK:SCORE,...",
+        help="scores from which pairs are positive; known: "
+        + ", ".join(f"{task}:{score:g}" for task, score in THRESHOLDS.items()),
+    )
+    args = parser.parse_args()
+    check_config(parser, args)
+    return args
+
+
+def _thresholds(text: str) -> list[tuple[str, float]]:
+    try:
+        return [
+            (task, float(score)) for task, score in (part.split(":") for part in text.split(","))
+        ]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not TASK:SCORE,...") from None
+
+
+if __name__ == "__main__":
+    console.run(main)

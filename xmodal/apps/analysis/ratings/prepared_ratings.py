@@ -1,0 +1,118 @@
+"""Reads rated pairs and texts of captions from prepared datasets."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from data_prep.cxc.rating_files import SIDES
+from data_prep.errors import UnexpectedFilesError
+from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
+from xmodal.base.console import quietly
+
+if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetBuilder
+
+# Features with the two sentences of a pair, in datasets that store them with the ratings.
+_SENTENCES = (("sentence1", "sentence2"), ("left_caption", "right_caption"))
+_RATED = ("task", "left_id", "right_id", "score", "method", "rater_scores", "year", "dataset")
+
+
+def read_ratings(
+    dataset: str, config: str | None, data_dir: str | None, split: str
+) -> dict[str, RatedPairs]:
+    """Reads the ratings of a prepared dataset.
+
+    Args:
+      dataset: key of `data_prep.BUILDERS`.
+      config: builder config with scores; None for all that are prepared and have any.
+      data_dir: where TFDS keeps datasets; None for its default folder.
+      split: name of the split.
+
+    Returns:
+      Task -> its pairs. Pairs of a dataset without tasks are one task with its name; if sampling
+      methods are not known, methods are the sets that pairs come from.
+
+    Raises:
+      NotPreparedError: the dataset does not exist, with the command that prepares it.
+      UnexpectedFilesError: it has no such split, or no scores.
+    """
+    with quietly():  # It imports tensorflow.
+        from data_prep.prepared import open_configs
+
+    found: dict[str, RatedPairs] = {}
+    for builder in open_configs(dataset, config, data_dir):
+        if "score" in builder.info.features:
+            for task, pairs in _read_builder(builder, split).items():
+                # Configs may add texts or images to the same pairs, and may then lack some pairs.
+                if task not in found or len(pairs) > len(found[task]):
+                    found[task] = pairs
+    if not found:
+        raise UnexpectedFilesError(
+            f"{dataset} (config {config or 'any that is prepared'}) has no scores"
+        )
+    # Records are not ordered, but the tasks of CxC are.
+    first = [task for task in SIDES if task in found]
+    return {task: found[task] for task in [*first, *sorted(found.keys() - SIDES.keys())]}
+
+
+def read_texts(dataset: str, data_dir: str | None, split: str) -> dict[int, str]:
+    """Texts of the captions of a split by id; none if no prepared config has them."""
+    from data_prep.prepared import open_configs, read_columns
+
+    for builder in open_configs(dataset, None, data_dir):
+        features = builder.info.features
+        if {"captions", "caption_ids"} <= set(features) and split in builder.info.splits:
+            columns = read_columns(builder, split, ("captions", "caption_ids"))
+            ids, texts = (np.concatenate(columns[name]) for name in ("caption_ids", "captions"))
+            return {i: text.decode() for i, text in zip(ids.tolist(), texts.tolist(), strict=True)}
+    return {}
+
+
+def _read_builder(builder: "DatasetBuilder", split: str) -> dict[str, RatedPairs]:
+    from data_prep.prepared import read_columns
+
+    sentences = next((each for each in _SENTENCES if each[0] in builder.info.features), ())
+    columns: dict[str, Any] = read_columns(builder, split, (*_RATED, *sentences))
+    number = len(columns["score"])
+    tasks = _strings(columns, "task", number, builder.name)
+    methods = _strings(columns, "method", number, "")
+    if "method" not in columns and "dataset" in columns:
+        parts = [columns[name].astype(str) for name in ("year", "dataset") if name in columns]
+        methods = np.array([" ".join(part) for part in zip(*parts, strict=True)])
+    raters = _pad(columns.get("rater_scores", []))
+    texts = None
+    if sentences and all(name in columns for name in sentences):
+        sides = [[text.decode() for text in columns[name].tolist()] for name in sentences]
+        texts = np.array(sides, object).T
+    found = {}
+    for task in dict.fromkeys(tasks.tolist()):
+        rows = tasks == task
+        of_task = None if raters is None else raters[rows]
+        rated = of_task is not None and np.isfinite(of_task).any()
+        found[task] = RatedPairs(
+            task=task,
+            left_ids=columns["left_id"][rows] if "left_id" in columns else None,
+            right_ids=columns["right_id"][rows] if "right_id" in columns else None,
+            methods=methods[rows],
+            scores=columns["score"][rows],
+            rater_scores=of_task if rated else None,
+            texts=None if texts is None else texts[rows],
+        )
+    return found
+
+
+def _strings(columns: dict, name: str, number: int, default: str) -> np.ndarray:
+    if name not in columns:
+        return np.full(number, default)
+    return np.array([value.decode() for value in columns[name].tolist()])
+
+
+def _pad(rows: list[np.ndarray]) -> np.ndarray | None:
+    """float32 [P, R] with NaN where a row is shorter; None if there are no numbers."""
+    width = max(map(len, rows), default=0)
+    if not width:
+        return None
+    padded = np.full((len(rows), width), np.nan, np.float32)
+    for target, row in zip(padded, rows, strict=True):
+        target[: len(row)] = row
+    return padded

@@ -1,0 +1,172 @@
+"""Statistics of rated pairs."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from data_prep.cxc.rating_files import KINDS
+from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
+from xmodal.base.text_table import align_columns
+
+ALL = "all"
+_MANY_METHODS = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """Pairs of one task from one sampling method, or all pairs of the task.
+
+    Attributes:
+      task: see `RatedPairs`.
+      method: sampling method, or `ALL`.
+      pairs: number of pairs.
+      mean: mean of the scores.
+      quartiles: quartiles of the scores.
+      threshold: smallest score of a positive pair; None if not known.
+      positives: number of positive pairs; None if the threshold is not known.
+      rater_deviation: mean over pairs of the standard deviation of their raters; None if raters
+        are not known.
+    """
+
+    task: str
+    method: str
+    pairs: int
+    mean: float
+    quartiles: tuple[float, float, float]
+    threshold: float | None
+    positives: int | None
+    rater_deviation: float | None
+
+
+def summarize(rated: Mapping[str, RatedPairs], positive: Mapping[str, float]) -> list[Summary]:
+    """One row for every sampling method of every task, and one for the task.
+
+    Args:
+      rated: task -> its pairs.
+      positive: task -> score from which a pair is positive; other tasks have no positives.
+    """
+    return [
+        _summarize(pairs, method, rows, positive.get(task))
+        for task, pairs in rated.items()
+        for method, rows in methods_of(pairs)
+    ]
+
+
+def methods_of(pairs: RatedPairs) -> Iterator[tuple[str, np.ndarray]]:
+    """Every sampling method with its rows, bool [P].
+
+    All rows come first, as `ALL`, unless there is only one named method. Methods follow, the most
+    frequent one first, or, if they are many sets of pairs, by name.
+    """
+    found = pairs.by_method()
+    unnamed = set(found) <= {"", pairs.task}
+    if unnamed or len(found) > 1:
+        yield ALL, np.ones(len(pairs), bool)
+    if not unnamed:
+        names = sorted(found) if len(found) > _MANY_METHODS else found
+        yield from ((name, found[name]) for name in names)
+
+
+def name_of(task: str, method: str) -> str:
+    """The name of a method's pairs in figures."""
+    return task if method == ALL else f"{task}, {method}"
+
+
+def _summarize(
+    pairs: RatedPairs, method: str, rows: np.ndarray, threshold: float | None
+) -> Summary:
+    scores = pairs.scores[rows].astype(np.float64)
+    deviations = rater_deviations(pairs)
+    if deviations is not None:
+        known = deviations[rows & np.isfinite(deviations)]
+        deviations = float(known.mean()) if len(known) else None
+    return Summary(
+        task=pairs.task,
+        method=method,
+        pairs=len(scores),
+        mean=float(scores.mean()),
+        quartiles=tuple(np.percentile(scores, (25, 50, 75)).tolist()),
+        threshold=threshold,
+        positives=None if threshold is None else int(np.sum(scores >= threshold)),
+        rater_deviation=deviations,
+    )
+
+
+def rater_deviations(pairs: RatedPairs) -> np.ndarray | None:
+    """Standard deviation of the raters of every pair (R - 1 in the denominator), float64 [P].
+
+    NaN for pairs with fewer than two known raters; None if no pair has two.
+    """
+    if pairs.rater_scores is None:
+        return None
+    scores = pairs.rater_scores.astype(np.float64)
+    known = np.isfinite(scores)
+    number = known.sum(axis=1)
+    if number.max() < 2:
+        return None
+    enough = np.maximum(number, 2)
+    mean = np.where(known, scores, 0).sum(axis=1) / np.maximum(number, 1)
+    squares = np.where(known, (scores - mean[:, None]) ** 2, 0).sum(axis=1)
+    return np.where(number > 1, np.sqrt(squares / (enough - 1)), np.nan)
+
+
+def rated_twice(pairs: RatedPairs) -> np.ndarray:
+    """Scores of pairs of one kind that were rated in both orders, float32 [Q, 2].
+
+    The score of the order with the smaller id on the left comes first.
+    """
+    if pairs.left_ids is None or len(set(sides_of(pairs.task))) > 1:
+        return np.zeros((0, 2), np.float32)
+    low = np.minimum(pairs.left_ids, pairs.right_ids)
+    high = np.maximum(pairs.left_ids, pairs.right_ids)
+    order = np.lexsort((pairs.left_ids, high, low))
+    same = (np.diff(low[order]) == 0) & (np.diff(high[order]) == 0)
+    turned = same & (np.diff(pairs.left_ids[order]) != 0)
+    scores = pairs.scores[order]
+    return np.stack([scores[:-1][turned], scores[1:][turned]], axis=1)
+
+
+def sides_of(task: str) -> tuple[str, str]:
+    """Kinds of the left and the right side of a task: "caption" or "image"."""
+    # Tasks besides those of CxC pair a caption with an image.
+    return KINDS.get(task, KINDS["sits"])
+
+
+def positives_per_item(pairs: RatedPairs, threshold: float) -> dict[str, np.ndarray]:
+    """Counts the positives of the items of each kind.
+
+    Returns:
+      "caption" or "image" -> int [N], for every such item that was rated at all. Pairs of one kind
+      count for both of their items, and once if they were rated in both orders.
+    """
+    if pairs.left_ids is None:
+        return {}
+    left, right = sides_of(pairs.task)
+    positive = pairs.scores >= threshold
+    ends = np.stack([pairs.left_ids, pairs.right_ids], axis=1)
+    if left != right:
+        return {
+            kind: _counts(column, column[positive])
+            for kind, column in zip((left, right), ends.T, strict=True)
+        }
+    matching = np.unique(np.sort(ends[positive], axis=1), axis=0)
+    return {left: _counts(ends.ravel(), matching.ravel())}
+
+
+def _counts(items: np.ndarray, positives: np.ndarray) -> np.ndarray:
+    ids = np.unique(items)
+    return np.bincount(np.searchsorted(ids, positives), minlength=len(ids))
+
+
+def format_summaries(summaries: list[Summary]) -> str:
+    """A table, one line per row."""
+    header = ("task", "sampling method", "pairs", "mean", "quartiles", "positives", "rater SD")
+    rows = [header]
+    for each in summaries:
+        quartiles = " ".join(f"{value:.2f}" for value in each.quartiles)
+        positives = "" if each.positives is None else f"{each.positives:,} (≥ {each.threshold:g})"
+        deviation = "" if each.rater_deviation is None else f"{each.rater_deviation:.3f}"
+        numbers = (f"{each.pairs:,}", f"{each.mean:.2f}", quartiles, positives, deviation)
+        rows.append((each.task, each.method, *numbers))
+    return align_columns(rows, right=range(2, len(header)))

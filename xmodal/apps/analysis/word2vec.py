@@ -1,0 +1,135 @@
+r"""Learns word vectors from training captions with gensim's Word2Vec, VETE's text-only baseline.
+
+    python -m xmodal word2vec --config=configs/vete.py --vectors=word2vec.txt
+    python -m xmodal convert --tower=words --source=word2vec.txt --output=weights/word2vec
+    python -m xmodal.eval_main --config=configs/sts.py:bow \
+        --config.init_from.towers.text=weights/word2vec --config.data.manual_dir=STS --output=OUT
+
+The captions are those of `config.data` and `config.train_split`, lowercased and split into words in
+the same way as for tables of word vectors (`xmodal.preprocessing.words`), or, with --as_tokenized,
+as the config splits them. A single worker runs, so that the same seed gives the same vectors.
+Mikolov et al. 2013; gensim is an extra: `pip install "xmodal[word2vec]"`.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from absl import flags, logging
+
+from xmodal.base.config import UserError
+from xmodal.base.console import quietly
+from xmodal.cli import config_flag
+
+flags.adopt_module_key_flags(config_flag)
+VECTORS = flags.DEFINE_string("vectors", None, "File to write, in GloVe's text format.")
+WIDTH = flags.DEFINE_integer("width", 128, "Width of the vectors.", lower_bound=1)
+WINDOW = flags.DEFINE_integer("window", 5, "Context words on either side.", lower_bound=1)
+MIN_COUNT = flags.DEFINE_integer("min_count", 4, "Rarer words have no vector.", lower_bound=1)
+EPOCHS = flags.DEFINE_integer("epochs", 20, "Passes over the captions.", lower_bound=1)
+NEGATIVES = flags.DEFINE_integer("negatives", 5, "Negative samples per word.", lower_bound=1)
+SKIP_GRAM = flags.DEFINE_bool("skip_gram", True, "Skip-gram; else a continuous bag of words.")
+
+AS_TOKENIZED = flags.DEFINE_bool(
+    "as_tokenized", False, "Split captions into words as config.data.text does."
+)
+
+
+def find_gensim() -> type:
+    """Returns gensim's class `Word2Vec`.
+
+    Raises:
+      UserError: gensim is not installed.
+    """
+    try:
+        from gensim.models import Word2Vec
+    except ImportError as error:
+        raise UserError(
+            f'Word2Vec needs gensim ({error}): pip install "xmodal[word2vec]".'
+        ) from error
+    return Word2Vec
+
+
+def learn_vectors(
+    sentences: Sequence[Sequence[str]],
+    *,
+    width: int,
+    window: int,
+    min_count: int,
+    epochs: int,
+    negatives: int,
+    skip_gram: bool,
+    seed: int,
+) -> tuple[list[str], np.ndarray]:
+    """Returns the words and their vectors, float32 [V, width], the most frequent word first.
+
+    Raises:
+      UserError: gensim is not installed, or no word is frequent enough.
+    """
+    word2vec = find_gensim()
+    try:
+        model = word2vec(
+            sentences,
+            vector_size=width,
+            window=window,
+            min_count=min_count,
+            epochs=epochs,
+            negative=negatives,
+            sg=int(skip_gram),
+            seed=seed,
+            workers=1,
+        )
+    except RuntimeError as error:  # gensim's error for an empty vocabulary
+        raise UserError(
+            f"No word occurs {min_count} times in {len(sentences):,} captions; lower --min_count."
+        ) from error
+    return list(model.wv.index_to_key), model.wv.vectors
+
+
+def format_vectors(words: Iterable[str], vectors: np.ndarray) -> str:
+    """Returns GloVe's text format: a line per word, followed by its numbers.
+
+    The empty word, which some tokenizers have, gets no line.
+    """
+    rows = zip(words, vectors.tolist(), strict=True)
+    lines = (f"{word} {' '.join(f'{x:.6g}' for x in row)}\n" for word, row in rows if word)
+    return "".join(lines)
+
+
+def main(argv: list[str]) -> None:
+    """Reads the captions, learns the vectors and writes the file."""
+    del argv
+    config = config_flag.read_config()
+    find_gensim()
+    with quietly():
+        from xmodal import data
+    from xmodal.base.result_files import check_writable, write_files
+    from xmodal.preprocessing.tokenizers import word_splitter
+    from xmodal.preprocessing.words import split_words
+
+    output = str(VECTORS.value)
+    folder, name = os.path.split(output)
+    check_writable(folder or ".")
+    dataset = data.parse(config.data)
+    captions = data.read_captions(dataset, config.train_split)
+    if AS_TOKENIZED.value:
+        split = word_splitter(dataset.require_text())
+    else:
+        split = lambda caption: split_words(caption.lower())  # noqa: E731
+    words, vectors = learn_vectors(
+        [split(caption) for caption in captions],
+        width=WIDTH.value,
+        window=WINDOW.value,
+        min_count=MIN_COUNT.value,
+        epochs=EPOCHS.value,
+        negatives=NEGATIVES.value,
+        skip_gram=SKIP_GRAM.value,
+        seed=config.seed,
+    )
+    write_files(folder or ".", {name: format_vectors(words, vectors)})
+    logging.info("%s: %s words of %s captions.", output, len(words), len(captions))
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["config", "vectors"])
+    config_flag.run(main)

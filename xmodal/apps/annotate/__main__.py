@@ -1,0 +1,185 @@
+r"""Studies in which people rate pairs, as local web pages.
+
+    python -m xmodal annotate make cxc --study=FILE --dataset=NAME --pairs=PAIRS
+    python -m xmodal annotate make eccv --study=FILE --dataset=NAME --models=A.npz,B.json
+    python -m xmodal annotate make preference --study=FILE --dataset=NAME --models=A.npz,B.npz
+    python -m xmodal annotate invite --study=FILE --raters=5
+    python -m xmodal annotate serve --study=FILE
+    python -m xmodal annotate review --study=FILE
+    python -m xmodal annotate aggregate --study=FILE --output=LABELS
+
+A study is one file. `make` creates its questions: pairs with sliders as in Crisscrossed Captions,
+candidates of several models as in ECCV Caption, or a blind comparison of two models as in table 6
+of the CMCM paper. `aggregate` writes labels in the released layouts.
+"""
+
+import argparse
+import sys
+
+from xmodal.apps.annotate.golden import decide, find_doubts
+from xmodal.apps.annotate.raters import end_rater, invite
+from xmodal.apps.annotate.study_file import StudyFile
+from xmodal.base import console
+from xmodal.base.config import UserError
+
+_ADDRESS = "http://127.0.0.1:8000"
+
+
+@console.readable_errors()
+def main() -> None:
+    """Runs the command that the arguments name."""
+    args = _parse()
+    args.run(args)
+
+
+def _make(args: argparse.Namespace) -> None:
+    # Imports TensorFlow and JAX, which no other command needs.
+    from xmodal.apps.annotate.making import make
+
+    print(make(args.kind, vars(args)))
+
+
+def _invite(args: argparse.Namespace) -> None:
+    study = StudyFile(args.study)
+    if args.end:
+        end_rater(study, args.end)
+        print(f"{args.end} will receive no more questions")
+        return
+    for name, token in invite(study, args.raters).items():
+        print(f"{name}  {args.url.rstrip('/')}/join/{token}")
+    print("Links are not stored: give each to one person now.", file=sys.stderr)
+
+
+def _serve(args: argparse.Namespace) -> None:
+    _require("starlette", "uvicorn")
+    from xmodal.apps.annotate.serving import serve
+
+    serve(StudyFile(args.study), args.host, args.port, args.url)
+
+
+def _review(args: argparse.Namespace) -> None:
+    study = StudyFile(args.study)
+    for decision in ("accept", "reject"):
+        if given := getattr(args, decision):
+            unit, rater = given
+            decide(study, unit, rater, accept=decision == "accept")
+            print(f"unit {unit} of {rater}: {decision}ed")
+            return
+    doubts = find_doubts(study)
+    for doubt in doubts:
+        answers = ", ".join(f"{count} {answer}" for answer, count in doubt.answers.items())
+        print(f"unit {doubt.unit} of {doubt.rater}: {'; '.join(doubt.wrong)}; others: {answers}")
+    if not doubts:
+        print("no units are waiting for review")
+
+
+def _aggregate(args: argparse.Namespace) -> None:
+    _require("krippendorff")
+    from xmodal.apps.annotate.aggregating import aggregate
+
+    options = {name: getattr(args, name) for name in ("add", "without", "human_only")}
+    print(aggregate(StudyFile(args.study), args.output, **options))
+
+
+def _require(*modules: str) -> None:
+    """Raises an error without the libraries of the extra `annotate`."""
+    from importlib.util import find_spec
+
+    if missing := [name for name in modules if find_spec(name) is None]:
+        raise UserError(f'{", ".join(missing)} is missing: pip install "xmodal[annotate]"')
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="xmodal annotate",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    make = commands.add_parser("make", help="creates the questions of a new study")
+    kinds = make.add_subparsers(dest="kind", required=True)
+    _add_kinds(kinds)
+    inviting = commands.add_parser("invite", help="makes links for raters")
+    choice = inviting.add_mutually_exclusive_group(required=True)
+    choice.add_argument("--raters", type=_positive, help="number of new links")
+    choice.add_argument("--end", metavar="NAME", help="a rater who will receive no more questions")
+    inviting.add_argument("--url", default=_ADDRESS, help="address of the server in browsers")
+    serve = commands.add_parser("serve", help="shows a study to its raters")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen at")
+    serve.add_argument("--port", type=int, default=8000, help="0 for any free one")
+    serve.add_argument("--url", default="", help="address of a proxy of this server")
+    review = commands.add_parser("review", help="lists units with wrong golden answers, or decides")
+    choice = review.add_mutually_exclusive_group()
+    for decision in ("accept", "reject"):
+        choice.add_argument(f"--{decision}", type=_unit, metavar="UNIT:RATER", help="a unit")
+    aggregate = commands.add_parser("aggregate", help="writes labels and the raters' agreement")
+    aggregate.add_argument("--output", required=True, help="folder")
+    aggregate.add_argument("--add", help="eccv: folder of annotations whose positives are added")
+    aggregate.add_argument("--without", help="eccv: file of caption ids to leave out, one per line")
+    aggregate.add_argument(
+        "--human_only", action="store_true", help="eccv: without original pairs that no rater saw"
+    )
+    for command, run in (
+        (inviting, _invite),
+        (serve, _serve),
+        (review, _review),
+        (aggregate, _aggregate),
+    ):
+        command.add_argument("--study", required=True, help="file of the study")
+        command.set_defaults(run=run)
+    return parser.parse_args()
+
+
+def _add_kinds(kinds: argparse._SubParsersAction) -> None:
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--study", required=True, help="the new file")
+    shared.add_argument("--dataset", required=True, help="a prepared dataset with pictures")
+    shared.add_argument("--config", default="images", help="config of the dataset")
+    shared.add_argument("--split", default="test", help="split of the dataset")
+    shared.add_argument("--data_dir", default="", help="folder of prepared datasets")
+    shared.add_argument("--manual_dir", default="", help="folder of the dataset's own files")
+    shared.add_argument("--raters_per_item", type=_positive, help="raters who answer each question")
+    shared.add_argument("--lease_minutes", type=float, default=30.0, help="time to finish a unit")
+    shared.add_argument("--per_rater", type=_positive, help="most units of one rater")
+    shared.add_argument("--seed", type=int, default=0, help="seed of all draws")
+    ranked = argparse.ArgumentParser(add_help=False)
+    ranked.add_argument("--models", type=_names, required=True, help="embeddings, scores, rankings")
+    ranked.add_argument("--similarity", help="for embeddings whose file names none")
+    cxc = kinds.add_parser("cxc", parents=[shared], help="pairs with sliders from 0 to 5")
+    cxc.add_argument("--pairs", required=True, help="folder of {sts,sis,sits}_SPLIT.csv")
+    cxc.add_argument("--tasks", type=_names, help="some of sts,sis,sits; default: all in --pairs")
+    eccv = kinds.add_parser("eccv", parents=[shared, ranked], help="candidates of several models")
+    eccv.add_argument("--images", type=int, default=-1, help="queries to draw; -1 for all")
+    eccv.add_argument("--captions", type=int, default=-1, help="queries to draw; -1 for all")
+    eccv.add_argument("--top", type=_positive, default=5, help="candidates per model and query")
+    eccv.add_argument("--per_hit", type=_positive, default=18, help="pairs besides two golden ones")
+    eccv.add_argument("--qualification", type=int, default=0, help="golden pairs shown first")
+    eccv.add_argument("--pass_share", type=float, default=0.9, help="share of these to get right")
+    preference = kinds.add_parser(
+        "preference", parents=[shared, ranked], help="which of two models finds better pictures"
+    )
+    preference.add_argument("--examples", type=_positive, default=100, help="captions to draw")
+    preference.add_argument("--labels", help="column of 0 and 1 that groups the captions")
+    for each in (cxc, eccv, preference):
+        each.set_defaults(run=_make)
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
+    return int(text)
+
+
+def _unit(text: str) -> tuple[int, str]:
+    unit, _, rater = text.partition(":")
+    if not unit.isdecimal() or not rater:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like 12:rater3")
+    return int(unit), rater
+
+
+if __name__ == "__main__":
+    console.run(main)

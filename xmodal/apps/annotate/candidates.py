@@ -1,0 +1,111 @@
+"""The best items of a query, from any model's embeddings, scores or rankings."""
+
+import os
+import zipfile
+from typing import NamedTuple
+
+import numpy as np
+
+from xmodal.base.config import UserError
+from xmodal.evals.from_files import choose_similarity
+from xmodal.evals.inputs.arrays import load_embeddings, load_scores
+from xmodal.evals.inputs.galleries import Ids, ids_of
+from xmodal.evals.inputs.lists import load_rankings
+from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source
+from xmodal.evals.ranking.ranks import compute_ranks
+from xmodal.evals.runner import open_rankings
+
+# Task -> the ids of its queries and of its gallery.
+_KINDS = {"i2t": ("image_ids", "caption_ids"), "t2i": ("caption_ids", "image_ids")}
+
+
+def read_source(path: str, similarity: str | None) -> Source:
+    """Reads rankings (.json), scores (.npz with `scores`) or embeddings (any other .npz).
+
+    Raises:
+      UserError: the file cannot be used.
+    """
+    if path.endswith(".json"):
+        return load_rankings(path)
+    if _has_scores(path):
+        return load_scores(path, None)
+    return choose_similarity(load_embeddings(path), similarity)
+
+
+def best_items(
+    source: Source, split: Ids, task: str, queries: np.ndarray, depth: int
+) -> list[np.ndarray]:
+    """Returns the best items of every query, best first.
+
+    Args:
+      source: source of one model.
+      split: the queries and the galleries; other items of a model are ignored.
+      task: `i2t` or `t2i`.
+      queries: int [Q], their ids.
+      depth: number of items; fewer if the gallery or a ranked list has fewer.
+
+    Returns:
+      Q arrays of ids.
+
+    Raises:
+      UserError: the model lacks a side, an item or a query.
+    """
+    if isinstance(source, RankedLists):
+        return _from_lists(source, split, task, queries, depth)
+    _check_complete(source, split)
+    if not len(queries):
+        return []
+    kind, found = _KINDS[task]
+    ids = {"image_ids": np.asarray(split.image_ids), "caption_ids": np.asarray(split.caption_ids)}
+    scores = open_rankings(source, _Items(**{**ids, kind: np.asarray(queries)}))(task)
+    # Ties are broken by the order of the gallery, as in an evaluation.
+    answers, _ = compute_ranks(scores, [], depths=(min(depth, scores.shape[1]), 0))
+    return list(ids[found][answers.lists])
+
+
+class _Items(NamedTuple):
+    """See `Ids`."""
+
+    image_ids: np.ndarray
+    caption_ids: np.ndarray
+
+
+def _has_scores(path: str) -> bool:
+    if os.path.splitext(path)[1] == ".npy":
+        raise UserError(
+            f"{path} has scores without ids: save scores, image_ids and caption_ids as an npz file."
+        )
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "scores.npy" in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False  # The reader of embeddings reports what is wrong.
+
+
+def _check_complete(source: Embeddings | ScoreMatrix, split: Ids) -> None:
+    for kind, ids in ids_of(source).items():
+        wanted = np.asarray(split.image_ids if kind == "image" else split.caption_ids)
+        missing = np.setdiff1d(wanted, ids)
+        if len(missing):
+            raise UserError(
+                f"{source.place} lacks {len(missing):,} of the {len(wanted):,} {kind}s of the "
+                f"split, the first is {missing[0]}: is it from another split?"
+            )
+    if isinstance(source, Embeddings) and len(source.sides) < 2:
+        raise UserError(f"{source.place} has embeddings of only one side; candidates need both.")
+
+
+def _from_lists(
+    source: RankedLists, split: Ids, task: str, queries: np.ndarray, depth: int
+) -> list[np.ndarray]:
+    lists = source.i2t if task == "i2t" else source.t2i
+    known = np.asarray(split.caption_ids if task == "i2t" else split.image_ids)
+    if lists is None:
+        raise UserError(f"{source.place} has no lists under {task!r}.")
+    best = []
+    for query in queries:
+        if int(query) not in lists:
+            raise UserError(f"{source.place} has no list of query {query} under {task!r}.")
+        ranked = lists[int(query)]
+        best.append(ranked[np.isin(ranked, known)][:depth])
+    return best

@@ -1,0 +1,74 @@
+"""Captions and pictures of a prepared dataset, as a study stores them."""
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import PIL.Image
+
+from xmodal.apps.annotate.study_file import Caption, Picture
+from xmodal.base.config import UserError
+from xmodal.base.console import quietly
+
+if TYPE_CHECKING:
+    from xmodal.data import EvalSplit
+
+# Formats that every browser shows; other pictures are stored as PNG.
+_TYPES = {"JPEG": "image/jpeg", "PNG": "image/png", "GIF": "image/gif", "WEBP": "image/webp"}
+_AT_A_TIME = 64
+_PLACE = ("dataset", "config", "data_dir", "manual_dir")
+
+
+def open_items(options: Mapping[str, Any]) -> "EvalSplit":
+    """Opens the split named by `dataset`, `config`, `data_dir`, `manual_dir` and `split`.
+
+    Raises:
+      UserError: it is not prepared, or has no captioned pictures.
+    """
+    with quietly():
+        from xmodal import data
+
+    # Pictures are shown as they are stored.
+    section = {name: options[name] for name in _PLACE} | {"image": {"size": 1}, "text": {}}
+    data.prepare(section, splits=[options["split"]])
+    split = data.eval_split(section, split=options["split"])
+    if set(split.sides) != {"image", "text"} or not len(split.caption_ids):
+        raise UserError(
+            f"{split.name}/{options['config']} has no captioned pictures to show: name another "
+            "--config."
+        )
+    return split
+
+
+def captions_of(split: "EvalSplit") -> Iterator[Caption]:
+    """Returns all captions of a split."""
+    ids = split.caption_ids.tolist(), split.caption_image_ids.tolist()
+    for caption, image, text in zip(*ids, split.caption_texts, strict=True):
+        yield Caption(caption, text, image)
+
+
+def pictures_of(split: "EvalSplit", image_ids: Iterable[int]) -> Iterator[Picture]:
+    """Returns the pictures of some images.
+
+    Raises:
+      UserError: a picture cannot be decoded.
+    """
+    rows = np.flatnonzero(np.isin(split.image_ids, list(image_ids)))
+    for start in range(0, len(rows), _AT_A_TIME):
+        at = rows[start : start + _AT_A_TIME]
+        for image, data in zip(split.image_ids[at].tolist(), split.pictures(at), strict=True):
+            yield _as_picture(image, data)
+
+
+def _as_picture(image: int, data: bytes) -> Picture:
+    try:
+        with PIL.Image.open(io.BytesIO(data)) as opened:
+            if opened.format in _TYPES:
+                opened.verify()
+                return Picture(image, _TYPES[opened.format], data)
+            file = io.BytesIO()
+            opened.convert("RGB").save(file, "PNG")
+            return Picture(image, _TYPES["PNG"], file.getvalue())
+    except (OSError, SyntaxError) as error:
+        raise UserError(f"The picture of image {image} cannot be decoded: {error}.") from error

@@ -1,0 +1,316 @@
+"""A study as one SQLite file: items, questions, raters and their answers.
+
+Every change is one transaction in a write-ahead log that is synced to disk, so a confirmed answer
+survives a kill of the server and a power failure.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import secrets
+import sqlite3
+from collections.abc import Iterable, Iterator
+
+from xmodal.apps.annotate.questions import KINDS
+from xmodal.base.config import UserError, read, setting
+
+_VERSION = 1
+# An application id distinguishes a study from other SQLite files.
+_APPLICATION = 0x786D6F64
+_SCHEMA = f"""
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+CREATE TABLE study (settings TEXT NOT NULL);
+CREATE TABLE captions (id INTEGER PRIMARY KEY, text TEXT NOT NULL, image INTEGER NOT NULL);
+CREATE TABLE images (id INTEGER PRIMARY KEY, type TEXT NOT NULL, data BLOB NOT NULL);
+-- A unit is handed out as a whole: a pair, or a set of pairs. `done` counts who finished it.
+CREATE TABLE units (
+  id INTEGER PRIMARY KEY,
+  test INTEGER NOT NULL,
+  stage INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  done INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE questions (
+  unit INTEGER NOT NULL REFERENCES units,
+  number INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  left_id INTEGER NOT NULL,
+  right_id INTEGER NOT NULL,
+  about INTEGER REFERENCES captions,
+  pair TEXT NOT NULL,
+  golden TEXT,
+  note TEXT NOT NULL,
+  PRIMARY KEY (unit, number)
+);
+CREATE TABLE raters (
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  token_hash BLOB NOT NULL UNIQUE,
+  state TEXT NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'ended', 'unqualified'))
+);
+CREATE TABLE assignments (
+  unit INTEGER NOT NULL REFERENCES units,
+  rater INTEGER NOT NULL REFERENCES raters,
+  state TEXT NOT NULL DEFAULT 'open'
+    CHECK (state IN ('open', 'finished', 'check', 'accepted', 'rejected')),
+  expires REAL NOT NULL,
+  shown REAL NOT NULL,
+  swapped INTEGER NOT NULL,
+  PRIMARY KEY (unit, rater)
+);
+CREATE TABLE answers (
+  unit INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  rater INTEGER NOT NULL,
+  value TEXT NOT NULL,
+  seconds REAL NOT NULL,
+  at REAL NOT NULL,
+  PRIMARY KEY (unit, number, rater),
+  FOREIGN KEY (unit, number) REFERENCES questions,
+  FOREIGN KEY (unit, rater) REFERENCES assignments
+);
+CREATE INDEX units_by_progress ON units (test, stage, done DESC, position);
+CREATE INDEX questions_by_pair ON questions (pair);
+CREATE INDEX assignments_of_rater ON assignments (rater, state);
+CREATE INDEX answers_of_rater ON answers (rater, at);
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings of a study.
+
+    Attributes:
+      kind: `cxc`, `eccv` or `preference`.
+      dataset: dataset whose items are shown.
+      split: split of the dataset.
+      raters_per_item: number of raters who have to answer every question.
+      lease_minutes: time from the last page until an unfinished unit may go to another rater.
+      per_rater: largest number of units for one rater; None for no limit.
+      pass_share: share of golden pairs that a rater has to get right in the qualification.
+      first, second: names of the two models of a preference study.
+      image_queries, caption_queries: ids of the queries of an ECCV study.
+      id: id of this study, in the name of its cookie.
+    """
+
+    kind: str = setting("cxc", one_of=("cxc", "eccv", "preference"))
+    dataset: str = ""
+    split: str = "test"
+    raters_per_item: int = setting(5, at_least=1)
+    lease_minutes: float = setting(30.0, above=0)
+    per_rater: int | None = setting(None, at_least=1)
+    pass_share: float = setting(0.9, at_least=0, at_most=1)
+    first: str = ""
+    second: str = ""
+    image_queries: tuple[int, ...] = ()
+    caption_queries: tuple[int, ...] = ()
+    id: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """A question about two items.
+
+    Attributes:
+      kind: key of `KINDS`.
+      left: id of the left caption or image.
+      right: id of the right one.
+      about: id of the caption above them.
+      golden: the known answer, "yes" or "no".
+      note: stored with the answers: a sampling method, or the group of an example.
+    """
+
+    kind: str
+    left: int
+    right: int
+    about: int | None = None
+    golden: str | None = None
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """Questions that a rater gets together.
+
+    Attributes:
+      questions: questions in the order in which they are asked.
+      test: whether it is the qualification, which every rater gets first.
+      stage: units of a lower stage are assigned first.
+      position: order within a stage, for units that equally many raters have finished.
+    """
+
+    questions: tuple[Question, ...]
+    test: bool = False
+    stage: int = 0
+    position: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Caption:
+    """A caption of the split.
+
+    Attributes:
+      id: id of the caption.
+      text: text of the caption.
+      image: id of the image that it describes.
+    """
+
+    id: int
+    text: str
+    image: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """An encoded picture.
+
+    Attributes:
+      id: id of the image.
+      type: its media type.
+      data: the bytes of its file.
+    """
+
+    id: int
+    type: str
+    data: bytes
+
+
+class StudyFile:
+    """An existing study; safe for concurrent use by several threads and processes."""
+
+    def __init__(self, path: str | os.PathLike) -> None:
+        """Opens a study.
+
+        Raises:
+          UserError: there is none, or it is not a study of this version.
+        """
+        self.path = pathlib.Path(path)
+        if not self.path.is_file():
+            raise UserError(f"There is no study {path}; run python -m xmodal annotate make.")
+        try:
+            with self.reading() as connection:
+                (application,) = connection.execute("PRAGMA application_id").fetchone()
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                if application != _APPLICATION:
+                    raise UserError(f"{path} is an SQLite file, but not a study.")
+                if version != _VERSION:
+                    raise UserError(
+                        f"{path} is a study of version {version}, but this xmodal reads {_VERSION}."
+                    )
+                (text,) = connection.execute("SELECT settings FROM study").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise UserError(f"{path} cannot be read as a study: {error}.") from error
+        self.settings = read(Settings, str(path), json.loads(text))
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection that sees a single state of the study."""
+        with contextlib.closing(_connect(self.path)) as connection:
+            connection.execute("BEGIN")
+            yield connection
+            connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that no other writer interrupts; rolled back if there is an error."""
+        with contextlib.closing(_connect(self.path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+
+def create(
+    path: str | os.PathLike,
+    settings: Settings,
+    units: Iterable[Unit],
+    captions: Iterable[Caption],
+    pictures: Iterable[Picture],
+) -> None:
+    """Writes a new study, complete or not at all; units are numbered in the given order.
+
+    Raises:
+      UserError: the file exists, has no questions, or cannot be written.
+    """
+    path = pathlib.Path(path)
+    check_new_file(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with contextlib.closing(_connect(temporary)) as connection:
+            connection.executescript(f"BEGIN; {_SCHEMA}")
+            text = json.dumps(dataclasses.asdict(settings))
+            connection.execute("INSERT INTO study VALUES (?)", (text,))
+            connection.executemany(
+                "INSERT INTO captions VALUES (:id, :text, :image)", map(vars, captions)
+            )
+            connection.executemany(
+                "INSERT INTO images VALUES (:id, :type, :data)", map(vars, pictures)
+            )
+            number = 0
+            for number, unit in enumerate(units, 1):
+                _insert(connection, number, unit)
+            if not number:
+                raise UserError(f"{path} would have no questions: no pairs are left.")
+            connection.execute("COMMIT")
+            connection.execute("PRAGMA journal_mode = WAL")
+        _give_name(temporary, path)
+    except FileExistsError:
+        raise UserError(f"{path} exists; use another study.") from None
+    except (OSError, sqlite3.OperationalError) as error:
+        raise UserError(f"{path} cannot be written: {error}.") from error
+    finally:
+        for ending in ("", "-wal", "-shm", "-journal"):
+            temporary.with_name(temporary.name + ending).unlink(missing_ok=True)
+
+
+def check_new_file(path: str | os.PathLike) -> None:
+    """Raises an error if a study cannot be created at a path.
+
+    Raises:
+      UserError: the file exists, or its folder does not.
+    """
+    path = pathlib.Path(path)
+    if path.exists():
+        raise UserError(f"{path} exists; use another study, or delete it.")
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent} is not a folder; create it, or use another study.")
+
+
+def _give_name(temporary: pathlib.Path, path: pathlib.Path) -> None:
+    """Renames a file, without replacing one that another process has created."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # The file system has no links.
+        temporary.rename(path)
+
+
+def _connect(path: pathlib.Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def _insert(connection: sqlite3.Connection, number: int, unit: Unit) -> None:
+    connection.execute(
+        "INSERT INTO units (id, test, stage, position) VALUES (?, ?, ?, ?)",
+        (number, unit.test, unit.stage, unit.position),
+    )
+    for place, each in enumerate(unit.questions):
+        pair = KINDS[each.kind].pair(each.kind, each.left, each.right)
+        if each.about is not None:
+            pair = f"{pair}:{each.about}"
+        connection.execute(
+            "INSERT INTO questions VALUES (:unit, :number, :kind, :left, :right, :about, :pair, "
+            ":golden, :note)",
+            {**vars(each), "unit": number, "number": place, "pair": pair},
+        )

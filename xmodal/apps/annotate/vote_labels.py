@@ -1,0 +1,28 @@
+"""Answers of a comparison of two models, in the format of `xmodal votes`."""
+
+import json
+from collections.abc import Iterable
+
+from xmodal.apps.annotate.collected import Answer
+from xmodal.apps.annotate.study_file import Settings
+from xmodal.base.result_files import csv_text
+
+_NO_GROUP = "none"
+
+
+def vote_file(answers: Iterable[Answer], settings: Settings) -> str:
+    """Returns a CSV file with a row per answer, and per group if captions have several."""
+    header = ["example", "answer", "rater", "left_model"]
+    rows: list[list[object]] = []
+    grouped = False
+    for answer in answers:
+        if not answer.counts:
+            continue
+        left = settings.second if answer.swapped else settings.first
+        row = [answer.about, answer.value, answer.rater, left]
+        grouped |= bool(answer.note)
+        groups = json.loads(answer.note) if answer.note else []
+        rows.extend([*row, each] for each in groups or [_NO_GROUP])
+    if not grouped:
+        return csv_text([header, *(row[:-1] for row in rows)])
+    return csv_text([[*header, "group"], *rows])

@@ -1,0 +1,1 @@
+"""Looking at models: retrieved items, inspected labels and compared runs."""

@@ -1,0 +1,297 @@
+"""Inspects a model: queries and the items they find, with labels and human ratings."""
+
+import functools
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import ml_collections
+import numpy as np
+from etils import epath
+
+from xmodal.api.search.formats import as_page
+from xmodal.api.search.index import Gallery, Hit, Index
+from xmodal.apps.analysis.ratings import similarity_plots
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError, lookup
+from xmodal.base.page import Page
+from xmodal.evals import Embeddings, Evaluation, evaluate_source
+from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.ids import Positions
+from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.boards.types import GradedPairs
+from xmodal.evals.embed import Items
+from xmodal.evals.evaluators import Evaluator
+from xmodal.evals.evaluators.boards import BoardsEvaluator
+from xmodal.evals.example_page import make_groups
+from xmodal.evals.example_rules import Pick, pick_fixed
+from xmodal.evals.from_files import name_of
+from xmodal.evals.inputs.galleries import order_embeddings
+from xmodal.runs import run
+from xmodal.runs.evaluation.file_evaluation import open_all, open_file
+from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.tensorboard.similarities import draw_similarities
+
+if TYPE_CHECKING:
+    from xmodal.api.model import Model
+
+_PAIRS = 5000  # Of either kind in a distribution.
+_NOTE = "The query with the items that it finds first and its other positives."
+
+
+def inspect(
+    source: str | os.PathLike,
+    *,
+    config: ml_collections.ConfigDict | None = None,
+    evaluator: str = "",
+    split: str | None = None,
+    step: int | str = "best",
+    similarity: str | None = None,
+) -> "Inspection":
+    """Embeds a split with a run, or reads its embeddings from a file, for inspection.
+
+        inspection = xmodal.inspect("runs/quickstart")
+        inspection.search("a red star")
+        inspection.neighbors("i2t")
+
+    Args:
+      source: folder of a run, or an npz file that `eval_main --save_embeddings` wrote.
+      config: config with the dataset of a file, such as a run's config; a run has its own.
+      evaluator: name in `config.evals`, of type `boards`; "" for the first one.
+      split: split of the dataset; None for the evaluator's final split.
+      step: checkpoint of a run: a number, `best` or `latest`.
+      similarity: similarity for a file that does not name one.
+
+    Raises:
+      UserError: the run, the file or the evaluator cannot be used.
+    """
+    path = os.fspath(source)
+    if not epath.Path(path).exists():
+        raise UserError(f"{path} does not exist; pass the folder of a run, or an npz file.")
+    if epath.Path(path).is_dir():
+        if config is not None or similarity is not None:
+            raise UserError(
+                f"{path} is a run, which has a config and a similarity: leave them out."
+            )
+        return _inspect_run(path, evaluator, split, step)
+    if config is None:
+        raise UserError(
+            f"{path} is not a run; a file of embeddings needs the config of its dataset."
+        )
+    name = _choose(config, evaluator)
+    (opened,) = open_all(*open_file(path, config, names=[name], similarity=similarity), split)
+    return Inspection(name_of(path), name, opened.evaluator, opened.embeddings, opened.items)
+
+
+def _inspect_run(folder: str, evaluator: str, split: str | None, step: int | str) -> "Inspection":
+    from xmodal.api.loading import load
+
+    config = run_folder.load_run(folder)
+    name = _choose(config, evaluator)
+    chosen = run_folder.resolve_step(folder, str(step))
+    parts = run.build(config, mesh_lib.make_mesh())
+    evaluation = RunEvaluation(parts, names=[name], trains=False)
+    weights = checkpoints.restore_model(folder, chosen, parts.shapes, parts.mesh)
+    split = evaluation.suite.split_of(name, split)
+    return Inspection(
+        f"{config.name} step {chosen}",
+        name,
+        evaluation.suite.evaluator(name, split),
+        evaluation.embedding(*weights).get(name, split),
+        evaluation.suite.items(name, split),
+        load(folder, step=chosen),
+    )
+
+
+def _choose(config: ml_collections.ConfigDict, name: str) -> str:
+    boards = [each for each, section in config.evals.items() if section.type == "boards"]
+    if not boards:
+        raise UserError("config.evals has no evaluator of type boards to inspect.")
+    if name:
+        lookup("evaluator", name, dict.fromkeys(boards))
+    return name or boards[0]
+
+
+class Inspection:
+    """Embeddings of a split with its labels; made by `xmodal.inspect`.
+
+    Attributes:
+      name: name of the model.
+      model: embeds texts and pictures; None if the embeddings came from a file.
+      embeddings: embeddings in the order of the labels.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        evaluator_name: str,
+        evaluator: Evaluator,
+        embeddings: Embeddings,
+        items: Items,
+        model: "Model | None" = None,
+    ) -> None:
+        """Puts the parts together."""
+        assert isinstance(evaluator, BoardsEvaluator)
+        self.name, self.model = name, model
+        self.embeddings = order_embeddings(embeddings, evaluator.labels)
+        self._evaluator_name, self._evaluator, self._items = evaluator_name, evaluator, items
+        self._rankings = functools.cache(evaluator.open_rankings(self.embeddings))
+
+    @functools.cached_property
+    def evaluation(self) -> Evaluation:
+        """Numbers, report and page of examples; its `tagged` has the tags of `metrics.json`."""
+        return evaluate_source(
+            self._evaluator,
+            self.embeddings,
+            name=self.name,
+            evaluator_name=self._evaluator_name,
+            split=self._items,
+            examples=5,
+        )
+
+    @property
+    def directions(self) -> list[str]:
+        """The available directions, of i2t, t2i, t2t and i2i."""
+        return list(self._boards)
+
+    @property
+    def image_ids(self) -> np.ndarray:
+        """Ids of the images, int [N]."""
+        return self._evaluator.labels.image_ids
+
+    def picture(self, image_id: int) -> bytes:
+        """Returns an image of the split as an encoded picture, which `search` takes.
+
+        Raises:
+          UserError: there is no such image, or the dataset stores features.
+        """
+        if not self._items.has_pictures:
+            raise UserError(f"{self._items.name} stores image features, not pictures.")
+        (row,) = Positions("image", self._items.image_ids).find(np.array([image_id]))
+        if row < 0:
+            raise UserError(f"{self._items.name} {self._items.split} has no image {image_id}.")
+        return bytes(self._items.pictures(np.array([row]))[0])
+
+    def neighbors(self, direction: str, queries: int | Sequence[int] = 3) -> Page:
+        """Returns a page of queries, the items they find first, and their other positives.
+
+        Every item has its rank, its score, and human ratings of the pair.
+
+        Args:
+          direction: "i2t", "t2i", "t2t" or "i2i".
+          queries: ids of images or captions, or the number of evenly spaced queries.
+
+        Raises:
+          UserError: there is no such direction, or an id is not one of its queries.
+        """
+        board = lookup("direction", direction, self._boards)
+        (result,) = (b.tasks[direction] for b in self.evaluation.boards if b.name == board)
+        ids = result.query_ids
+        if isinstance(queries, int | np.integer):
+            count = max(1, min(int(queries), len(ids)))
+            rows = (2 * np.arange(count) + 1) * len(ids) // (2 * count)
+        else:
+            row_of = {int(each): row for row, each in enumerate(ids)}
+            if unknown := [each for each in queries if int(each) not in row_of]:
+                raise UserError(f"{unknown} are not queries of {direction} on the board {board}.")
+            rows = np.array([row_of[int(each)] for each in queries], np.int64)
+        assert result.rank is not None
+        pick = Pick("neighbors", _NOTE, direction, board, ids[rows], result.rank[rows])
+        groups = make_groups(self._evaluator, self._rankings, [pick], self._items)
+        return Page(f"{self.name}: {pick.title}", groups)
+
+    def search(
+        self, text: str | None = None, *, image: Any = None, find: str = "image", top: int = 5
+    ) -> Page:
+        """Returns a page of the split's items that are most similar to a text or a picture.
+
+        Args:
+          text: the query as text.
+          image: the query as an image for `Model.embed_images`; either this or `text`. Bytes, as
+            from `picture`, are not rotated, as in the evaluation.
+          find: "image" or "caption".
+          top: number of hits.
+
+        Raises:
+          UserError: there is no model to embed the query, or the items have no such side.
+        """
+        if self.model is None:
+            raise UserError("Embeddings from a file have no model to embed a query.")
+        upright = not isinstance(image, bytes)
+        hits = self._index.query(text, image=image, top=top, find=find, upright=upright)
+        rows = self._rows(find)
+
+        def picture(hit: Hit) -> bytes | None:
+            if find == "caption" or not self._items.has_pictures:
+                return None
+            return bytes(self._items.pictures(rows[[hit.row]])[0])
+
+        return as_page("a picture" if text is None else text, hits, picture)
+
+    @property
+    def ratings(self) -> list[str]:
+        """Human ratings that the model can be compared with, such as "shapes/sts"."""
+        return list(self._rated)
+
+    def draw_ratings(self) -> bytes:
+        """Returns a PNG of similarity against human rating, with the line of best fit.
+
+        Raises:
+          UserError: there are no ratings, see `ratings`.
+        """
+        if not self._rated:
+            raise UserError(f"{self._evaluator.provenance.title} has no ratings to compare with.")
+        found = {
+            name: (pairs.scores, self._rankings(task).pairs(pairs.left, pairs.right))
+            for name, (task, pairs) in self._rated.items()
+        }
+        return similarity_plots.draw_ratings(found, title=self.name)
+
+    def draw_scores(self) -> bytes:
+        """Returns a PNG of the similarities of positive and other pairs, by direction."""
+        found = {}
+        for direction, name in self._boards.items():
+            (board,) = (each for each in self._evaluator.boards if each.name == name)
+            positives = board.tasks[direction].positives
+            assert isinstance(positives, Ragged)
+            same = len(set(RETRIEVAL_TASKS[direction])) == 1
+            scores = self._rankings(direction)
+            found[direction] = draw_similarities(scores, positives, _PAIRS, exclude_self=same)
+        return similarity_plots.draw_distributions(found, title=self.name)
+
+    @property
+    def _rated(self) -> dict[str, tuple[str, GradedPairs]]:
+        """Name of ratings -> direction and pairs."""
+        directions = {RETRIEVAL_TASKS[each]: each for each in self.directions}
+        return {
+            f"{board.name}/{name}": (directions[pairs.modalities], pairs)
+            for board in self._evaluator.boards
+            for name, pairs in board.graded.items()
+            if pairs.modalities in directions
+        }
+
+    def _rows(self, kind: str) -> np.ndarray:
+        """The positions in the split of the embedded images or captions, int [N]."""
+        labels, items = self._evaluator.labels, self._items
+        if kind == "image":
+            return Positions("image", items.image_ids)(labels.image_ids)
+        return Positions("caption", items.caption_ids)(labels.caption_ids)
+
+    @functools.cached_property
+    def _index(self) -> Index:
+        assert self.model is not None
+        galleries = {}
+        if self.embeddings.images is not None:
+            names = [f"image {number}" for number in self._evaluator.labels.image_ids]
+            galleries["image"] = Gallery(names, self.embeddings.images)
+        if self.embeddings.captions is not None:
+            names = [self._items.caption_texts[row] for row in self._rows("caption")]
+            galleries["caption"] = Gallery(names, self.embeddings.captions)
+        return Index(self.model, galleries)
+
+    @functools.cached_property
+    def _boards(self) -> dict[str, str]:
+        """Direction -> the board with the widest labels."""
+        picks = pick_fixed(self._evaluator.boards, self.evaluation.boards, 1)
+        return {pick.task: pick.board for pick in picks}

@@ -1,0 +1,137 @@
+r"""A page of captions: the words that a model attends to, and the pictures that it retrieves.
+
+    python -m xmodal show --models=runs/cmcm,runs/cmca --count=20 --output=captions.html
+
+Figures 6 and 7 of the CMCM paper, for any models on the dataset of the first one: random captions
+of a split and, for every model, the words shaded by their weights (if it has attention) and the top
+pictures of the whole split, with the caption's own picture framed. The page embeds its pictures.
+"""
+
+import argparse
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmodal.base import console
+from xmodal.base.config import UserError
+from xmodal.base.page import Group, Item, Page, Row, Section
+
+if TYPE_CHECKING:
+    from xmodal.api.model import Model
+    from xmodal.data import EvalSplit
+
+_TOP = 5
+
+
+def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: int = 0) -> Page:
+    """Returns the page.
+
+    Args:
+      models: models with a text side; those without an image side show no pictures.
+      split: split whose captions and images are shown.
+      count: number of captions to draw.
+      seed: seed of the draw.
+    """
+    generator = np.random.default_rng(seed)
+    captions = len(split.caption_ids)
+    rows = np.sort(generator.choice(captions, min(count, captions), replace=False))
+    texts = [split.caption_texts[row] for row in rows]
+    shown: list[list[Row]] = [[] for _ in rows]
+    for model in models:
+        attention, best = _attention(model, texts), _find_best(model, texts, split)
+        for number, row in enumerate(rows):
+            title = model.name
+            if attention is not None:
+                shown[number].append(Row([Item(words=attention[number])], title))
+                title = ""
+            if best is not None:
+                own = int(split.caption_rows[row])
+                shown[number].append(Row(_show(split, best[number], own), title))
+    sections = [Section(text, found) for text, found in zip(texts, shown, strict=True)]
+    items = [item for found in shown for row in found for item in row.items]
+    total = f"{len(split.image_ids):,}"
+    notes = []
+    if any(item.words for item in items):
+        notes.append("Words are shaded by their attention weights.")
+    if any(item.picture for item in items):
+        notes.append(f"Pictures are the top {_TOP} of {total}; the caption's own is framed.")
+    return Page(f"{split.name}, {split.split} split", [Group("", sections)], notes)
+
+
+def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, float]]] | None:
+    try:
+        return model.attend(texts)
+    except UserError:  # For models without attention, only the pictures are shown.
+        return None
+
+
+def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list[list[int]] | None:
+    """Positions of the best images of every text."""
+    from xmodal.api.search.index import Index
+    from xmodal.api.search.items import from_split
+
+    if "image" not in model.sides or "image" not in split.sides:
+        return None
+    images = from_split(split, features=model.takes_features)
+    index = Index.build(model, images=images, method="exact")
+    found = index.query_vectors(np.asarray(model.embed_texts(texts)), "caption", top=_TOP)
+    return [[hit.row for hit in hits] for hits in found]
+
+
+def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[Item]:
+    pictures = split.pictures(np.asarray(best))
+    return [
+        Item(
+            picture=picture,
+            alt=f"image {split.image_ids[place]}",
+            notes=[f"{rank}"],
+            mark="own" if place == own else "",
+        )
+        for rank, (place, picture) in enumerate(zip(best, pictures, strict=True), start=1)
+    ]
+
+
+def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
+    """Raises an error for arguments that make no page."""
+    if not models:
+        raise UserError(f"--models={args.models} names no run; list runs as A,B.")
+    for flag, least in (("count", 1), ("seed", 0)):
+        if (value := getattr(args, flag)) < least:
+            raise UserError(f"--{flag}={value}; it has to be at least {least}.")
+    if not name:
+        raise UserError(f"--output={args.output} is a folder; name the page, an .html file.")
+
+
+@console.readable_errors()
+def main() -> None:
+    """Writes the page of the models that the command line names."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", required=True, help="runs A,B; the first one's data is shown")
+    parser.add_argument("--split", default="test", help="split of the data")
+    parser.add_argument("--count", type=int, default=20, help="captions")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the choice of captions")
+    parser.add_argument("--output", required=True, help="the page, an .html file")
+    args = parser.parse_args()
+    folder, name = os.path.split(args.output)
+    names = [each for each in args.models.split(",") if each]
+    _check(args, names, name)
+    # TensorFlow and JAX are slow to import, but --help should be fast.
+    from xmodal import data
+    from xmodal.api.loading import load
+    from xmodal.base.result_files import check_writable, write_files
+    from xmodal.runs.folder import run_folder
+
+    check_writable(folder or ".")
+    config = run_folder.load_run(names[0])
+    split = data.eval_split(config.data.to_dict(), split=args.split)
+    page = make_page([load(each) for each in names], split, args.count, args.seed)
+    write_files(folder or ".", {name: page.to_html()})
+    print(f"{args.output}: {min(args.count, len(split.caption_ids))} captions")
+
+
+if __name__ == "__main__":
+    console.run(main)

@@ -1,0 +1,140 @@
+r"""Random search over the values of a config.
+
+    python -m xmodal sweep --config=configs/vete.py --trials=100 --select=sts/avg2016
+    python -m xmodal sweep --config=configs/flickr8k.py --trials=20 \
+        --space=optimizer.learning_rate:log:1e-4:1e-2 --space=batch_size:choice:64,128,256
+    python -m xmodal sweep --config=configs/vete.py --trials=100 \
+        --study=tasks.i2t.loss.name=pearson,covariance
+
+The search space comes from the function `get_space` of the config file and from --space. Values set
+by --config.PATH are fixed. --study compares values of one parameter over the same draws of all
+others.
+
+The folder of the sweep has a run per trial in `trials`, the draws in `draws.csv`, the record in
+`optuna.db`, and at the end `report.md`, `results.csv` and `scores.png`. The same command resumes a
+sweep that was stopped or killed, and several may run concurrently, on one or several machines that
+share the folder. A higher --trials adds trials. Exit codes are those of xmodal.main.
+"""
+
+import os
+import pathlib
+import sys
+
+from absl import flags
+
+from xmodal.apps.sweep.distributions import Choice
+from xmodal.apps.sweep.space import Space, parse_space, parse_study, read_space
+from xmodal.base.buckets import is_on_bucket
+from xmodal.base.config import UserError
+from xmodal.base.console import quietly
+from xmodal.cli import config_flag, training_flags
+from xmodal.cli.training_flags import DRY_RUN, WORKDIR
+
+flags.adopt_module_key_flags(config_flag)
+flags.adopt_module_key_flags(training_flags)
+TRIALS = flags.DEFINE_integer("trials", 100, "Total number of draws, including earlier ones.", 1)
+SELECT = flags.DEFINE_string(
+    "select",
+    None,
+    "Tag of the metric by which checkpoints and trials are compared, such as sts/avg2016; by "
+    "default that of config.select.",
+)
+SPACE = flags.DEFINE_multi_string(
+    "space",
+    [],
+    "A parameter to draw, instead of those of the config file: PATH:log:LOW:HIGH, "
+    "PATH:uniform:LOW:HIGH, PATH:int:LOW:HIGH or PATH:choice:VALUE,VALUE.",
+)
+STUDY = flags.DEFINE_string(
+    "study", None, "Compares PATH=VALUE,VALUE: every draw is run with every value."
+)
+DRAW_SEED = flags.DEFINE_integer("draw_seed", 0, "Seed of the draws.")
+RETRY_FAILED = flags.DEFINE_bool("retry_failed", False, "Run failed trials again.")
+KEEP_CHECKPOINTS = flags.DEFINE_enum(
+    "keep_checkpoints", "best", ["best", "all"], "Trials whose weights are kept on disk."
+)
+
+
+def main(argv: list[str]) -> None:
+    """Reads the flags and starts the search."""
+    del argv
+    config = config_flag.read_config()
+    space, studied = _read_parameters()
+    # Imported here so that --help and errors in flags or file names appear immediately.
+    from xmodal.apps.sweep.record import check_installed
+    from xmodal.base import processes
+    from xmodal.base.compilation_cache import use_compilation_cache
+
+    check_installed()
+    folder = WORKDIR.value or os.path.join("sweeps", config.name)
+    if is_on_bucket(folder):
+        raise UserError(f"--workdir={folder} has to be a folder that this machine mounts.")
+    with quietly():
+        from xmodal.apps.sweep import random_search  # This takes seconds.
+
+    use_compilation_cache()
+    processes.initialize()
+    if processes.count() > 1:
+        raise UserError(
+            "A trial runs in one process. Several sweeps may share a --workdir: start one on each "
+            f"host, without {', '.join(processes.VARIABLES)}."
+        )
+    plan = random_search.make_plan(
+        config, space, studied, seed=DRAW_SEED.value, select=SELECT.value
+    )
+    if DRY_RUN.value:
+        print(random_search.format_draws(plan, TRIALS.value))
+        return
+    is_done = random_search.search(
+        plan,
+        pathlib.Path(folder),
+        draws=TRIALS.value,
+        retry_failed=RETRY_FAILED.value,
+        keep_all=KEEP_CHECKPOINTS.value == "all",
+    )
+    if not is_done:
+        sys.exit(training_flags.STOPPED)
+
+
+def _overlap(path: str, other: str) -> bool:
+    """Returns whether one of two config paths is equal to or inside the other."""
+    return f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}.")
+
+
+def _read_parameters() -> tuple[Space, tuple[str, Choice] | None]:
+    """Returns the search space, and the studied parameter with its values.
+
+    Raises:
+      UserError: there is nothing to draw, or a flag contradicts another one.
+    """
+    given = dict(parse_space(text) for text in SPACE.value)
+    studied = parse_study(STUDY.value) if STUDY.value else None
+    fixed = config_flag.overridden_paths()
+    for path in [*given, *([studied[0]] if studied else [])]:
+        if other := next((each for each in fixed if _overlap(path, each)), None):
+            raise UserError(
+                f"--config.{other} fixes a value that --space or --study draws as {path}."
+            )
+    space = {**read_space(config_flag.call_config_file("get_space") or {}, "get_space()"), **given}
+    space = {
+        path: each
+        for path, each in space.items()
+        if not (studied and path == studied[0])
+        and not any(f"{path}.".startswith(f"{other}.") for other in fixed)
+    }
+    if not space and studied is None:
+        raise UserError(
+            "There is nothing to draw: the config file has no function get_space. Use "
+            "--space=PATH:log:LOW:HIGH or --space=PATH:choice:VALUE,VALUE, or --study."
+        )
+    if not space and TRIALS.value > 1:
+        raise UserError(
+            f"--study={STUDY.value} alone draws nothing, so all --trials={TRIALS.value} would be "
+            "the same: set --trials=1, or use --space."
+        )
+    return space, studied
+
+
+if __name__ == "__main__":
+    flags.mark_flag_as_required("config")
+    config_flag.run(main)

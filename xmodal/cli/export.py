@@ -1,0 +1,45 @@
+"""Exports a model to a bundle, which embeds without flax, orbax, optax or tensorflow.
+
+    python -m xmodal export --run=runs/quickstart --output=bundles/quickstart
+
+RUN is a run, or a model or tower of `xmodal convert`, local or gs://. `xmodal.load` opens
+the bundle; its numbers match the run's to 1e-5. bundle.json describes its contents.
+"""
+
+import argparse
+
+from etils import epath
+
+from xmodal.api.bundles.card import CARD, KNOWN_PLATFORMS, PLATFORMS
+from xmodal.base import console
+
+
+@console.readable_errors()
+def main() -> None:
+    """Exports the model that the command line names."""
+    args = _parse()
+    with console.quietly():
+        from xmodal.api.exporting import export_model
+
+    platforms = [name for name in args.platforms.split(",") if name]
+    card = export_model(args.run, args.output, step=args.step, platforms=platforms)
+    names = [CARD, *card.files()]
+    size = sum((epath.Path(args.output) / name).stat().length for name in names) / 2**20
+    print(f"{args.output}: {len(names)} files, {size:.1f} MiB, for {', '.join(card.platforms)}")
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="xmodal export", description="Exports a model for use without flax."
+    )
+    parser.add_argument("--run", required=True, help="a run, or a folder of converted weights")
+    parser.add_argument("--output", required=True, help="the new folder")
+    parser.add_argument("--step", default="best", help="a run's step: a number, best or latest")
+    parser.add_argument(
+        "--platforms", default=",".join(PLATFORMS), help=f"some of {','.join(KNOWN_PLATFORMS)}"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    console.run(main)

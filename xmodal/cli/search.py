@@ -1,0 +1,233 @@
+"""Builds indexes of images and captions, and searches them.
+
+    python -m xmodal search build --model=RUN --images=PHOTOS --output=indexes/photos
+    python -m xmodal search query --index=indexes/photos "a dog on a beach"
+    python -m xmodal search query --index=indexes/photos --image=dog.jpg --format=html \
+        --output=dogs.html
+
+A model is a run, a bundle or a folder of converted weights. Items are pictures (a folder, a list of
+files, or features in a .npy file), captions (one per line), or the items of a prepared dataset.
+"""
+
+import argparse
+import io
+import pathlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import PIL.Image
+
+from xmodal.api.search.index import KINDS, METHODS, Gallery, Hit, Index, check_method
+from xmodal.base import console
+from xmodal.base.atomic import replacing
+from xmodal.base.config import UserError
+from xmodal.preprocessing.images import stand_upright
+
+if TYPE_CHECKING:
+    from xmodal.api.model import Model
+    from xmodal.api.search.items import Items
+    from xmodal.data import EvalSplit
+
+_NO_ROOM = "Free some space and repeat the command; finished parts are kept."
+FORMATS = ("table", "json", "html")
+
+
+@console.readable_errors()
+def main() -> None:
+    """Runs the command that the arguments name."""
+    args = _parse()
+    _build(args) if args.command == "build" else _query(args)
+
+
+def _build(args: argparse.Namespace) -> None:
+    from xmodal.base import processes
+
+    if args.dataset and (args.images or args.captions):
+        raise UserError(
+            "--dataset already provides images and captions; omit --images and --captions."
+        )
+    if not (args.dataset or args.images or args.captions):
+        raise UserError("There is nothing to index: use --images, --captions or --dataset.")
+    check_method(args.method, args.recall)
+    with processes.connected({f"--{name}": value for name, value in vars(args).items()}):
+        _build_together(args)
+
+
+def _build_together(args: argparse.Namespace) -> None:
+    from xmodal.api.loading import load
+    from xmodal.api.search.embedding_parts import EmbeddedParts
+    from xmodal.base import processes
+    from xmodal.base.disk_errors import disk_errors
+    from xmodal.pretrained.folder import check_new
+    from xmodal.runs.folder import folder_lock
+
+    check_new(args.output)
+    given = _given_items(args)
+    model = load(args.model, step=args.step)
+    items = given or _items_of_dataset(args, model)
+    if not items:
+        raise UserError("Nothing to index: the dataset has no items for the model's sides.")
+    parts = EmbeddedParts(args.output, model, items, args.part_size)
+
+    def write() -> None:
+        galleries = {kind: parts.gallery(kind) for kind in items}
+        index = Index.of_galleries(model, galleries, method=args.method, recall=args.recall)
+        index.save(args.output)
+        parts.remove()
+        for kind, gallery in index.galleries.items():
+            print(f"{kind}s: {len(gallery.names):,} items, {_describe(gallery)}")
+            if gallery.left_out:
+                print(
+                    f"left out: {len(gallery.left_out):,} {kind}s that cannot be read; "
+                    f"{args.output}/{kind}_left_out.json lists them"
+                )
+        print(f"index in {args.output}")
+
+    with folder_lock.hold(parts.folder), disk_errors(args.output, _NO_ROOM):
+        parts.embed()
+        processes.first_does("write the index", write)
+
+
+def _given_items(args: argparse.Namespace) -> dict[str, "Items"]:
+    from xmodal.api.search import items as items_lib
+
+    given = {}
+    if args.images:
+        given["image"] = items_lib.from_images(args.images)
+    if args.captions:
+        given["caption"] = items_lib.from_captions(args.captions)
+    return given
+
+
+def _items_of_dataset(args: argparse.Namespace, model: "Model") -> dict[str, "Items"]:
+    from xmodal.api.search import items as items_lib
+
+    names = ("dataset", "config", "split", "data_dir", "manual_dir")
+    section = {name: getattr(args, name) for name in names}
+    found = items_lib.from_dataset(
+        section, features=model.takes_features, max_regions=model.max_regions
+    )
+    sides = {"image": "image", "caption": "text"}
+    return {kind: each for kind, each in found.items() if sides[kind] in model.sides}
+
+
+def _describe(gallery: Gallery) -> str:
+    found = gallery.quality
+    if found is None:
+        return "exact search"
+    return (
+        f"recall@10 {found.recall:.3f} of exact search for {found.queries}, "
+        f"{found.approximate_ms:.2f} ms per query instead of {found.exact_ms:.2f}"
+    )
+
+
+def _query(args: argparse.Namespace) -> None:
+    from xmodal.api.search import formats
+    from xmodal.api.search import items as items_lib
+
+    if (args.text is None) == (args.image is None):
+        raise UserError("Use either a text or --image as the query.")
+    if args.format == "html" and not args.output:
+        raise UserError("--format=html needs --output, the file for the page.")
+    image, asked = args.image, None
+    if image is not None and image.endswith(".npy"):
+        image = items_lib.read_array(pathlib.Path(image))
+    elif image is not None:
+        asked = _open(pathlib.Path(image))
+    index = Index.open(args.index, model=args.model)
+    hits = index.query(args.text, image=image, top=args.top, find=args.find, exact=args.exact)
+    query = args.text if args.image is None else args.image
+    find = args.find or next(kind for kind in KINDS if kind in index.galleries)
+    if args.format == "html":
+        shown = _Pictures(index.galleries[find], find)
+        text = formats.as_page(query, hits, shown, asked).to_html()
+    else:
+        text = formats.as_table(hits) if args.format == "table" else formats.as_json(query, hits)
+    # Names of files need not be UTF-8; their bytes are escaped, as JSON does it.
+    encoded = text.encode(errors="backslashreplace")
+    if args.output:
+        with replacing(args.output) as file:
+            file.write(encoded)
+    else:
+        print(encoded.decode(), end="")
+
+
+class _Pictures:
+    """The pictures of hits, from their files or from their dataset; None for captions."""
+
+    def __init__(self, gallery: Gallery, kind: str) -> None:
+        self._split = None
+        self._kind = kind
+        if gallery.dataset is not None:
+            from xmodal.api.search.items import open_split
+
+            self._split = open_split(gallery.dataset)
+
+    def __call__(self, hit: Hit) -> PIL.Image.Image | None:
+        if self._kind == "caption":
+            return None
+        if self._split is not None:
+            _check_unchanged(self._split, hit)
+            (encoded,) = self._split.pictures(np.array([hit.row]))
+            return stand_upright(PIL.Image.open(io.BytesIO(encoded)))
+        path = pathlib.Path(hit.item)
+        return _open(path) if path.is_file() else None
+
+
+def _check_unchanged(split: "EvalSplit", hit: Hit) -> None:
+    """Raises an error if a dataset has another image in the place of a hit."""
+    from xmodal.api.search.items import name_image
+
+    if hit.row >= len(split.image_ids) or name_image(split, hit.row) != hit.item:
+        raise UserError(
+            f"{split.name} {split.split} has no {hit.item!r} at position {hit.row}: the dataset "
+            "was changed after the index was built; build the index again."
+        )
+
+
+def _open(path: pathlib.Path) -> PIL.Image.Image:
+    try:
+        return stand_upright(PIL.Image.open(path))
+    except (OSError, PIL.Image.DecompressionBombError) as error:
+        raise UserError(f"{path} cannot be read as a picture: {error}.") from error
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="xmodal search", description="Finds images and captions by a text or a picture."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    build = commands.add_parser("build", help="embed items and write an index")
+    build.add_argument("--model", required=True, help="a run, bundle or converted weights")
+    build.add_argument("--step", default="best", help="a run's step: a number, best or latest")
+    build.add_argument("--images", help="a folder, a list of files, or features in a .npy file")
+    build.add_argument("--captions", help="a text file, one caption per line")
+    build.add_argument("--dataset", help="a prepared dataset, see data_prep/README.md")
+    build.add_argument("--config", default="images", help="config of the dataset")
+    build.add_argument("--split", default="test", help="split of the dataset")
+    build.add_argument("--data_dir", default="", help="folder of prepared datasets")
+    build.add_argument("--manual_dir", default="", help="folder of the dataset's own files")
+    build.add_argument("--method", choices=METHODS, default="auto", help="search method")
+    build.add_argument("--recall", type=float, default=0.95, help="recall of approximate search")
+    build.add_argument(
+        "--part_size",
+        type=int,
+        default=1 << 14,
+        help="items that are embedded together; a killed build resumes at the first missing part",
+    )
+    build.add_argument("--output", required=True, help="the new folder")
+    query = commands.add_parser("query", help="search an index")
+    query.add_argument("text", nargs="?", help="a text to search by")
+    query.add_argument("--image", help="a picture to search by")
+    query.add_argument("--index", required=True, help="the folder of an index")
+    query.add_argument("--model", help="the model of the index, if it was moved")
+    query.add_argument("--top", type=int, default=10, help="number of hits")
+    query.add_argument("--find", choices=KINDS, help="default: images, if there are any")
+    query.add_argument("--exact", action="store_true", help="compare all items")
+    query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
+    query.add_argument("--output", help="write to this file instead of the console")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    console.run(main)

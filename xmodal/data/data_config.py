@@ -1,0 +1,99 @@
+"""The section `config.data`."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import ml_collections
+
+from xmodal.base.config import UserError, read, setting
+from xmodal.preprocessing import ImageConfig, TextConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """A dataset and how its records become batches.
+
+    Attributes:
+      dataset: name in `data_prep.BUILDERS`.
+      config: TFDS builder config (`images`, `features`, ...).
+      data_dir: where TFDS keeps prepared datasets; "" for its default (TFDS_DATA_DIR).
+      manual_dir: folder of the published files of a dataset that cannot be downloaded.
+      ratings_dir: folder of the released CxC rating files, for COCO; "" for no ratings.
+      examples: "images" draws `captions_per_image` captions of each image without replacement,
+        "pairs" makes every (image, caption) pair a separate example.
+      captions_per_image: C of a training batch; 1 with "pairs".
+      image: None for no images (text-only models).
+      text: None for no captions.
+      text_lengths: numbers of ids, ascending, to which a training batch is padded if all of its
+        texts are that short; others are padded to `text.max_length`. The training step is compiled
+        for every length.
+      labels: columns of the dataset that batches carry, such as "relations".
+      prefetch: batches prepared ahead of the consumer.
+    """
+
+    dataset: str
+    config: str = "images"
+    data_dir: str = ""
+    manual_dir: str = ""
+    ratings_dir: str = ""
+    examples: str = setting("images", one_of=("images", "pairs"))
+    captions_per_image: int = setting(1, at_least=1)
+    image: ImageConfig | None = None
+    text: TextConfig | None = dataclasses.field(default_factory=TextConfig)
+    text_lengths: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    prefetch: int = setting(2, at_least=0)
+
+    def __post_init__(self) -> None:
+        if self.examples == "pairs" and self.captions_per_image != 1:
+            raise UserError(
+                "config.data.examples='pairs' has one caption per example, but "
+                f"config.data.captions_per_image is {self.captions_per_image}; set it to 1"
+            )
+        if self.examples == "pairs" and self.text is None:
+            raise UserError(
+                "config.data.examples='pairs' needs captions, but config.data.text is None; set "
+                "examples='images'"
+            )
+
+        if list(self.text_lengths) != sorted({max(1, length) for length in self.text_lengths}):
+            raise UserError(
+                f"config.data.text_lengths is {self.text_lengths}; give positive numbers in "
+                "ascending order"
+            )
+
+    @property
+    def padded_lengths(self) -> tuple[int, ...]:
+        """The lengths of the texts of training batches, ascending; empty without texts."""
+        if self.text is None:
+            return ()
+        most = self.text.max_length
+        return (*(length for length in self.text_lengths if length < most), most)
+
+    def require_text(self) -> TextConfig:
+        """Returns `text`.
+
+        Raises:
+          UserError: it is None.
+        """
+        if self.text is None:
+            raise UserError("config.data.text is None: this config has no vocabulary")
+        return self.text
+
+
+def parse(
+    config: Mapping[str, Any] | ml_collections.ConfigDict | DataConfig, where: str = "config.data"
+) -> DataConfig:
+    """Returns `config.data` as its dataclass.
+
+    Args:
+      config: the section, or a `DataConfig`, which is returned unchanged.
+      where: the section as a user writes it.
+
+    Raises:
+      UserError: a key is unknown (the known ones are listed) or a value is out of range.
+    """
+    if isinstance(config, ml_collections.ConfigDict):
+        config = config.to_dict()
+    return read(DataConfig, where, config)

@@ -1,0 +1,330 @@
+"""Prepared datasets, read by record number."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tensorflow_datasets as tfds
+from etils import epath
+
+import data_prep
+from data_prep.build import build
+from data_prep.errors import UnexpectedFilesError
+from xmodal.base.config import UserError, lookup
+from xmodal.base.progress import progress
+from xmodal.data import column_cache
+from xmodal.data import columns as columns_lib
+from xmodal.data.data_config import DataConfig, parse
+from xmodal.data.records import read_records
+
+UNKNOWN_HASH = "unknown"
+"""Hash of a dataset that was prepared before hashes were introduced."""
+
+# Records per read of a whole split.
+_BLOCK = 1024
+
+
+class DatasetMissingError(UserError):
+    """A dataset is not prepared, and preparing it needs files that the user has to download."""
+
+
+class Source:
+    """Records of one split, by number.
+
+    Attributes:
+      columns: every column of the dataset by name.
+    """
+
+    def __init__(self, config: DataConfig, split: str, needs: Collection[str] = ()) -> None:
+        """Opens a split.
+
+        Args:
+          config: names the dataset and its folders.
+          split: split in TFDS notation: `train`, `train[:10%]`, `train+validation`.
+          needs: columns that the caller reads, see `check`.
+
+        Raises:
+          UserError: the dataset has no such split, or lacks a column.
+          DatasetMissingError: the dataset is not prepared and cannot be built.
+        """
+        self._builder = open_builder(config)
+        known = self._builder.info.splits
+        if unknown := [name for name in whole_splits(split) if name not in known]:
+            raise UserError(
+                f"dataset {config.dataset} has no split {unknown[0]!r}; known: {', '.join(known)}"
+            )
+        self._config, self._split = config, split
+        self.columns = columns_lib.describe(self._builder.info.features)
+        self.check(needs)
+        try:
+            self._records = self._builder.as_data_source(
+                split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
+            ).data_source
+        except ValueError as error:
+            raise UserError(
+                f"{split!r} is not a split of dataset {config.dataset} ({error}); write it as "
+                "train, train[:10%], train[100:200] or train+validation."
+            ) from error
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def folder(self) -> epath.Path:
+        """Folder of the prepared dataset."""
+        return self._builder.data_path
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the dataset is the complete published one."""
+        return bool(self._metadata.get("complete", True))
+
+    @property
+    def left_out(self) -> int:
+        """Records of the whole split that could not be used when the dataset was prepared."""
+        reasons = self._metadata.get("left_out", {})
+        return sum(sum(reasons.get(name, {}).values()) for name in whole_splits(self._split))
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The hash of the split; see `split_hashes`."""
+        return hashes_of(self._builder, self._split)
+
+    @property
+    def label_names(self) -> dict[str, list[str]]:
+        """Names of the values of label columns by column, if the builder has them."""
+        return {name: list(self._metadata[name]) for name in self.columns if name in self._metadata}
+
+    @property
+    def _metadata(self) -> Mapping[str, Any]:
+        return self._builder.info.metadata or {}
+
+    def check(self, needs: Collection[str]) -> None:
+        """Raises an error if records lack a column.
+
+        Raises:
+          UserError: names the missing columns, and what to change.
+        """
+        check_columns(self._config, self.columns, needs)
+
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """Reads the records int64 [N] as serialized `tf.train.Example`s, bytes [N].
+
+        Raises:
+          UserError: a file of the prepared dataset is missing, truncated or changed.
+        """
+        records = read_records(
+            self._records,
+            rows,
+            what=f"A record of {self._config.dataset} {self._split}",
+            remedy=f"delete {self.folder} to prepare the dataset again.",
+        )
+        return np.array(records, dtype=object)
+
+    def get(
+        self, names: Iterable[str], rows: np.ndarray | None = None
+    ) -> dict[str, np.ndarray | columns_lib.Ragged]:
+        """Returns columns of records; reads records only if images are requested.
+
+        Args:
+          names: columns of the dataset.
+          rows: record numbers int64 [N]; None for all.
+
+        Returns:
+          [N, *shape] by name, or `Ragged` if the length varies; texts and encoded images are bytes.
+        """
+        wanted = {name: self.columns[name] for name in names}
+        if wanted.keys() <= self._small_columns.keys():
+            return column_cache.take(self._table, wanted, rows)
+        rows = np.arange(len(self)) if rows is None else rows
+        return columns_lib.parse(self.read(rows), wanted)
+
+    @property
+    def _small_columns(self) -> dict[str, columns_lib.Column]:
+        return {
+            name: column
+            for name, column in self.columns.items()
+            if name != "image" and not (column.is_ragged and len(column.shape) > 1)
+        }
+
+    @functools.cached_property
+    def _table(self) -> pa.Table:
+        path = self.folder / f"columns-{self._split}.parquet"
+        return column_cache.load_table(path, self._small_columns, self._small_blocks())
+
+    def _small_blocks(self) -> Iterator[column_cache.Block]:
+        # Records include their images, so this takes long, but happens only once per dataset.
+        what = f"Reading the columns without images of {self._config.dataset} {self._split}"
+        with progress(what, len(self)) as advance:
+            for start in range(0, len(self), _BLOCK):
+                rows = np.arange(start, min(start + _BLOCK, len(self)))
+                yield columns_lib.parse(self.read(rows), self._small_columns)
+                advance(len(rows))
+
+
+def read_captions(config: Mapping[str, Any] | DataConfig, split: str) -> list[str]:
+    """Returns every caption of a split, in the order of its records.
+
+    Raises:
+      UserError: the dataset has no such split, or no captions.
+      DatasetMissingError: it is not prepared.
+    """
+    captions = Source(parse(config), split, ["captions"]).get(["captions"])["captions"]
+    return [text.decode("utf-8", "ignore") for text in columns_lib.ragged(captions).values]
+
+
+def needed_columns(config: DataConfig) -> list[str]:
+    """Returns the columns that training batches and evaluation splits of a config read."""
+    needs = ["image_id"]
+    needs += ["image"] if config.image is not None else []
+    needs += ["captions", "caption_ids"] if config.text is not None else []
+    return [*needs, *config.labels]
+
+
+def check_columns(config: DataConfig, columns: Mapping[str, Any], needs: Collection[str]) -> None:
+    """Raises an error if the records of a dataset lack a column.
+
+    Args:
+      config: names the dataset.
+      columns: columns of the dataset by name.
+      needs: columns that the caller reads.
+
+    Raises:
+      UserError: names the missing columns, and what to change.
+    """
+    missing = [name for name in needs if name not in columns]
+    if not missing:
+        return
+    remedies = {
+        "image": "set config.data.image and config.model.image to None, or config.data.config to "
+        "a config with images",
+        "captions": "sentence pairs are read by evaluators of type 'pairs'"
+        if "sentence1" in columns
+        else "set config.data.text and config.model.text to None",
+    }
+    remedy = next((remedies[name] for name in missing if name in remedies), "choose among these")
+    raise UserError(
+        f"dataset {config.dataset} (config {config.config}) has no {', '.join(missing)}; its "
+        f"columns are {', '.join(columns)}: {remedy}."
+    )
+
+
+def describe_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
+    """Returns the builder of a dataset, which knows its columns even before preparation.
+
+    Raises:
+      UserError: dataset or builder config are unknown (the known ones are listed), or the path of
+        the dataset depends on a folder that does not exist.
+    """
+    lookup("config.data.dataset", config.dataset, data_prep.BUILDERS)
+    cls = data_prep.builder_class(config.dataset)
+    if config.config not in cls.builder_configs:
+        raise UserError(
+            f"dataset {config.dataset} has no builder config {config.config!r}; "
+            f"known: {', '.join(cls.builder_configs)}"
+        )
+    try:
+        data_dir = cls.data_dir_of(config.data_dir or None, config.manual_dir or None)
+    except FileNotFoundError as error:
+        raise UserError(f"config.data.manual_dir: {error}") from error
+    return cls(config=config.config, data_dir=data_dir)
+
+
+def follows_files(config: DataConfig) -> bool:
+    """Returns whether the dataset changes whenever the files in `manual_dir` change."""
+    place = data_prep.builder_class(config.dataset).data_dir_of
+    return bool(config.manual_dir) and place("", config.manual_dir) != ""
+
+
+def open_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
+    """Opens a prepared dataset; builds it first if that needs no download.
+
+    The embedded dataset needs no files; the others need `manual_dir`.
+
+    Raises:
+      UserError: dataset or builder config are unknown (the known ones are listed), or the
+        files are not the published dataset, or cannot be written.
+      DatasetMissingError: says which files to put where, and which command to run.
+    """
+    builder = describe_builder(config)
+    if builder.is_prepared():
+        return builder
+    if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and not config.manual_dir:
+        raise DatasetMissingError(_remedy(builder))
+    try:
+        return build(
+            config.dataset,
+            config.config,
+            data_dir=config.data_dir or None,
+            manual_dir=config.manual_dir or None,
+        )
+    except UnexpectedFilesError as error:
+        raise UserError(str(error)) from error
+    except OSError as error:
+        # A folder that cannot be made is not found, either.
+        if isinstance(error, FileNotFoundError) and builder.MANUAL_DOWNLOAD_INSTRUCTIONS:
+            raise DatasetMissingError(_remedy(builder, str(error))) from error
+        raise UserError(
+            f"{builder.data_path} cannot be written: {error}. Set config.data.data_dir to a folder "
+            "that can be."
+        ) from error
+
+
+def open_beside(config: DataConfig, builder_config: str, split: str) -> Source | None:
+    """Opens a split of another builder config of a dataset; None if the dataset has no such split.
+
+    Its records, such as rated pairs, are about items of the config itself. They are built first if
+    necessary, see `open_builder`.
+    """
+    if builder_config not in data_prep.builder_class(config.dataset).builder_configs:
+        return None
+    config = dataclasses.replace(config, config=builder_config)
+    return Source(config, split) if split in open_builder(config).info.splits else None
+
+
+def split_hashes(config: Mapping[str, Any] | DataConfig, split: str) -> dict[str, str]:
+    """Returns the hash of the records of a prepared split, which is stored with results on it.
+
+    Args:
+      config: see `DataConfig`.
+      split: its name; a part of a split has the hash of the whole split, a sum those of all.
+
+    Returns:
+      `DATASET/CONFIG/VERSION SPLIT` -> 64 hexadecimal digits, or `UNKNOWN_HASH`.
+    """
+    config = parse(config)
+    return hashes_of(open_builder(config), split)
+
+
+def hashes_of(builder: tfds.core.DatasetBuilder, split: str) -> dict[str, str]:
+    """Returns `split_hashes` of an open dataset."""
+    known = (builder.info.metadata or {}).get("split_hashes", {})
+    return {
+        f"{builder.info.full_name} {whole}": known.get(whole, UNKNOWN_HASH)
+        for whole in whole_splits(split)
+    }
+
+
+def whole_splits(split: str) -> list[str]:
+    """Returns the splits that a split in TFDS notation names or is part of."""
+    return [part.partition("[")[0].strip() for part in split.split("+")]
+
+
+def _remedy(builder: tfds.core.DatasetBuilder, missing: str = "") -> str:
+    name, config = builder.name, builder.builder_config.name
+    instructions = inspect.cleandoc(builder.MANUAL_DOWNLOAD_INSTRUCTIONS)
+    if instructions not in missing:  # Builders in data_prep name all files themselves.
+        missing = (
+            f"{missing}\ndataset {name} (config {config}) is not prepared in {builder.data_dir}. "
+            f"Its files have to be downloaded manually:\n\n{instructions}"
+        ).strip()
+    return (
+        f"{missing}\n\nThen set config.data.manual_dir to that folder, or prepare the dataset "
+        "first with\n"
+        f"  python -m data_prep.build --dataset={name} --config={config} "
+        f"--data_dir={builder.data_dir_root} --manual_dir=FOLDER"
+    )

@@ -1,0 +1,261 @@
+"""Compares two models on the same labels: paired differences, and which may be noise."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from scipy import special
+
+from xmodal.base.config import UserError
+from xmodal.base.text_table import format_table
+from xmodal.evals.boards.types import Board
+from xmodal.evals.metrics import MEDIAN_RANK
+from xmodal.evals.reports.correlation_intervals import compute_difference_interval
+from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.reports.summary import compute_samples, compute_values
+from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
+from xmodal.evals.results import BoardResult, Numbers, TaskResult
+
+_POOLS = (
+    " Intervals of pools are those of a paired t-test over the pools. Pools share pairs, so the "
+    "intervals cover other pools of these pairs, but are too narrow for other pairs."
+)
+_HOW_TO_READ = (
+    "Both models see the same images, so items that are hard for both cancel out. Intervals are "
+    "not corrected for the number of comparisons: for two equally good models, about 5 % of these "
+    "rows would say yes."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """One metric of two models: `value - other`, with its 95 % interval.
+
+    The difference is NaN if one of them is undefined; it is separable from noise if 0 lies
+    outside the interval. `is_mean` marks a mean over samples that both models share.
+    """
+
+    value: float
+    other: float
+    difference: float
+    low: float
+    high: float
+    separable: bool
+    is_mean: bool = False
+
+
+def compare(
+    ours: StoredResults, theirs: StoredResults, *, samples: int = 1000, seed: int = 0
+) -> dict[str, Difference]:
+    """Returns the differences between two models in every common metric, by tag.
+
+    Both models are evaluated on the same resamples of the images, or by the difference of the
+    influences of every rated pair, so shared difficulty cancels out: intervals of differences are
+    narrower than the intervals of the values suggest. For pools, which all models share, the
+    interval is that of a paired t-test over the pools. Nothing corrects for the number of
+    comparisons: 5 % of the metrics of two equally good models look separable.
+
+    Raises:
+      UserError: labels or queries differ, or there are no common metrics.
+    """
+    bootstrap = Bootstrap(samples=samples, seed=seed)
+    other_boards = {board.name: board for board in theirs.results}
+    found = _compare_numbers(ours, theirs)
+    names, other_names = (
+        [*(board.name for board in each.results), *(number.name for number in each.numbers)]
+        for each in (ours, theirs)
+    )
+    _check_shared(names, other_names)
+    for board in ours.results:
+        if board.name not in other_boards:
+            continue
+        pair = _pair_boards(board, other_boards[board.name])
+        values, others = map(compute_values, pair)
+        limits = _compute_intervals(*pair, bootstrap)
+        for tag in values:
+            if tag in others:
+                difference = values[tag] - others[tag]
+                low, high = (math.nan, math.nan) if math.isnan(difference) else limits[tag]
+                found[tag] = Difference(
+                    values[tag], others[tag], difference, low, high, low > 0 or high < 0
+                )
+    if not found:
+        raise UserError(
+            f"The two evaluations share boards among {names} and {other_names}, but no "
+            "metric; evaluate both on the same kind of items."
+        )
+    return found
+
+
+def check_comparable(other: StoredResults, boards: Sequence[Board]) -> None:
+    """Raises an error if `compare` cannot compare a future evaluation with a model.
+
+    Raises:
+      UserError: labels differ, or there are no common boards.
+    """
+    theirs = {board.name: board for board in other.results}
+    _check_shared([board.name for board in boards], list(theirs))
+    for board in boards:
+        if board.name in theirs:
+            _check_labels(board, theirs[board.name])
+
+
+def check_numbers(other: StoredResults, ours: Numbers) -> None:
+    """Raises an error if `compare` cannot compare future numbers with a model's.
+
+    Raises:
+      UserError: samples differ, or the model's are unknown.
+    """
+    theirs = {each.name: each for each in other.numbers}
+    if ours.name not in theirs:
+        raise UserError(
+            f"The results of {other.name} have no values for single {ours.name}; evaluate that "
+            "model again, or leave out `compare`."
+        )
+    _check_labels(ours, theirs[ours.name])
+
+
+def flatten(differences: Mapping[str, Difference]) -> dict[str, float]:
+    """`<tag>_difference`, with `_low` and `_high`, and `<tag>_separable` (1 or 0)."""
+    flat = {}
+    for tag, each in differences.items():
+        flat[f"{tag}_difference"] = each.difference
+        flat[f"{tag}_difference_low"] = each.low
+        flat[f"{tag}_difference_high"] = each.high
+        flat[f"{tag}_separable"] = float(each.separable)
+    return flat
+
+
+def format_comparison(
+    differences: Mapping[str, Difference], *, name: str = "ours", other: str = "theirs"
+) -> str:
+    """Returns a Markdown table of two models with a row per metric, and how to read it."""
+    rows = [["Metric", name, other, "difference", "95 % interval", "separable"]]
+    for tag, each in differences.items():
+        interval = "-"
+        if not math.isnan(each.low):
+            limits = [_format(tag, limit, each, "+") for limit in (each.low, each.high)]
+            interval = " to ".join(limits)
+        numbers = _format(tag, each.value, each), _format(tag, each.other, each)
+        signed = _format(tag, each.difference, each, "+")
+        rows.append([tag, *numbers, signed, interval, "yes" if each.separable else "no"])
+    separable = sum(each.separable for each in differences.values())
+    return (
+        f"## {name} against {other}\n\n{format_table(rows)}\n\n"
+        f"{separable} of {len(differences)} differences are separable from noise: 0 lies outside "
+        f"of the 95 % interval. Differences are {name} minus {other}. {_HOW_TO_READ}"
+        f"{_POOLS if any(each.is_mean for each in differences.values()) else ''}\n"
+    )
+
+
+def _compare_numbers(ours: StoredResults, theirs: StoredResults) -> dict[str, Difference]:
+    """Differences of means over the same samples, by a paired t-test."""
+    others = {each.name: each for each in theirs.numbers}
+    found = {}
+    for own in ours.numbers:
+        if own.name not in others:
+            continue
+        _check_labels(own, others[own.name])
+        for tag, values in own.repeats.items():
+            if tag not in others[own.name].repeats:
+                continue
+            pair = np.array([values, others[own.name].repeats[tag]], np.float64)
+            (value, other), differences = pair.mean(axis=1), pair[0] - pair[1]
+            low, high = _compute_t_interval(differences)
+            found[tag] = Difference(
+                value, other, differences.mean(), low, high, bool(low > 0 or high < 0), True
+            )
+    return found
+
+
+def _compute_t_interval(differences: np.ndarray) -> tuple[float, float]:
+    """Limits of the 95 % interval of a mean; NaN for a single value."""
+    count = len(differences)
+    if count < 2:
+        return math.nan, math.nan
+    mean, error = differences.mean(), differences.std(ddof=1) / math.sqrt(count)
+    width = special.stdtrit(count - 1, 0.975) * error
+    return float(mean - width), float(mean + width)
+
+
+def _compute_intervals(
+    ours: BoardResult, theirs: BoardResult, bootstrap: Bootstrap
+) -> dict[str, tuple[float, float]]:
+    """Limits of the differences of two boards with the same tasks, by tag."""
+    drawn, others = (compute_samples(each, bootstrap) for each in (ours, theirs))
+    return {
+        tag: compute_interval(samples - others[tag])
+        for tag, samples in drawn.items()
+        if tag in others
+    } | {
+        f"{ours.name}/{name}/spearman": compute_difference_interval(each, theirs.correlations[name])
+        for name, each in ours.correlations.items()
+    }
+
+
+def _pair_boards(ours: BoardResult, theirs: BoardResult) -> tuple[BoardResult, BoardResult]:
+    """Both boards, with their common tasks and with queries in the order of ours.
+
+    Resamples depend on the images in the tasks, so tasks that only one side has must not count.
+    """
+    _check_labels(ours, theirs)
+    tasks = {name: task for name, task in ours.tasks.items() if name in theirs.tasks}
+    aligned = {
+        name: _align(f"{ours.name}/{name}", task, theirs.tasks[name])
+        for name, task in tasks.items()
+    }
+    shared = [name for name in ours.correlations if name in theirs.correlations]
+    correlations, others = (
+        {name: each.correlations[name] for name in shared} for each in (ours, theirs)
+    )
+    return (
+        dataclasses.replace(ours, tasks=tasks, correlations=correlations),
+        dataclasses.replace(theirs, tasks=aligned, correlations=others),
+    )
+
+
+def _check_shared(names: Sequence[str], others: Sequence[str]) -> None:
+    if not set(names) & set(others):
+        raise UserError(
+            f"The two evaluations have no metric in common: boards {list(names)} against "
+            f"{list(others)}; evaluate both on the same boards."
+        )
+
+
+def _check_labels(ours: Board | BoardResult | Numbers, theirs: BoardResult | Numbers) -> None:
+    if ours.label_hash != theirs.label_hash:
+        what = "items" if isinstance(ours, Numbers) else "labels of board"
+        raise UserError(
+            f"The {what} {ours.name} differ: {ours.label_hash} against "
+            f"{theirs.label_hash}; evaluate both models with the same annotations and split."
+        )
+
+
+def _align(place: str, ours: TaskResult, theirs: TaskResult) -> TaskResult:
+    """Their task, with its queries in the order of ours."""
+    order, other_order = (np.argsort(task.query_ids, kind="stable") for task in (ours, theirs))
+    if not np.array_equal(ours.query_ids[order], theirs.query_ids[other_order]):
+        only = np.setxor1d(ours.query_ids, theirs.query_ids)
+        example = f", id {only[0]} for example is a query on one side only" if len(only) else ""
+        raise UserError(
+            f"The queries of {place} differ: {len(ours.query_ids)} against "
+            f"{len(theirs.query_ids)}{example}; evaluate both models on the same items."
+        )
+    rows = np.empty_like(order)
+    rows[order] = other_order
+    return dataclasses.replace(
+        theirs,
+        query_ids=ours.query_ids,
+        clusters=ours.clusters,
+        values={metric: values[rows] for metric, values in theirs.values.items()},
+        rank=None if theirs.rank is None else theirs.rank[rows],
+        tied=None if theirs.tied is None else theirs.tied[rows],
+    )
+
+
+def _format(tag: str, value: float, row: Difference, sign: str = "") -> str:
+    if math.isnan(value):
+        return "-"
+    is_whole = tag.endswith(MEDIAN_RANK) and not row.is_mean
+    return f"{value:{sign}.{0 if is_whole else 2}f}"

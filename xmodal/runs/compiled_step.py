@@ -1,0 +1,111 @@
+"""The training step, compiled once for every length to which texts are padded."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+import jax
+import numpy as np
+from absl import logging
+
+from xmodal import data
+from xmodal.base import mesh as mesh_lib
+from xmodal.runs.parts import Parts
+from xmodal.runs.preflight import cost, memory
+from xmodal.training.state import TrainState
+from xmodal.training.step import Batch, Scalars, jit_step, make_step
+
+
+class CompiledStep:
+    """The training step of a run, for batches of all of its text lengths."""
+
+    def __init__(self, programs: Mapping[int, jax.stages.Compiled]) -> None:
+        """Takes the program of every text length T, ascending; of 0 without texts."""
+        self._programs = dict(programs)
+        self._flops = {
+            length: cost.count_flops(program) for length, program in self._programs.items()
+        }
+
+    @property
+    def longest(self) -> jax.stages.Compiled:
+        """The program for the longest texts, which needs the most memory."""
+        return list(self._programs.values())[-1]
+
+    @property
+    def most_flops(self) -> float:
+        """FLOPs of `longest` on one device, as the compiler counts them; 0 if it does not."""
+        return list(self._flops.values())[-1]
+
+    def flops(self, batch: Batch) -> float:
+        """FLOPs of the step on a batch, like `most_flops`."""
+        return self._flops[_text_length(batch)]
+
+    def __call__(
+        self, state: TrainState, batch: Batch, step: jax.Array
+    ) -> tuple[TrainState, Scalars]:
+        """Returns the next state and the scalars of a step, see `step.make_step`."""
+        return self._programs[_text_length(batch)](state, batch, step)
+
+
+def compile_step(
+    parts: Parts, state: TrainState, features: Sequence[data.FeatureReader] = ()
+) -> CompiledStep:
+    """Returns the step, compiled before the first batch, and logs its cost.
+
+    Args:
+      parts: parts of the run.
+      state: its arrays, or their shapes and sharding.
+      features: frozen features that replace columns of a batch.
+
+    Raises:
+      UserError: the compiler finds that a program does not fit in device memory.
+    """
+    step = make_step(
+        parts.model,
+        parts.tasks,
+        parts.optimizer,
+        seed=parts.settings.seed,
+        mesh=parts.mesh,
+        l2=parts.settings.l2,
+        accumulation_steps=parts.settings.accumulation_steps,
+        skip_non_finite=parts.settings.non_finite == "skip",
+    )
+    jitted = jit_step(step, state, parts.mesh)
+    number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))
+    lengths = parts.settings.data.padded_lengths
+    is_kept = getattr(jax.config, "jax_compilation_cache_dir", None)
+    logging.info(
+        "Compiling the training step%s%s.",
+        f" for texts of {', '.join(map(str, lengths))} tokens" if len(lengths) > 1 else "",
+        "; later starts read it from the cache" if is_kept else "",
+    )
+    started = time.monotonic()
+    batch = abstract_batch(parts, features)
+    compiled = CompiledStep(
+        {
+            length: memory.compile_program(
+                jitted.lower(state, data.cut_texts(batch, length), number), memory.STEP, parts
+            )
+            for length in lengths or (0,)
+        }
+    )
+    seconds = time.monotonic() - started
+    logging.info("Compiled in %.0f s. %s", seconds, cost.describe(compiled.longest))
+    return compiled
+
+
+def abstract_batch(
+    parts: Parts, features: Sequence[data.FeatureReader] = ()
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns shapes and sharding of a global training batch with the longest texts."""
+    spec = dict(parts.batch)
+    for reader in features:
+        spec = reader.replace_spec(spec)
+    sharding = mesh_lib.batch_sharded(parts.mesh)
+    return {
+        name: jax.ShapeDtypeStruct(column.shape, column.dtype, sharding=sharding)
+        for name, column in spec.items()
+    }
+
+
+def _text_length(batch: Batch) -> int:
+    return batch["text_mask"].shape[2] if "text_mask" in batch else 0

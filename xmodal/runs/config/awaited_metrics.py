@@ -1,0 +1,89 @@
+"""Checks the tags of metrics that a run waits for, before any dataset is known."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from xmodal.base.config import UserError, lookup
+from xmodal.evals.boards.definitions import RATING_SIDES, Definition, definitions_of
+from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.boards.types import Board, GradedPairs, RetrievalTask
+from xmodal.evals.evaluators import Options
+from xmodal.evals.evaluators.boards import BoardsOptions, tags_of_boards
+from xmodal.evals.metrics import lower_is_better
+from xmodal.evals.results import evaluator_tag
+from xmodal.runs.evaluation.splits import SplitSource
+from xmodal.runs.config.sections import SelectConfig
+
+
+def check_awaited(
+    awaited: Mapping[str, str],
+    evals: Mapping[str, Options],
+    config: Mapping[str, Any],
+    sides: Collection[str],
+) -> None:
+    """Raises an error if a run waits for a metric that its evaluators cannot have.
+
+    The labels of a dataset decide which of its boards are computed, and the tags of every other
+    type of evaluator: `RunEvaluation` checks them again where the labels are known.
+
+    Args:
+      awaited: tags by their place in the config, see `RunConfig.awaited_metrics`.
+      evals: evaluators of the run, by name.
+      config: config of the run.
+      sides: sides of the model, of "image" and "text".
+
+    Raises:
+      UserError: names the metric and the tags that exist.
+    """
+    for where, tag in awaited.items():
+        name = tag.partition("/")[0]
+        options = lookup(f"{where}={tag!r}", name, evals)
+        if isinstance(options, BoardsOptions):
+            dataset = SplitSource.of(config, name, options).own.dataset
+            known = possible_tags(options, dataset, sides)
+            lookup(where, tag, {evaluator_tag(name, each): None for each in known})
+
+
+def check_mode(select: SelectConfig) -> None:
+    """Raises an error if the mode selects the worst checkpoint.
+
+    Args:
+      select: settings whose metric is filled in.
+
+    Raises:
+      UserError: names the metric and its mode.
+    """
+    best, worst = ("min", "max") if lower_is_better(select.metric) else ("max", "min")
+    if select.mode == worst:
+        raise UserError(
+            f"config.select.mode={worst!r} selects the worst checkpoint by config.select.metric="
+            f"{select.metric!r}; set it to {best!r}."
+        )
+
+
+def possible_tags(options: BoardsOptions, dataset: str, sides: Collection[str]) -> list[str]:
+    """Returns the tags of boards on a dataset that has all their labels."""
+    known = definitions_of("coco_captions" if options.annotations else dataset)
+    chosen = [
+        each
+        for name, each in known.items()
+        if (not each.variant if options.boards is None else name in options.boards)
+    ]
+    return tags_of_boards([_without_labels(each) for each in chosen], sides)
+
+
+def _without_labels(definition: Definition) -> Board:
+    """The board of a definition without positives and rated pairs: its tags are the same."""
+    none, no_rows = np.zeros(0, np.int32), Ragged.from_pairs(np.zeros(0), np.zeros(0, np.int32), 0)
+    return Board(
+        definition.name,
+        definition.sentence,
+        {task: RetrievalTask(no_rows, definition.metrics) for task in definition.tasks},
+        {
+            rating: GradedPairs(RATING_SIDES[rating][:2], none, none, none, no_rows)
+            for rating in definition.correlations
+        },
+        label_hash="",
+    )

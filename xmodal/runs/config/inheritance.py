@@ -1,0 +1,217 @@
+"""Settings that a run inherits from its initial weights, or from itself when it resumes.
+
+Weights determine what their inputs mean: the vocabulary, the tokenizer and its case rule, the
+scaling of pixels, and the keywords of the layers. If a config leaves these unset (left out, `None`,
+"", or 0 for `vocab_size` and `size`), they come from the weights; any other value is an error.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import ml_collections
+from absl import logging
+from etils import epath
+
+from xmodal.base.config import UserError, read
+from xmodal.preprocessing import TextConfig, read_vocabulary
+from xmodal.pretrained.model_folder import SIDES, read_model
+from xmodal.base.scratch import pop_scratch
+from xmodal.runs.initialization import from_run, from_towers, from_word_vectors
+from xmodal.runs.folder import run_folder
+from xmodal.runs.config.origins import Origin, model_origin, own_origin, run_origin, tower_origin
+from xmodal.runs.config.section_check import check_sections
+from xmodal.runs.config.sections import InitConfig
+
+
+def inherit(
+    config: ml_collections.ConfigDict, run_dir: str | None = None
+) -> ml_collections.ConfigDict:
+    """Returns a config with all settings that weights determine filled in; reads no weights.
+
+    Args:
+      config: the root.
+      run_dir: the run's folder. A run with checkpoints resumes as it was started and needs no
+        other folder. None for a model that is not trained.
+
+    Raises:
+      UserError: a run, tower or file is missing, incomplete or damaged, or contradicts the config.
+    """
+    config = config.copy_and_resolve_references()
+    if "model" not in config or "data" not in config:
+        return config  # Reading the config reports the problem.
+    check_sections(config)
+    goes_on = bool(run_dir and run_folder.steps(run_dir))
+    _fill_scratch(config, run_dir if goes_on else None)
+    if run_dir and goes_on:
+        origins = [own_origin(run_dir)]
+    else:
+        source = read(InitConfig, "config.init_from", config.get("init_from", {}))
+        from_word_vectors.check_file(source, bool(config.model.get("text")))
+        if source.model and not any(config.model.get(side) for side in SIDES):
+            _take_model(config, source.model)
+        origins = [model_origin(source.model)] if source.model else []
+        for side, folder in from_towers.named_folders(source).items():
+            if not config.model.get(side):
+                what = "model" if source.model else f"towers.{side}"
+                raise UserError(
+                    f"config.init_from.{what}={folder!r}, but config.model.{side} is None."
+                )
+            origins.append(tower_origin(side, folder, of_model=bool(source.model)))
+        origins += [run_origin(source)] if source.run else []
+    for origin in origins:
+        _fill(config, origin)
+        if wrong := _contradictions(config, origin):
+            lines = "".join(f"  {line}\n" for line in wrong)
+            raise UserError(
+                f"The config contradicts {origin.name}:\n{lines}Leave these unset (None; '' for "
+                "a name or path) to use the values that came with the weights, or start from "
+                "other weights."
+            )
+    for side in SIDES:
+        section = config.model.get(side)
+        if section and section.get("encoder") and section.encoder.get("name") == "":
+            raise UserError(
+                f"config.model.{side}.encoder has no name: name the folder of a tower in "
+                f"config.init_from.towers.{side}, or an encoder."
+            )
+    return config
+
+
+def _fill_scratch(config: ml_collections.ConfigDict, own_run: str | None) -> None:
+    """Applies `config.scratch` to the sides that take no weights from `init_from`.
+
+    Args:
+      config: the root.
+      own_run: folder of a continued run, which needs no other folder; None for a new one.
+    """
+    sections = pop_scratch(config)
+    source = read(InitConfig, "config.init_from", config.get("init_from", {}))
+    if unknown := sorted(set(sections) - set(SIDES)):
+        raise UserError(f"config.scratch has {unknown}; its keys are {', '.join(SIDES)}.")
+    named = set(from_towers.named_folders(source))
+    if sections and source.run:
+        # A continued run has the parameters of its source under the same paths.
+        own = dataclasses.replace(source, run=own_run, step="latest") if own_run else source
+        named |= {path.partition("/")[0] for path in from_run.split_paths(own)[0]}
+    for side in sections.keys() - named:
+        with config.unlocked():
+            config.update(sections[side])
+
+
+def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:
+    """Takes the whole model, its tasks and its input preprocessing from a folder."""
+    description = read_model(folder)
+    with config.unlocked():
+        config.model = description.model()
+        if not config.get("tasks"):
+            config.tasks = {name: dict(task) for name, task in description.tasks.items()}
+        for side, tower in description.sides.items():
+            if config.data.get(side) is not None:
+                config.data[side].update(tower.preprocessing)
+
+
+def _fill(config: ml_collections.ConfigDict, origin: Origin) -> None:
+    """Sets the values that the config leaves unset."""
+    filled = []
+    with config.unlocked():
+        for part in origin.parts:
+            if part.keywords is None:
+                continue
+            *parents, last = part.path.split(".")
+            parent = config
+            for name in parents:
+                parent = parent.get(name) or ml_collections.ConfigDict()
+            if parent.get(last) is None and last in ("encoder", "head"):
+                parent[last] = {}
+            section = parent.get(last)
+            if section is None or _is_other(section, part.keywords):
+                continue
+            for key, value in part.keywords.items():
+                # "No layer" is a choice that a projection may have made.
+                may_be_none = last == "projection" and key in section
+                is_unset = not may_be_none and _is_unset(key, section.get(key))
+                if is_unset and not _is_unset(key, value):
+                    section[key] = value
+                    filled.append(f"config.{part.path}.{key}={value!r}")
+        text = config.data.get("text")
+        if text is not None:
+            _fill_vocabulary(text, origin)
+    if filled and not origin.is_own:
+        logging.info("From %s: %s.", origin.name, ", ".join(filled))
+
+
+def _fill_vocabulary(text: ml_collections.ConfigDict, origin: Origin) -> None:
+    given = text.get("vocabulary")
+    if origin.vocabulary and (not given or (origin.is_own and _is_same(given, origin.vocabulary))):
+        text.vocabulary = origin.vocabulary
+    if origin.reads_text and not text.get("vocabulary"):
+        raise UserError(
+            f"{origin.name} has no vocab.txt: set config.data.text.vocabulary to the one that its "
+            "weights were trained with."
+        )
+
+
+def _is_same(given: str, own: str) -> bool:
+    # A run may have been moved without the file from which it was started.
+    return not epath.Path(given).exists() or read_vocabulary(given) == read_vocabulary(own)
+
+
+def _contradictions(config: ml_collections.ConfigDict, origin: Origin) -> list[str]:
+    """Returns a line for every value that differs in the weights."""
+    if origin.is_own:
+        return []
+    wrong = []
+    for part in (part for part in origin.parts if part.is_fixed):
+        section: Any = config
+        for name in part.path.split("."):
+            section = None if section is None else section.get(name)
+        if part.keywords is None:
+            if section is not None:
+                wrong.append(f"config.{part.path} is {section.to_dict()}, the weights have None")
+            continue
+        if section is None:
+            wrong.append(f"config.{part.path} is None, the weights have {dict(part.keywords)}")
+            continue
+        keys = ["name"] if _is_other(section, part.keywords) else list(part.keywords)
+        for key in keys:
+            given, value = section.get(key), part.keywords[key]
+            if not _is_unset(key, value) and _plain(given) != _plain(value):
+                wrong.append(f"config.{part.path}.{key} is {given!r}, the weights have {value!r}")
+    text = config.data.get("text")
+    return wrong if text is None else wrong + _text_contradictions(text, origin)
+
+
+def _text_contradictions(text: ml_collections.ConfigDict, origin: Origin) -> list[str]:
+    wrong = []
+    if origin.reads_text and origin.vocabulary and text.vocabulary != origin.vocabulary:
+        given, known = read_vocabulary(text.vocabulary), read_vocabulary(origin.vocabulary)
+        if given != known:
+            pairs = enumerate(itertools.zip_longest(given, known))
+            place, (one, other) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
+            wrong.append(
+                f"config.data.text.vocabulary is {text.vocabulary!r} with {len(given):,} entries, "
+                f"the weights have the {len(known):,} of {origin.vocabulary!r}; the first to "
+                f"differ is number {place}, {one!r} and {other!r}"
+            )
+    longest = text.get("max_length", TextConfig.max_length)
+    if origin.longest is not None and longest > origin.longest:
+        wrong.append(
+            f"config.data.text.max_length is {longest}, the weights support texts of at most "
+            f"{origin.longest} tokens"
+        )
+    return wrong
+
+
+def _is_other(section: Mapping[str, Any], keywords: Mapping[str, Any]) -> bool:
+    """Returns whether a section names a different part from the weights' own."""
+    return "name" in keywords and section.get("name") not in (None, "", keywords["name"])
+
+
+def _is_unset(key: str, value: Any) -> bool:
+    return value is None or value == "" or (key in ("vocab_size", "size") and value == 0)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, (list, tuple)) else value

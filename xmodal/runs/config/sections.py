@@ -1,0 +1,114 @@
+"""Config sections that the training code reads."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from xmodal.base.config import UserError, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class TowersConfig:
+    """`config.init_from.towers`: folders of `xmodal convert`, "" for none."""
+
+    image: str = ""
+    text: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class WordVectorsConfig:
+    """`config.init_from.word_vectors`: initial values of the text encoder's word table.
+
+    Attributes:
+      file: a GloVe, word2vec or fastText file, see `pretrained.word_vectors`; "" for none.
+      misses: what to do with a word that the file lacks. "shorten" looks it up again without
+        hyphens, periods and apostrophes, and up to the first slash, as PVSE and PCME do; "random"
+        does not. Words that are not found keep their random vectors.
+    """
+
+    file: str = ""
+    misses: str = setting("shorten", one_of=("shorten", "random"))
+
+
+@dataclasses.dataclass(frozen=True)
+class InitConfig:
+    """`config.init_from`: weights that a run starts from.
+
+    Attributes:
+      run: folder of another run; "" for none.
+      step: its checkpoint: a number, `latest` or `best`.
+      include: regular expressions matched from the start of a parameter's path; only these are
+        taken; `[".*"]` takes all.
+      optimizer: whether Adam's moments are taken too, as in the fine-tuning of the CxC authors.
+      towers: see `TowersConfig`.
+      model: folder of `xmodal convert --model` with both towers and the similarity; "" for
+        none.
+      word_vectors: see `WordVectorsConfig`.
+      published: regular expressions matched from the start of a parameter's path: those that the
+        experiment takes from published weights. A warning names those that start at random.
+    """
+
+    run: str = ""
+    step: str | int = "best"
+    include: tuple[str, ...] = setting((".*",), pattern=True)
+    optimizer: bool = True
+    towers: TowersConfig = TowersConfig()
+    model: str = ""
+    word_vectors: WordVectorsConfig = WordVectorsConfig()
+    published: tuple[str, ...] = setting((), pattern=True)
+
+    def __post_init__(self) -> None:
+        towers = dataclasses.asdict(self.towers)
+        if self.model and any(towers.values()):
+            raise UserError(
+                f"config.init_from.model={self.model!r} provides both towers, and "
+                f"config.init_from.towers={towers} names others; set one of the two."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenFeaturesConfig:
+    """`config.frozen_features`: sides whose frozen part is computed once for all records.
+
+    Attributes:
+      sides: any of "image" and "text".
+      folder: folder for the features; "" for that of the dataset.
+    """
+
+    sides: tuple[str, ...] = setting((), one_of=("image", "text"))
+    folder: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectConfig:
+    """`config.select`: the metric that selects the best checkpoint.
+
+    Attributes:
+      metric: tag of an evaluator's metric; "" is the default metric of the first evaluator that has
+        one for its dataset: the mean R@10 of its first board with one.
+      mode: whether the highest ("max") or the lowest ("min") value is best; "last" selects the
+        last checkpoint that has the metric.
+    """
+
+    metric: str = ""
+    mode: str = setting("max", one_of=("max", "min", "last"))
+
+    def score(self, metrics: Mapping[str, float]) -> float:
+        """Returns a number that is higher for better metrics; -inf for NaN or without the tag."""
+        value = metrics.get(self.metric, math.nan)
+        if math.isnan(value):
+            return -math.inf
+        return {"max": value, "min": -value, "last": 0.0}[self.mode]
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointConfig:
+    """`config.checkpoint`.
+
+    Attributes:
+      every: steps between two checkpoints; 0 saves only at the end and after evaluations.
+      keep_last: how many are kept besides the best one.
+    """
+
+    every: int = setting(1000, at_least=0)
+    keep_last: int = setting(3, at_least=1)

@@ -1,0 +1,214 @@
+"""Prints finished evaluations and writes their files, for every command."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+from absl import logging
+from etils import epath
+
+from xmodal.base import result_files
+from xmodal.base.config import UserError
+from xmodal.evals.evaluation import EXAMPLES, REPORT
+from xmodal.evals.reports.paired_differences import format_comparison
+from xmodal.evals.reports.summary import select_curves
+from xmodal.runs.tensorboard.writer import make_writer, write_settings
+from xmodal.runs.evaluation.model_identity import ModelIdentity
+
+if TYPE_CHECKING:
+    from clu import metric_writers
+
+    from xmodal.evals import Evaluation
+    from xmodal.evals.reports.store import StoredResults
+    from xmodal.runs.tensorboard.example_views import Views
+
+# Suffix of event files that hold one evaluation, so that the next one can remove them.
+_EVENTS_END = ".evaluation"
+_MODEL = "model.json"
+
+
+def check_output(output: str, model: ModelIdentity, *, overwrite: bool = False) -> None:
+    """Raises an error if a folder is not writable or has results of another model.
+
+    Call it before doing any work.
+
+    Raises:
+      UserError: the folder cannot be written, or holds results of another model and `overwrite` is
+        not set.
+    """
+    if jax.process_index() > 0:
+        return
+    result_files.check_writable(output)
+    folder = epath.Path(output)
+    if overwrite or not (folder / "metrics.json").exists():
+        return
+    path = folder / _MODEL
+    before = json.loads(path.read_text()) if path.exists() else {}
+    if before.get("hash") != model.hash:
+        name = before.get("name", "an unknown model")
+        known = f"{name}, a different model from {model.name}"
+        if name == model.name:
+            known = f"a different {name} (settings, vocabulary or training records differ)"
+        raise UserError(
+            f"{output} has results of {known}; replace them with --overwrite, or use another "
+            "--output."
+        )
+
+
+def _write_model(output: str, model: ModelIdentity) -> None:
+    """Writes `model.json`; before the results, so that all results have it."""
+    result_files.write_files(output, {_MODEL: result_files.format_json(dataclasses.asdict(model))})
+
+
+@contextlib.contextmanager
+def event_writer(
+    output: str, settings: Mapping[str, Any] | None = None
+) -> Iterator["metric_writers.MetricWriter | None"]:
+    """Yields a writer for TensorBoard whose file replaces that of an earlier evaluation.
+
+    Other files in the folder, such as those of training, are kept. Without TensorFlow there is no
+    writer.
+
+    Args:
+      output: folder for the results.
+      settings: settings of the model, shown with its numbers in the HPARAMS tab; None for no row.
+
+    Raises:
+      UserError: the folder cannot be written.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        with contextlib.ExitStack() as stack:
+            writer = None
+            try:
+                writer = stack.enter_context(contextlib.closing(make_writer(folder)))
+            except ImportError as error:
+                logging.warning("Nothing is written for TensorBoard: %s.", error)
+            if writer is not None and settings is not None:
+                write_settings(writer, settings)
+            yield writer
+        if jax.process_index() == 0:
+            events = {
+                f"{path.name}{_EVENTS_END}": path.read_bytes()
+                for path in epath.Path(folder).iterdir()
+            }
+            older = epath.Path(output).glob(f"events.out.tfevents.*{_EVENTS_END}")
+            result_files.write_files(output, events, stale=[path.name for path in older])
+
+
+def write_results(
+    evaluation: "Evaluation",
+    output: str,
+    model: ModelIdentity,
+    *,
+    other: "StoredResults | None" = None,
+    writer: "metric_writers.MetricWriter | None" = None,
+) -> None:
+    """Writes and prints an evaluation, on process 0 only.
+
+    Args:
+      evaluation: the evaluation.
+      output: folder for the results, see `Evaluation.save`.
+      model: the evaluated model.
+      other: another model to compare with.
+      writer: writer for TensorBoard's scalars and report.
+
+    Raises:
+      UserError: the models cannot be compared, or the folder cannot be written.
+    """
+    if jax.process_index() != 0:
+        return
+    _write_model(output, model)
+    _write_files(evaluation, output, other)
+    if writer is not None:
+        writer.write_scalars(0, select_curves(evaluation.metrics))
+        writer.write_texts(0, {"report": evaluation.report()})
+
+
+def print_pages(evaluations: Sequence["Evaluation"], output: str) -> None:
+    """Prints where the pages of written evaluations are, on process 0 only.
+
+    Args:
+      evaluations: evaluations of one model.
+      output: folder of the results, with a folder for every evaluator that has a name.
+    """
+    for each in evaluations if jax.process_index() == 0 else ():
+        folder = os.path.join(output, each.evaluator)
+        print(f"Report: {os.path.join(folder, REPORT)}", flush=True)
+        if each.page is not None:
+            print(f"Examples: {os.path.join(folder, EXAMPLES)}", flush=True)
+
+
+def _write_files(evaluation: "Evaluation", output: str, other: "StoredResults | None") -> None:
+    stored = evaluation.stored
+    is_comparable = other is not None and (stored.results or stored.numbers)
+    comparison = evaluation.compare(other) if is_comparable else None
+    other_name = other.name_beside(evaluation.name) if is_comparable else ""
+    evaluation.save(output, comparison=comparison, other=other_name)
+    print(evaluation.report(), flush=True)
+    if comparison is not None:
+        text = format_comparison(comparison, name=evaluation.name, other=other_name)
+        print(text, flush=True)
+
+
+def write_all(
+    evaluations: Sequence["Evaluation"],
+    output: str,
+    model: ModelIdentity,
+    others: Mapping[str, "StoredResults"],
+    views: "Views",
+    step: int | None = None,
+    *,
+    keep_others: bool = False,
+) -> None:
+    """Writes and prints the evaluations of all evaluators of a model.
+
+    Args:
+      evaluations: one per evaluator.
+      output: folder for `metrics.json` and `metrics.csv`, whose tags begin with the evaluators'
+        names, and for a folder EVALUATOR with the results of each.
+      model: the evaluated model.
+      others: evaluator -> another model to compare with.
+      views: views that received these evaluations; their writer gets the scalars and reports.
+      step: step of the evaluated checkpoint, if it was one: the first entry of `metrics.json`;
+        `steps/STEP.json` is written for it.
+      keep_others: whether to keep numbers of the same step from evaluators not among these.
+
+    Raises:
+      UserError: the models cannot be compared, or a folder cannot be written.
+    """
+    if jax.process_index() != 0:
+        return
+    _write_model(output, model)
+    for each in evaluations:
+        _write_files(each, os.path.join(output, each.evaluator), others.get(each.evaluator))
+    metrics = {tag: x for evaluation in evaluations for tag, x in evaluation.tagged.items()}
+    if (writer := views.writer) is not None:
+        writer.write_scalars(step or 0, select_curves(metrics))
+        reports = {f"{each.evaluator}/report": each.report() for each in evaluations}
+        writer.write_texts(step or 0, reports)
+        writer.flush()
+    views.write_projector(output)
+    if keep_others and step is not None:
+        metrics = _others(output, step, {each.evaluator for each in evaluations}) | metrics
+    head = {} if step is None else {"step": step}
+    contents = {
+        "metrics.csv": result_files.format_csv(evaluations[0].name, metrics),
+        "metrics.json": result_files.format_json(head | metrics),
+    }
+    result_files.write_files(output, contents)
+    if step is not None:
+        # Written last: for --follow, this file shows that the step is done.
+        numbers = result_files.format_json(metrics)
+        result_files.write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
+
+
+def _others(output: str, step: int, evaluators: Collection[str]) -> dict[str, float]:
+    """Returns the stored numbers of a step from other evaluators."""
+    path = epath.Path(output) / "steps" / f"{step}.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    return {tag: x for tag, x in known.items() if tag.partition("/")[0] not in evaluators}

@@ -1,0 +1,59 @@
+"""Compares the names and shapes of a checkpoint's arrays with those of a model."""
+
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from etils import epath
+
+from xmodal.base.config import UserError
+from xmodal.training.tree import Tree, path_of
+
+
+def read_shapes(source: epath.Path) -> Tree:
+    """Returns an item of a checkpoint with shapes and dtypes in place of arrays."""
+    with ocp.StandardCheckpointer() as checkpointer:
+        return checkpointer.metadata(source).item_metadata.tree
+
+
+def check_arrays(source: epath.Path, tree: Any) -> None:
+    """Raises an error if a checkpoint item does not match a tree; reads no arrays.
+
+    Args:
+      source: folder of the item.
+      tree: arrays or shapes.
+
+    Raises:
+      UserError: the item is missing, or names the first arrays that differ.
+    """
+    if not source.exists():
+        raise UserError(
+            f"{source} is missing; the model needs {len(jax.tree.leaves(tree))} of its arrays. "
+            "Copy it from a backup, or use a new --workdir."
+        )
+    if differences := describe_differences(tree, read_shapes(source)):
+        raise UserError(
+            f"{source} does not fit the model; {differences}\n"
+            "Use the config that the checkpoint was made with, or a new --workdir, where "
+            "--config.init_from.run takes the weights of this run."
+        )
+
+
+def describe_differences(model: Any, checkpoint: Any) -> str:
+    """Returns the first differences between the names and shapes of two trees; "" for none."""
+    expected, found = _shapes(model), _shapes(checkpoint)
+    wrong = [
+        f"{path}: model {expected.get(path, 'none')}, checkpoint {found.get(path, 'none')}"
+        for path in sorted(expected.keys() | found.keys())
+        if expected.get(path) != found.get(path)
+    ]
+    if not wrong:
+        return ""
+    return f"{len(wrong)} arrays differ, such as\n  " + "\n  ".join(wrong[:5])
+
+
+def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    # Orbax writes optax's named tuples as dicts, so paths are compared by plain names.
+    return {
+        path_of(keys): tuple(leaf.shape) for keys, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }

@@ -1,0 +1,95 @@
+"""Hashes of the files in a checkpoint: libraries do not notice a changed byte in an array."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from etils import epath
+
+from xmodal.base.atomic import replacing
+from xmodal.runs.folder import run_folder
+
+HASHES = "files.json"
+# Written when the folder gets its final name; no arrays depend on them.
+_LATER = ("_CHECKPOINT_METADATA", "commit_success.txt")
+_CHUNK = 2**22
+
+
+def save_hashes(folder: epath.Path) -> None:
+    """Writes `FOLDER/files.json`, the hash of every file in a complete folder."""
+    files = {name: path for name, path in _files(folder).items() if name not in _LATER}
+    hashes = {name: _hash(path) for name, path in files.items()}
+    with replacing(folder / HASHES) as file:
+        file.write(f"{json.dumps(hashes, indent=1)}\n".encode())
+
+
+def find_step_damage(run_dir: str, step: int, below: str | tuple[str, ...] = "") -> str:
+    """Returns the damage of a checkpoint, see `find_damage`; missing hashes are damage.
+
+    A checkpoint without hashes passes only if no earlier one has any, as in runs of earlier
+    versions.
+    """
+    folder = run_folder.step_folder(run_dir, step)
+    earlier = [each for each in run_folder.steps(run_dir) if each < step]
+    if not (folder / HASHES).exists() and any(_are_hashed(run_dir, earlier)):
+        return f"{folder / HASHES} is missing"
+    return find_damage(folder, below)
+
+
+def find_frozen_damage(run_dir: str) -> str:
+    """Returns the damage of the frozen parameters of a run, see `find_step_damage`."""
+    folder, saved = run_folder.frozen_folder(run_dir), run_folder.steps(run_dir)
+    if folder.exists() and not (folder / HASHES).exists():
+        return f"{folder / HASHES} is missing" if all(_are_hashed(run_dir, saved)) else ""
+    return find_damage(folder)
+
+
+def _are_hashed(run_dir: str, steps: Sequence[int]) -> list[bool]:
+    return [(run_folder.step_folder(run_dir, step) / HASHES).exists() for step in steps]
+
+
+def find_damage(folder: epath.Path, below: str | tuple[str, ...] = "") -> str:
+    """Describes the first file that does not match its hash; "" if all match.
+
+    A folder without hashes, from an earlier version, passes; so does one that does not exist.
+
+    Args:
+      folder: folder with `files.json`.
+      below: subfolders to compare, such as "metrics/"; "" for all.
+    """
+    path = folder / HASHES
+    if not path.exists():
+        return ""
+    try:
+        hashes: dict[str, str] = json.loads(path.read_text())
+    except ValueError:
+        hashes = {}
+    if not isinstance(hashes, dict) or not hashes:
+        return f"{path} is truncated"
+    files = _files(folder)
+    for name, expected in hashes.items():
+        if not name.startswith(below):
+            continue
+        if name not in files:
+            return f"{folder / name} is missing"
+        if _hash(files[name]) != expected:
+            return f"{folder / name} has different bytes than were written"
+    return ""
+
+
+def _files(folder: epath.Path) -> dict[str, epath.Path]:
+    found: dict[str, epath.Path] = {}
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            found |= {f"{path.name}/{name}": file for name, file in _files(path).items()}
+        elif path.name != HASHES and not path.name.startswith(f".{HASHES}."):
+            found[path.name] = path
+    return found
+
+
+def _hash(path: epath.Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,70 @@
+"""Finished runs: where to find their results, and a quick answer to a second start."""
+
+import hashlib
+import json
+import os
+import shlex
+
+import ml_collections
+from etils import epath
+
+from xmodal.base import processes
+from xmodal.base.atomic import replacing
+
+# Folder of the final evaluation in a run's folder.
+FINAL = "test"
+_MARK = "finished.json"
+
+
+def mark_finished(config: ml_collections.ConfigDict, run_dir: str) -> None:
+    """Saves the config that a run finished with, as it was given; on process 0."""
+    if processes.index() == 0:
+        with replacing(epath.Path(run_dir) / _MARK) as file:
+            file.write(f"{json.dumps({'config_hash': _hash(config)})}\n".encode())
+
+
+def finished_reports(config: ml_collections.ConfigDict, run_dir: str) -> list[epath.Path]:
+    """Returns the reports of a run that finished with the same config; none for others."""
+    if _read_mark(epath.Path(run_dir) / _MARK) != {"config_hash": _hash(config)}:
+        return []
+    reports = [epath.Path(run_dir) / FINAL / name / "report.md" for name in sorted(config.evals)]
+    return reports if all(report.exists() for report in reports) else []
+
+
+def where_to_look(run_dir: str, config: ml_collections.ConfigDict) -> str:
+    """Returns the paths of a finished run and two commands to explore it."""
+    reports = [os.path.join(run_dir, FINAL, name, "report.html") for name in sorted(config.evals)]
+    return "\n".join(
+        [
+            "",
+            f"Run:     {run_dir}",
+            *(f"Report:  {report}" for report in reports),
+            f"Numbers: {os.path.join(run_dir, FINAL, 'metrics.json')}",
+            f"Card:    {os.path.join(run_dir, 'model_card.html')}",
+            "",
+            *_commands(run_dir, config),
+        ]
+    )
+
+
+def _commands(run_dir: str, config: ml_collections.ConfigDict) -> list[str]:
+    folder = shlex.quote(run_dir)
+    curves = f"  tensorboard --logdir {folder}"
+    image, text = config.model.get("image"), config.model.get("text")
+    if not image or not text or image.encoder.name == "precomputed":
+        evaluate = f"  python -m xmodal.eval_main --run={folder}"
+        return ["Look at the curves, or evaluate again:", curves, evaluate]
+    page = shlex.quote(os.path.join(run_dir, "captions.html"))
+    show = f"  python -m xmodal show --models={folder} --output={page}"
+    return ["Look at the curves, or at captions and the pictures they find:", curves, show]
+
+
+def _read_mark(path: epath.Path) -> object:
+    try:
+        return json.loads(path.read_text()) if path.exists() else None
+    except ValueError:  # Truncated: the run itself determines whether it is finished.
+        return None
+
+
+def _hash(config: ml_collections.ConfigDict) -> str:
+    return hashlib.sha256(config.to_json_best_effort(sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,206 @@
+"""The folder of a run: its config, its records, and the steps and metrics of its checkpoints.
+
+RUN_DIR/config.json             the config the run was started with
+RUN_DIR/config-STEP.json        the config until that step, if it was changed there
+RUN_DIR/vocab.txt               the vocabulary, if the run has texts
+RUN_DIR/records.json            hashes of the splits it reads, see run_records, and of vocab.txt
+RUN_DIR/frozen/                 parameters that never change, written once, see checkpoints
+RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated;
+                                files.json, their hashes
+RUN_DIR/damaged/STEP/           a checkpoint that could not be read back
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import ml_collections
+import orbax.checkpoint as ocp
+from absl import logging
+from etils import epath
+
+from xmodal.base import buckets
+from xmodal.base.atomic import replacing
+from xmodal.base.config import UserError, read
+from xmodal.runs.folder.folder_lock import LOCK
+from xmodal.runs.folder.json_files import read_json
+from xmodal.runs.config.sections import SelectConfig
+
+VOCABULARY = "vocab.txt"
+# Items of a checkpoint, besides its metrics.
+ITEMS = ("params", "model_state", "opt_state")
+
+Records = dict[str, Any]
+
+
+def save_config(
+    run_dir: str, config: ml_collections.ConfigDict, vocabulary: Sequence[str] | None = None
+) -> None:
+    """Writes `RUN_DIR/config.json` on process 0; keeps another one as `config-STEP.json`.
+
+    Args:
+      run_dir: the run's folder.
+      config: config with everything filled in.
+      vocabulary: words of the texts, written to `RUN_DIR/vocab.txt`, which the saved config names.
+    """
+    if jax.process_index() > 0:
+        return
+    folder = epath.Path(run_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    if vocabulary is not None:
+        config = config.copy_and_resolve_references()
+        config.data.text.vocabulary = VOCABULARY
+        _replace(folder / VOCABULARY, _as_text(vocabulary))
+    path, text = folder / "config.json", f"{config.to_json_best_effort(indent=2)}\n"
+    if (saved := steps(run_dir)) and path.exists() and path.read_text() != text:
+        kept = folder / f"config-{saved[-1]}.json"
+        # If a config changes several times at one step, only the first one had been in use.
+        if not kept.exists():
+            _replace(kept, path.read_text())
+    # Written last, so that a reader who finds it also finds the vocabulary.
+    _replace(path, text)
+
+
+def save_records(run_dir: str, records: Records) -> None:
+    """Writes `RUN_DIR/records.json` on process 0."""
+    if jax.process_index() > 0:
+        return
+    with replacing(epath.Path(run_dir) / "records.json") as file:
+        file.write(f"{json.dumps(records, indent=2)}\n".encode())
+
+
+def load_records(run_dir: str) -> Records:
+    """Returns what `save_records` wrote; empty for a run without them."""
+    path = epath.Path(run_dir) / "records.json"
+    remedy = "copy it from a backup, or start over with another --workdir."
+    return read_json(path, remedy) if path.exists() else {}
+
+
+def hash_vocabulary(vocabulary: Sequence[str]) -> str:
+    """Returns the hash of a vocabulary file, as stored in `records.json`."""
+    return hashlib.sha256(_as_text(vocabulary).encode()).hexdigest()
+
+
+def _as_text(vocabulary: Sequence[str]) -> str:
+    return "".join(f"{token}\n" for token in vocabulary)
+
+
+def _replace(path: epath.Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def load_run(run_dir: str) -> ml_collections.ConfigDict:
+    """Returns the config of a run; it names the vocabulary in the run's folder.
+
+    Raises:
+      UserError: the folder is not a run.
+    """
+    folder = epath.Path(run_dir)
+    path = folder / "config.json"
+    if not path.exists():
+        remedy = "Use the folder that was printed as the run's workdir."
+        if steps(run_dir):
+            remedy = "Its checkpoints are there; copy the file from a backup."
+        elif (folder / LOCK).exists():
+            remedy = "The run has not reached its first step; rerun the command that started it."
+        raise UserError(f"{run_dir!r} is not a run of xmodal.main: {path} is missing. {remedy}")
+    config = ml_collections.ConfigDict(read_json(path, "copy it from a backup."))
+    if (folder / VOCABULARY).exists():
+        _check_vocabulary(run_dir)
+        config.data.text.vocabulary = os.fspath(folder / VOCABULARY)
+    elif config.data.text is not None and config.data.text.get("vocabulary") == VOCABULARY:
+        raise UserError(
+            f"{folder / VOCABULARY}, the run's vocabulary, is missing: copy it from a backup."
+        )
+    elif config.data.text is not None:
+        text = (
+            "%s has no %s (it was made by an earlier version); the vocabulary is read from the "
+            "dataset as it is now."
+        )
+        logging.log_first_n(logging.WARNING, text, 1, run_dir, VOCABULARY)
+    return config
+
+
+def _check_vocabulary(run_dir: str) -> None:
+    path = epath.Path(run_dir) / VOCABULARY
+    expected = load_records(run_dir).get("vocabulary")  # Earlier versions saved none.
+    if expected and hashlib.sha256(path.read_bytes()).hexdigest() != expected:
+        raise UserError(
+            f"{path} has different words from those the run was trained on: copy it from a backup."
+        )
+
+
+def steps(run_dir: str) -> list[int]:
+    """Steps of complete checkpoints in ascending order; empty if there are none yet."""
+    folder = checkpoints_folder(run_dir)
+    return sorted(ocp.utils.checkpoint_steps(folder)) if folder.exists() else []
+
+
+def best_step(run_dir: str) -> int:
+    """Returns the best step according to `config.select`; the later one if several are equal.
+
+    Raises:
+      UserError: no checkpoint was evaluated.
+    """
+    select = read(SelectConfig, "config.select", load_run(run_dir).select.to_dict())
+    scores = {step: select.score(load_metrics(run_dir, step)) for step in steps(run_dir)}
+    best = max(scores, key=lambda step: (scores[step], step), default=None)
+    if best is None or scores[best] == float("-inf"):
+        raise UserError(f"No checkpoint of {run_dir} has {select.metric!r}; use --step=latest.")
+    return best
+
+
+def resolve_step(run_dir: str, step: int | str) -> int:
+    """Turns `latest`, `best` or a number (or its string) into a step that the run has saved.
+
+    Raises:
+      UserError: the run has no such checkpoint, or none at all.
+    """
+    saved = steps(run_dir)
+    if not saved:
+        load_run(run_dir)
+        raise UserError(f"{run_dir} has no checkpoint yet.")
+    if step == "latest":
+        return saved[-1]
+    if step == "best":
+        return best_step(run_dir)
+    if not str(step).isdigit():
+        raise UserError(f"Step {step!r} of {run_dir}: give one of {saved}, latest or best.")
+    check_step(run_dir, int(step))
+    return int(step)
+
+
+def check_step(run_dir: str, step: int) -> None:
+    """Raises an error if a step is not saved.
+
+    Raises:
+      UserError: lists the saved steps.
+    """
+    saved = steps(run_dir)
+    if step not in saved:
+        raise UserError(f"{run_dir} has no checkpoint of step {step}; it has {saved}.")
+
+
+def load_metrics(run_dir: str, step: int) -> dict[str, float]:
+    """Returns the metrics of a checkpoint; empty if it was not evaluated."""
+    path = step_folder(run_dir, step) / "metrics" / "metrics"
+    return read_json(path, "use another step, or remove this one.") if path.exists() else {}
+
+
+def frozen_folder(run_dir: str) -> epath.Path:
+    """Returns the folder of parameters that never change."""
+    return buckets.absolute(run_dir) / "frozen"
+
+
+def step_folder(run_dir: str, step: int) -> epath.Path:
+    """Returns the folder of one checkpoint."""
+    return checkpoints_folder(run_dir) / str(step)
+
+
+def checkpoints_folder(run_dir: str) -> epath.Path:
+    """Returns the folder of all checkpoints."""
+    return buckets.absolute(run_dir) / "checkpoints"

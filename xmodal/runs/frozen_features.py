@@ -1,0 +1,221 @@
+"""Frozen features: outputs of frozen encoders, computed once for all items of the training split.
+
+They are stored as records beside the dataset, and training reads them in place of the raw column.
+Evaluation runs the whole tower.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import logging
+
+from xmodal import data
+from xmodal.base import processes
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError
+from xmodal.base.progress import progress
+from xmodal.runs.frozen_checks import check_folder
+from xmodal.runs.parts import Parts
+from xmodal.training.state import TrainState
+from xmodal.training.tree import flatten, unflatten
+
+# Texts of this many batches are sorted by length, so that each batch has texts of similar length.
+_SORTED_BATCHES = 16
+# Texts are padded to a multiple of this.
+_LENGTH_STEP = 8
+_BATCH_SIZE = 256
+_VISIBLE_SECONDS = 60.0
+
+
+def open_or_compute(
+    parts: Parts, state: TrainState, *, compute: bool = True
+) -> tuple[data.FeatureReader, ...]:
+    """Returns the features of the sides that `config.frozen_features` names.
+
+    The first process computes and writes missing features; the others wait for them.
+
+    Args:
+      parts: parts of the run, see `frozen_checks.check`.
+      state: weights of the run.
+      compute: False for a dry run: missing features are left out, with a warning.
+
+    Raises:
+      UserError: the features cannot be written, or the stored ones are damaged.
+    """
+    readers = []
+    for side in parts.settings.frozen_features.sides:
+        split = parts.settings.train_split
+        items = data.eval_split(parts.settings.data, split=split, train_split=split)
+        weights = mesh_lib.to_host(_weights(parts, state, side), parts.mesh)
+        key = _key(parts, items, side, weights)
+        folder = _folder(parts, items, side, key)
+        # All processes decide alike, though some may not see the folder, or call it otherwise.
+        stored = processes.gather(
+            f"look for the features of the {side} side", str(os.path.isdir(folder))
+        )
+        if stored[0] == "False":
+            if not compute:
+                logging.warning("Features of the %s side would be computed first.", side)
+                continue
+            what = f"write the features of the {side} side"
+            compute_them = functools.partial(_compute, folder, key, parts, items, side, weights)
+            processes.first_does(what, compute_them)
+        _check_visible(folder)
+        readers.append(data.open_features(folder))
+        logging.info("Features of the %s side from %s.", side, folder)
+    return tuple(readers)
+
+
+def _weights(parts: Parts, state: TrainState, side: str) -> dict[str, dict[str, jax.Array]]:
+    """Returns parameters and statistics that determine the features, by path under the side."""
+    params = state.all_params()[side]
+    flat = flatten(params)
+    paths = parts.model.towers[side].frozen_paths(params)
+    statistics = {
+        path: leaf for path, leaf in flatten(state.model_state[side]).items() if "/encoder/" in path
+    }
+    return {"params": {path: flat[path] for path in paths}, "state": statistics}
+
+
+def _key(
+    parts: Parts, items: data.EvalSplit, side: str, weights: Mapping[str, Mapping[str, np.ndarray]]
+) -> dict[str, str]:
+    """Returns hashes of the weights, the encoder's settings and the inputs, and the pooling."""
+    digest = hashlib.sha256()
+    for kind, arrays in weights.items():
+        for path, array in sorted(arrays.items()):
+            digest.update(f"{kind} {path} {array.shape} {array.dtype}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    settings = parts.settings
+    section = settings.data.image
+    if side == "text":
+        # Its contents matter, not its path.
+        section = dataclasses.replace(settings.data.text, vocabulary="")
+    inputs = [sorted(items.hashes.items()), settings.train_split, repr(section)]
+    if side == "text":
+        inputs.append(data.load_vocabulary(settings.data, settings.train_split))
+        inputs.append(hashlib.sha256("\0".join(items.caption_texts).encode()).hexdigest())
+    else:
+        inputs.append(items.image_ids.tolist())
+    encoder = json.dumps(settings.model[side]["encoder"], sort_keys=True, default=str)
+    # Absent for all tokens, as in folders from before features were pooled.
+    pooling = parts.model.towers[side].feature_pooling
+    return {
+        "weights": digest.hexdigest(),
+        "encoder": hashlib.sha256(encoder.encode()).hexdigest(),
+        "inputs": hashlib.sha256(json.dumps(inputs, default=str).encode()).hexdigest(),
+    } | ({"pooling": pooling} if pooling else {})
+
+
+def _folder(parts: Parts, items: data.EvalSplit, side: str, key: Mapping[str, str]) -> str:
+    root = parts.settings.frozen_features.folder or os.fspath(items.folder)
+    check_folder(root)
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return os.path.join(root, f"{side}_features-{parts.settings.train_split}-{name}")
+
+
+def _compute(
+    folder: str,
+    key: Mapping[str, str],
+    parts: Parts,
+    items: data.EvalSplit,
+    side: str,
+    weights: Mapping[str, Mapping[str, np.ndarray]],
+) -> None:
+    tower = parts.model.towers[side]
+    mesh = mesh_lib.make_mesh(jax.local_devices())
+    params, statistics = jax.device_put(
+        (unflatten(weights["params"]), unflatten(weights["state"])), mesh_lib.replicated(mesh)
+    )
+
+    @jax.jit
+    def compute(columns: Mapping[str, jax.Array]) -> jax.Array:
+        (features,) = tower.frozen_features(params, statistics, columns).values()
+        return features.astype(jnp.bfloat16)
+
+    def run(columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        size = -(-_BATCH_SIZE // mesh.size) * mesh.size
+        rows = len(next(iter(columns.values())))
+        padded = {
+            name: np.pad(column, [(0, size - rows)] + [(0, 0)] * (column.ndim - 1), mode="edge")
+            for name, column in columns.items()
+        }
+        return np.asarray(compute(jax.device_put(padded, mesh_lib.batch_sharded(mesh))))[:rows]
+
+    make = _text_features
+    if side == "image":
+        make = functools.partial(_image_features, is_pooled=bool(tower.feature_pooling))
+    count = len(items.image_ids) if side == "image" else len(items.caption_ids)
+    logging.info("Computing features of %d items of the %s side into %s.", count, side, folder)
+    started = time.monotonic()
+    with progress(f"Computing features of {count:,} items of the {side} side", count) as advance:
+        arrays = _counted(make(items, run), advance)
+        data.write_features(folder, tower.feature_column, key, arrays)
+    logging.info("Computed all features in %.0f s.", time.monotonic() - started)
+
+
+def _image_features(items: data.EvalSplit, run: Any, is_pooled: bool) -> Iterator[np.ndarray]:
+    """Yields the tokens [T, W] of every image, or its summands, in the order of the split."""
+    for batch in items.images(_BATCH_SIZE):
+        features = run({name: column for name, column in batch.items() if name != "image_id"})
+        masks = None if is_pooled else batch.get("image_mask")
+        for row, tokens in enumerate(features):
+            yield tokens if masks is None else tokens[masks[row]]
+
+
+def _text_features(items: data.EvalSplit, run: Any) -> Iterator[np.ndarray]:
+    """Yields the tokens [t, W] of every caption without padding, in the order of the split."""
+    window: list[Mapping[str, np.ndarray]] = []
+    for batch in items.captions(_BATCH_SIZE):
+        window.append(batch)
+        if len(window) == _SORTED_BATCHES:
+            yield from _sorted_text_features(window, run)
+            window = []
+    if window:
+        yield from _sorted_text_features(window, run)
+
+
+def _sorted_text_features(window: list[Mapping[str, np.ndarray]], run: Any) -> list[np.ndarray]:
+    ids = np.concatenate([batch["text_ids"] for batch in window])
+    mask = np.concatenate([batch["text_mask"] for batch in window]) > 0
+    lengths = mask.sum(axis=1)
+    found: list[np.ndarray] = [np.empty(0)] * len(ids)
+    order = np.argsort(lengths, kind="stable")
+    for start in range(0, len(order), _BATCH_SIZE):
+        rows = order[start : start + _BATCH_SIZE]
+        longest = min(-(-int(lengths[rows].max()) // _LENGTH_STEP) * _LENGTH_STEP, ids.shape[1])
+        columns = {"text_ids": ids[rows, :longest], "text_mask": mask[rows, :longest]}
+        columns["text_mask"] = columns["text_mask"].astype(np.int32)
+        for row, tokens in zip(rows, run(columns), strict=True):
+            found[row] = tokens[: lengths[row]]
+    return found
+
+
+def _counted(arrays: Iterator[np.ndarray], advance: Callable[[int], None]) -> Iterator[np.ndarray]:
+    for array in arrays:
+        yield array
+        advance(1)
+
+
+def _check_visible(folder: str) -> None:
+    """Raises an error if process 0 wrote to a file system that this process does not see."""
+    started = time.monotonic()
+    while not os.path.isdir(folder):
+        # Shared file systems may need a while to show a new folder to other hosts.
+        if time.monotonic() - started > _VISIBLE_SECONDS:
+            raise UserError(
+                f"Process 0 wrote {folder}, which process {jax.process_index()} on "
+                f"{socket.gethostname()} does not see; set config.frozen_features.folder to a "
+                "folder that all hosts share."
+            )
+        time.sleep(1.0)

@@ -1,0 +1,246 @@
+"""The only training loop."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+from absl import logging
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh
+
+from xmodal import data
+from xmodal.base import processes
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.disk_errors import disk_errors
+from xmodal.base.result_files import check_writable
+from xmodal.runs.tensorboard.writer import make_writer
+from xmodal.runs import frozen_features, reporting
+from xmodal.runs.compiled_step import compile_step
+from xmodal.runs.evaluation.checkpoint_evaluation import evaluate_best
+from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+from xmodal.runs.initialization.start import starting_state
+from xmodal.runs.outputs import Outputs, make_reporter, write_facts
+from xmodal.runs.parts import Parts
+from xmodal.runs.run import assemble
+from xmodal.runs.folder import checkpoints, folder_lock, run_folder
+from xmodal.runs.folder.compute import Compute
+from xmodal.runs.folder.damaged_checkpoints import set_damaged_aside
+from xmodal.runs.folder.finished import mark_finished, where_to_look
+from xmodal.runs.folder.model_card import write_card
+from xmodal.runs.folder.run_folder import Records
+from xmodal.runs.folder.run_records import check_records
+from xmodal.runs.config.fill_config import fill
+from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.config.run_changes import check_changes, check_devices, check_metric
+from xmodal.runs.config.run_config import read_settings
+from xmodal.runs.watchdog import Watchdog
+
+_NO_ROOM = "Make room or use another --workdir; the same command resumes from the last checkpoint."
+
+
+def train(
+    config: ml_collections.ConfigDict,
+    run_dir: str,
+    *,
+    allow_changes: Collection[str] = (),
+) -> bool:
+    """Trains or resumes one run, evaluating it along the way and once more at the end.
+
+    Evaluation and checkpoint of step s come before batch s is drawn: a killed run resumes exactly
+    at its last checkpoint.
+
+    Args:
+      config: see the files under configs/.
+      run_dir: the run's folder; an existing run is resumed.
+      allow_changes: paths of the config in which a resumed run may differ from its start;
+        `records` means the records of the training split, `devices` the number of devices, where
+        batch normalization depends on it.
+
+    Returns:
+      False if a signal stopped the run before its last step; the run is saved.
+
+    Raises:
+      UserError: the config is wrong, or differs from that of the existing run.
+      reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
+    """
+    if processes.index() == 0:
+        check_writable(run_dir)
+        folder_lock.check_free(run_dir)
+    parts, records = prepare(config, run_dir, allow_changes)
+    evaluation = RunEvaluation(parts)
+    with (
+        folder_lock.hold(run_dir) as check_lock,
+        disk_errors(run_dir, _NO_ROOM),
+        Watchdog(parts.settings.hang_timeout) as watchdog,
+    ):
+        if not _train(parts, run_dir, records, evaluation, check_lock, watchdog):
+            return False
+        watchdog.note("final evaluation")
+        evaluations = evaluate_best(evaluation, run_dir)
+        watchdog.note("model card")
+        write_card(run_dir, parts, records, evaluations)
+        if not evaluation.follows_files:
+            mark_finished(config, run_dir)
+    if processes.index() == 0:
+        print(where_to_look(run_dir, config), flush=True)
+    return True
+
+
+def prepare(
+    config: ml_collections.ConfigDict,
+    run_dir: str,
+    allow_changes: Collection[str] = (),
+    mesh: Mesh | None = None,
+) -> tuple[Parts, Records]:
+    """Returns the parts of a run and its records; a resumed run keeps the records of its start.
+
+    Args:
+      config: see `train`.
+      run_dir: the run's folder.
+      allow_changes: see `train`.
+      mesh: devices of the run; None for all there are.
+
+    Raises:
+      UserError: see `train`.
+    """
+    config = inherit(config, run_dir)
+    if examples := run_folder.load_records(run_dir).get("examples"):
+        # Before a dataset is needed.
+        check_changes(run_dir, read_settings(fill(config, examples)), allow_changes)
+    parts = assemble(config, mesh)
+    changes = check_changes(run_dir, parts.settings, allow_changes)
+    for change in [*changes, *check_devices(run_dir, parts, allow_changes)]:
+        logging.warning("%s resumes with a change: %s.", run_dir, change)
+    check_metric(run_dir, parts.settings)
+    may_change = "records" in allow_changes
+    return parts, check_records(run_dir, parts.settings, allow_changes=may_change)
+
+
+def _train(
+    parts: Parts,
+    run_dir: str,
+    records: Records,
+    evaluation: RunEvaluation,
+    check_lock: Callable[[], None],
+    watchdog: Watchdog,
+) -> bool:
+    """Makes the remaining updates; returns False if a signal stopped it before the last one."""
+    set_damaged_aside(run_dir)
+    state = starting_state(parts, run_dir)
+    features = frozen_features.open_or_compute(parts, state)
+    compiled = compile_step(parts, state, features)
+    first_step, total_steps = int(state.step), parts.settings.total_steps
+    compute = Compute.of(
+        parts.mesh,
+        step=first_step,
+        batch_size=parts.settings.batch_size,
+        flops_per_step=compiled.most_flops,
+    )
+    _save_start(parts, run_dir, records, compute)
+    saver = checkpoints.Checkpoints(run_dir, parts.settings.checkpoint, parts.settings.select)
+    writer = make_writer(run_dir)
+    write_facts(writer, parts)
+    reporter = make_reporter(parts, run_dir, writer, compute, check_lock)
+    outputs = Outputs(parts, run_dir, evaluation, check_lock, saver, writer, reporter)
+    batches = make_batches(parts, first_step, features)
+    with (
+        # First, so that a second SIGTERM, as some schedulers send, does not end the last writes.
+        stop_signal() as stop_requested,
+        contextlib.closing(saver),
+        contextlib.closing(writer),
+        contextlib.closing(reporter),
+    ):
+        try:
+            for step in range(first_step, total_steps + 1):
+                if outputs.are_due(step):
+                    watchdog.note(f"evaluation and checkpoint of step {step}")
+                    state = outputs.evaluate(step, state)
+                if stop_requested(step):
+                    outputs.stop(step, state)
+                    return False
+                if step == total_steps:
+                    break
+                watchdog.note(f"batch of step {step}")
+                with reporter.waiting():
+                    local = next(batches)
+                watchdog.note(f"step {step}")
+                batch = mesh_lib.global_batch(local, parts.mesh)
+                state, scalars = compiled(state, batch, mesh_lib.put_step(step, parts.mesh))
+                reporter.record(step, scalars, local["image_id"], compiled.flops(batch))
+        except reporting.NonFiniteLossError as failure:
+            outputs.fail(failure, state)
+            raise
+        outputs.finish()
+        watchdog.note("write of the last checkpoint")
+    if stop_requested(total_steps + 1):  # A signal may have come during that write.
+        logging.warning("Stopped before the final evaluation; the same command makes it.")
+        return False
+    return True
+
+
+def _save_start(parts: Parts, run_dir: str, records: Records, compute: Compute) -> None:
+    """Writes the facts about a start that later starts and readers of the run need."""
+    settings, vocabulary = parts.settings, None
+    if settings.data.text is not None:
+        vocabulary = data.load_vocabulary(settings.data, settings.train_split)
+    if vocabulary is not None:
+        records = records | {"vocabulary": run_folder.hash_vocabulary(vocabulary)}
+    # Before the config, because a concurrent evaluation waits for the config.
+    run_folder.save_records(run_dir, records)
+    run_folder.save_config(run_dir, parts.config, vocabulary)
+    compute.save(run_dir)
+
+
+def make_batches(
+    parts: Parts, first_step: int, features: Sequence[data.FeatureReader] = ()
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yields this process's rows of every batch from `first_step` on."""
+    return data.train_batches(
+        parts.settings.data,
+        split=parts.settings.train_split,
+        seed=parts.settings.seed,
+        batch_size=parts.settings.batch_size,
+        first_step=first_step,
+        total_steps=parts.settings.total_steps,
+        process_index=jax.process_index(),
+        process_count=jax.process_count(),
+        features=features,
+    )
+
+
+@contextlib.contextmanager
+def stop_signal() -> Iterator[Callable[[int], bool]]:
+    """Yields a function of the step that says whether to save and stop.
+
+    A single process listens to SIGTERM and Ctrl-C. Several agree through JAX's own preemption
+    service, so that all of them stop at the same step. A second Ctrl-C stops immediately.
+    """
+    is_single = jax.process_count() == 1
+    received: list[int] = []
+    previous: dict[int, Any] = {}
+
+    def stop(number: int, frame: object) -> None:
+        received.append(number)
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, previous[signal.SIGINT])
+            # Not through the log, which may be in use at this moment.
+            os.write(2, b"\nSaving after this step; press Ctrl-C again to stop without saving.\n")
+            if not is_single:
+                os.kill(os.getpid(), signal.SIGTERM)  # what JAX's service listens to
+
+    for number in (signal.SIGINT, signal.SIGTERM) if is_single else (signal.SIGINT,):
+        previous[number] = signal.signal(number, stop)
+    try:
+        yield (
+            (lambda step: bool(received))
+            if is_single
+            else (multihost_utils.reached_preemption_sync_point)
+        )
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,107 @@
+"""Evaluations, checkpoints and reports during training."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from absl import logging
+
+from xmodal.evals.reports.summary import select_curves
+from xmodal.runs.tensorboard.example_views import Views
+from xmodal.runs import reporting
+from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+from xmodal.runs.initialization.start import describe
+from xmodal.training.optimization.optimizer import observe_metrics
+from xmodal.training.optimization.schedules import is_due
+from xmodal.runs.parts import Parts
+from xmodal.runs.folder import checkpoints
+from xmodal.runs.folder.compute import Compute
+from xmodal.training.state import TrainState
+
+if TYPE_CHECKING:
+    from clu import metric_writers
+
+
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+    """Evaluations, checkpoints and reports of one start of a run."""
+
+    parts: Parts
+    run_dir: str
+    evaluation: RunEvaluation
+    check_lock: Callable[[], None]
+    saver: checkpoints.Checkpoints
+    writer: "metric_writers.MetricWriter"
+    reporter: reporting.Reporter
+
+    def are_due(self, step: int) -> bool:
+        """Whether to evaluate or save this step, if an earlier start has not done so."""
+        settings = self.parts.settings
+        saves = is_due(step, settings.checkpoint.every, settings.total_steps)
+        if saves and self.saver.lacks(step):
+            return True
+        return self.evaluation.is_due(step) and self.saver.lacks_metrics(step)
+
+    def evaluate(self, step: int, state: TrainState) -> TrainState:
+        """Evaluates and saves a state; returns it with the resulting learning rate."""
+        settings = self.parts.settings
+        with self.reporter.paused():
+            views = Views(self.writer, settings.tensorboard, step)
+            metrics = self.evaluation.run_state(step, state, views)
+            self.check_lock()
+            self.writer.write_scalars(step, select_curves(metrics))
+            opt_state = observe_metrics(settings.optimizer, state.opt_state, metrics)
+            state = dataclasses.replace(state, opt_state=opt_state)
+            self.saver.save(state, metrics)
+            self.reporter.log_evaluation(step, metrics, settings.select, self.saver.best_step)
+        return state
+
+    def stop(self, step: int, state: TrainState) -> None:
+        """Saves the state at which a signal stops the run."""
+        with self.reporter.paused():  # This also reads the last step.
+            self.check_lock()
+            self.saver.save(state)
+        logging.warning("Stopped and saved at step %d; the same command resumes the run.", step)
+
+    def fail(self, failure: reporting.NonFiniteLossError, state: TrainState) -> None:
+        """Saves the evidence of a failure and the last good state."""
+        self.check_lock()
+        failure.save(self.run_dir)
+        self.saver.save(state)
+
+    def finish(self) -> None:
+        """Warns if no checkpoint was better than step 0."""
+        settings = self.parts.settings
+        if self.saver.best_step == 0 < settings.total_steps:
+            metric = settings.select.metric
+            logging.warning("%s was best at step 0; training did not improve it.", metric)
+
+
+def make_reporter(
+    parts: Parts,
+    run_dir: str,
+    writer: "metric_writers.MetricWriter",
+    compute: Compute,
+    check_lock: Callable[[], None],
+) -> reporting.Reporter:
+    """Returns the reporter of a run's steps, starting at that of `compute`."""
+
+    def skip(failure: reporting.NonFiniteLossError) -> None:
+        check_lock()
+        failure.append(run_dir)
+
+    return reporting.Reporter(
+        writer,
+        total_steps=parts.settings.total_steps,
+        batch_size=compute.batch_size,
+        every=parts.settings.log_every,
+        first_step=compute.step,
+        on_skip=skip if parts.settings.non_finite == "skip" else None,
+    )
+
+
+def write_facts(writer: "metric_writers.MetricWriter", parts: Parts) -> None:
+    """Writes the config and the parameter table for TensorBoard's TEXT tab."""
+    config = parts.config.to_json_best_effort(indent=2)
+    texts = {"config": config, "parameters": describe(parts)}
+    writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in texts.items()})

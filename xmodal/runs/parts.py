@@ -1,0 +1,94 @@
+"""The parts of a run, and the shapes and initial values that follow from them."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import jax
+import ml_collections
+import numpy as np
+import optax
+from jax.sharding import Mesh
+
+from xmodal.models import DualEncoder
+from xmodal.training.optimization.optimizer import make_optimizer
+from xmodal.training.state import TrainState, first_state, init_params, with_shardings
+from xmodal.training.tasks import Task
+from xmodal.training.tree import Tree, partition
+
+if TYPE_CHECKING:
+    from xmodal.runs.config.run_config import RunConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """The parts of a run, checked against each other.
+
+    Attributes:
+      config: the config, including all settings that follow from the dataset.
+      settings: the same config as a dataclass.
+      mesh: all devices.
+      model: the towers and their similarity.
+      tasks: the trained tasks.
+      batch: name -> shape and dtype of the columns of a global training batch.
+      draft: parts with the same initial parameters, if there are any.
+    """
+
+    config: ml_collections.ConfigDict
+    settings: "RunConfig"
+    mesh: Mesh
+    model: DualEncoder
+    tasks: tuple[Task, ...]
+    batch: Mapping[str, jax.ShapeDtypeStruct]
+    draft: "Parts | None" = None
+
+    @functools.cached_property
+    def init_params(self) -> Callable[[], tuple[Tree, Tree]]:
+        """Returns fresh `(params, model_state)`; compiled, and takes seconds to trace."""
+        if self.draft is not None:
+            return self.draft.init_params
+        # The number of items does not affect the parameters.
+        one = {
+            name: np.zeros((1, *spec.shape[1:]), spec.dtype) for name, spec in self.batch.items()
+        }
+        return jax.jit(
+            functools.partial(init_params, self.model, self.tasks, one, self.settings.seed)
+        )
+
+    def starts_like(self, other: "Parts") -> bool:
+        """Returns whether the initial parameters are equal."""
+        columns, others = (
+            {name: (spec.shape[1:], spec.dtype) for name, spec in parts.batch.items()}
+            for parts in (self, other)
+        )
+        return columns == others and all(
+            self.config[key] == other.config[key] for key in ("model", "tasks", "seed")
+        )
+
+    @functools.cached_property
+    def shapes(self) -> tuple[Tree, Tree]:
+        """Shapes and dtypes of `(params, model_state)`."""
+        return jax.eval_shape(self.init_params)
+
+    @functools.cached_property
+    def trained(self) -> Tree:
+        """Shapes and dtypes of the trained parameters."""
+        return partition(self.shapes[0], self.settings.freeze)[0]
+
+    @functools.cached_property
+    def optimizer(self) -> optax.GradientTransformation:
+        """The optimizer of the trained parameters."""
+        return make_optimizer(self.settings.optimizer, self.settings.total_steps, self.trained)
+
+    def init_state(self) -> TrainState:
+        """Returns the state of step 0; a pure function."""
+        return first_state(*self.init_params(), self.optimizer, self.settings.freeze)
+
+    @functools.cached_property
+    def state_shapes(self) -> TrainState:
+        """Shapes, dtypes and sharding of the state; nothing is computed."""
+        make = functools.partial(first_state, optimizer=self.optimizer, freeze=self.settings.freeze)
+        # Uses the known parameter shapes, since tracing the towers again takes seconds.
+        shapes = jax.eval_shape(make, *self.shapes)
+        return with_shardings(shapes, self.mesh, self.settings.sharding)

@@ -1,0 +1,115 @@
+"""Embeddings of an evaluation for TensorBoard's projector."""
+
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import PIL.Image
+
+from xmodal.evals.boards.ids import Positions
+from xmodal.evals.embed import Items
+from xmodal.evals.inputs.sources import Embeddings
+from xmodal.base.result_files import write_files
+
+_TILE = 40  # Pixels per picture; all pictures are in one file, at most 8192 pixels wide.
+_MOST = (8192 // _TILE) ** 2
+_CONFIG = "projector_config.pbtxt"
+
+
+def write_projector(
+    folder: str, embeddings: Mapping[str, tuple[Embeddings, Items]], count: int
+) -> None:
+    """Writes vectors, captions and pictures for the tab "Projector" of a run's folder.
+
+    Images and captions are shown in one cloud; a caption has the picture of its image. If an item
+    has several vectors, they are averaged.
+
+    Args:
+      folder: folder of the event files that TensorBoard shows as one run.
+      embeddings: evaluator -> embeddings, and their items.
+      count: largest number of images, evenly spaced in the split, each with its first caption.
+
+    Raises:
+      UserError: the folder cannot be written.
+    """
+    from google.protobuf import text_format
+    from tensorboard.plugins.projector import ProjectorConfig
+
+    config = ProjectorConfig()
+    files: dict[str, str | bytes] = {}
+    for name, (source, items) in embeddings.items():
+        vectors, rows, pictures = _gather(source, items, min(count, _MOST // 2))
+        entry = config.embeddings.add()
+        entry.tensor_name = name
+        entry.tensor_path = f"projector-{name}.vectors.tsv"
+        entry.metadata_path = f"projector-{name}.metadata.tsv"
+        files[entry.tensor_path] = _table(vectors.tolist(), "{:.5g}".format)
+        # A table with several columns begins with their names.
+        files[entry.metadata_path] = _table([["text", "kind", "image"], *rows], _one_line)
+        if pictures:
+            entry.sprite.image_path = f"projector-{name}.png"
+            entry.sprite.single_image_dim.extend([_TILE, _TILE])
+            files[entry.sprite.image_path] = _sprite(pictures)
+    write_files(folder, files | {_CONFIG: text_format.MessageToString(config)})
+
+
+def _gather(
+    source: Embeddings, items: Items, count: int
+) -> tuple[np.ndarray, list[list[str]], list[bytes]]:
+    """Vectors [P, D], rows of metadata and, if there are any, pictures of P items."""
+    total = len(items.image_ids)
+    count = min(count, total)
+    at = (2 * np.arange(count) + 1) * total // (2 * max(count, 1))
+    image_ids = np.asarray(items.image_ids)[at]
+    own = Positions("image", image_ids).find(np.asarray(items.caption_image_ids))
+    # The first caption of every image.
+    captions = np.flatnonzero(own >= 0)
+    captions = captions[np.unique(own[captions], return_index=True)[1]]
+    texts = {own[c]: items.caption_texts[int(c)] for c in captions}
+    vectors, rows, kinds = [], [], []
+    if source.images is not None:
+        assert source.image_ids is not None
+        vectors.append(source.images[Positions("image", source.image_ids)(image_ids)])
+        rows += [[texts.get(i, ""), "image", str(image)] for i, image in enumerate(image_ids)]
+        kinds.append(np.arange(count))
+    if source.captions is not None:
+        assert source.caption_ids is not None
+        ids = np.asarray(items.caption_ids)[captions]
+        vectors.append(source.captions[Positions("caption", source.caption_ids)(ids)])
+        rows += [[texts[own[c]], "caption", str(image_ids[own[c]])] for c in captions]
+        kinds.append(own[captions])
+    joined = np.concatenate([_flatten(each) for each in vectors])
+    if not items.has_pictures:
+        return joined, rows, []
+    pictures = items.pictures(at)
+    return joined, rows, [pictures[i] for i in np.concatenate(kinds)]
+
+
+def _flatten(vectors: np.ndarray) -> np.ndarray:
+    """One vector per item, the mean if it has several."""
+    vectors = np.asarray(vectors, np.float32)
+    return vectors.mean(axis=1) if vectors.ndim == 3 else vectors
+
+
+def _table(rows: Sequence[Sequence[Any]], show: Callable[[Any], str]) -> str:
+    return "".join("\t".join(map(show, row)) + "\n" for row in rows)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _sprite(pictures: list[bytes]) -> bytes:
+    """All pictures as tiles of one, row by row."""
+    columns = math.ceil(math.sqrt(len(pictures)))
+    size = (columns * _TILE, math.ceil(len(pictures) / columns) * _TILE)
+    sheet = PIL.Image.new("RGB", size, (255, 255, 255))
+    for number, encoded in enumerate(pictures):
+        picture = PIL.Image.open(io.BytesIO(encoded)).convert("RGB")
+        row, column = divmod(number, columns)
+        sheet.paste(picture.resize((_TILE, _TILE)), (column * _TILE, row * _TILE))
+    file = io.BytesIO()
+    sheet.save(file, "PNG")
+    return file.getvalue()

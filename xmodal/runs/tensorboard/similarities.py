@@ -1,0 +1,34 @@
+"""Similarities of positive and other pairs, for histograms."""
+
+import numpy as np
+
+from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.ranking.score_tiles import Scores
+
+
+def draw_similarities(
+    scores: Scores, positives: Ragged, count: int, *, exclude_self: bool = False, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the scores of random positive pairs and of random other pairs, float32 [<= count].
+
+    The same pairs are drawn for the same labels, so that the histograms of two steps are
+    comparable.
+
+    Args:
+      scores: scores of Q queries and N items.
+      positives: positives of every query.
+      count: largest number of pairs of either kind.
+      exclude_self: whether queries and items are one gallery; an item is then not paired with
+        itself.
+      seed: seed of the draws.
+    """
+    generator = np.random.default_rng(seed)
+    rows = np.repeat(np.arange(len(positives.lengths)), positives.lengths)
+    chosen = generator.permutation(len(rows))[:count]
+    matching = scores.pairs(rows[chosen], positives.values[chosen].astype(np.int64))
+    queries = generator.integers(scores.shape[0], size=count)
+    items = generator.integers(scores.shape[1], size=count)
+    other = ~positives.contains(queries, items)
+    if exclude_self:
+        other &= queries != items
+    return matching, scores.pairs(queries[other], items[other])

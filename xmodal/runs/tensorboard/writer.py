@@ -1,0 +1,50 @@
+"""The writer of TensorBoard files."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from xmodal.base.console import quietly
+
+if TYPE_CHECKING:
+    from clu import metric_writers
+
+
+def make_writer(folder: str) -> "metric_writers.MetricWriter":
+    """Opens a clu writer to TensorBoard files in `folder`, on process 0 only.
+
+    TensorFlow is imported here because training needs it for nothing else.
+    """
+    with quietly():
+        import tensorflow as tf
+        from clu import metric_writers
+
+        tf.config.set_visible_devices([], "GPU")  # Otherwise, it would take all of a GPU's memory.
+        writers = [metric_writers.SummaryWriter(folder)] if jax.process_index() == 0 else []
+    return metric_writers.AsyncMultiWriter(writers)
+
+
+def write_settings(writer: "metric_writers.MetricWriter", settings: Mapping[str, Any]) -> None:
+    """Shows settings with the last scalars of the same writer, as a row of the HPARAMS tab.
+
+    The row has the name of the writer's folder, which may not be the folder that TensorBoard is
+    started on, where it finds no scalars. `MetricWriter.write_hparams` would name the row by a hash
+    of the settings, and show the mean over folders with equal settings.
+    """
+    from tensorboard.plugins.hparams import api
+
+    (row,) = api.hparams_pb(flat_config(settings), trial_id="").value
+    writer.write_summaries(0, {row.tag: np.float32(0)}, metadata={row.tag: row.metadata})
+
+
+def flat_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"optimizer.learning_rate": 0.001}` from a nested config, values TensorBoard can show."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{inner}": v for inner, v in flat_config(value).items()}
+        else:
+            flat[key] = value if isinstance(value, bool | int | float | str) else str(value)
+    return flat

@@ -1,0 +1,68 @@
+"""The table of similarities."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import jax
+
+from xmodal.similarity import logits, scores, vectors
+from xmodal.similarity.vectors import Prepared
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A row of the table: how two embeddings are compared.
+
+    Attributes:
+      prepare: (name for errors, embeddings [N, D] or [N, K, D]) -> float32 arrays, N first.
+      score: (prepared queries, prepared gallery, **parameters) -> float32 [B, M], for ranking.
+      logits: the same for losses: differentiable.
+      inner_product: whether the score is the inner product of prepared vectors [N, D].
+      symmetric: whether exchanging the sides transposes the scores.
+      parameters: numbers learned with the model that ranking needs too, with their start.
+    """
+
+    prepare: Callable[[str, jax.Array], Prepared]
+    score: Callable[..., jax.Array]
+    logits: Callable[..., jax.Array]
+    inner_product: bool = False
+    symmetric: bool = True
+    parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+SIMILARITIES: dict[str, Kind] = {
+    "dot": Kind(
+        prepare=vectors.one_vector,
+        score=scores.score_products,
+        logits=logits.products,
+        inner_product=True,
+    ),
+    "cosine": Kind(
+        prepare=lambda name, x: vectors.unit_length(vectors.one_vector(name, x)),
+        score=scores.score_products,
+        logits=logits.products,
+        inner_product=True,
+    ),
+    "euclidean": Kind(
+        prepare=lambda name, x: vectors.with_squares(vectors.one_vector(name, x)),
+        score=scores.score_euclidean,
+        logits=logits.euclidean,
+    ),
+    "order": Kind(
+        prepare=vectors.one_vector,
+        score=scores.score_order,
+        logits=logits.order,
+        symmetric=False,
+    ),
+    "max_cosine": Kind(
+        prepare=lambda name, x: vectors.unit_length(vectors.several_vectors(name, x)),
+        score=scores.score_max_products,
+        logits=logits.max_products,
+    ),
+    "match_probability": Kind(
+        prepare=lambda name, x: vectors.with_squares(vectors.several_vectors(name, x)),
+        score=scores.score_match_log_odds,
+        logits=logits.match_log_odds,
+        parameters={"match_scale": 15.0, "match_shift": 15.0},
+    ),
+}

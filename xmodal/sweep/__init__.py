@@ -1,1 +1,0 @@
-"""Random search over the values of a config, see `python -m xmodal.sweep --help`."""
