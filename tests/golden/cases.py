@@ -41,7 +41,7 @@ TRAINED = {
     "vete_gru": ("vete:gru,skt_5,quick",),
     "vete_pin_model": ("vete:pin_model,quick",),
     "cmcm_clue": ("cmcm_clue:quick", "--config.evals.pools.every=2"),
-    "cmcm_clue_captions": ("cmcm_clue:quick,captions",),
+    "cmcm_clue_captions": ("cmcm_clue:quick,captions", "--config.evals.relations.every=2"),
     "cmcm_cite_cosine": ("cmcm_cite:quick,cosine", "--config.evals.pools.every=2"),
     "pcme": ("pcme:quick",),
     "pcme_finetuned": ("pcme:quick_finetuned", "--config.init_from.run={pcme}/run"),
@@ -55,13 +55,27 @@ TRAINED = {
         "--config.optimizer.schedule.warmup_steps=1",
     ),
 }  # fmt: skip
+# Evaluators of these cases; the others have `shapes`.
+_COHERENCE = ("pools", "refined", "relations", "not_visible")
+EVALUATORS = {
+    "vete": ("shapes", "sts"),
+    "vete_gru": ("shapes", "sts"),
+    "vete_pin_model": ("sts",),
+    "cmcm_clue": _COHERENCE,
+    "cmcm_cite_cosine": _COHERENCE,
+    "cmcm_clue_captions": ("relations",),
+    "pcme": ("shapes", "mean", "ambiguity"),
+    "pcme_finetuned": ("shapes", "mean", "ambiguity"),
+    "own_data": ("own",),
+}
 _RUN = "{quickstart}/run"
 _LABELED = "--annotations={files}/annotations"
 _RESULTS = "--output={out}/results"
 _SHAPES = "--dataset=crisscrossed_shapes"
 _GROUPS = "--groups={files}/annotations"
 _SWEEP = (
-    "sweep", "--config=configs/vete.py:bow,quick", *TINY, "--config.evals.sts.every=0",
+    "sweep", "--config=configs/vete.py:bow,quick", *TINY, "--config.evals.sts.batch_size=32",
+    "--config.evals.shapes.batch_size=32", "--config.evals.sts.every=0",
     "--space=optimizer.learning_rate:log:1e-3:1e-1", "--trials=2",
 )  # fmt: skip
 OTHERS: dict[str, list[CommandLine]] = {
@@ -81,7 +95,7 @@ OTHERS: dict[str, list[CommandLine]] = {
     ],
     "dry_run": [
         ("train", "--config=configs/quickstart.py", *TINY, "--dry_run", "--workdir={out}/run",
-         "--config.optimizer.schedule.warmup_steps=1")
+         "--config.optimizer.schedule.warmup_steps=1", "--config.evals.shapes.batch_size=32")
     ],
     "evaluate_run": [
         ("evaluate", f"--run={_RUN}", "--save_embeddings={out}/model.npz", _RESULTS,
@@ -170,7 +184,11 @@ def make_cases() -> dict[str, list[CommandLine]]:
     for name, (config, *more) in TRAINED.items():
         file, _, variant = config.partition(":")
         config = f"configs/{file}.py" + (f":{variant}" if variant else "")
-        cases[name] = [("train", f"--config={config}", *TINY, *more, "--workdir={out}/run")]
+        # Batches of an evaluation are padded, and the splits have 25 images.
+        evals = EVALUATORS.get(name, ("shapes",))
+        small = [f"--config.evals.{each}.batch_size=32" for each in evals]
+        argv = ("train", f"--config={config}", *TINY, *small, *more, "--workdir={out}/run")
+        cases[name] = [argv]
     # A finished run only prints its report again.
     cases["quickstart"] *= 2
     helped = {f"help/{name.replace(' ', '_')}": [(*name.split(), "--help")] for name in HELPFUL}

@@ -74,6 +74,9 @@ def run_command(
         "TFDS_DATA_DIR": str(data),
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "COLUMNS": "100",
+        "JAX_COMPILATION_CACHE_DIR": str(data.parent / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
     done = subprocess.run(
         [sys.executable, *module_of(argv[0], checkout), *argv[1:]],

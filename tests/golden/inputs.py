@@ -106,7 +106,8 @@ def _write_judgments(folder: pathlib.Path) -> None:
     rng = np.random.default_rng(3)
     names = ("eccv/mean/map@r", "coco5k/mean/recall@1", "pmrp/mean")
     models = {
-        f"model{n}": dict(zip(names, rng.uniform(20, 60, 3).round(2).tolist())) for n in range(6)
+        f"model{number}": {name: round(rng.uniform(20, 60), 2) for name in names}
+        for number in range(6)
     }
     (folder / "models.json").write_text(json.dumps(models))
     wins = [("a", "b"), ("a", "b"), ("b", "a"), ("b", "c"), ("c", "b"), ("a", "c"), ("c", "a")]
