@@ -84,7 +84,6 @@ OTHERS: dict[str, list[CommandLine]] = {
         ("train",),
         ("train", "--config=configs/quikstart.py"),
         ("train", "--config=configs/quickstart.py", "--config.optimizer.learning_rte=1"),
-        ("train", "--config=configs/quickstart.py", "--workdir={out}/run", "--topology=v3:4x4"),
         ("train", "--config=configs/quickstart.py", *TINY, "--workdir={out}/run"),
         ("evaluate",),
         ("evaluate", "--run={out}/none"),
@@ -100,7 +99,7 @@ OTHERS: dict[str, list[CommandLine]] = {
     "evaluate_run": [
         ("evaluate", f"--run={_RUN}", "--save_embeddings={out}/model.npz", _RESULTS,
          "--examples=2"),
-        ("evaluate", f"--run={_RUN}", "--step=2", "--output={out}/step_2", "--split=validation",
+        ("evaluate", f"--run={_RUN}", "--step=2", "--output={out}/step_2",
          "--compare={quickstart}/run/test"),
     ],
     "evaluate_ensemble": [("evaluate", f"--run={_RUN},{{quickstart_i2t}}/run", _RESULTS)],
@@ -115,7 +114,8 @@ OTHERS: dict[str, list[CommandLine]] = {
          "--output={out}/scores", "--compare={out}/embeddings"),
         ("evaluate", "--rankings={files}/ranked.json", _LABELED, "--output={out}/rankings"),
     ],
-    "export": [("export", f"--run={_RUN}", "--output={out}/bundle")],
+    "export": [("export", "--run={cxc_multitask}/run", "--output={out}/bundle")],
+    "export_flatten": [("export", f"--run={_RUN}", "--output={out}/bundle")],
     "search": [
         ("search", "build", f"--model={_RUN}", "--images={files}/pictures",
          "--captions={files}/captions.txt", "--output={out}/index"),

@@ -94,8 +94,14 @@ def run_command(
         return record | {"flags": sorted(set(found))}
     record["stdout"] = mask(done.stdout, masks).splitlines()
     if done.returncode:
-        record["error"] = mask(done.stderr, masks).splitlines()[-1:]
+        record["error"] = mask(_last_lines(done.stderr), masks).splitlines()
     return record
+
+
+def _last_lines(text: str) -> str:
+    """Returns the message of an error: no log lines, and of a traceback only its end."""
+    end = text.split("For simplicity, JAX has removed")[0]
+    return "\n".join(line for line in end.splitlines()[-3:] if line.strip("-"))
 
 
 def mask(text: str, masks: Mapping[str, str]) -> str:

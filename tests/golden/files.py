@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 import pathlib
 import re
 from collections.abc import Mapping
@@ -72,6 +73,7 @@ def _summarize(array: np.ndarray) -> dict[str, Any]:
 
 def _read_curves(path: pathlib.Path) -> dict[str, dict[str, float]]:
     """Returns the scalars of an event file: tag -> step -> value."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util import tensor_util
 
