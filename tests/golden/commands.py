@@ -99,9 +99,10 @@ def run_command(
 
 
 def _last_lines(text: str) -> str:
-    """Returns the message of an error: no log lines, and of a traceback only its end."""
-    end = text.split("For simplicity, JAX has removed")[0]
-    return "\n".join(line for line in end.splitlines()[-3:] if line.strip("-"))
+    """Returns the end of an error message; of a traceback only the error, not the code."""
+    lines = text.split("For simplicity, JAX has removed")[0].splitlines()
+    lines = [line for line in lines if line.strip("-")]
+    return "\n".join(lines[-1:] if "Traceback" in text else lines[-3:])
 
 
 def mask(text: str, masks: Mapping[str, str]) -> str:
