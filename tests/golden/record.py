@@ -12,6 +12,7 @@ run in processes of their own, so that a record does not depend on how packages 
 
 import argparse
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -91,9 +92,14 @@ def main() -> None:
     for name in in_order(cases, wanted):
         if name not in wanted and recorder.path(name).exists():
             continue
-        start = time.monotonic()
+        start, before = time.monotonic(), os.times()
         codes = recorder.record(name, cases[name])
-        print(f"{name:32} {time.monotonic() - start:5.1f} s  exit {codes}", flush=True)
+        after = os.times()
+        cpu = after.children_user - before.children_user
+        print(
+            f"{name:32} {time.monotonic() - start:5.1f} s, {cpu:5.1f} s of CPU  exit {codes}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
