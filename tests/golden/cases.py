@@ -68,6 +68,7 @@ EVALUATORS = {
     "pcme_finetuned": ("shapes", "mean", "ambiguity"),
     "own_data": ("own",),
 }
+_QUICKSTART = "--config=configs/quickstart.py"
 _RUN = "{quickstart}/run"
 _LABELED = "--annotations={files}/annotations"
 _RESULTS = "--output={out}/results"
@@ -83,17 +84,15 @@ OTHERS: dict[str, list[CommandLine]] = {
     "train_errors": [
         ("train",),
         ("train", "--config=configs/quikstart.py"),
-        ("train", "--config=configs/quickstart.py", "--config.optimizer.learning_rte=1"),
-        ("train", "--config=configs/quickstart.py", *TINY, "--workdir={out}/run"),
+        ("train", _QUICKSTART, "--config.optimizer.learning_rte=1"),
+        ("train", _QUICKSTART, *TINY, "--workdir={out}/run"),
         ("evaluate",),
         ("evaluate", "--run={out}/none"),
     ],
     "lists": [("train", "--list_configs"), ("train", "--list_towers")],
-    "changed_run": [
-        ("train", "--config=configs/quickstart.py", "--config.seed=1", f"--workdir={_RUN}")
-    ],
+    "changed_run": [("train", _QUICKSTART, "--config.seed=1", f"--workdir={_RUN}")],
     "dry_run": [
-        ("train", "--config=configs/quickstart.py", *TINY, "--dry_run", "--workdir={out}/run",
+        ("train", _QUICKSTART, *TINY, "--dry_run", "--workdir={out}/run",
          "--config.optimizer.schedule.warmup_steps=1", "--config.evals.shapes.batch_size=32")
     ],
     "evaluate_run": [
@@ -104,7 +103,7 @@ OTHERS: dict[str, list[CommandLine]] = {
     ],
     "evaluate_ensemble": [("evaluate", f"--run={_RUN},{{quickstart_i2t}}/run", _RESULTS)],
     "evaluate_embeddings": [
-        ("evaluate", "--embeddings={evaluate_run}/model.npz", "--config=configs/quickstart.py",
+        ("evaluate", "--embeddings={evaluate_run}/model.npz", _QUICKSTART,
          "--similarity=cosine", _RESULTS, "--name=saved")
     ],
     "evaluate_files": [

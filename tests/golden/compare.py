@@ -112,8 +112,8 @@ def compare(
         if None in paths:
             found.append(f"{name}: only in {'NEW' if paths[0] is None else 'OLD'}")
             continue
-        contents = [json.loads(path.read_text()) for path in paths if path]
-        found += differences(*contents, tolerance, name)
+        one, other = (json.loads(path.read_text()) for path in paths if path)
+        found += differences(one, other, tolerance, name)
     return found
 
 

@@ -48,8 +48,13 @@ def _write_model(folder: pathlib.Path) -> None:
     images = rng.normal(size=(len(IMAGES), 6)).astype(np.float32)
     captions = np.repeat(images, 5, axis=0)
     captions += 0.8 * rng.normal(size=captions.shape).astype(np.float32)
-    names = {"image_ids": IMAGES, "caption_ids": CAPTIONS}
-    np.savez(folder / "tiny.npz", image_embeddings=images, caption_embeddings=captions, **names)
+    np.savez(
+        folder / "tiny.npz",
+        image_ids=IMAGES,
+        image_embeddings=images,
+        caption_ids=CAPTIONS,
+        caption_embeddings=captions,
+    )
     scores = images @ captions.T
     np.save(folder / "scores.npy", scores)
     ranked = {
