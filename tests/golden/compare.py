@@ -22,9 +22,10 @@ RENAMED_TEXT: dict[str, str] = {
     r"xmodal\.(?:analysis\.)?(export|search|sweep|show|annotate|word2vec|agree|bradley_terry"
     r"|caption_relations|describe|label_quality|sample_pairs|votes)\b": r"xmodal \1",
 }
-# Keys and names of metrics, matched as a whole: times, speeds and versions.
+# Keys and names of metrics, matched as a whole: times, speeds, versions, and the hash of a config
+# with its paths, which is recorded itself.
 IGNORED = re.compile(
-    r"perf/.*|.*seconds.*|.*_ms|version|versions|hostname|host|pid|started|finished_at|time"
+    r"perf/.*|config_hash|.*seconds.*|.*_ms|version|versions|hostname|host|pid|started|finished_at|time"
 )
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w])")
 

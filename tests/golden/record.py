@@ -8,6 +8,7 @@ numbers of all results and TensorBoard curves. The files themselves are in FOLDE
 run in processes of their own, so that a record does not depend on how packages are arranged.
 
 --only records the cases whose names match, and those whose files they read, unless FOLDER has them.
+--resume continues a record that was stopped.
 """
 
 import argparse
@@ -79,6 +80,7 @@ def main() -> None:
     )
     parser.add_argument("--output", type=pathlib.Path, required=True, help="folder of the record")
     parser.add_argument("--only", default="", help="regular expression searched in names of cases")
+    parser.add_argument("--resume", action="store_true", help="keep cases that are recorded")
     parser.add_argument(
         "--checkout",
         type=pathlib.Path,
@@ -90,7 +92,7 @@ def main() -> None:
     wanted = [name for name in cases if re.search(args.only, name)]
     recorder = Recorder(args.checkout.resolve(), args.output.resolve())
     for name in in_order(cases, wanted):
-        if name not in wanted and recorder.path(name).exists():
+        if (args.resume or name not in wanted) and recorder.path(name).exists():
             continue
         start, before = time.monotonic(), os.times()
         codes = recorder.record(name, cases[name])
