@@ -5,7 +5,6 @@ import pytest
 from configs import base, cxc
 from tests import tiny_encoder as tiny
 from xmodal.runs import loop, reporting, run
-from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.initialization import start
 
 TINY = "tiny_captions"
@@ -50,5 +49,5 @@ def train(config, folder):
 
 def load_state(config, folder):
     """The state from which a run continues."""
-    parts = run.assemble(inherit(config, str(folder)))
+    parts = run.resolve(config, str(folder))
     return start.starting_state(parts, str(folder))

@@ -50,7 +50,7 @@ class Run:
         config = config.copy_and_resolve_references()
         if not stored:
             config.frozen_features.sides = ()
-        self._parts = run.assemble(config)
+        self._parts = run.resolve(config)
         self._state = starting_state(self._parts, "/no/such/run")
         started = time.perf_counter()
         features = frozen_features.open_or_compute(self._parts, self._state)
