@@ -51,14 +51,14 @@ def test_the_first_parameters_are_traced_once(config, traces, rows):
 
 
 def test_everything_else_is_checked_before_a_dataset_is_built(config, traces, monkeypatch):
-    prepare = data.prepare
+    found, prepare = [], data.prepare
+
+    def build(*args, **kwargs):
+        found.append(len(traces))
+        prepare(*args, **kwargs)
+
     monkeypatch.setattr(data, "is_prepared", lambda config: False)
-    monkeypatch.setattr(
-        data,
-        "prepare",
-        lambda *args, **kwargs: (found.append(len(traces)), prepare(*args, **kwargs)),
-    )
-    found = []
+    monkeypatch.setattr(data, "prepare", build)
     make_state(config)
     assert found == [1]
     assert len(traces) == 2

@@ -40,10 +40,10 @@ def facts_without_data(config: data.DataConfig, run_dir: str | None) -> DatasetF
     Raises:
       UserError: the file of the vocabulary does not exist.
     """
-    is_given = config.text is not None and config.text.vocabulary
+    file = "" if config.text is None else config.text.vocabulary
     return DatasetFacts(
         records=run_folder.load_records(run_dir) if run_dir else {},
-        entries=len(read_vocabulary(config.text.vocabulary)) if is_given else None,
+        entries=len(read_vocabulary(file)) if file else None,
         missing="the dataset has not been opened",
     )
 

@@ -77,9 +77,8 @@ def _fill_vocabulary(config: ml_collections.ConfigDict, entries: int | None) -> 
 def _has_rows(encoder: ml_collections.ConfigDict) -> bool:
     """Whether an encoder reads the size of the vocabulary; an unknown one is an error later."""
     row: Any = ENCODERS.get(encoder.get("name"))
-    return row is not None and "vocab_size" in {
-        each.name for each in dataclasses.fields(row.config)
-    }
+    keys = () if row is None else dataclasses.fields(row.config)
+    return any(key.name == "vocab_size" for key in keys)
 
 
 def _fill_metrics(spec: Spec) -> Spec:

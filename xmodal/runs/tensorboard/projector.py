@@ -35,7 +35,6 @@ def write_projector(
       UserError: the folder cannot be written.
     """
     from google.protobuf import text_format
-
     from tensorboard.plugins.projector import ProjectorConfig
 
     config = ProjectorConfig()
