@@ -4,8 +4,7 @@ import pytest
 
 from configs import base, cxc
 from tests import tiny_encoder as tiny
-from xmodal.runs import loop, reporting, run
-from xmodal.runs.initialization import start
+from xmodal.runs import loop, reporting, run, start
 
 TINY = "tiny_captions"
 # The board bears the evaluator's name.

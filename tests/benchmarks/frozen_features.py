@@ -18,7 +18,7 @@ from configs import cxc_text_text
 from data_prep.build import build
 from xmodal.base import mesh as mesh_lib
 from xmodal.runs import compiled_step, frozen_features, loop, run
-from xmodal.runs.initialization.start import starting_state
+from xmodal.runs.start import starting_state
 
 IMAGES = {"train": 1000, "validation": 25, "test": 25}
 

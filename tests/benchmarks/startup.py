@@ -24,7 +24,7 @@ def lap(name):
 from xmodal.base import mesh as mesh_lib
 from xmodal.cli import config_flag
 from xmodal.runs import compiled_step, loop, run
-from xmodal.runs.initialization import start
+from xmodal.runs import start
 def main(argv):
     lap("imports")
     parts = run.resolve(config_flag.read_config())

@@ -25,8 +25,8 @@ from xmodal.cli import config_flag
 from xmodal.data import FeatureReader
 from xmodal.runs import frozen_features, loop, run
 from xmodal.runs.compiled_step import CompiledStep, abstract_batch, compile_step
+from xmodal.runs.costs import accelerators, preflight
 from xmodal.runs.parts import Parts
-from xmodal.runs.preflight import accelerators, preflight
 from xmodal.training import state
 
 flags.adopt_module_key_flags(config_flag)

@@ -9,12 +9,11 @@ from configs import base, own_data
 from tests.data_prep.captioned_images import own_folders
 from xmodal.base.config import UserError
 from xmodal.cli import config_flag
-from xmodal.runs import loop
+from xmodal.runs import loop, preflight
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.finished import finished_reports
 from xmodal.runs.folder.run_folder import load_records
-from xmodal.runs.preflight import preflight
 
 FILE = own_data.__file__
 

@@ -17,10 +17,9 @@ from tests import tiny_run
 from tests.tiny_run import TINY, TOTAL_STEPS
 from xmodal import data
 from xmodal.base.config import UserError
-from xmodal.runs import loop
+from xmodal.runs import loop, preflight
 from xmodal.runs.config.dataset_facts import ask_dataset
 from xmodal.runs.folder import checkpoints, folder_lock, run_folder, run_records
-from xmodal.runs.preflight import preflight
 
 
 def test_the_loss_falls(whole):

@@ -25,11 +25,11 @@ from xmodal.runs.folder import checkpoints, folder_lock, run_folder
 from xmodal.runs.folder.compute import Compute
 from xmodal.runs.folder.damaged_checkpoints import set_damaged_aside
 from xmodal.runs.folder.finished import mark_finished, where_to_look
-from xmodal.runs.folder.model_card import write_card
-from xmodal.runs.initialization.start import starting_state
+from xmodal.runs.model_card import write_card
 from xmodal.runs.outputs import Outputs, make_reporter, write_facts
 from xmodal.runs.parts import Parts
 from xmodal.runs.run import resolve
+from xmodal.runs.start import starting_state
 from xmodal.runs.tensorboard.writer import make_writer
 from xmodal.runs.watchdog import Watchdog
 

@@ -17,8 +17,8 @@ from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.runs import run
 from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.tree import flatten
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]

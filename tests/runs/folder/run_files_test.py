@@ -18,8 +18,8 @@ from tests.tiny_run import TINY, TOTAL_STEPS
 from xmodal.evals.reports.summary import select_curves
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.compute import Compute
-from xmodal.runs.folder.model_card import write_card
 from xmodal.runs.folder.run_folder import load_records
+from xmodal.runs.model_card import write_card
 from xmodal.runs.run import resolve
 
 SETTINGS = metadata.SESSION_START_INFO_TAG

@@ -12,11 +12,11 @@ import ml_collections
 from xmodal.base.config import Bounds, UserError, check_value
 from xmodal.evals.results import evaluator_tag
 from xmodal.models import ENCODERS
+from xmodal.runs.config.awaited_metrics import dataset_of
 from xmodal.runs.config.dataset_facts import DatasetFacts
 from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.config.sizes import resolve_sizes
 from xmodal.runs.config.spec import Spec, read_spec
-from xmodal.runs.evaluation.splits import SplitSource
 from xmodal.training.optimization.schedules import resolve_epochs
 
 # Stand in for a dataset that is not known.
@@ -89,7 +89,7 @@ def _fill_metrics(spec: Spec) -> Spec:
     """
     config, settings, found = spec.config, spec.settings, []
     for name, options in spec.evals.items():
-        dataset = SplitSource.of(config.to_dict(), name, options).own.dataset
+        dataset = dataset_of(config.to_dict(), name, options)
         options.check_dataset(f"config.evals.{name}", dataset)
         if tag := options.default_metric(dataset):
             found.append(evaluator_tag(name, tag))

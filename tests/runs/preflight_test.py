@@ -16,10 +16,8 @@ import pytest
 from configs import base, cxc
 from tests import tiny_encoder as tiny
 from xmodal.base.config import UserError
-from xmodal.runs import loop
+from xmodal.runs import loop, preflight, start
 from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.initialization import start
-from xmodal.runs.preflight import preflight
 from xmodal.runs.run import resolve
 
 TINY = "tiny_captions"

@@ -12,8 +12,8 @@ from xmodal.base.config import UserError
 from xmodal.losses import LOSSES
 from xmodal.losses.engine import choose_engine
 from xmodal.models import ENCODERS
+from xmodal.runs.costs.cost import Cost
 from xmodal.runs.parts import Parts
-from xmodal.runs.preflight.cost import Cost
 from xmodal.training.tree import flatten
 
 STEP = "training step"
