@@ -19,10 +19,6 @@ from xmodal.base.disk_errors import disk_errors
 from xmodal.base.result_files import check_writable
 from xmodal.runs import frozen_features, reporting
 from xmodal.runs.compiled_step import compile_step
-from xmodal.runs.config.fill_config import fill
-from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.config.run_changes import check_changes, check_devices, check_metric
-from xmodal.runs.config.run_config import read_settings
 from xmodal.runs.evaluation.checkpoint_evaluation import evaluate_best
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.folder import checkpoints, folder_lock, run_folder

@@ -10,7 +10,6 @@ from jax.sharding import Mesh
 
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
-from xmodal.base import processes
 from xmodal.base.config import UserError
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.runs import frozen_checks

@@ -14,7 +14,6 @@ from absl import logging
 from etils import epath
 
 from xmodal.base.config import UserError, read
-from xmodal.base.scratch import pop_scratch
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.runs.config.origins import Origin, model_origin, own_origin, run_origin, tower_origin
