@@ -1,4 +1,4 @@
-"""Values out of range give a one-sentence error before any dataset is needed."""
+"""Values out of range give a clear error message before any dataset is needed."""
 
 import pytest
 

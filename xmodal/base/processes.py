@@ -159,7 +159,7 @@ def gather(what: str, own: str) -> list[str]:
     return [_wait(f"{key}/{each}", each, what) for each in range(count())]
 
 
-class Word(NamedTuple):
+class Status(NamedTuple):
     """The latest status of a process.
 
     Attributes:
@@ -173,15 +173,16 @@ class Word(NamedTuple):
     time: float
 
 
-def tell(text: str) -> None:
-    """Publishes the current action of this process; the others read it with `told`."""
-    _set(f"word/{index()}", json.dumps(Word(text, socket.gethostname(), time.time())), again=True)
+def publish_status(text: str) -> None:
+    """Publishes the current action of this process; the others read it with `statuses`."""
+    status = Status(text, socket.gethostname(), time.time())
+    _set(f"status/{index()}", json.dumps(status), again=True)
 
 
-def told() -> list[Word | None]:
+def statuses() -> list[Status | None]:
     """Returns the latest status of each process; None for a process that has published none."""
-    words = [_get(f"word/{number}") for number in range(count())]
-    return [None if word is None else Word(*json.loads(word)) for word in words]
+    texts = [_get(f"status/{number}") for number in range(count())]
+    return [None if text is None else Status(*json.loads(text)) for text in texts]
 
 
 def first_does(what: str, function: Callable[[], object]) -> None:

@@ -243,7 +243,7 @@ def follows_files(config: DataConfig) -> bool:
 def open_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     """Opens a prepared dataset; builds it first if that needs no download.
 
-    The embedded dataset needs no files; the others need `manual_dir`.
+    The built-in dataset needs no files; the others need `manual_dir`.
 
     Raises:
       UserError: dataset or builder config are unknown (the known ones are listed), or the

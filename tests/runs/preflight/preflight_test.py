@@ -208,9 +208,10 @@ def test_a_checkpoint_that_is_damaged_and_one_that_does_not_fit(config, tmp_path
 
 SLICE = """
 import sys
-from xmodal import binary, main
+from xmodal import main
+from xmodal.cli import config_flag
 sys.argv[1:] = ["--config=configs/quickstart.py:t2t", "--dry_run", *sys.argv[1:]]
-binary.run(main.main)
+config_flag.run(main.main)
 """
 
 

@@ -108,7 +108,9 @@ def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
 def main() -> None:
     """Writes the page of the models that the command line names."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="xmodal show",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--models", required=True, help="runs A,B; the first one's data is shown")
     parser.add_argument("--split", default="test", help="split of the data")

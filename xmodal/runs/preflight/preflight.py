@@ -48,7 +48,7 @@ def check(
     output: str = "",
     allow_changes: Collection[str] = (),
 ) -> None:
-    """Checks and compiles a run and tries two steps and an evaluation; its folder is unchanged.
+    """Checks and compiles a run, and runs two steps and one evaluation; its folder is unchanged.
 
     Args:
       config: see `loop.train`.
