@@ -23,7 +23,7 @@ def lap(name):
     times[name], last = round(now - last, 2), now
 from xmodal.cli import config_flag
 from xmodal.base import mesh as mesh_lib
-from xmodal.training import compiled_step, loop, run
+from xmodal.runs import compiled_step, loop, run
 from xmodal.runs.initialization import start
 from xmodal.runs.config.inheritance import inherit
 def main(argv):
