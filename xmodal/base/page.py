@@ -142,7 +142,7 @@ def to_data_uri(picture: Picture) -> str:
 @functools.cache
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("xmodal", "."),
+        loader=jinja2.PackageLoader("xmodal.base", "."),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
