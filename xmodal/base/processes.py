@@ -78,14 +78,14 @@ def _read_variables(given: Mapping[str, str]) -> tuple[str, int, int]:
     address, *numbers = (given[name] for name in VARIABLES)
     for name, text in zip(VARIABLES[1:], numbers, strict=True):
         if not text.isdecimal():
-            raise UserError(f"{name} is {text!r}; it has to be a whole number.")
+            raise UserError(f"{name} is {text!r}; it must be an integer.")
     number, own = map(int, numbers)
     if own >= number:
         raise UserError(
-            f"JAX_PROCESS_ID is {own}; with JAX_NUM_PROCESSES={number} it has to be less than that."
+            f"JAX_PROCESS_ID is {own}; with JAX_NUM_PROCESSES={number} it must be less than that."
         )
     if not address.rpartition(":")[2].isdecimal():
-        raise UserError(f"JAX_COORDINATOR_ADDRESS is {address!r}; it has to be HOST:PORT.")
+        raise UserError(f"JAX_COORDINATOR_ADDRESS is {address!r}; it must be HOST:PORT.")
     return address, number, own
 
 

@@ -320,7 +320,7 @@ def _remedy(builder: tfds.core.DatasetBuilder, missing: str = "") -> str:
     if instructions not in missing:  # Builders in data_prep name all files themselves.
         missing = (
             f"{missing}\ndataset {name} (config {config}) is not prepared in {builder.data_dir}. "
-            f"Its files have to be downloaded manually:\n\n{instructions}"
+            f"Its files must be downloaded manually:\n\n{instructions}"
         ).strip()
     return (
         f"{missing}\n\nThen set config.data.manual_dir to that folder, or prepare the dataset "

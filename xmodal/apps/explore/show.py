@@ -99,7 +99,7 @@ def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
         raise UserError(f"--models={args.models} names no run; list runs as A,B.")
     for flag, least in (("count", 1), ("seed", 0)):
         if (value := getattr(args, flag)) < least:
-            raise UserError(f"--{flag}={value}; it has to be at least {least}.")
+            raise UserError(f"--{flag}={value}; it must be at least {least}.")
     if not name:
         raise UserError(f"--output={args.output} is a folder; name the page, an .html file.")
 

@@ -38,7 +38,7 @@ def resolve_sizes(config: Any, examples: int, where: str = "config") -> Any:
         match = _LATER.fullmatch(part)
         if match is None or int(match["examples"]) <= before:
             raise UserError(
-                f"{where} is {config!r}; it has to be a string like '16; 32 from 500 examples; 64 "
+                f"{where} is {config!r}; it must be a string like '16; 32 from 500 examples; 64 "
                 "from 5000 examples', with ascending numbers."
             )
         before = int(match["examples"])
