@@ -32,7 +32,7 @@ from data_prep.reading.image_files import ImageFile
 class Builder(RandomAccessBuilder):
     """TFDS builder for a user's folder; where the dataset is stored depends on the files in it."""
 
-    VERSION = tfds.core.Version("1.2.0")
+    VERSION = tfds.core.Version("1.3.0")
     RELEASE_NOTES: ClassVar[dict[str, str]] = {
         "1.0.0": "Initial release.",
         "1.1.0": "Pictures are rotated according to their EXIF orientation.",

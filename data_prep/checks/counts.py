@@ -36,14 +36,14 @@ def records(dataset: Prepared) -> Iterator[Row]:
 
 
 def kinds(dataset: Prepared) -> Iterator[Row]:
-    """Counts the rows of each kind (task, method, year, ...)."""
+    """Counts the rows of each kind (rating, direction, method, year, ...)."""
     for split, contents in dataset.splits.items():
         for kind, scores in sorted(contents.groups.items()):
             yield dataset.row(f"{split}/rows with {kind}", scores.rows)
 
 
 def positives(dataset: Prepared) -> Iterator[Row]:
-    """Counts the positives of queries, by task."""
+    """Counts the positives of queries, by direction."""
     for split, contents in dataset.splits.items():
         if "positive_ids" not in contents.ids:
             continue

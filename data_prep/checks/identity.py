@@ -84,7 +84,7 @@ def pairs(dataset: Prepared) -> Iterator[Row]:
         for kind, (left, right) in _pairs(contents).items():
             twice = _repeats(left << _SHIFT | right)
             yield dataset.row(f"{split}/pairs repeated with {kind}", twice, 0)
-            if any(f"task={task}" in kind for task in ("sts", "sis")):
+            if any(f"rating={rating}" in kind for rating in ("sts", "sis")):
                 low, high = np.minimum(left, right), np.maximum(left, right)
                 turned = _repeats(low << _SHIFT | high) - twice
                 yield dataset.row(f"{split}/pairs in both orders with {kind}", turned)

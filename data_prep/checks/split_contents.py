@@ -21,9 +21,9 @@ from data_prep.building.image_check import BadImageError, checked_image
 from data_prep.building.split_hash import SplitHash
 
 # Features that distinguish kinds of rows: rows and scores are counted for each combination.
-CATEGORIES = ("task", "method", "year", "dataset", "fold")
-# Ids of other datasets by task: the features that the left and the right side refer to. Other tasks
-# are caption-image pairs with the caption on the left.
+CATEGORIES = ("rating", "direction", "method", "year", "dataset", "fold")
+# Ids of other datasets by rating or direction: the features that the left and the right side refer
+# to. Other ratings are of caption-image pairs with the caption on the left.
 _SIDES = {
     "sts": ("caption_ids", "caption_ids"),
     "sis": ("image_id", "image_id"),
@@ -183,8 +183,8 @@ class SplitContents:
         self.group_of.append(list(self.groups).index(key))
 
     def _add_references(self, example: Mapping[str, Any]) -> None:
-        task = example.get("task", b"").decode()
-        for name, kind in zip(self._sides, _SIDES.get(task, _OTHER_SIDES), strict=True):
+        kind_of_row = (example.get("rating") or example.get("direction") or b"").decode()
+        for name, kind in zip(self._sides, _SIDES.get(kind_of_row, _OTHER_SIDES), strict=True):
             self.references.setdefault(kind, Column("q")).add(_as_list(example[name]))
 
 

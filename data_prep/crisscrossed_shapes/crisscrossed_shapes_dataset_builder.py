@@ -33,7 +33,7 @@ from data_prep.schema import (
 class Builder(RandomAccessBuilder):
     """Rendered scenes with five captions each, and graded pairs as in Crisscrossed Captions."""
 
-    VERSION = tfds.core.Version("1.0.0")
+    VERSION = tfds.core.Version("1.1.0")
     REFERS_TO: ClassVar[tuple[str, ...]] = ("crisscrossed_shapes/images",)
     RELEASE_NOTES: ClassVar = {"1.0.0": "Initial release."}
     BUILDER_CONFIGS: ClassVar = [
@@ -79,11 +79,11 @@ class Builder(RandomAccessBuilder):
             f"{split}/records": size for split, size in cls.SPLIT_SIZES.items()
         }
         if config == "matches":
-            each = {"task=i2t": 1, "task=t2i": DESCRIBERS}
+            each = {"direction=i2t": 1, "direction=t2i": DESCRIBERS}
             return {
-                f"{split}/rows with {task}": size * queries
+                f"{split}/rows with {direction}": size * queries
                 for split, size in cls.SPLIT_SIZES.items()
-                for task, queries in each.items()
+                for direction, queries in each.items()
                 if split != "train"
             }
         return sizes | {"*/captions of an image": "5" if config == "images" else "1"}
@@ -175,14 +175,14 @@ def _matches(
     said = encode([caption.content for group in captions for caption in group])
     shown = encode([full_content(scene) for scene in scenes])
     caption, image = find_matches(said, shown) + [[first_id * DESCRIBERS], [first_id]]
-    for task, query, positive in (("t2i", caption, image), ("i2t", image, caption)):
+    for direction, query, positive in (("t2i", caption, image), ("i2t", image, caption)):
         order = np.argsort(query, kind="stable")
         queries, starts = np.unique(query[order], return_index=True)
         for query_id, ids in zip(queries, np.split(positive[order], starts[1:]), strict=True):
             yield (
-                f"{task}/{query_id}",
+                f"{direction}/{query_id}",
                 {
-                    "task": task,
+                    "direction": direction,
                     "query_id": query_id,
                     "positive_ids": ids,
                     "unreachable_ids": (),
@@ -197,7 +197,7 @@ def _rated_captions(
     texts = [caption.text for group in captions for caption in group]
     key = itertools.count()
     for rated in rated_pairs:
-        if rated.task != "sts":
+        if rated.rating != "sts":
             continue
         for (i, j), score in zip(rated.pairs.tolist(), rated.scores, strict=True):
             pair_id, sentences = next(key), (texts[i], texts[j])
@@ -208,11 +208,11 @@ def _rated_pairs(first_id: int, rated_pairs: Iterable[RatedPairs]) -> Iterator[R
     first_ids = {"image": first_id, "caption": first_id * DESCRIBERS}
     key = itertools.count()
     for rated in rated_pairs:
-        left, right = (first_ids[side] for side in KINDS[rated.task])
+        left, right = (first_ids[side] for side in KINDS[rated.rating])
         for (i, j), scores, mean in zip(
             rated.pairs.tolist(), rated.rater_scores, rated.scores, strict=True
         ):
             yield (
                 next(key),
-                rating_example(rated.task, left + i, right + j, mean, rated.method, scores),
+                rating_example(rated.rating, left + i, right + j, mean, rated.method, scores),
             )

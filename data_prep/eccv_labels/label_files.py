@@ -27,9 +27,9 @@ class Gallery:
     captions: dict[int, list[int]]
     image_of: dict[int, int]
 
-    def items(self, task: str) -> Mapping[int, Any]:
-        """The items that a task searches, by id: captions for `i2t`, images for `t2i`."""
-        return self.image_of if task == "i2t" else self.captions
+    def items(self, direction: str) -> Mapping[int, Any]:
+        """The items that a direction searches, by id: captions for `i2t`, images for `t2i`."""
+        return self.image_of if direction == "i2t" else self.captions
 
 
 def read_gallery(folder: pathlib.Path) -> Gallery:

@@ -77,7 +77,7 @@ class Captions:
 class Rating:
     """One rated pair: does caption number `caption_idx` of `caption_image` describe `image`?"""
 
-    task: str
+    kind: str
     image: str
     caption_image: str
     caption_idx: int
@@ -120,7 +120,7 @@ def read_captions(folder: pathlib.Path) -> Captions:
 
 
 def read_ratings(folder: pathlib.Path) -> Iterator[Rating]:
-    """Reads the ratings of the experts (task `expert`, 1 to 4) and the crowd (`crowd`, 0 to 1).
+    """Reads the ratings of the experts (rating `expert`, 1 to 4) and the crowd (`crowd`, 0 to 1).
 
     The score is the mean of the three experts, or the fraction of the crowd that said yes.
 
@@ -131,7 +131,7 @@ def read_ratings(folder: pathlib.Path) -> Iterator[Rating]:
     pairs = IdSet("pair")
     for where, rating in _rows_of_ratings(folder):
         pair = f"{rating.image} with {rating.caption_image}#{rating.caption_idx}"
-        pairs.add(f"{rating.task} {pair}", where)
+        pairs.add(f"{rating.kind} {pair}", where)
         yield rating
 
 

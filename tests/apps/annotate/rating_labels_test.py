@@ -53,16 +53,16 @@ RELEASED = {
 }
 
 
-@pytest.mark.parametrize("task", RELEASED)
-def test_released_ratings_are_written_as_they_were_released(real_data, task):
-    path = epath.Path(real_data / "cxc" / f"{task}_test.csv")
-    columns = read_cxc_file(path, task)
-    assert format_cxc_file(task, columns | {"scores": columns["scores"].astype(np.float64)}) == (
+@pytest.mark.parametrize("rating", RELEASED)
+def test_released_ratings_are_written_as_they_were_released(real_data, rating):
+    path = epath.Path(real_data / "cxc" / f"{rating}_test.csv")
+    columns = read_cxc_file(path, rating)
+    assert format_cxc_file(rating, columns | {"scores": columns["scores"].astype(np.float64)}) == (
         path.read_text()
     )
-    rows = describe_ratings({task: columns})
-    assert {row[1]: (row[2], row[5]) for row in rows} == RELEASED[task]
-    assert {float(row[4]) for row in rows} == {THRESHOLDS[task]}
+    rows = describe_ratings({rating: columns})
+    assert {row[1]: (row[2], row[5]) for row in rows} == RELEASED[rating]
+    assert {float(row[4]) for row in rows} == {THRESHOLDS[rating]}
 
 
 def test_five_raters_whose_means_are_released_scores(real_data, tmp_path):

@@ -58,7 +58,7 @@ def collect(
     Args:
       models: models that each propose their best items.
       split: the queries and galleries.
-      queries: task, `i2t` and `t2i`, -> ids of its queries.
+      queries: direction, `i2t` and `t2i`, -> ids of its queries.
       top: number of candidates per model and query.
 
     Raises:
@@ -67,11 +67,11 @@ def collect(
     pairs: dict[_Pair, None] = {}
     near: set[_Pair] = set()
     proposed = 0
-    for task, asked in queries.items():
-        lists = [best_items(each, split, task, asked, max(top, DEPTH)) for each in models]
+    for direction, asked in queries.items():
+        lists = [best_items(each, split, direction, asked, max(top, DEPTH)) for each in models]
         for row, query in enumerate(asked.tolist()):
             for best in (ranked[row].tolist() for ranked in lists):
-                found = [(query, each) if task == "t2i" else (each, query) for each in best]
+                found = [(query, each) if direction == "t2i" else (each, query) for each in best]
                 near.update(found[:DEPTH])
                 pairs.update(dict.fromkeys(found[:top]))
                 proposed += len(found[:top])

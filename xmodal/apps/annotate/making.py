@@ -46,7 +46,7 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
 def _make_cxc(options: Mapping[str, Any], split: Any) -> tuple[list[Unit], dict[str, Any], str]:
     try:
         units = rated_pairs_study.draw_up(
-            options["pairs"], split, options["tasks"], options["seed"]
+            options["pairs"], split, options["ratings"], options["seed"]
         )
     except (FileNotFoundError, ValueError) as error:
         raise UserError(str(error)) from error
@@ -60,7 +60,7 @@ def _make_eccv(options: Mapping[str, Any], split: Any) -> tuple[list[Unit], dict
         "t2i": candidates_study.draw_queries(split.caption_ids, options["captions"], generator),
     }
     models = [read_source(path, options["similarity"]) for path in options["models"]]
-    queries = {task: ids for task, ids in queries.items() if len(ids)}
+    queries = {direction: ids for direction, ids in queries.items() if len(ids)}
     pool = candidates_study.collect(models, split, queries, options["top"])
     units = candidates_study.draw_up(
         pool,
@@ -70,7 +70,7 @@ def _make_eccv(options: Mapping[str, Any], split: Any) -> tuple[list[Unit], dict
         generator=generator,
     )
     names = {"i2t": "image_queries", "t2i": "caption_queries"}
-    more = {names[task]: tuple(ids.tolist()) for task, ids in queries.items()}
+    more = {names[direction]: tuple(ids.tolist()) for direction, ids in queries.items()}
     said = f"; {len(pool.pairs):,} pairs of {pool.proposed:,} that the models propose"
     return units, more | {"pass_share": options["pass_share"]}, said
 
