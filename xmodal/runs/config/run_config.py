@@ -11,7 +11,12 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import lookup, read, setting
 from xmodal.runs.tensorboard.example_views import TensorBoardConfig
 from xmodal.training.optimization.optimizer import OptimizerConfig
-from xmodal.runs.config.sections import CheckpointConfig, FrozenFeaturesConfig, InitConfig, SelectConfig
+from xmodal.runs.config.sections import (
+    CheckpointConfig,
+    FrozenFeaturesConfig,
+    InitConfig,
+    SelectConfig,
+)
 from xmodal.training.step import L2Config
 
 
