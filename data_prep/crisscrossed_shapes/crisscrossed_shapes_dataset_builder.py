@@ -11,13 +11,13 @@ import tensorflow_datasets as tfds
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import Record
 from data_prep.crisscrossed_shapes.all_matches import find_matches
-from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption, describe
+from data_prep.crisscrossed_shapes.captions import DESCRIBERS, SceneCaption, describe
 from data_prep.crisscrossed_shapes.coherence import RELATIONS, relate
 from data_prep.crisscrossed_shapes.graph_similarity import encode
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
 from data_prep.crisscrossed_shapes.scene_graph import Scene, full_content
 from data_prep.crisscrossed_shapes.scenes import make_scenes
-from data_prep.crisscrossed_shapes.simulated_ratings import RatedPairs, rate_split
+from data_prep.crisscrossed_shapes.simulated_ratings import SimulatedRatings, rate_split
 from data_prep.cxc.rating_files import KINDS
 from data_prep.published_figures import Figure, Within
 from data_prep.schema import (
@@ -130,7 +130,7 @@ class Builder(RandomAccessBuilder):
         image_ids: Sequence[int],
         images: Sequence[np.ndarray],
         scenes: Sequence[Scene],
-        captions: Sequence[Sequence[Caption]],
+        captions: Sequence[Sequence[SceneCaption]],
     ) -> Iterator[Record]:
         """Yields every image with one caption; images take the describers in turn."""
         for place, image_id in enumerate(image_ids):
@@ -151,7 +151,9 @@ class Builder(RandomAccessBuilder):
 
 
 def _captioned_images(
-    image_ids: Sequence[int], images: Sequence[np.ndarray], captions: Sequence[Sequence[Caption]]
+    image_ids: Sequence[int],
+    images: Sequence[np.ndarray],
+    captions: Sequence[Sequence[SceneCaption]],
 ) -> Iterator[Record]:
     for image_id, image, group in zip(image_ids, images, captions, strict=True):
         yield (
@@ -166,7 +168,7 @@ def _captioned_images(
 
 
 def _matches(
-    first_id: int, scenes: Sequence[Scene], captions: Sequence[Sequence[Caption]]
+    first_id: int, scenes: Sequence[Scene], captions: Sequence[Sequence[SceneCaption]]
 ) -> Iterator[Record]:
     """Yields every caption with the images that it is true of, and every image with its captions.
 
@@ -191,7 +193,7 @@ def _matches(
 
 
 def _rated_captions(
-    captions: Sequence[Sequence[Caption]], rated_pairs: Iterable[RatedPairs]
+    captions: Sequence[Sequence[SceneCaption]], rated_pairs: Iterable[SimulatedRatings]
 ) -> Iterator[Record]:
     """Yields the rated caption pairs; the set of a pair is its sampling method."""
     texts = [caption.text for group in captions for caption in group]
@@ -204,7 +206,7 @@ def _rated_captions(
             yield pair_id, sentence_pair_example(pair_id, rated.method, sentences, score)
 
 
-def _rated_pairs(first_id: int, rated_pairs: Iterable[RatedPairs]) -> Iterator[Record]:
+def _rated_pairs(first_id: int, rated_pairs: Iterable[SimulatedRatings]) -> Iterator[Record]:
     first_ids = {"image": first_id, "caption": first_id * DESCRIBERS}
     key = itertools.count()
     for rated in rated_pairs:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from data_prep.crisscrossed_shapes import graph_similarity, pair_sampling
-from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption
+from data_prep.crisscrossed_shapes.captions import DESCRIBERS, SceneCaption
 from data_prep.crisscrossed_shapes.scene_graph import Scene, full_content
 from data_prep.sampling import scheme
 from data_prep.sampling.groups import number_groups
@@ -25,7 +25,7 @@ _POWER = {"sts": 0.6, "sis": 0.8, "sits": 1.3}
 
 
 @dataclasses.dataclass(frozen=True)
-class RatedPairs:
+class SimulatedRatings:
     """Pairs of one rating from one sampling method.
 
     Attributes:
@@ -61,10 +61,10 @@ def rate(similarities: np.ndarray, rating: str, rng: np.random.Generator) -> np.
 
 def rate_split(
     scenes: Sequence[Scene],
-    captions: Sequence[Sequence[Caption]],
+    captions: Sequence[Sequence[SceneCaption]],
     images: np.ndarray,
     rng: np.random.Generator,
-) -> Iterator[RatedPairs]:
+) -> Iterator[SimulatedRatings]:
     """Samples and rates the pairs of one split.
 
     Args:
@@ -77,7 +77,7 @@ def rate_split(
     said = graph_similarity.encode([caption.content for caption in flat])
     shown = graph_similarity.encode([full_content(scene) for scene in scenes])
 
-    def rated(rating: str, method: str, pairs: np.ndarray) -> RatedPairs:
+    def rated(rating: str, method: str, pairs: np.ndarray) -> SimulatedRatings:
         left, right = pairs.T
         if rating == "sts":
             similar = graph_similarity.resemblance(said[left], said[right])
@@ -85,7 +85,7 @@ def rate_split(
             similar = graph_similarity.resemblance(shown[left], shown[right])
         else:
             similar = graph_similarity.fit(said[left], shown[right])
-        return RatedPairs(rating, method, pairs, rate(similar, rating, rng))
+        return SimulatedRatings(rating, method, pairs, rate(similar, rating, rng))
 
     groups = number_groups(len(scenes), DESCRIBERS)
     through_captions = [

@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.eccv_labels.label_files import Gallery, read_gallery, read_positives
+from data_prep.eccv_labels.label_files import LabeledGallery, read_gallery, read_positives
 from data_prep.published_figures import Figure, Known
 
 _FOLD_IMAGES = 1000
@@ -128,7 +128,7 @@ class Builder(RandomAccessBuilder):
 
 
 def _query_examples(
-    source: str, lists: Mapping[str, Mapping[int, list[int]]], gallery: Gallery
+    source: str, lists: Mapping[str, Mapping[int, list[int]]], gallery: LabeledGallery
 ) -> Iterator[Record | LeftOut]:
     for direction, positives in lists.items():
         items = gallery.items(direction)
@@ -151,7 +151,7 @@ def _query_examples(
                 )
 
 
-def _gallery_examples(gallery: Gallery) -> Iterator[Record]:
+def _gallery_examples(gallery: LabeledGallery) -> Iterator[Record]:
     for place, (image, captions) in enumerate(gallery.captions.items()):
         yield (
             image,

@@ -148,7 +148,7 @@ class Builder(RandomAccessBuilder):
         }
 
     def _training_and_test(
-        self, captions: flickr8k_files.Captions, folder: pathlib.Path
+        self, captions: flickr8k_files.CaptionFile, folder: pathlib.Path
     ) -> dict[str, list[str]]:
         """The images of `test`, and all others (for `unseen`, only unseen ones) for training."""
         test = set(captions.splits["test"])
@@ -214,7 +214,7 @@ def _read_features(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _rating_examples(
-    ratings: list[flickr8k_files.Rating], image_ids: Mapping[str, int]
+    ratings: list[flickr8k_files.JudgedPair], image_ids: Mapping[str, int]
 ) -> Iterator[Record]:
     for number, rating in enumerate(ratings):
         caption_id = 5 * image_ids[rating.caption_image] + rating.caption_idx

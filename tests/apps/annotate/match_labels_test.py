@@ -9,13 +9,20 @@ from xmodal.apps.annotate.aggregating import aggregate
 from xmodal.apps.annotate.golden import decide
 from xmodal.apps.annotate.hand_out import HandOut, Place
 from xmodal.apps.annotate.match_labels import positives_of_queries, read_added
-from xmodal.apps.annotate.study_file import Caption, Question, Settings, StudyFile, Unit, create
+from xmodal.apps.annotate.study_file import (
+    Settings,
+    StudyCaption,
+    StudyFile,
+    StudyQuestion,
+    StudyUnit,
+    create,
+)
 from xmodal.base.config import UserError
 from xmodal.evals.labels.released import read_lists
 
 
 def match(caption, image, golden=None):
-    return Question("match", caption, image, golden=golden)
+    return StudyQuestion("match", caption, image, golden=golden)
 
 
 def answer(hand_out, rater, answers):
@@ -28,8 +35,8 @@ def answer(hand_out, rater, answers):
 @pytest.fixture
 def study(tmp_path):
     units = [
-        Unit((match(10, 1), match(10, 2), match(61, 6, "yes"), match(60, 1, "no"))),
-        Unit((match(20, 2), match(30, 1), match(51, 5, "yes"), match(60, 2, "no"))),
+        StudyUnit((match(10, 1), match(10, 2), match(61, 6, "yes"), match(60, 1, "no"))),
+        StudyUnit((match(20, 2), match(30, 1), match(51, 5, "yes"), match(60, 2, "no"))),
     ]
     return make_study(
         tmp_path / "study",
@@ -145,11 +152,11 @@ def test_counts_of_the_released_positives(real_data, tmp_path):
             caption_queries=tuple(caption_queries),
         )
         units = [
-            Unit(tuple(match(*pair) for pair in pairs[start : start + 18]))
+            StudyUnit(tuple(match(*pair) for pair in pairs[start : start + 18]))
             for start in range(0, len(pairs), 18)
         ]
         path = tmp_path / direction
-        create(path, settings, units, [Caption(1, "text", 1)], [])
+        create(path, settings, units, [StudyCaption(1, "text", 1)], [])
         fill_in(StudyFile(path), "weak_yes")
         aggregate(StudyFile(path), tmp_path / f"{direction}_labels", human_only=True)
     for direction, name, queries, positives in (

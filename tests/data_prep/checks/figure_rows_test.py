@@ -15,7 +15,7 @@ from data_prep.checks.figure_rows import (
     NOTED,
     OK,
     PART,
-    Row,
+    FigureRow,
     judge,
     lookup,
     missing_rows,
@@ -59,7 +59,7 @@ def test_names_come_before_patterns_and_missing_rows_are_named():
     assert lookup(figures, "test/ac", None) == 1
     assert lookup(figures, "test/x", None) == 4
     assert lookup(figures, "train/x", 5) == 5
-    (row,) = missing_rows(figures, [Row("test/ac", 1, 1, OK)], part=False)
+    (row,) = missing_rows(figures, [FigureRow("test/ac", 1, 1, OK)], part=False)
     assert (row.name, row.found, row.expected, row.verdict) == ("test/ab", 0, 2, DIFFERS)
 
 
@@ -159,9 +159,9 @@ def test_memory_is_a_few_bytes_per_record():
 
 def test_the_table_has_a_line_per_row_and_counts_verdicts():
     rows = [
-        Row("test/records", 12345, 12345, OK),
-        Row("test/hash", "a" * 64, "b" * 64, DIFFERS, "changed"),
-        Row("test/mean", 1.5, None, NOTED),
+        FigureRow("test/records", 12345, 12345, OK),
+        FigureRow("test/hash", "a" * 64, "b" * 64, DIFFERS, "changed"),
+        FigureRow("test/mean", 1.5, None, NOTED),
     ]
     text = table(rows)
     assert "12,345" in text

@@ -8,7 +8,7 @@ import numpy as np
 
 from xmodal.apps.analysis.ratings.rated_files import read_folder
 from xmodal.apps.annotate.questions import KINDS
-from xmodal.apps.annotate.study_file import Question, Unit
+from xmodal.apps.annotate.study_file import StudyQuestion, StudyUnit
 from xmodal.base.config import UserError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def draw_up(
     folder: str, split: "EvalSplit", ratings: Collection[str] | None, seed: int
-) -> list[Unit]:
+) -> list[StudyUnit]:
     """Returns a unit per pair, numbered as in the files and assigned in random order by rating.
 
     Args:
@@ -50,6 +50,6 @@ def draw_up(
         order = np.random.default_rng((seed, stage)).permutation(len(pairs))
         rows = (*sides, pairs.methods, order)
         for left, right, method, position in zip(*(row.tolist() for row in rows), strict=True):
-            question = Question(rating, left, right, note=method)
-            units.append(Unit((question,), stage=stage, position=position))
+            question = StudyQuestion(rating, left, right, note=method)
+            units.append(StudyUnit((question,), stage=stage, position=position))
     return units
