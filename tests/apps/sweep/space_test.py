@@ -53,7 +53,7 @@ def test_mistakes_name_the_flag(text, message):
 def test_mistakes_of_a_config_file():
     with pytest.raises(UserError, match=r"get_space\(\)\['seed'\].*Did you mean 'values'"):
         space_lib.read_space({"seed": {"name": "choice", "value": [1]}}, "get_space()")
-    with pytest.raises(UserError, match="has to map paths"):
+    with pytest.raises(UserError, match="must map paths"):
         space_lib.read_space(["seed"], "get_space()")
 
 

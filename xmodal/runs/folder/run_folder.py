@@ -1,4 +1,4 @@
-"""Reads and writes the config, the records and the vocabulary of a run, and lists its checkpoints."""
+"""Reads and writes the config, records and vocabulary of a run, and lists its checkpoints."""
 
 import hashlib
 import json
