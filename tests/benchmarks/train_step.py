@@ -23,9 +23,9 @@ from absl import flags, logging
 from xmodal.base import mesh as mesh_lib
 from xmodal.cli import config_flag
 from xmodal.data import FeatureReader
-from xmodal.runs import frozen_features, loop, run
+from xmodal.runs import frozen_features, loop, preflight, run
 from xmodal.runs.compiled_step import CompiledStep, abstract_batch, compile_step
-from xmodal.runs.costs import accelerators, preflight
+from xmodal.runs.costs import accelerators
 from xmodal.runs.parts import Parts
 from xmodal.training import state
 

@@ -99,7 +99,7 @@ def choose_engine(engine: str, rows: int, columns: int, *, devices: int) -> str:
       devices: devices that share the rows.
 
     Raises:
-      UserError: the budget is not a whole number.
+      UserError: the budget is not an integer.
     """
     name, _, budget = engine.partition(":")
     if name != "auto":
