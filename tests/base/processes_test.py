@@ -18,7 +18,7 @@ ADDRESS, NUMBER, INDEX = processes.VARIABLES
 PROGRAM = """
 import sys, time
 from absl import logging
-from xmodal import processes
+from xmodal.base import processes
 from xmodal.base.config import UserError
 
 logging.set_verbosity(logging.INFO)

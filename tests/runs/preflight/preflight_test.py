@@ -12,14 +12,14 @@ import sys
 import jax
 import numpy as np
 import pytest
-from tests import tiny_encoder as tiny
 
 from configs import base, cxc
+from tests import tiny_encoder as tiny
 from xmodal.base.config import UserError
 from xmodal.runs import loop
+from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.initialization import start
 from xmodal.runs.preflight import preflight
-from xmodal.runs.folder import checkpoints, run_folder
 
 TINY = "tiny_captions"
 ROOT = pathlib.Path(__file__).parents[3]
@@ -208,9 +208,10 @@ def test_a_checkpoint_that_is_damaged_and_one_that_does_not_fit(config, tmp_path
 
 SLICE = """
 import sys
-from xmodal import binary, main
+from xmodal import main
+from xmodal.cli import config_flag
 sys.argv[1:] = ["--config=configs/quickstart.py:t2t", "--dry_run", *sys.argv[1:]]
-binary.run(main.main)
+config_flag.run(main.main)
 """
 
 
