@@ -1,5 +1,7 @@
 """Score blocks against a slow loop; any number of devices; a killed computation continues."""
 
+import types
+
 import jax
 import numpy as np
 import pytest
@@ -8,6 +10,9 @@ from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import make_params, make_view
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
+from xmodal.evals.from_files import choose_similarity
+from xmodal.evals.inputs import arrays
+from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking import score_blocks
@@ -132,3 +137,38 @@ def test_tokens_of_items_in_any_order():
     assert ragged.take(np.zeros(0, int)).values.shape == (0, 6)
     parts = RaggedTokens.join([ragged.take(np.arange(4)), ragged.take(np.arange(4, 9))])
     np.testing.assert_array_equal(parts.values, ragged.values)
+
+
+def test_a_saved_file_has_ragged_tokens_options_and_parameters(tmp_path):
+    embeddings = make_embeddings()
+    arrays.save_embeddings(tmp_path / "saf.npz", embeddings)
+    found = choose_similarity(arrays.load_embeddings(tmp_path / "saf.npz"), None)
+    assert found.options == {"width": 5}
+    assert found.similarity == "saf"
+    expected = open_scores(embeddings)["image", "text"].pairs(np.arange(7), np.arange(7))
+    np.testing.assert_array_equal(
+        open_scores(found)["image", "text"].pairs(np.arange(7), np.arange(7)), expected
+    )
+    by_vectors = choose_similarity(arrays.load_embeddings(tmp_path / "saf.npz"), "cosine")
+    assert ("text", "text") in open_scores(by_vectors)
+    with np.load(tmp_path / "saf.npz") as file:
+        content = dict(file)
+    assert len(content["caption_tokens"]) == embeddings.tokens["text"].lengths.sum()
+    content["caption_token_counts"][0] += 1
+    with pytest.raises(UserError, match="caption_tokens in <arrays> have shape"):
+        arrays.load_embeddings(content)
+    content = {key: x for key, x in content.items() if "token" not in key}
+    with pytest.raises(UserError, match="'saf' compares tokens by parameters"):
+        choose_similarity(arrays.load_embeddings(content), None)
+
+
+def test_items_are_put_in_the_order_of_a_split():
+    embeddings = make_embeddings()
+    order = np.array([6, 1, 0, 2, 3, 4, 5])
+    split = types.SimpleNamespace(image_ids=order, caption_ids=np.arange(CAPTIONS)[::-1].copy())
+    ordered = open_scores(order_embeddings(embeddings, split))["image", "text"]
+    plain = open_scores(embeddings)["image", "text"]
+    rows, columns = np.arange(7), np.arange(7) * 2
+    np.testing.assert_allclose(
+        ordered.pairs(rows, columns), plain.pairs(order, CAPTIONS - 1 - columns), rtol=1e-5
+    )

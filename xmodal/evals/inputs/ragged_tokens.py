@@ -30,6 +30,10 @@ class RaggedTokens:
         """Returns the items of all parts."""
         return cls(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("values", "lengths")))
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns the fields by name, for an npz file."""
+        return {"values": self.values, "lengths": self.lengths}
+
     @functools.cached_property
     def _starts(self) -> np.ndarray:
         return np.cumsum(self.lengths) - self.lengths
