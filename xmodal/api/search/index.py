@@ -261,7 +261,7 @@ class Index:
         check_queries(np.asarray(vectors), gallery.vectors.shape)
         if not len(vectors):
             return []
-        search = self._exact(find, kind)
+        search: Any = self._exact(find, kind)
         if gallery.lists is not None and not exact:
             search = self._approximate(find, kind)
         if self._compares_tokens:

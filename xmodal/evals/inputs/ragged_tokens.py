@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class RaggedTokens:
         """Returns the items of all parts."""
         return cls(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("values", "lengths")))
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, Any]:
         """Returns the fields by name, for an npz file."""
         return {"values": self.values, "lengths": self.lengths}
 

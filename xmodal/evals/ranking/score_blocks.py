@@ -251,10 +251,15 @@ def _cache_folder() -> pathlib.Path:
 _complete: dict[pathlib.Path, None] = {}
 
 
+def _remove_complete() -> None:
+    for place in _complete:
+        shutil.rmtree(place, ignore_errors=True)
+
+
 def _remove_at_exit(root: pathlib.Path, key: str) -> None:
     """Removes the matrix with the process, and those before the last two now."""
     if not _complete:
-        atexit.register(lambda: [shutil.rmtree(each, ignore_errors=True) for each in _complete])
+        atexit.register(_remove_complete)
     place = root / key
     _complete.pop(place, None)
     _complete[place] = None
