@@ -113,6 +113,8 @@ def get_config():
     config.data.data_dir, config.batch_size, config.log_every = {data_dir!r}, 16, 100
     config.total_steps = config.evals.shapes.every = config.checkpoint.every = 4
     config.evals.shapes.bootstrap_samples = 10
+    config.model.image.encoder = {{"name": "convnet", "channels": (4, 8), "units": (0, 1)}}
+    config.data.image.size, config.freeze, config.frozen_features.sides = 24, (), ()
     # Tiles of few pairs.
     config.tasks.i2t.loss.options.update({{"engine": "ring", "chunk_size": 3}})
     return config
