@@ -309,7 +309,7 @@ class Model:
         self, embed: Embed, side: str, given: Iterable[Any], items: Any, batch_size: int
     ) -> np.ndarray | Embedding:
         if not isinstance(batch_size, int | np.integer) or batch_size < 1:
-            raise UserError(f"batch_size={batch_size!r}; it has to be at least 1 and whole.")
+            raise UserError(f"batch_size={batch_size!r}; it must be an integer of at least 1.")
         parts: list[tuple[np.ndarray, np.ndarray | None]] = []
         tokens = []
         try:

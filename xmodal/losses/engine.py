@@ -110,7 +110,7 @@ def choose_engine(
       pair_bytes: see `fold`.
 
     Raises:
-      UserError: the budget is not a whole number.
+      UserError: the budget is not an integer.
     """
     budget = _read_budget(engine)
     if budget is None:

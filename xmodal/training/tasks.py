@@ -221,7 +221,7 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
 def _expand(where: str, hint: Any, value: Any) -> list[Any]:
     """All values of an option during a run."""
     if schedules.is_schedule(value) and not {jax.Array, Choice} & set(alternatives(hint)):
-        raise UserError(f"{where} is a schedule of the step; this option has to be constant.")
+        raise UserError(f"{where} is a schedule of the step; this option must be constant.")
     return schedules.values(where, value)
 
 

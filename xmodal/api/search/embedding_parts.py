@@ -72,7 +72,7 @@ class EmbeddedParts:
     ) -> None:
         """Finds the parts."""
         if size < 1:
-            raise UserError(f"--part_size={size}; it has to be at least 1.")
+            raise UserError(f"--part_size={size}; it must be at least 1.")
         self.folder = epath.Path(f"{os.fspath(output).rstrip('/')}.parts")
         self._model, self._items, self._size = model, items, size
         self._parts = list(self._find())

@@ -248,7 +248,7 @@ class Index:
           UserError: an argument does not fit the index.
         """
         if not isinstance(top, int | np.integer) or top < 1:
-            raise UserError(f"top is {top!r}; it has to be a whole number of at least 1.")
+            raise UserError(f"top is {top!r}; it must be an integer of at least 1.")
         lookup("kind", kind, dict.fromkeys(KINDS))
         find = find or next(each for each in KINDS if each in self.galleries)
         if find not in self.galleries:
@@ -342,7 +342,7 @@ def check_method(method: str, recall: float) -> None:
     if method not in METHODS:
         raise UserError(f"method is {method!r}; known: {list(METHODS)}.")
     if not 0 < recall <= 1:
-        raise UserError(f"recall is {recall}; it has to be more than 0 and at most 1.")
+        raise UserError(f"recall is {recall}; it must be more than 0 and at most 1.")
 
 
 def _as_items(kind: str, given: Iterable[Any] | Items) -> Items:
