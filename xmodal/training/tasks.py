@@ -126,8 +126,10 @@ class Task:
             own["module"], module_state = self.module.init(key, left, right, inputs, reads)
             if module_state:
                 state["module"] = module_state
-        if self.similarity is not None and (learned := self.similarity.init()):
-            own["similarity"] = learned
+        if self.similarity is not None:
+            left, right = _sides(self, views)
+            if learned := self.similarity.init(jax.random.fold_in(key, 1), left, right):
+                own["similarity"] = learned
         return own, state
 
     def read_columns(self, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
@@ -336,10 +338,12 @@ def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
     simple = tuple(t for t in tasks if not (t.config.loss.inputs or t.config.loss.reads))
     vector: Any = jax.ShapeDtypeStruct((3, 4), jnp.float32)
     residuals: Any = jax.ShapeDtypeStruct((3, 2, 4), jnp.float32)
-    item = Embedding(vector, log_sigma=vector, extras={"mean": vector, "residuals": residuals})
+    mask: Any = jax.ShapeDtypeStruct((3, 2), jnp.bool_)
+    extras = {"mean": vector, "residuals": residuals, "tokens": residuals, "mask": mask}
+    item = Embedding(vector, log_sigma=vector, extras=extras)
 
     def compute(views: Mapping[str, Embedding], ids: jax.Array) -> jax.Array:
-        params: Tree = {"similarity": similarity.init()}
+        params: Tree = {"similarity": similarity.init(jax.random.key(0), item, item)}
         params["tasks"] = {
             task.name: task.init(jax.random.key(0), views, {}, {})[0] for task in simple
         }

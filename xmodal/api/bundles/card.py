@@ -74,7 +74,7 @@ class Card:
       platforms: platforms of its functions: `cpu`, `cuda`, `rocm`, `tpu`.
       requires: names of the libraries that embedding takes.
       similarity: as `config.model.similarity`, of the arrays that the functions return.
-      parameters: learned numbers of the similarity.
+      parameters: learned numbers of the similarity; arrays of its module are among the weights.
       image: None where there is no such side.
       text: the same.
     """

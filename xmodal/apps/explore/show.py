@@ -69,6 +69,7 @@ def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, flo
 
 def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list[list[int]] | None:
     """Positions of the best images of every text."""
+    from xmodal.api.search.embedded_items import embed
     from xmodal.api.search.index import Index
     from xmodal.api.search.items import from_split
 
@@ -76,7 +77,7 @@ def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list
         return None
     images = from_split(split, features=model.takes_features)
     index = Index.build(model, images=images, method="exact")
-    found = index.query_vectors(np.asarray(model.embed_texts(texts)), "caption", top=_TOP)
+    found = index.query_vectors(embed(model, "caption", texts), "caption", top=_TOP)
     return [[hit.row for hit in hits] for hits in found]
 
 
