@@ -262,7 +262,7 @@ def test_models_on_other_labels_are_not_compared(evaluate, model, tmp_path, monk
     given = {"similarity": "dot", "boards": ["cxc"]}
     other = evaluate("other", embeddings=str(model / "part.npz"), partial=True, **given)
     monkeypatch.setattr(
-        boards, "evaluate_boards", lambda *_, **__: pytest.fail("evaluated for nothing")
+        boards, "compute_boards", lambda *_, **__: pytest.fail("evaluated for nothing")
     )
     with pytest.raises(UserError, match="labels of board cxc differ"):
         evaluate(embeddings=str(model / "tiny.npz"), compare=str(other / "ranks.npz"), **given)

@@ -167,7 +167,7 @@ def test_a_model_that_cannot_be_compared_is_refused_before_the_work(annotations,
     def work(*args, **given):
         pytest.fail("evaluated for nothing")
 
-    monkeypatch.setattr(boards, "evaluate_boards", work)
+    monkeypatch.setattr(boards, "compute_boards", work)
     part = {key: each[:3] if "image" in key else each for key, each in embeddings().items()}
     with pytest.raises(UserError, match="labels of board coco5k differ"):
         evaluate(annotations, embeddings=part, similarity="dot", partial=True, other=stored)

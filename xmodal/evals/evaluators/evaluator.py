@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -10,13 +10,11 @@ from jax.sharding import Mesh
 
 from xmodal.base.config import UserError, setting, suggest
 from xmodal.evals.boards.ids import LabelHash
-from xmodal.evals.inputs.sources import Embeddings, Source
+from xmodal.evals.inputs.sources import Embeddings, Provider, Source
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import Numbers, Result
 from xmodal.evals.split import Split
 from xmodal.similarity import make_similarity
-
-AnySource = TypeVar("AnySource", bound=Source)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,11 +99,19 @@ class Provenance:
     records: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-class Evaluator(Generic[AnySource]):
-    """Evaluates sources one by one on the same labels, described by `provenance`."""
+class Evaluator:
+    """Evaluates models one by one on the same labels.
+
+    Attributes:
+      options: its options.
+      provenance: describes the labels.
+      asks: sides, "image" and "text", of which it asks a model for more than the split's items.
+    """
 
     options: Options
     provenance: Provenance
+    asks: frozenset[str] = frozenset()
+    _split: Split | None = None  # None for labels without a prepared dataset.
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """Returns the tags of all metrics of a model with these sides, without intervals."""
@@ -118,16 +124,33 @@ class Evaluator(Generic[AnySource]):
           UserError: labels differ, or there are no common boards.
         """
 
-    def run(self, source: AnySource) -> Sequence[Result]:
-        """Returns all results of a source.
+    def source(self, provider: Provider) -> Source:
+        """Returns what a model has of the split's items, with the similarity that ranks them."""
+        options = self.options
+        found = provider.items(self._split, field=options.field, batch_size=options.batch_size)
+        return with_similarity(found, options.similarity) if isinstance(found, Embeddings) else found
+
+    def embeddings(self, provider: Provider) -> Embeddings:
+        """Returns `source` of a model that has embeddings.
 
         Raises:
-          UserError: the source does not allow a single number, or a value is not finite.
+          UserError: it has scores or ranked lists.
+        """
+        found = self.source(provider)
+        if not isinstance(found, Embeddings):
+            raise UserError(f"{found.place} has no embeddings, which this evaluator needs.")
+        return found
+
+    def run(self, provider: Provider) -> Sequence[Result]:
+        """Returns all results of a model.
+
+        Raises:
+          UserError: the model does not allow a single number, or a value is not finite.
         """
         raise NotImplementedError
 
 
-class NumbersEvaluator(Evaluator[Embeddings]):
+class NumbersEvaluator(Evaluator):
     """Evaluates splits of prepared datasets by numbers without boards; see `Evaluator`.
 
     `_read` reads the labels, adds them to `_label_hash` and describes in `_definition` what
@@ -135,6 +158,7 @@ class NumbersEvaluator(Evaluator[Embeddings]):
     """
 
     _definition: str
+    _split: Split
 
     def __init__(
         self,
@@ -157,10 +181,9 @@ class NumbersEvaluator(Evaluator[Embeddings]):
             self._where, other.name,
         )  # fmt: skip
 
-    def run(self, source: Embeddings) -> list[Numbers]:
+    def run(self, provider: Provider) -> list[Numbers]:
         """See `Evaluator`."""
-        metrics = self._compute(with_similarity(source, self.options.similarity))
-        return [self._numbers(metrics)]
+        return [self._numbers(self._compute(self.embeddings(provider)))]
 
     def _numbers(
         self,

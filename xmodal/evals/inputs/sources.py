@@ -1,10 +1,11 @@
-"""Sources of an evaluation, by id: embeddings, a score matrix, or ranked lists.
+"""What an evaluator asks a model for, and the answers by id: embeddings, scores or ranked lists.
 
 Files and models give the same types; `galleries` and `lists` put them in the order of a split.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -110,8 +111,60 @@ def _logits(probabilities: jax.typing.ArrayLike) -> np.ndarray:
     return np.log(clipped / (1 - clipped)).astype(np.float32)
 
 
+class Provider:
+    """A model as evaluators see it; by itself, a file, which has only its items.
+
+    Attributes:
+      place: names the model in messages.
+      embeds: sides, "image" and "text", of which it embeds anything it is given.
+    """
+
+    place: str
+    embeds: frozenset[str] = frozenset()
+
+    def items(self, split: Any, *, field: str | None = None, batch_size: int = 256) -> "Source":
+        """Returns what it has of the items of a split; other items may be among them.
+
+        Args:
+          split: an `embed.Items`, or None for labels without a prepared dataset.
+          field: array of an embedding, see `SimilarityConfig`; None for the model's.
+          batch_size: items embedded per call, over all devices.
+
+        Raises:
+          UserError: it does not have them.
+        """
+        raise NotImplementedError
+
+    def embed(self, side: str, given: Sequence[Any], *, field: str | None = None) -> np.ndarray:
+        """Embeds any texts, or any images (encoded pictures, see `GivenItems`).
+
+        Returns:
+          float32 [N, D], or [N, K, D] with K embeddings per item, in the given order.
+
+        Raises:
+          UserError: it embeds nothing of this side, or an item cannot be read.
+        """
+        del field
+        raise UserError(
+            f"{self.place} has the embeddings of its items only, and {len(given):,} other {side}s "
+            f"are needed, the first is {given[0]!r:.80}: evaluate the model itself, with "
+            "--run=RUN, or with embed_images and embed_texts of xmodal.evaluate; or name other "
+            "evaluators in --evaluators."
+        )
+
+
+class _Given(Provider):
+    """A provider that is itself what it has of any split."""
+
+    def items(self, split: Any, *, field: str | None = None, batch_size: int = 256) -> "Source":
+        """See `Provider`."""
+        del split, field, batch_size
+        assert isinstance(self, Source)
+        return self
+
+
 @dataclasses.dataclass(frozen=True)
-class Embeddings:
+class Embeddings(_Given):
     """Embeddings of a model; a side without embeddings is None, as are its ids.
 
     Attributes:
@@ -145,7 +198,7 @@ class Embeddings:
 
 
 @dataclasses.dataclass(frozen=True)
-class ScoreMatrix:
+class ScoreMatrix(_Given):
     """The score of every image with every caption, for models that read pairs.
 
     Attributes:
@@ -162,7 +215,7 @@ class ScoreMatrix:
 
 
 @dataclasses.dataclass(frozen=True)
-class RankedLists:
+class RankedLists(_Given):
     """Ranked lists, most similar first; a direction without lists is None.
 
     Attributes:
