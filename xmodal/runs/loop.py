@@ -21,7 +21,7 @@ from xmodal.base.result_files import check_writable
 from xmodal.runs.tensorboard.writer import make_writer
 from xmodal.runs import frozen_features, reporting
 from xmodal.runs.compiled_step import compile_step
-from xmodal.runs.evaluation.checkpoint_evaluation import evaluate_best
+from xmodal.runs.evaluation.subjects import evaluate_best
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.initialization.start import starting_state
 from xmodal.runs.outputs import Outputs, make_reporter, write_facts

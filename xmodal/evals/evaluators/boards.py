@@ -19,10 +19,9 @@ from xmodal.evals.evaluators.evaluator import (
     describe_rated_split,
     warn_of_labels,
     warn_of_part,
-    with_similarity,
 )
 from xmodal.evals.inputs.galleries import check_coverage
-from xmodal.evals.inputs.sources import Embeddings, Provider, ScoreMatrix
+from xmodal.evals.inputs.sources import Embeddings, Provider, ScoreMatrix, with_similarity
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.metrics import MEDIAN_RANK
 from xmodal.evals.ranking.rerank import make_reranker

@@ -60,6 +60,11 @@ class Options:
         """Label columns of the dataset that the evaluator reads."""
         return ()
 
+    @property
+    def splits_read(self) -> tuple[str, ...]:
+        """Splits of the dataset that it reads besides the evaluated one."""
+        return ()
+
     def check(self, where: str) -> None:
         """Checks options that `config.read` cannot check; `where` is their section.
 
@@ -124,11 +129,24 @@ class Evaluator:
           UserError: labels differ, or there are no common boards.
         """
 
+    def check_provider(self, where: str, provider: Provider) -> None:
+        """Raises an error if a model cannot embed what the evaluator asks for; embeds nothing.
+
+        Raises:
+          UserError: names the evaluator, whose section is `where`, and what is missing.
+        """
+        if missing := sorted(self.asks - provider.embeds):
+            raise UserError(
+                f"{where} ({self.options.type}) embeds {' and '.join(missing)}s of its own, which "
+                f"{provider.place} cannot do: it has only the embeddings of its items. Evaluate "
+                "the model itself, with --run=RUN or with the functions of xmodal.evaluate, or "
+                "leave the evaluator out with --evaluators."
+            )
+
     def source(self, provider: Provider) -> Source:
         """Returns what a model has of the split's items, with the similarity that ranks them."""
-        options = self.options
-        found = provider.items(self._split, field=options.field, batch_size=options.batch_size)
-        return with_similarity(found, options.similarity) if isinstance(found, Embeddings) else found
+        similarity, batch_size = self.options.similarity, self.options.batch_size
+        return provider.items(self._split, similarity=similarity, batch_size=batch_size)
 
     def embeddings(self, provider: Provider) -> Embeddings:
         """Returns `source` of a model that has embeddings.
@@ -247,25 +265,3 @@ def describe_rated_split(split: Split) -> Provenance:
     provenance = describe_split(split)
     warnings = [*provenance.warnings, *warn_of_labels("config.data.ratings_dir", split.differences)]
     return dataclasses.replace(provenance, warnings=warnings)
-
-
-def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) -> Embeddings:
-    """Returns the embeddings with the similarity of an evaluator, if it names one.
-
-    Args:
-      source: embeddings whose vectors are the `Options.field` of this evaluator.
-      similarity: `Options.similarity`.
-
-    Raises:
-      UserError: the similarity has learned parameters, and the source has none.
-    """
-    if similarity is None:
-        return source
-    chosen = make_similarity(similarity, "similarity of an evaluator")
-    if missing := [key for key in chosen.parameters if key not in source.parameters]:
-        raise UserError(
-            f"The similarity {chosen.name!r} of an evaluator needs {missing}, which {source.place} "
-            "has not learned; choose a similarity without parameters, or the model's."
-        )
-    parameters = {key: source.parameters[key] for key in chosen.parameters}
-    return dataclasses.replace(source, similarity=chosen.name, parameters=parameters)

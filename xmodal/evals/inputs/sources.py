@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.base.config import UserError
+from xmodal.similarity import make_similarity
 
 # Largest error of a probability that is combined from its two parts.
 _TOLERANCE = 1e-4
@@ -122,12 +123,14 @@ class Provider:
     place: str
     embeds: frozenset[str] = frozenset()
 
-    def items(self, split: Any, *, field: str | None = None, batch_size: int = 256) -> "Source":
+    def items(
+        self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
+    ) -> "Source":
         """Returns what it has of the items of a split; other items may be among them.
 
         Args:
           split: an `embed.Items`, or None for labels without a prepared dataset.
-          field: array of an embedding, see `SimilarityConfig`; None for the model's.
+          similarity: `Options.similarity`, which ranks embeddings instead of the model's own.
           batch_size: items embedded per call, over all devices.
 
         Raises:
@@ -135,8 +138,15 @@ class Provider:
         """
         raise NotImplementedError
 
-    def embed(self, side: str, given: Sequence[Any], *, field: str | None = None) -> np.ndarray:
+    def embed(
+        self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
+    ) -> np.ndarray:
         """Embeds any texts, or any images (encoded pictures, see `GivenItems`).
+
+        Args:
+          side: "text" or "image".
+          given: strings, or contents of image files.
+          similarity: see `items`; it names the array of an embedding.
 
         Returns:
           float32 [N, D], or [N, K, D] with K embeddings per item, in the given order.
@@ -144,7 +154,7 @@ class Provider:
         Raises:
           UserError: it embeds nothing of this side, or an item cannot be read.
         """
-        del field
+        del similarity
         raise UserError(
             f"{self.place} has the embeddings of its items only, and {len(given):,} other {side}s "
             f"are needed, the first is {given[0]!r:.80}: evaluate the model itself, with "
@@ -156,11 +166,13 @@ class Provider:
 class _Given(Provider):
     """A provider that is itself what it has of any split."""
 
-    def items(self, split: Any, *, field: str | None = None, batch_size: int = 256) -> "Source":
+    def items(
+        self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
+    ) -> "Source":
         """See `Provider`."""
-        del split, field, batch_size
+        del split, batch_size
         assert isinstance(self, Source)
-        return self
+        return with_similarity(self, similarity) if isinstance(self, Embeddings) else self
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,3 +242,25 @@ class RankedLists(_Given):
 
 
 Source = Embeddings | ScoreMatrix | RankedLists
+
+
+def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) -> Embeddings:
+    """Returns the embeddings with the similarity of an evaluator, if it names one.
+
+    Args:
+      source: embeddings whose vectors are the `field` of this similarity.
+      similarity: `{"name": ..., **options}`; None for that of the embeddings.
+
+    Raises:
+      UserError: the similarity has learned parameters, and the source has none.
+    """
+    if similarity is None:
+        return source
+    chosen = make_similarity(similarity, "similarity of an evaluator")
+    if missing := [key for key in chosen.parameters if key not in source.parameters]:
+        raise UserError(
+            f"The similarity {chosen.name!r} of an evaluator needs {missing}, which {source.place} "
+            "has not learned; choose a similarity without parameters, or the model's."
+        )
+    parameters = {key: source.parameters[key] for key in chosen.parameters}
+    return dataclasses.replace(source, similarity=chosen.name, parameters=parameters)
