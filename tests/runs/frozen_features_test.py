@@ -7,20 +7,20 @@ import pathlib
 import jax
 import numpy as np
 import pytest
-from tests import tiny_encoder as tiny
-from tests.tiny_run import train
 
 from configs import base, cxc
+from tests import tiny_encoder as tiny
 from tests.saved_run import evaluate_weights
+from tests.tiny_run import train
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.models.encoders import efficientnet
 from xmodal.runs import frozen_features, loop, run
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.initialization import start
 from xmodal.runs.preflight import preflight
-from xmodal.runs.folder import checkpoints, run_folder
 
 TINY = "tiny_captions"
 TOTAL_STEPS = 8
@@ -138,9 +138,7 @@ def test_the_losses_are_those_without_stored_features(
     stored = str(tmp_path / "stored")
     parts = run.build(run_folder.load_run(stored), mesh_lib.make_mesh())
     weights = checkpoints.restore_model(stored, TOTAL_STEPS, parts.shapes, parts.mesh)
-    (again,) = evaluate_weights(
-        RunEvaluation(parts, trains=False), *weights, name="again"
-    )
+    (again,) = evaluate_weights(RunEvaluation(parts, trains=False), *weights, name="again")
     assert {tag: metrics[0][tag] for tag in again.tagged} == again.tagged
 
 

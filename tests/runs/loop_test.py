@@ -10,16 +10,16 @@ import time
 import jax
 import numpy as np
 import pytest
+
 from tests import tiny_encoder as tiny
 from tests import tiny_run
 from tests.tiny_run import TINY, TOTAL_STEPS
-
 from xmodal import data
 from xmodal.base.config import UserError
 from xmodal.runs import loop
-from xmodal.runs.preflight import preflight
-from xmodal.runs.folder import checkpoints, folder_lock, run_folder, run_records
 from xmodal.runs.config import run_config
+from xmodal.runs.folder import checkpoints, folder_lock, run_folder, run_records
+from xmodal.runs.preflight import preflight
 
 
 def test_the_loss_falls(whole):

@@ -9,9 +9,9 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.runs import run
-from xmodal.runs.evaluation.suite import EvalSuite
 from xmodal.runs.config import fill_config
 from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.evaluation.suite import EvalSuite
 
 
 class AskedForDataError(Exception):

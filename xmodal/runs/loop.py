@@ -14,19 +14,18 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from xmodal import data
-from xmodal.base import processes
 from xmodal.base import mesh as mesh_lib
+from xmodal.base import processes
 from xmodal.base.disk_errors import disk_errors
 from xmodal.base.result_files import check_writable
-from xmodal.runs.tensorboard.writer import make_writer
 from xmodal.runs import frozen_features, reporting
 from xmodal.runs.compiled_step import compile_step
-from xmodal.runs.evaluation.subjects import evaluate_best
+from xmodal.runs.config.fill_config import fill
+from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.config.run_changes import check_changes, check_devices, check_metric
+from xmodal.runs.config.run_config import read_settings
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.initialization.start import starting_state
-from xmodal.runs.outputs import Outputs, make_reporter, write_facts
-from xmodal.runs.parts import Parts
-from xmodal.runs.run import assemble
+from xmodal.runs.evaluation.subjects import evaluate_best
 from xmodal.runs.folder import checkpoints, folder_lock, run_folder
 from xmodal.runs.folder.compute import Compute
 from xmodal.runs.folder.damaged_checkpoints import set_damaged_aside
@@ -34,10 +33,11 @@ from xmodal.runs.folder.finished import mark_finished, where_to_look
 from xmodal.runs.folder.model_card import write_card
 from xmodal.runs.folder.run_folder import Records
 from xmodal.runs.folder.run_records import check_records
-from xmodal.runs.config.fill_config import fill
-from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.config.run_changes import check_changes, check_devices, check_metric
-from xmodal.runs.config.run_config import read_settings
+from xmodal.runs.initialization.start import starting_state
+from xmodal.runs.outputs import Outputs, make_reporter, write_facts
+from xmodal.runs.parts import Parts
+from xmodal.runs.run import assemble
+from xmodal.runs.tensorboard.writer import make_writer
 from xmodal.runs.watchdog import Watchdog
 
 _NO_ROOM = "Make room or use another --workdir; the same command resumes from the last checkpoint."

@@ -8,19 +8,19 @@ import ml_collections
 from jax.sharding import Mesh
 
 from xmodal import data
-from xmodal.base import processes
 from xmodal.base import mesh as mesh_lib
+from xmodal.base import processes
 from xmodal.base.config import UserError
 from xmodal.evals import read_options
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
-from xmodal.training import accumulation
 from xmodal.runs import frozen_checks
-from xmodal.training.optimization.optimizer import make_optimizer
-from xmodal.runs.parts import Parts
 from xmodal.runs.config.awaited_metrics import check_awaited, check_mode
 from xmodal.runs.config.fill_config import MANY, fill, fill_metric, fill_placeholders
 from xmodal.runs.config.run_config import RunConfig, read_settings
 from xmodal.runs.config.widths import check_widths
+from xmodal.runs.parts import Parts
+from xmodal.training import accumulation
+from xmodal.training.optimization.optimizer import make_optimizer
 from xmodal.training.step import check_sides, select_l2
 from xmodal.training.tasks import (
     Task,

@@ -7,18 +7,18 @@ import jax
 import numpy as np
 import pytest
 import safetensors.numpy
-from tests import tiny_encoder as tiny
 
 from configs import base
+from tests import tiny_encoder as tiny
 from xmodal import data
 from xmodal.base.config import UserError
 from xmodal.models.tower import make_tower
-from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.conversion_report import Report
+from xmodal.pretrained.folder import Description, save_tower
 from xmodal.runs import run
-from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
+from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.training.tree import flatten
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]

@@ -45,7 +45,9 @@ def saved(parts, weights, tmp_path_factory):
     for name in ("shapes", "mean"):
         path = str(folder / f"{name}.npz")
         evaluation = RunEvaluation(parts, names=[name], trains=False)
-        (judged,) = evaluate_weights(evaluation, *weights, name=name, request=Request(save_embeddings=path))
+        (judged,) = evaluate_weights(
+            evaluation, *weights, name=name, request=Request(save_embeddings=path)
+        )
         found[name] = path, judged.metrics
     return found
 

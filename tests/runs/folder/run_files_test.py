@@ -13,15 +13,15 @@ from tensorboard.context import RequestContext
 from tensorboard.plugins.base_plugin import TBContext
 from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups, metadata
 from tensorboard.util import tensor_util
-from tests.tiny_run import TINY, TOTAL_STEPS
 
+from tests.tiny_run import TINY, TOTAL_STEPS
 from xmodal.evals.reports.summary import select_curves
-from xmodal.runs.run import assemble
+from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.compute import Compute
 from xmodal.runs.folder.model_card import write_card
 from xmodal.runs.folder.run_folder import load_records
-from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.run import assemble
 
 SETTINGS = metadata.SESSION_START_INFO_TAG
 

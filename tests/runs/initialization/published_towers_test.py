@@ -14,9 +14,9 @@ from xmodal import data
 from xmodal.base.config import UserError
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained.bag_of_words import embed_texts
+from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import Description, save_tower
-from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.word_vectors import WordVectors
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.suite import Request
@@ -110,7 +110,8 @@ def evaluate(config, split):
     parts = published_towers.build_untrained(config)
     params, model_state = published_towers.load_weights(parts)
     (found,) = evaluate_weights(
-        RunEvaluation(parts, trains=False), params,
+        RunEvaluation(parts, trains=False),
+        params,
         model_state,
         name=config.name,
         request=Request(split),

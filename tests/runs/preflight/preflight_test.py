@@ -12,14 +12,14 @@ import sys
 import jax
 import numpy as np
 import pytest
-from tests import tiny_encoder as tiny
 
 from configs import base, cxc
+from tests import tiny_encoder as tiny
 from xmodal.base.config import UserError
 from xmodal.runs import loop
+from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.initialization import start
 from xmodal.runs.preflight import preflight
-from xmodal.runs.folder import checkpoints, run_folder
 
 TINY = "tiny_captions"
 ROOT = pathlib.Path(__file__).parents[3]

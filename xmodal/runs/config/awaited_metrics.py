@@ -13,8 +13,8 @@ from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.boards import BoardsOptions, tags_of_boards
 from xmodal.evals.metrics import lower_is_better
 from xmodal.evals.results import evaluator_tag
-from xmodal.runs.evaluation.splits import SplitSource
 from xmodal.runs.config.sections import SelectConfig
+from xmodal.runs.evaluation.splits import SplitSource
 
 
 def check_awaited(

@@ -12,10 +12,10 @@ from xmodal import data
 from xmodal.base.config import UserError
 from xmodal.evals import read_options
 from xmodal.evals.results import evaluator_tag
-from xmodal.runs.evaluation.splits import SplitSource
-from xmodal.training.optimization.schedules import resolve_epochs
 from xmodal.runs.config.run_config import read_settings
 from xmodal.runs.config.sizes import resolve_sizes
+from xmodal.runs.evaluation.splits import SplitSource
+from xmodal.training.optimization.schedules import resolve_epochs
 
 # Placeholders until the dataset is known.
 _SOME_STEPS, _SOME_ROWS = 1000, 1000

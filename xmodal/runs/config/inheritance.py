@@ -15,14 +15,14 @@ from absl import logging
 from etils import epath
 
 from xmodal.base.config import UserError, read
+from xmodal.base.scratch import pop_scratch
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.model_folder import SIDES, read_model
-from xmodal.base.scratch import pop_scratch
-from xmodal.runs.initialization import from_run, from_towers, from_word_vectors
-from xmodal.runs.folder import run_folder
 from xmodal.runs.config.origins import Origin, model_origin, own_origin, run_origin, tower_origin
 from xmodal.runs.config.section_check import check_sections
 from xmodal.runs.config.sections import InitConfig
+from xmodal.runs.folder import run_folder
+from xmodal.runs.initialization import from_run, from_towers, from_word_vectors
 
 
 def inherit(

@@ -256,7 +256,10 @@ def open_file(
     suite = EvalSuite(sections, sides, mesh_lib.make_mesh(), names)
     if others := _other_fields(suite.options):
         raise UserError(_explain(path, others))
-    subject, identity = Subject(name or name_of(path), source), ModelIdentity.of_file(path, similarity)
+    subject, identity = (
+        Subject(name or name_of(path), source),
+        ModelIdentity.of_file(path, similarity),
+    )
     return Opened(suite, [subject], identity, read_config(config))
 
 

@@ -19,8 +19,8 @@ from xmodal.evals.inputs import arrays
 from xmodal.evals.inputs.sources import Provider
 from xmodal.evals.provider import ModelProvider
 from xmodal.evals.reports.store import StoredResults, load_ranks
-from xmodal.runs.tensorboard.example_views import View
 from xmodal.runs.evaluation.splits import SplitSource
+from xmodal.runs.tensorboard.example_views import View
 
 
 @dataclasses.dataclass(frozen=True)

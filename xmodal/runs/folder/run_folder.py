@@ -25,9 +25,9 @@ from etils import epath
 from xmodal.base import buckets
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError, read
+from xmodal.runs.config.sections import SelectConfig
 from xmodal.runs.folder.folder_lock import LOCK
 from xmodal.runs.folder.json_files import read_json
-from xmodal.runs.config.sections import SelectConfig
 
 VOCABULARY = "vocab.txt"
 # Items of a checkpoint, besides its metrics.

@@ -6,9 +6,9 @@ from absl import logging
 
 from xmodal import data
 from xmodal.base.config import UserError
+from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.run_folder import Records
-from xmodal.runs.config.run_config import RunConfig
 
 
 def check_records(run_dir: str, settings: RunConfig, *, allow_changes: bool = False) -> Records:

@@ -10,14 +10,14 @@ from xmodal.base.config import UserError
 from xmodal.evals.embed import Items
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.model_folder import read_model
-from xmodal.runs.evaluation.sentence_notes import describe_words
-from xmodal.runs.initialization import from_towers
-from xmodal.training.optimization import schedules
-from xmodal.runs.parts import Parts
-from xmodal.runs.run import check_data_sides, make_model
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.config.run_config import RunConfig, read_settings
 from xmodal.runs.config.sizes import resolve_sizes
+from xmodal.runs.evaluation.sentence_notes import describe_words
+from xmodal.runs.initialization import from_towers
+from xmodal.runs.parts import Parts
+from xmodal.runs.run import check_data_sides, make_model
+from xmodal.training.optimization import schedules
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, make_tasks
 from xmodal.training.tree import Tree, flatten

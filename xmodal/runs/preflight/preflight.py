@@ -15,25 +15,25 @@ from etils import epath
 from jax.sharding import Mesh
 
 from xmodal import data
-from xmodal.base import processes
 from xmodal.base import mesh as mesh_lib
+from xmodal.base import processes
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import disk_errors
-from xmodal.evals import read_options
 from xmodal.base.result_files import check_writable
+from xmodal.evals import read_options
 from xmodal.runs import frozen_features, loop, reporting
 from xmodal.runs.compiled_step import CompiledStep, compile_step
+from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation, make_embedder
+from xmodal.runs.folder import folder_lock
+from xmodal.runs.folder.damaged_checkpoints import newest_whole
 from xmodal.runs.initialization import start
 from xmodal.runs.parts import Parts
 from xmodal.runs.preflight import accelerators, cost, memory
 from xmodal.runs.preflight.memory import STEP
 from xmodal.runs.preflight.program_report import format_costs, format_traffic, to_json
 from xmodal.runs.run import assemble_without_data
-from xmodal.runs.folder import folder_lock
-from xmodal.runs.folder.damaged_checkpoints import newest_whole
-from xmodal.runs.config.inheritance import inherit
 from xmodal.training.state import TrainState
 from xmodal.training.views import tower_inputs
 
