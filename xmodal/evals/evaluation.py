@@ -209,7 +209,7 @@ def evaluate_source(
     lines: list[str] = []
     page = None
     if isinstance(source, Embeddings):
-        ranked_by = source.similarity
+        ranked_by = evaluator.ranks_by or source.similarity
     if split is not None and isinstance(evaluator, BoardsEvaluator):
         assert not isinstance(source, RankedLists), "they come from files alone"
         rankings = evaluator.open_rankings(source)

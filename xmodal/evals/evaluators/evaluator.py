@@ -111,11 +111,13 @@ class Evaluator:
       options: its options.
       provenance: describes the labels.
       asks: sides, "image" and "text", of which it asks a model for more than the split's items.
+      ranks_by: the similarity that it ranks by, if it is not that of the model.
     """
 
     options: Options
     provenance: Provenance
     asks: frozenset[str] = frozenset()
+    ranks_by: str = ""
     _split: Split | None = None  # None for labels without a prepared dataset.
 
     def tags(self, sides: Collection[str]) -> list[str]:
