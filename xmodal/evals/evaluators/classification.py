@@ -8,7 +8,7 @@ import numpy as np
 from xmodal.base.config import UserError
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options
 from xmodal.evals.inputs.galleries import order_embeddings
-from xmodal.evals.inputs.sources import Provider
+from xmodal.evals.inputs.sources import Embeddings, Provider
 from xmodal.evals.ranking.finite import count_not_finite
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
 from xmodal.evals.results import Numbers
@@ -125,10 +125,14 @@ class ClassificationEvaluator(NumbersEvaluator):
         """Image embeddings of a split, float32 [N, D] of unit length, in its order."""
         options = self.options
         found = provider.items(split, similarity=options.similarity, batch_size=options.batch_size)
-        vectors = getattr(found, "images", None)
-        if vectors is None:
+        if not isinstance(found, Embeddings) or found.images is None:
+            raise UserError(f"{self._where} needs embeddings of images; {found.place} has none.")
+        known = np.isin(split.image_ids, found.image_ids)
+        if not known.all():
             raise UserError(
-                f"{self._where} needs the embeddings of images; {found.place} has none."
+                f"{found.place} lacks {np.sum(~known):,} of the {len(known):,} images of "
+                f"{split.name} {split.split}, which {self._where} reads: save the embeddings of "
+                "all of them in one file, or evaluate the model itself."
             )
         return self._unit(order_embeddings(found, split).images, found.place)
 

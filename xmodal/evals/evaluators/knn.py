@@ -86,4 +86,5 @@ def vote(
 
 def _nearest(queries: jax.Array, train: jax.Array, *, k: int) -> tuple[jax.Array, jax.Array]:
     cosines = jnp.matmul(queries, train.T, precision=jax.lax.Precision.HIGHEST)
-    return tuple(jax.lax.top_k(cosines, k))
+    values, places = jax.lax.top_k(cosines, k)
+    return values, places

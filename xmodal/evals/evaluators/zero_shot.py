@@ -1,6 +1,7 @@
 """Zero-shot classification: images against the names of classes (Radford et al. 2021, 3.1)."""
 
 import dataclasses
+import zlib
 from collections.abc import Collection
 
 import numpy as np
@@ -79,7 +80,8 @@ class ZeroShotEvaluator(ClassificationEvaluator):
                 f"{self._split.name} has no names of the classes in {self.options.labels!r}; list "
                 f"them in {self._where}.names, in the order of their numbers."
             )
-        self._label_hash.add("names", *(np.frombuffer(n.encode(), np.uint8) for n in self._names))
+        numbers = np.array([zlib.crc32(name.encode()) for name in self._names])
+        self._label_hash.add("names", np.arange(len(numbers)), numbers)
 
     def _describe(self) -> str:
         prompts = self.options.prompts
