@@ -35,7 +35,7 @@ class Patches(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             "label": tfds.features.ClassLabel(names=NAMES),
             "file_name": tfds.features.Text(),
         }
-        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
 
     def _split_generators(self, manager):
         return {split: self._examples(count) for split, count in COUNTS.items()}
@@ -108,7 +108,7 @@ def test_functions_classify_it(prepared, kind):
 def test_datasets_that_are_not_there(prepared):
     with pytest.raises(UserError, match=r"'patch' in config.data.dataset; .*`tfds build patch`"):
         data.prepare(section(prepared, "patch"))
-    with pytest.raises(UserError, match="has no label, captions; its columns|has no captions"):
+    with pytest.raises(UserError, match="patches .* has no image_id, captions"):
         data.prepare(section(prepared, labels=()), splits=["test"])
     with pytest.raises(UserError, match="has no breed"):
         data.prepare(section(prepared, labels=("breed",)), splits=["test"])

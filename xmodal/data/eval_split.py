@@ -173,7 +173,7 @@ class EvalSplit:
                 f"{self.name} {self.split} is evaluated without images: config.data.image is None, "
                 "or its records are sentence pairs"
             )
-        batch_spec(config, batch_size)  # Rejects a size that does not fit the images.
+        batch_spec(config, batch_size, trains=False)  # Rejects a size that does not fit the images.
 
         wanted = np.arange(len(source)) if rows is None else rows
 

@@ -56,6 +56,7 @@ def test_folders_of_splits(tmp_path):
 )
 def test_folders_with_two_readings(tmp_path, names, message):
     (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("mine")
     write(tmp_path / "mine", *names)
     with pytest.raises(UnexpectedFilesError, match=message):
         read(tmp_path / "mine", tmp_path / "tfds")

@@ -127,6 +127,7 @@ class ClassificationEvaluator(NumbersEvaluator):
         found = provider.items(split, similarity=options.similarity, batch_size=options.batch_size)
         if not isinstance(found, Embeddings) or found.images is None:
             raise UserError(f"{self._where} needs embeddings of images; {found.place} has none.")
+        assert found.image_ids is not None
         known = np.isin(split.image_ids, found.image_ids)
         if not known.all():
             raise UserError(
