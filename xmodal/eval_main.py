@@ -13,7 +13,7 @@ r"""Evaluates the checkpoints of a run, published towers, or the files of any ot
 Prints the tables and writes to --output: `metrics.json`, `report.md`, the same report as a web page
 in `report.html`, `boards.json`, `ranks.npz` and TensorBoard scalars. `--compare=OUT1` adds
 `comparison.md` and `comparison.json`; with a config or a run, `--examples=N` adds `examples.html`,
-a page of queries worth a look.
+a page of example queries.
 
 A run, published towers, and embeddings with a config are evaluated by every evaluator of
 `config.evals`. Each has its own folder in --output; `metrics.json` has the numbers of all,
@@ -92,6 +92,7 @@ def main(argv: list[str]) -> None:
 def _run(source: tuple[str, ...], config: ConfigDict | None) -> None:
     """Evaluates one checkpoint of a run, several runs together, published towers or a file."""
     from xmodal.runs.evaluation import evaluation_files, subjects
+    from xmodal.runs.published_towers import open_towers
 
     output, keep_others = OUTPUT.value, False
     if RUN.value and "," in RUN.value:
@@ -102,7 +103,7 @@ def _run(source: tuple[str, ...], config: ConfigDict | None) -> None:
         keep_others = not OUTPUT.value
     elif source == ("config",):
         assert config is not None
-        opened = subjects.open_towers(config, EVALUATORS.value)
+        opened = open_towers(config, EVALUATORS.value)
     else:
         assert config is not None
         opened = subjects.open_file(
@@ -145,7 +146,7 @@ def _follow_run() -> None:
         raise UserError("--follow runs in one process: hosts could see different checkpoints.")
     folder, timeout = RUN.value, TIMEOUT.value
     config, output = wait_for_run(folder, timeout=timeout), _output_in_run("follow")
-    steps = follow(folder, output, timeout=timeout, anew=OVERWRITE.value)
+    steps = follow(folder, output, timeout=timeout, overwrite=OVERWRITE.value)
     opened = subjects.open_run(_evaluation_of(config), folder, steps, follows=True)
     evaluation_files.check_output(output, opened.identity, overwrite=OVERWRITE.value)
     with folder_lock.hold(output) as check_lock:  # A follower writes for hours.

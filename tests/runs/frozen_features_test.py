@@ -16,11 +16,9 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.models.encoders import efficientnet
-from xmodal.runs import frozen_features, loop, run
+from xmodal.runs import frozen_features, loop, preflight, run, start
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.initialization import start
-from xmodal.runs.preflight import preflight
 
 TINY = "tiny_captions"
 TOTAL_STEPS = 8
@@ -82,7 +80,7 @@ def image_config(request, tiny_data_dir, tmp_path, monkeypatch):
 
 
 def start_run(config):
-    parts = run.assemble(config)
+    parts = run.resolve(config)
     return parts, start.starting_state(parts, "/no/such/run")
 
 

@@ -194,7 +194,7 @@ def _checked(dataset: str, similarity: str | None, functions: Mapping[str, Any])
         )
     for side, function in functions.items():
         if not callable(function):
-            raise UserError(f"embed_{side}s is {function!r}; it has to be a function.")
+            raise UserError(f"embed_{side}s is {function!r}; it must be a function.")
     return similarity
 
 
@@ -238,7 +238,7 @@ class _Functions(Provider):
     ) -> None:
         size = 64 if batch_size is None else batch_size
         if not isinstance(size, int | np.integer) or size < 1:
-            raise UserError(f"batch_size={size!r}; it has to be at least 1 and whole.")
+            raise UserError(f"batch_size={size!r}; it must be an integer of at least 1.")
         self.place, self.embeds = "the model", frozenset(functions)
         self._functions, self._batch_size, self._similarity = functions, size, similarity
         self._found: dict[int, tuple[Any, Embeddings]] = {}
@@ -275,7 +275,7 @@ class _Functions(Provider):
         if len({tuple(shape) for shape in shapes.values()}) > 1:
             raise UserError(
                 f"embed_images returned vectors of shape {shapes['image']} and embed_texts of "
-                f"shape {shapes['text']}; the shapes have to be equal."
+                f"shape {shapes['text']}; the shapes must be equal."
             )
         ids = {side: np.asarray(ids[side], np.int64) for side in vectors}
         return Embeddings(
@@ -324,13 +324,13 @@ def _check_part(part: np.ndarray, items: int, first: tuple[int, ...] | None, nam
     """Raises an error if a result has not the shape of the first one, or is not finite."""
     if part.ndim not in (2, 3) or len(part) != items or 0 in part.shape:
         raise UserError(
-            f"{name} returned the shape {list(part.shape)} for {items} items; it has to be "
+            f"{name} returned the shape {list(part.shape)} for {items} items; it must be "
             f"[{items}, D]."
         )
     if first is not None and part.shape[1:] != first:
         raise UserError(
             f"{name} returned vectors of shape {list(part.shape[1:])} after vectors of shape "
-            f"{list(first)}; all have to be equal."
+            f"{list(first)}; all must be equal."
         )
     if bad := count_not_finite(part):
         raise UserError(f"{name} returned {bad} of {items} vectors that are not finite in float32.")

@@ -11,8 +11,8 @@ from xmodal.runs import reporting
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.folder import checkpoints
 from xmodal.runs.folder.compute import Compute
-from xmodal.runs.initialization.start import describe
 from xmodal.runs.parts import Parts
+from xmodal.runs.start import describe
 from xmodal.runs.tensorboard.example_views import Views
 from xmodal.training.optimization.optimizer import observe_metrics
 from xmodal.training.optimization.schedules import is_due

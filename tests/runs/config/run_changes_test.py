@@ -11,9 +11,9 @@ from xmodal.base.config import UserError
 from xmodal.runs.config import run_config
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.config.run_changes import check_changes, check_devices, check_metric, differences
-from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.compute import Compute
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
 

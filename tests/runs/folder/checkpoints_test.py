@@ -11,8 +11,8 @@ from configs import cxc
 from tests import tiny_encoder as tiny
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, read
-from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training import state
 from xmodal.training.optimization import optimizer
 

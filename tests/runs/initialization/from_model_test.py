@@ -15,12 +15,12 @@ from xmodal.models.encoders import efficientnet
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.model_folder import ModelDescription, save_model
-from xmodal.runs import run
+from xmodal.runs import published_towers, run
 from xmodal.runs.config import run_config
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.suite import Request
-from xmodal.runs.initialization import from_towers, published_towers
+from xmodal.runs.initialization import from_towers
 from xmodal.training.optimization import schedules
 from xmodal.training.tree import flatten
 

@@ -237,7 +237,7 @@ def warn_of_part(partial: str, split: str) -> list[str]:
     if not partial:
         return []
     return [
-        f"PARTIAL: {partial} of the {split} split. Numbers among fewer items are higher; they "
+        f"PARTIAL: {partial} of the {split} split. Metrics on a smaller gallery are higher; they "
         "cannot be compared with published numbers."
     ]
 

@@ -9,7 +9,7 @@ import ml_collections
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import lookup, read, setting
-from xmodal.runs.config.sections import (
+from xmodal.runs.sections import (
     CheckpointConfig,
     FrozenFeaturesConfig,
     InitConfig,

@@ -28,7 +28,6 @@ from xmodal.runs.evaluation.suite import FINAL_SPLITS, EvalSuite, Request
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.finished import FINAL
 from xmodal.runs.folder.run_records import training_hashes
-from xmodal.runs.initialization.published_towers import build_untrained, describe, load_weights
 from xmodal.runs.tensorboard.example_views import TensorBoardConfig, Views, read_config
 from xmodal.runs.tensorboard.writer import make_writer
 from xmodal.training.optimization.schedules import resolve_epochs
@@ -185,19 +184,6 @@ def open_ensemble(
     pairs = zip(configs, map(training_hashes, folders), strict=True)
     identity = ModelIdentity.of_several([ModelIdentity.of_config(*each) for each in pairs])
     return Opened(suite, subjects(), identity, tensorboard)
-
-
-def open_towers(config: ml_collections.ConfigDict, names: Collection[str] | None = None) -> Opened:
-    """Returns published towers as a model; see `build_untrained` for errors."""
-    parts = build_untrained(config)
-    evaluation = RunEvaluation(parts, names=names, trains=False)
-
-    def subjects() -> Iterator[Subject]:
-        provider = evaluation.provider(*load_weights(parts))
-        yield Subject(config.name, provider, lambda split: describe(parts, split))
-
-    identity, settings = ModelIdentity.of_config(config), config.to_dict()
-    return Opened(evaluation.suite, subjects(), identity, parts.settings.tensorboard, settings)
 
 
 def _own_items(

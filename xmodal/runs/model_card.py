@@ -17,8 +17,8 @@ from xmodal.evals.evaluation import REPORT
 from xmodal.runs.folder.compute import Compute, read_starts
 from xmodal.runs.folder.finished import FINAL
 from xmodal.runs.folder.run_folder import Records
-from xmodal.runs.initialization.start import describe
 from xmodal.runs.parts import Parts
+from xmodal.runs.start import describe
 
 _CARD, _PAGE = "model_card.md", "model_card.html"
 _DIGITS = 16  # Shown digits of a hash.
