@@ -16,10 +16,10 @@ import PIL.Image
 from jax.sharding import Mesh
 
 from xmodal.api.item_embeddings import Embedding, join
-from xmodal.api.model_inputs import GivenItems, Picture, prepare_image
 from xmodal.api.token_scores import compare_tokens
 from xmodal.base.config import UserError
 from xmodal.evals.embed import Embedder
+from xmodal.evals.inputs.given_items import GivenItems, Picture, prepare_image
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.preprocessing import ImageConfig, Tokenizer
 from xmodal.similarity import Similarity

@@ -33,7 +33,7 @@ Modalities = tuple[str, str]
 Reranker = Callable[[jax.Array, jax.Array], jax.Array]
 
 
-def evaluate_boards(
+def compute_boards(
     source: Source,
     labels: Labels,
     boards: Sequence[Board],
@@ -109,9 +109,9 @@ def open_rankings(
     reranker: Reranker | None = None,
     task: str = "",
 ) -> Callable[[str], Scores]:
-    """Returns the function retrieval task -> scores that `evaluate_boards` ranks its queries by.
+    """Returns the function retrieval task -> scores that `compute_boards` ranks its queries by.
 
-    See `evaluate_boards` for the arguments.
+    See `compute_boards` for the arguments.
     """
     scores, predictions = _open(source, labels, block_size, mesh)
 
