@@ -16,7 +16,8 @@ import numpy as np
 from etils import epath
 
 from xmodal.api.model import Model
-from xmodal.api.search.index import Gallery, embed
+from xmodal.api.search.gallery import Gallery
+from xmodal.api.search.index import embed
 from xmodal.api.search.items import Items
 from xmodal.base import processes
 from xmodal.base.atomic import replacing

@@ -10,15 +10,16 @@ from typing import Any, Self
 import numpy as np
 
 from xmodal.api.model import Model
+from xmodal.api.search import storage
 from xmodal.api.search.approximate import (
     TOP,
     ApproximateSearch,
-    Effort,
     build_lists,
     compute_recall,
     has_faiss,
 )
 from xmodal.api.search.exact import ExactSearch, Scorer
+from xmodal.api.search.gallery import Gallery, Quality
 from xmodal.api.search.items import Items, from_values
 from xmodal.base.config import UserError, lookup
 from xmodal.evals.ranking.finite import count_not_finite
@@ -44,46 +45,6 @@ class Hit:
     row: int
     item: str
     score: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Quality:
-    """Approximate search compared with exact search.
-
-    Attributes:
-      recall: share of the exact top ten that is found.
-      exact_ms: milliseconds per query with exact search.
-      approximate_ms: milliseconds per query with approximate search.
-      queries: kind of the queries: "captions" or "images".
-    """
-
-    recall: float
-    exact_ms: float
-    approximate_ms: float
-    queries: str
-
-
-@dataclasses.dataclass
-class Gallery:
-    """The items of one kind, with their embeddings.
-
-    Attributes:
-      names: see `Items`.
-      vectors: float32 [N, D] or [N, K, D].
-      dataset: see `Items`.
-      left_out: names of pictures that are not in it since they cannot be read -> the fault.
-      lists: faiss's index; None if search is exact.
-      effort: how much of it a query searches.
-      quality: quality of approximate search.
-    """
-
-    names: Sequence[str]
-    vectors: np.ndarray
-    dataset: Mapping[str, str] | None = None
-    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    lists: Any = None
-    effort: Effort = dataclasses.field(default_factory=Effort)
-    quality: Quality | None = None
 
 
 class Index:
@@ -169,8 +130,6 @@ class Index:
         Raises:
           UserError: the folder is not an index, is damaged, or belongs to another model.
         """
-        from xmodal.api.search import storage
-
         return cls(*storage.read_index(folder, model))
 
     def save(self, folder: str | os.PathLike) -> None:
@@ -179,8 +138,6 @@ class Index:
         Raises:
           UserError: the folder already exists.
         """
-        from xmodal.api.search import storage
-
         storage.write_index(folder, self.model, self.galleries)
 
     def query(
