@@ -35,10 +35,10 @@ def _forget_compiled_functions():
 
 @pytest.fixture(scope="session")
 def real_data() -> pathlib.Path:
-    """The folder of published files that XMODAL_TEST_DATA names; the test is skipped without it."""
+    """The folder of downloaded files that XMODAL_TEST_DATA names, or a skip without it."""
     folder = os.environ.get("XMODAL_TEST_DATA")
     if not folder:
-        pytest.skip("XMODAL_TEST_DATA names no folder of published files")
+        pytest.skip("XMODAL_TEST_DATA does not name a folder of downloaded files")
     if not pathlib.Path(folder).is_dir():
         pytest.fail(f"XMODAL_TEST_DATA is {folder}, which is no folder")
     return pathlib.Path(folder)
@@ -74,6 +74,9 @@ def own_flags():
     from absl.testing import flagsaver
 
     # The saver removes flags that it has not seen, so those of readers must exist before.
+    import xmodal.apps.sweep.__main__
+    import xmodal.data
+    import xmodal.main  # noqa: F401
 
     # Parsed flags set it, which also affects messages that other tests read.
     level = logging.getLogger("absl").level

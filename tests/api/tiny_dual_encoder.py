@@ -8,8 +8,8 @@ from xmodal.api.model import Model
 from xmodal.base import mesh as mesh_lib
 from xmodal.models import make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer
-from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import split
 
@@ -42,12 +42,12 @@ SECTION = {
 }
 
 
-def make_weights(seed=0, section=SECTION):
+def make_weights(seed=0, section=SECTION, features=(FEATURES,)):
     """Random `(params, model_state)` on the host."""
     model = make_dual_encoder(section)
     ids = np.ones((1, 3), np.int32)
     inputs = {
-        "image": {"image": np.zeros((1, FEATURES), np.float32)},
+        "image": {"image": np.zeros((1, *features), np.float32)},
         "text": {"text_ids": ids, "text_mask": ids},
     }
     shapes = jax.eval_shape(model.init, jax.random.key(0), inputs)

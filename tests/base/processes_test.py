@@ -18,7 +18,7 @@ ADDRESS, NUMBER, INDEX = processes.VARIABLES
 PROGRAM = """
 import sys, time
 from absl import logging
-from xmodal import processes
+from xmodal.base import processes
 from xmodal.base.config import UserError
 
 logging.set_verbosity(logging.INFO)
@@ -89,9 +89,9 @@ def run_two(start_two):
         ({ADDRESS: "a:1"}, f"{ADDRESS} set, but not {NUMBER} and {INDEX}: set all three"),
         ({NUMBER: "4"}, f"{NUMBER} set, but not {ADDRESS} and {INDEX}"),
         ({ADDRESS: "a:1", INDEX: "0"}, f"{ADDRESS} and {INDEX} set, but not {NUMBER}:"),
-        ({ADDRESS: "a:1", NUMBER: "two", INDEX: "0"}, f"{NUMBER} is 'two'; it has to be a whole"),
+        ({ADDRESS: "a:1", NUMBER: "two", INDEX: "0"}, f"{NUMBER} is 'two'; it must be an integer"),
         ({ADDRESS: "a:1", NUMBER: "2", INDEX: "2"}, f"{INDEX} is 2; with {NUMBER}=2 it has to"),
-        ({ADDRESS: "a", NUMBER: "2", INDEX: "1"}, f"{ADDRESS} is 'a'; it has to be HOST:PORT"),
+        ({ADDRESS: "a", NUMBER: "2", INDEX: "1"}, f"{ADDRESS} is 'a'; it must be HOST:PORT"),
     ],
 )
 def test_one_variable_demands_all_three(monkeypatch, values, message):
@@ -149,7 +149,7 @@ def test_process_0_waits_for_no_dead_process_either(run_two):
 ASSEMBLE = """
 from configs import quickstart
 from xmodal.data.datasets import Source
-from xmodal.runs.run import assemble
+from xmodal.runs.run import resolve
 
 read = Source.read
 
@@ -164,7 +164,7 @@ Source.read = tell
 config = quickstart.get_config("t2t")
 config.data.data_dir = {folder!r}
 config.batch_size = 16
-print("Entries", assemble(config).config.model.text.encoder.vocab_size)
+print("Entries", resolve(config).config.model.text.encoder.vocab_size)
 """
 
 

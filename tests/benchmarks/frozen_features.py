@@ -3,7 +3,7 @@
     python -m tests.benchmarks.frozen_features [--depth=12 --lower_depth=0 --width=768 --heads=12]
 
 Two runs take turns, step by step, on the same batches from the same initial state. Prints the
-losses side by side, examples per second (medians) and the cost of the features. Uses the embedded
+losses side by side, examples per second (medians) and the cost of the features. Uses the built-in
 dataset, two captions per image. With --lower_depth=0, all of BERT is frozen and the paper's three
 layers on top are trained; with another number, the remaining layers of BERT are trained.
 """
@@ -18,7 +18,7 @@ from configs import cxc_text_text
 from data_prep.build import build
 from xmodal.base import mesh as mesh_lib
 from xmodal.runs import compiled_step, frozen_features, loop, run
-from xmodal.runs.initialization.start import starting_state
+from xmodal.runs.start import starting_state
 
 IMAGES = {"train": 1000, "validation": 25, "test": 25}
 
@@ -50,7 +50,7 @@ class Run:
         config = config.copy_and_resolve_references()
         if not stored:
             config.frozen_features.sides = ()
-        self._parts = run.assemble(config)
+        self._parts = run.resolve(config)
         self._state = starting_state(self._parts, "/no/such/run")
         started = time.perf_counter()
         features = frozen_features.open_or_compute(self._parts, self._state)

@@ -59,7 +59,7 @@ def _finish(process):
     return output
 
 
-def test_a_killed_run_in_a_bucket_goes_on(begin, store):
+def test_a_killed_run_in_a_bucket_resumes(begin, store):
     killed = begin("killed")
     while "killed/checkpoints/3/files.json" not in store.objects:
         assert killed.poll() is None, killed.stdout.read()
@@ -85,7 +85,7 @@ import sys
 from tests import tiny_encoder as tiny
 
 from xmodal.runs.folder import checkpoints, damaged_checkpoints, run_folder
-from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
 
 folder = sys.argv[1]
 config = tiny.make_config()

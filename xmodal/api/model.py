@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 
 from xmodal.api.item_embeddings import Embedding, join
 from xmodal.api.model_inputs import GivenItems, Picture, prepare_image
+from xmodal.api.token_scores import compare_tokens
 from xmodal.base.config import UserError
 from xmodal.evals.embed import Embedder
 from xmodal.evals.inputs.sources import Embeddings
@@ -85,7 +86,7 @@ class Model:
           source: the folder it was loaded from.
           step: step of a run.
         """
-        self.source, self.step = source, step
+        self.source, self.step, self._mesh = source, step, mesh
         self.name, self.sides = name, tuple(model.towers)
         self.similarity_name = model.similarity.name
         self._params, self._model_state = params, model_state
@@ -97,6 +98,9 @@ class Model:
         self._embed = functools.partial(embed, field=model.similarity.config.field)
         self._attend = make(functools.partial(_attention, model, name, tokenizer))
         learned = params.get("similarity", {})
+        if model.similarity.module is not None:
+            self.measure = (model.similarity, model.similarity.select_parameters(learned))
+            return
         numbers = {key: float(learned[key]) for key in model.similarity.parameters}
         self.measure = (model.similarity, numbers)
         prepare, score = model.similarity.scorer(numbers)
@@ -194,8 +198,11 @@ class Model:
           float32 [N, M].
 
         Raises:
-          UserError: the embeddings cannot be compared, or lack the side that `order` needs.
+          UserError: the embeddings cannot be compared, or lack the side that `order` needs, or the
+            tokens that the model compares.
         """
+        if self.measure[0].module is not None:
+            return compare_tokens(*self.measure, left, right, self._mesh)
         try:
             first, second = (np.asarray(side, np.float32) for side in (left, right))
         except (ValueError, TypeError, RuntimeError) as error:  # Of NumPy and of PyTorch.
@@ -266,8 +273,11 @@ class Model:
         """
         images = self._image_config and dataclasses.replace(self._image_config, augment=None)
         words = self._tokenizer and self._tokenizer.vocabulary
-        digest = hashlib.sha256(repr((images, words, self.measure[1])).encode())
-        for side in sorted(self.sides):
+        similarity, learned = self.measure
+        numbers = learned if similarity.module is None else similarity.options
+        digest = hashlib.sha256(repr((images, words, numbers)).encode())
+        with_arrays = () if similarity.module is None else ("similarity",)
+        for side in sorted((*self.sides, *with_arrays)):
             for name, leaf in sorted(self._weights(side).items()):
                 array = np.asarray(leaf)
                 digest.update(f"{side} {name} {array.dtype} {array.shape}".encode())
@@ -299,8 +309,9 @@ class Model:
         self, embed: Embed, side: str, given: Iterable[Any], items: Any, batch_size: int
     ) -> np.ndarray | Embedding:
         if not isinstance(batch_size, int | np.integer) or batch_size < 1:
-            raise UserError(f"batch_size={batch_size!r}; it has to be at least 1 and whole.")
+            raise UserError(f"batch_size={batch_size!r}; it must be an integer of at least 1.")
         parts: list[tuple[np.ndarray, np.ndarray | None]] = []
+        tokens = []
         try:
             iterator = iter(given)
         except TypeError as error:
@@ -312,9 +323,10 @@ class Model:
             vectors = found.images if side == "image" else found.captions
             assert vectors is not None
             parts.append((vectors, found.log_sigma.get(side)))
+            tokens += [found.tokens[side]] if side in found.tokens else []
         if not parts:
             raise UserError(f"There is nothing to embed: no {side} was given.")
-        return join(parts, side, keep_side=not self.measure[0].symmetric)
+        return join(parts, side, keep_side=not self.measure[0].symmetric, tokens=tokens)
 
     def _sides(self, *embeddings: np.ndarray | Embedding) -> tuple[str, ...]:
         sides = tuple(getattr(each, "side", "") for each in embeddings)

@@ -240,10 +240,19 @@ def follows_files(config: DataConfig) -> bool:
     return bool(config.manual_dir) and place("", config.manual_dir) != ""
 
 
+def is_prepared(config: DataConfig) -> bool:
+    """Returns whether a dataset can be read without building it first.
+
+    Raises:
+      UserError: see `describe_builder`.
+    """
+    return describe_builder(config).is_prepared()
+
+
 def open_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     """Opens a prepared dataset; builds it first if that needs no download.
 
-    The embedded dataset needs no files; the others need `manual_dir`.
+    The built-in dataset needs no files; the others need `manual_dir`.
 
     Raises:
       UserError: dataset or builder config are unknown (the known ones are listed), or the
@@ -320,7 +329,7 @@ def _remedy(builder: tfds.core.DatasetBuilder, missing: str = "") -> str:
     if instructions not in missing:  # Builders in data_prep name all files themselves.
         missing = (
             f"{missing}\ndataset {name} (config {config}) is not prepared in {builder.data_dir}. "
-            f"Its files have to be downloaded manually:\n\n{instructions}"
+            f"Its files must be downloaded manually:\n\n{instructions}"
         ).strip()
     return (
         f"{missing}\n\nThen set config.data.manual_dir to that folder, or prepare the dataset "

@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.progress import progress
+from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.inputs.sources import Embeddings, Predictions
 from xmodal.evals.split import Split
 from xmodal.similarity import Similarity, select_field
@@ -25,6 +26,7 @@ Embed = Callable[[str, Any, Any, Mapping[str, jax.Array]], Any]
 _ID_COLUMNS = {"image": "image_id", "text": "caption_id"}
 _NOUNS = {"image": "images", "text": "captions"}
 _VECTORS, _LOG_SIGMA = "vectors", "log_sigma"
+_TOKENS = ("tokens", "mask")
 
 
 class Predictor(NamedTuple):
@@ -105,6 +107,9 @@ class Embedder:
             found = {_VECTORS: select_field(embedding, field)}
             if embedding.log_sigma is not None:
                 found[_LOG_SIGMA] = embedding.log_sigma
+            extras = getattr(embedding, "extras", {})
+            if similarity.module is not None and _TOKENS[0] in extras:
+                found |= {name: extras[name] for name in _TOKENS}
             return {name: array.astype(jnp.float32) for name, array in found.items()}
 
         self._embed = jax.jit(embed_batch, static_argnums=(0, 1), out_shardings=by_row)
@@ -131,6 +136,7 @@ class Embedder:
         batch_size = -(-batch_size // devices) * devices
         vectors: dict[str, np.ndarray] = {}
         log_sigma: dict[str, np.ndarray] = {}
+        tokens: dict[str, RaggedTokens] = {}
         for side in (each for each in self._sides if each in split.sides):
             groups = self._group(side, split, batch_size)
             if not groups:
@@ -145,7 +151,12 @@ class Embedder:
                     found[side] = np.empty((count, *parts[0][name].shape[1:]), np.float32)
                     for group, part in zip(groups, parts, strict=True):
                         found[side][group.rows] = part[name]
-        learned = params["similarity"] if self._similarity.parameters else {}
+            if _TOKENS[0] in parts[0]:
+                ragged = [
+                    RaggedTokens.from_padded(*(part[name] for name in _TOKENS)) for part in parts
+                ]
+                order = np.argsort(np.concatenate([group.rows for group in groups]))
+                tokens[side] = RaggedTokens.join(ragged).take(order)
         return Embeddings(
             place=f"{split.name} {split.split}",
             image_ids=np.asarray(split.image_ids, np.int64) if "image" in vectors else None,
@@ -153,9 +164,22 @@ class Embedder:
             caption_ids=np.asarray(split.caption_ids, np.int64) if "text" in vectors else None,
             captions=vectors.get("text"),
             similarity=self._similarity.name,
-            parameters={key: float(learned[key]) for key in self._similarity.parameters},
+            parameters=self._learned(params),
             predictions=self._make_predictions(params, vectors),
             log_sigma=log_sigma,
+            tokens=tokens,
+            options=self._similarity.options,
+        )
+
+    def _learned(self, params: Any) -> dict[str, Any]:
+        """Parameters of the similarity on the host."""
+        if self._similarity.module is None:
+            learned = params["similarity"] if self._similarity.parameters else {}
+            return {key: float(learned[key]) for key in self._similarity.parameters}
+        learned = self._similarity.select_parameters(params["similarity"])
+        learned = jax.tree.map(jnp.asarray, learned)
+        return (
+            jax.device_get(learned) if self._mesh is None else mesh_lib.to_host(learned, self._mesh)
         )
 
     def lower(

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
-from xmodal.runs.config.sections import SelectConfig
+from xmodal.runs.sections import SelectConfig
 
 if TYPE_CHECKING:
     from clu import metric_writers
@@ -39,7 +39,7 @@ class NonFiniteLossError(UserError):
     """Loss or gradient became NaN or infinite."""
 
     def __init__(self, step: int, evidence: Mapping[str, Any], *, skipped: int = 0) -> None:
-        """Takes the step, its evidence, and the number of skipped steps just before it."""
+        """Stores the number of skipped steps just before it."""
         remedy = "Lower config.optimizer.learning_rate or set config.optimizer.clip_norm"
         super().__init__(
             f"Loss or gradient of {skipped + 1} steps in a row is not finite; the last is step "

@@ -117,7 +117,7 @@ def test_a_folder_keeps_to_its_plan(plan, tmp_path):
         ),
         (
             {"model.text.encoder.dropout": ("choice", 0.5, 1.5)},
-            r"dropout=1.5. .* is 1.5; it has to be",
+            r"dropout=1.5. .* is 1.5; it must be",
         ),
         ({"batch_size": ("choice", 16, 1024)}, "batch_size=1024.* is more than the 150 training"),
         ({"optimzer.learning_rate": ("choice", 1)}, "config.optimzer is missing"),

@@ -57,7 +57,7 @@ def test_the_space_of_a_config_file():
     with pytest.raises(UserError, match=r"get_space\(\)\['seed'\].*Did you mean 'choice'"):
         space_lib.read_space({"seed": ("choise", 1)}, "get_space()")
     for wrong in (["seed"], {"seed": 1}):
-        with pytest.raises(UserError, match="has to map paths"):
+        with pytest.raises(UserError, match="must map paths"):
             space_lib.read_space(wrong, "get_space()")
 
 

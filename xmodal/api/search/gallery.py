@@ -2,11 +2,13 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from xmodal.api.item_embeddings import Embedding
 from xmodal.api.search.approximate import Effort
+from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Gallery:
     Attributes:
       names: see `Items`.
       vectors: float32 [N, D] or [N, K, D].
+      tokens: tokens of the items, if the model compares them.
       dataset: see `Items`.
       left_out: names of pictures that are not in it since they cannot be read -> the fault.
       lists: faiss's index; None if search is exact.
@@ -47,3 +50,9 @@ class Gallery:
     lists: Any = None
     effort: Effort = dataclasses.field(default_factory=Effort)
     quality: Quality | None = None
+    tokens: RaggedTokens | None = None
+
+    @classmethod
+    def of_items(cls, names: Sequence[str], items: np.ndarray | Embedding, **others: Any) -> Self:
+        """Returns a gallery of items as `embed` returns them."""
+        return cls(names, np.asarray(items), tokens=getattr(items, "tokens", None), **others)

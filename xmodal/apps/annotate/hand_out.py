@@ -15,7 +15,7 @@ from collections.abc import Callable
 from xmodal.apps.annotate.golden import judge_unit, qualifies
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.apps.annotate.raters import Rater
-from xmodal.apps.annotate.study_file import Question, StudyFile
+from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion
 from xmodal.base.config import UserError
 
 _SWAP = {"left": "right", "right": "left"}
@@ -47,7 +47,7 @@ ORDER BY u.id LIMIT 1
 """
 
 
-class NotYoursError(UserError):
+class NotAssignedError(UserError):
     """A page or an answer of a unit that the rater does not hold."""
 
 
@@ -74,7 +74,7 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True)
-class Page:
+class HandedPage:
     """A question as one rater sees it.
 
     Attributes:
@@ -88,7 +88,7 @@ class Page:
     """
 
     place: Place
-    question: Question
+    question: StudyQuestion
     questions: int
     answer: str | None
     finished: int
@@ -123,11 +123,11 @@ class HandOut:
             self._renew(connection, rater, unit, until=self._clock())
             return Place(unit, number)
 
-    def page(self, rater: Rater, place: Place) -> Page:
+    def page(self, rater: Rater, place: Place) -> HandedPage:
         """Returns a question that the rater holds, or answered last.
 
         Raises:
-          NotYoursError: this rater does not have the question.
+          NotAssignedError: this rater does not have the question.
         """
         with self._study.changing() as connection:
             row = self._find(connection, rater, place)
@@ -146,7 +146,7 @@ class HandOut:
             question = dataclasses.replace(question, left=question.right, right=question.left)
             value = value and _SWAP.get(value, value)
         is_open = row["state"] == "open"
-        return Page(
+        return HandedPage(
             place=place,
             question=question,
             questions=questions,
@@ -160,7 +160,7 @@ class HandOut:
         """Stores an answer from a page; storing the same answer again has no effect.
 
         Raises:
-          NotYoursError: the rater does not hold the question, or no longer takes part.
+          NotAssignedError: the rater does not hold the question, or no longer takes part.
           BadAnswer: the answer is not valid for the question.
         """
         with self._study.changing() as connection:
@@ -232,7 +232,7 @@ class HandOut:
     def _find(self, connection: sqlite3.Connection, rater: Rater, place: Place) -> sqlite3.Row:
         """The rater's assignment of a question."""
         if rater.state != "active":
-            raise NotYoursError("Your part in this study has ended.")
+            raise NotAssignedError("Your part in this study has ended.")
         row = connection.execute(
             f"SELECT a.state, a.shown, a.swapped, a.expires > :now OR u.test OR (u.done < :need "
             f"{_ROOM}) AS room FROM assignments a JOIN units u ON u.id = a.unit "
@@ -241,7 +241,7 @@ class HandOut:
             self._values(rater) | dataclasses.asdict(place),
         ).fetchone()
         if row is None:
-            raise NotYoursError("This question was not given to you.")
+            raise NotAssignedError("This question was not given to you.")
         return row
 
     def _check(
@@ -250,11 +250,11 @@ class HandOut:
         """Raises an error if a question may not be answered, or not again."""
         if row["state"] == "open":
             if not row["room"]:
-                raise NotYoursError("This question took too long; it went to somebody else.")
+                raise NotAssignedError("This question took too long; it went to somebody else.")
         elif row["state"] not in ("finished", "check") or place != _last_answered(
             connection, rater
         ):
-            raise NotYoursError("Only your last answer can be changed.")
+            raise NotAssignedError("Only your last answer can be changed.")
 
     def _renew(
         self, connection: sqlite3.Connection, rater: Rater, unit: int, until: float = math.inf
@@ -305,11 +305,11 @@ class HandOut:
         }
 
 
-def _read_question(connection: sqlite3.Connection, place: Place) -> Question:
+def _read_question(connection: sqlite3.Connection, place: Place) -> StudyQuestion:
     row = connection.execute(
         "SELECT * FROM questions WHERE (unit, number) = (?, ?)", (place.unit, place.number)
     ).fetchone()
-    return Question(
+    return StudyQuestion(
         row["kind"], row["left_id"], row["right_id"], row["about"], row["golden"], row["note"]
     )
 

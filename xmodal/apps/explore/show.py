@@ -16,7 +16,7 @@ import numpy as np
 
 from xmodal.base import console
 from xmodal.base.config import UserError
-from xmodal.base.page import Group, Item, Page, Row, Section
+from xmodal.base.page import Group, Page, PageItem, PageRow, Section
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model
@@ -38,17 +38,17 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
     captions = len(split.caption_ids)
     rows = np.sort(generator.choice(captions, min(count, captions), replace=False))
     texts = [split.caption_texts[row] for row in rows]
-    shown: list[list[Row]] = [[] for _ in rows]
+    shown: list[list[PageRow]] = [[] for _ in rows]
     for model in models:
         attention, best = _attention(model, texts), _find_best(model, texts, split)
         for number, row in enumerate(rows):
             title = model.name
             if attention is not None:
-                shown[number].append(Row([Item(words=attention[number])], title))
+                shown[number].append(PageRow([PageItem(words=attention[number])], title))
                 title = ""
             if best is not None:
                 own = int(split.caption_rows[row])
-                shown[number].append(Row(_show(split, best[number], own), title))
+                shown[number].append(PageRow(_show(split, best[number], own), title))
     sections = [Section(text, found) for text, found in zip(texts, shown, strict=True)]
     items = [item for found in shown for row in found for item in row.items]
     total = f"{len(split.image_ids):,}"
@@ -69,6 +69,7 @@ def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, flo
 
 def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list[list[int]] | None:
     """Positions of the best images of every text."""
+    from xmodal.api.search.embedded_items import embed
     from xmodal.api.search.index import Index
     from xmodal.api.search.items import from_split
 
@@ -76,14 +77,14 @@ def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list
         return None
     images = from_split(split, features=model.takes_features)
     index = Index.build(model, images=images, method="exact")
-    found = index.query_vectors(np.asarray(model.embed_texts(texts)), "caption", top=_TOP)
+    found = index.query_vectors(embed(model, "caption", texts), "caption", top=_TOP)
     return [[hit.row for hit in hits] for hits in found]
 
 
-def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[Item]:
+def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[PageItem]:
     pictures = split.pictures(np.asarray(best))
     return [
-        Item(
+        PageItem(
             picture=picture,
             alt=f"image {split.image_ids[place]}",
             notes=[f"{rank}"],
@@ -99,7 +100,7 @@ def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
         raise UserError(f"--models={args.models} names no run; list runs as A,B.")
     for flag, least in (("count", 1), ("seed", 0)):
         if (value := getattr(args, flag)) < least:
-            raise UserError(f"--{flag}={value}; it has to be at least {least}.")
+            raise UserError(f"--{flag}={value}; it must be at least {least}.")
     if not name:
         raise UserError(f"--output={args.output} is a folder; name the page, an .html file.")
 
@@ -108,7 +109,9 @@ def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
 def main() -> None:
     """Writes the page of the models that the command line names."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="xmodal show",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--models", required=True, help="runs A,B; the first one's data is shown")
     parser.add_argument("--split", default="test", help="split of the data")

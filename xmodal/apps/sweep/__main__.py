@@ -72,7 +72,7 @@ def main(argv: list[str]) -> None:
     space, studied = _read_parameters()
     folder = WORKDIR.value or os.path.join("sweeps", config.name)
     if is_on_bucket(folder):
-        raise UserError(f"--workdir={folder} has to be a folder that this machine mounts.")
+        raise UserError(f"--workdir={folder} must be a folder that this machine mounts.")
     with quietly():
         from xmodal.apps.sweep import plan as plan_lib  # This takes seconds.
         from xmodal.apps.sweep import sweep_report, worker

@@ -14,13 +14,11 @@ from optuna.distributions import BaseDistribution
 from xmodal.apps.sweep.space import Space, choices, describe, draw, ends
 from xmodal.base.config import UserError, lookup
 from xmodal.base.result_files import format_json, write_files
-from xmodal.base.scratch import keep_overrides
 from xmodal.data import DatasetMissingError
 from xmodal.evals.metrics import lower_is_better
-from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.parts import Parts
-from xmodal.runs.run import assemble
+from xmodal.runs.run import resolve
 from xmodal.runs.tensorboard.writer import flat_config
 
 # Config values that do not affect trials.
@@ -106,10 +104,10 @@ def make_plan(
     """
     plan = Plan(config, space, studied, seed, "", "")
     logging.info("Checking %s of the search space.", ", ".join(plan.parameters))
-    parts = assemble(inherit(config))
+    parts = resolve(config)
     for path, value in ((path, x) for path, each in plan.parameters.items() for x in ends(each)):
         try:
-            assemble(inherit(with_values(config, {path: value})))
+            resolve(with_values(config, {path: value}))
         except DatasetMissingError:
             raise
         except UserError as error:
@@ -159,7 +157,6 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
             section, place = inner, f"{place}.{name}"
         with section.unlocked(), section.ignore_type():
             section[last] = ConfigDict(value) if isinstance(value, Mapping) else value
-    keep_overrides(config, values)
     return config
 
 

@@ -37,7 +37,7 @@ def read_space(given: Mapping[str, tuple[Any, ...]], where: str) -> Space:
     if not isinstance(given, Mapping) or not all(
         isinstance(each, tuple) for each in given.values()
     ):
-        raise UserError(f"{where} has to map paths of the config to tuples: ('log', LOW, HIGH).")
+        raise UserError(f"{where} must map paths of the config to tuples: ('log', LOW, HIGH).")
     return {strip(path): _read(f"{where}[{path!r}]", *each) for path, each in given.items()}
 
 

@@ -1,0 +1,127 @@
+"""The first state of a run: its own checkpoint, other weights, or a fresh start."""
+
+from collections.abc import Collection
+
+import numpy as np
+from absl import logging
+
+from xmodal.base.config import UserError
+from xmodal.runs.config.run_config import RunConfig
+from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.initialization import from_run, from_towers, from_word_vectors
+from xmodal.runs.parts import Parts
+from xmodal.training.state import TrainState, create_state
+from xmodal.training.tree import flatten, matches, partition, top_levels
+
+
+def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> TrainState:
+    """Returns the newest state of the run, else one with the weights of `config.init_from`.
+
+    The order: the run's own newest checkpoint; published towers; published word vectors; another
+    run's weights for the paths that `config.init_from.include` takes; random values.
+
+    Args:
+      parts: parts of the run.
+      run_dir: the run's folder.
+      step: step of the run's own checkpoint to use; None for the newest.
+
+    Raises:
+      UserError: the checkpoint, the towers or the other run do not fit the config.
+    """
+    settings = parts.settings
+    shapes = parts.state_shapes
+    logging.info("%s", describe(parts))
+    saved = _saved_step(settings, run_dir, step)
+    if saved is not None:
+        return checkpoints.restore_step(run_dir, saved, shapes)
+    source = settings.init_from
+    towers = from_towers.load_towers(shapes, source)
+    if towers.params:
+        logging.info("%s", from_towers.describe(shapes, towers, source))
+    rows = from_word_vectors.load_rows(shapes, source, settings.data, settings.train_split)
+    state = from_towers.place(create_state(parts.init_state, shapes), towers)
+    state = from_word_vectors.place(state, rows)
+    taken = set(towers.params) | ({from_word_vectors.TABLE} if rows else set())
+    if source.run:
+        state = from_run.take_weights(state, source)
+        taken |= {path for path in flatten(state.all_params()) if matches(source.include, path)}
+    if not taken:
+        logging.info("Starting %s from scratch, seed %d.", settings.name, settings.seed)
+    _warn_of_random(settings, state, taken)
+    return state
+
+
+def check_start(parts: Parts, run_dir: str, shapes: TrainState, step: int | None = None) -> None:
+    """Checks the checkpoint or the weights that a run starts from; places nothing on a device.
+
+    Args:
+      parts: parts of the run.
+      run_dir: the run's folder.
+      shapes: shapes of its state.
+      step: see `starting_state`.
+
+    Raises:
+      UserError: see `starting_state`.
+    """
+    saved = _saved_step(parts.settings, run_dir, step)
+    if saved is not None:
+        checkpoints.check_fits(run_dir, saved, shapes, run_folder.ITEMS)
+        return
+    source = parts.settings.init_from
+    towers = from_towers.load_towers(shapes, source)
+    if towers.params:
+        logging.info("%s", from_towers.describe(shapes, towers, source))
+    if source.run:
+        from_run.check_weights(shapes, source)
+
+
+def _saved_step(settings: RunConfig, run_dir: str, step: int | None) -> int | None:
+    """The step of the checkpoint to resume from; the newest, if none is requested."""
+    saved = run_folder.steps(run_dir)
+    if not saved:
+        return None
+    step = saved[-1] if step is None else step
+    if step > settings.total_steps:
+        raise UserError(
+            f"{run_dir} is at step {step}, beyond config.total_steps={settings.total_steps}; "
+            "raise it, or start over with another --workdir."
+        )
+    return step
+
+
+def _warn_of_random(settings: RunConfig, state: TrainState, taken: Collection[str]) -> None:
+    """Warns about parts that start at random although they are frozen or published."""
+    frozen = set(flatten(state.frozen)) - set(taken)
+    if frozen:
+        logging.warning("Frozen at random initial values: %s.", top_levels(frozen))
+    fresh = set(flatten(state.all_params())) - set(taken)
+    published = settings.init_from.published
+    missing = [p.rstrip("/") for p in published if any(matches([p], path) for path in fresh)]
+    if missing:
+        logging.warning(
+            "%s: random at the start, but this experiment uses published weights. Published "
+            "numbers cannot be reproduced this way. Convert the weights with "
+            "xmodal.cli.convert and name them in config.init_from.towers, or name a run in "
+            "config.init_from.run; the header of the config has the commands.",
+            ", ".join(missing),
+        )
+
+
+def describe(parts: Parts) -> str:
+    """Returns a table of parameters by tower and top-level part, trained and frozen."""
+    rows = [("part", "trained", "frozen")]
+    counts: dict[str, list[int]] = {}
+    trees = partition(parts.shapes[0], parts.settings.freeze)
+    for column, tree in enumerate(trees):
+        for path, leaf in flatten(tree).items():
+            (part,) = top_levels([path])
+            counts.setdefault(part, [0, 0])[column] += int(np.prod(leaf.shape))
+    rows += [(part, f"{n[0]:,}", f"{n[1]:,}") for part, n in sorted(counts.items())]
+    totals = np.sum(list(counts.values()), axis=0)
+    rows.append(("total", f"{totals[0]:,}", f"{totals[1]:,}"))
+    table = "\n".join(f"  {part:<32}{trained:>14}{frozen:>14}" for part, trained, frozen in rows)
+    tasks = ", ".join(f"{t.name} ({' - '.join(t.views)})" for t in parts.tasks)
+    return (
+        f"{parts.settings.name}: {tasks}; batch {parts.settings.batch_size} on "
+        f"{parts.mesh.size} {parts.mesh.devices.flat[0].device_kind} device(s)\n{table}"
+    )
