@@ -10,7 +10,8 @@ import numpy as np
 from etils import epath
 
 from xmodal.api.search.formats import as_page
-from xmodal.api.search.index import Gallery, Hit, Index
+from xmodal.api.search.gallery import Gallery
+from xmodal.api.search.index import Hit, Index
 from xmodal.apps.analysis.ratings import similarity_plots
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, lookup
