@@ -1,4 +1,4 @@
-"""Encoders, heads, the dual encoder and pair scorers: flax.linen modules wrapped in plain functions."""
+"""Encoders, heads, dual encoders and pair scorers: flax.linen modules as plain functions."""
 
 from xmodal.models.devices import Devices
 from xmodal.models.dual_encoder import DualEncoder, make_dual_encoder
