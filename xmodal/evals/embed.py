@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.progress import progress
 from xmodal.evals.inputs.sources import Embeddings, Predictions
+from xmodal.evals.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
 from xmodal.evals.split import Split
 from xmodal.similarity import Similarity, select_field
 
@@ -24,7 +25,7 @@ Embed = Callable[[str, Any, Any, Mapping[str, jax.Array]], Any]
 # Side -> the column with the ids of its items.
 _ID_COLUMNS = {"image": "image_id", "text": "caption_id"}
 _NOUNS = {"image": "images", "text": "captions"}
-_VECTORS, _LOG_SIGMA = "vectors", "log_sigma"
+_VECTORS, _LOG_SIGMA, _TOKENS, _MASK = "vectors", "log_sigma", "tokens", "mask"
 
 
 class Predictor(NamedTuple):
@@ -82,6 +83,7 @@ class Embedder:
         similarity: Similarity,
         mesh: Mesh | None = None,
         predict: Mapping[str, Predictor] | None = None,
+        pairs: PairFunctions | None = None,
     ) -> None:
         """Prepares the sides.
 
@@ -91,9 +93,11 @@ class Embedder:
           similarity: the model's similarity, with parameters `params["similarity"]`.
           mesh: items are sharded over its `data` axis.
           predict: predictors by task.
+          pairs: a pair scorer, which reads the `features` of embeddings; None for none.
         """
         self._sides, self._similarity = tuple(sides), similarity
         self._mesh, self._predict = mesh, dict(predict or {})
+        self._pairs = None if pairs is None else PairProgram(pairs, mesh)
         # Rows stay where they are computed: several batches are in progress, and collectives could
         # deadlock, see `ranking.counting`.
         by_row = mesh_lib.batch_sharded(mesh) if mesh is not None else None
@@ -105,7 +109,11 @@ class Embedder:
             found = {_VECTORS: select_field(embedding, field)}
             if embedding.log_sigma is not None:
                 found[_LOG_SIGMA] = embedding.log_sigma
-            return {name: array.astype(jnp.float32) for name, array in found.items()}
+            found = {name: array.astype(jnp.float32) for name, array in found.items()}
+            if pairs is not None:
+                features = embedding.extras["features"]
+                found |= {_TOKENS: features.tokens, _MASK: features.full_mask()}
+            return found
 
         self._embed = jax.jit(embed_batch, static_argnums=(0, 1), out_shardings=by_row)
 
@@ -131,6 +139,7 @@ class Embedder:
         batch_size = -(-batch_size // devices) * devices
         vectors: dict[str, np.ndarray] = {}
         log_sigma: dict[str, np.ndarray] = {}
+        tokens: dict[str, Tokens] = {}
         for side in (each for each in self._sides if each in split.sides):
             groups = self._group(side, split, batch_size)
             if not groups:
@@ -145,6 +154,9 @@ class Embedder:
                     found[side] = np.empty((count, *parts[0][name].shape[1:]), np.float32)
                     for group, part in zip(groups, parts, strict=True):
                         found[side][group.rows] = part[name]
+            if _TOKENS in parts[0]:
+                of_groups = zip(groups, parts, strict=True)
+                tokens[side] = Tokens.join([(g.rows, p[_TOKENS], p[_MASK]) for g, p in of_groups])
         learned = params["similarity"] if self._similarity.parameters else {}
         return Embeddings(
             place=f"{split.name} {split.split}",
@@ -156,6 +168,9 @@ class Embedder:
             parameters={key: float(learned[key]) for key in self._similarity.parameters},
             predictions=self._make_predictions(params, vectors),
             log_sigma=log_sigma,
+            pairs=None
+            if self._pairs is None or len(tokens) < len(_ID_COLUMNS)
+            else PairScores(self._pairs, params, tokens["image"], tokens["text"]),
         )
 
     def lower(

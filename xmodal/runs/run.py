@@ -19,6 +19,7 @@ from xmodal.training.optimization.optimizer import make_optimizer
 from xmodal.runs.parts import Parts
 from xmodal.runs.config.awaited_metrics import check_awaited, check_mode
 from xmodal.runs.config.fill_config import MANY, fill, fill_metric, fill_placeholders
+from xmodal.runs.config.pair_scorer_check import check_pair_scorer
 from xmodal.runs.config.run_config import RunConfig, read_settings
 from xmodal.runs.config.widths import check_widths
 from xmodal.training.step import check_sides, select_l2
@@ -86,6 +87,7 @@ def assemble_without_data(config: ml_collections.ConfigDict, mesh: Mesh) -> Part
         _check_batch_size(settings, mesh)
     parts = build(draft, mesh)
     evals = read_options(settings.evals)
+    check_pair_scorer(evals, parts.model)
     check_mode(settings.select)
     check_awaited(settings.awaited_metrics, evals, config.to_dict(), parts.model.towers)
     check_widths(settings.model, parts.model, parts.tasks, evals, parts.shapes, parts.batch)

@@ -5,12 +5,16 @@ Files and models give the same types; `galleries` and `lists` put them in the or
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xmodal.base.config import UserError
+
+if TYPE_CHECKING:
+    from xmodal.evals.pair_scores import PairScores, TakenPairs
 
 # Largest error of a probability that is combined from its two parts.
 _TOLERANCE = 1e-4
@@ -125,6 +129,7 @@ class Embeddings:
       predictions: task -> predictions for the same images and captions, in the same order.
       log_sigma: side, "image" or "text" -> float32 [N, D] or [M, D], the log standard deviations of
         a probabilistic model's embeddings.
+      pairs: scores of pairs of these images and captions, of a model with a pair scorer.
     """
 
     place: str
@@ -136,6 +141,7 @@ class Embeddings:
     parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
     predictions: Mapping[str, Predictions] = dataclasses.field(default_factory=dict)
     log_sigma: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    pairs: "PairScores | TakenPairs | None" = None
 
     @property
     def sides(self) -> frozenset[str]:

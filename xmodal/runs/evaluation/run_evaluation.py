@@ -26,6 +26,7 @@ from xmodal.runs.tensorboard.example_views import View
 from xmodal.runs.evaluation.suite import FINAL_SPLITS, EvalSuite, Opened, Request, evaluate_all
 from xmodal.training.optimization.schedules import is_due
 from xmodal.runs.parts import Parts
+from xmodal.runs.pair_functions import make_pair_functions
 from xmodal.runs.predictors import make_predictors
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree
@@ -62,7 +63,8 @@ class RunEvaluation:
         # Files may have changed since the same command last ran.
         datasets = [parts.settings.data, *self.suite.datasets]
         self.follows_files = any(map(data.follows_files, datasets))
-        self._embedder = make_embedder(parts)
+        scores_pairs = any(each.scores_pairs for each in self.suite.options.values())
+        self._embedder = make_embedder(parts, scores_pairs=scores_pairs)
         if trains:
             self._check_awaited()
 
@@ -247,12 +249,18 @@ def _similarity_to_save(
     return None
 
 
-def make_embedder(parts: Parts) -> Embedder:
-    """Returns the embedder of a model and its tasks."""
+def make_embedder(parts: Parts, *, scores_pairs: bool = False) -> Embedder:
+    """Returns the embedder of a model and its tasks.
+
+    Args:
+      parts: parts of a run.
+      scores_pairs: whether to keep the tokens of all items for the pair scorer.
+    """
     return Embedder(
         lambda *inputs: parts.model.embed(*inputs)[0],
         parts.model.towers,
         similarity=parts.model.similarity,
         mesh=parts.mesh,
         predict=make_predictors(parts.tasks),
+        pairs=make_pair_functions(parts.model) if scores_pairs else None,
     )
