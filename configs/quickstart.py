@@ -1,6 +1,6 @@
 """The multitask dual encoder on the embedded dataset, small enough for a laptop CPU.
 
-python -m xmodal.main --config=configs/quickstart.py[:i2t|:t2t]
+python -m xmodal.main --config=configs/quickstart.py[:i2t|:t2t|:matching|:matching_quick]
 """
 
 from ml_collections import ConfigDict
@@ -9,8 +9,15 @@ from configs import base, cxc
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`i2t` and `t2t` train the single-task models on the same data."""
-    return base.variant(multitask(), argument, i2t=image_text, t2t=text_text)
+    """`i2t` and `t2t` train the single-task models on the same data, `matching` a pair scorer."""
+    return base.variant(
+        multitask(),
+        argument,
+        i2t=image_text,
+        t2t=text_text,
+        matching=image_text_matching,
+        matching_quick=matching_quick,
+    )
 
 
 def multitask() -> ConfigDict:
@@ -62,4 +69,36 @@ def text_text(config: ConfigDict) -> ConfigDict:
     config.name += "_t2t"
     del config.tasks.i2t
     config.model.image = config.data.image = None
+    return config
+
+
+def image_text_matching(config: ConfigDict) -> ConfigDict:
+    """Images against captions, and BLIP's matching head, which ranks the best 10 again."""
+    config = image_text(config)
+    config.name = "quickstart_matching"
+    config.model.pair_scorer = {
+        "name": "matching_head",
+        "width": 128,
+        "depth": 2,
+        "heads": 4,
+        "mlp_dim": 256,
+        "dropout": 0.0,
+        "score": "log_odds",
+        "dtype": "float32",
+    }
+    config.tasks.matching = base.task("image", "caption_0", "matching")
+    config.evals.reranked = config.evals.shapes.copy_and_resolve_references()
+    config.evals.reranked.reranker = {"name": "pair_scorer", "top": 10, "add_first_stage": False}
+    return config
+
+
+def matching_quick(config: ConfigDict) -> ConfigDict:
+    """The same for 50 steps."""
+    config = image_text_matching(config)
+    config.name += "_quick"
+    config.total_steps, config.batch_size, config.log_every = 50, 64, 10
+    config.optimizer.schedule.warmup_steps = 10
+    config.checkpoint.every = 25
+    for evaluator in config.evals.values():
+        evaluator.every, evaluator.bootstrap_samples = 25, 100
     return config

@@ -7,7 +7,7 @@ import itertools
 import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -76,7 +76,7 @@ class Model:
         Args:
           name: name in messages.
           model: the model that embeds.
-          params: parameters by side, and `similarity` if that has parameters.
+          params: parameters by side, and those of `similarity` and `pair_scorer`, if any.
           model_state: running statistics by side.
           mesh: devices that items are sharded over.
           images: preprocessing of an image side.
@@ -95,6 +95,13 @@ class Model:
         )
         embed = make(lambda *inputs: model.embed(*inputs)[0])
         self._embed = functools.partial(embed, field=model.similarity.config.field)
+        self._embed_pairs = None
+        if getattr(model, "pair_scorer", None) is not None:
+            # Imports flax, which a bundle does not need.
+            from xmodal.runs.pair_functions import make_pair_functions
+
+            functions = make_pair_functions(cast(Any, model))
+            self._embed_pairs = make(lambda *inputs: model.embed(*inputs)[0], pairs=functions)
         self._attend = make(functools.partial(_attention, model, name, tokenizer))
         learned = params.get("similarity", {})
         numbers = {key: float(learned[key]) for key in model.similarity.parameters}
@@ -208,6 +215,40 @@ class Model:
         if not self.measure[0].symmetric and self._sides(left, right) == ("text", "image"):
             return np.asarray(self._score(second, first)).T
         return np.asarray(self._score(first, second))
+
+    def score_pairs(
+        self, images: Sequence[Picture], texts: Sequence[str], *, batch_size: int = 64
+    ) -> np.ndarray:
+        """Scores each image with the text at its position, by the model's pair scorer.
+
+        Args:
+          images: N images, see `embed_images`.
+          texts: N texts.
+          batch_size: items embedded per call over all devices.
+
+        Returns:
+          float32 [N]; larger is more similar. The definition is `config.model.pair_scorer.score`.
+
+        Raises:
+          UserError: the model has no pair scorer, there are not as many images as texts, or an
+            item cannot be read.
+        """
+        if self._embed_pairs is None:
+            raise UserError(f"{self.name} has no pair scorer; compare embeddings by `similarity`.")
+        _check_several("score_pairs", texts)
+        _check_strings(texts)
+        if not len(images) == len(texts) > 0:
+            raise UserError(f"{len(images)} images and {len(texts)} texts are not pairs.")
+        items = GivenItems(
+            images=images,
+            texts=texts,
+            config=self._require_images(),
+            tokenizer=self._require_tokenizer(),
+        )
+        found = self._embed_pairs(self._params, self._model_state, items, batch_size)
+        assert found.pairs is not None
+        at = np.arange(len(texts))
+        return found.pairs.pairs(at, at)
 
     def attend(
         self, texts: Iterable[str], *, batch_size: int = 256

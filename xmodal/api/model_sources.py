@@ -80,7 +80,8 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
         )
     params, model_state = weights
     sides = [side for side in SIDES if config.model.get(side) is not None]
-    params = {key: params[key] for key in (*sides, "similarity") if key in params}
+    kept = (*sides, "similarity", "pair_scorer")
+    params = {key: params[key] for key in kept if key in params}
     model_state = {side: model_state.get(side, {}) for side in sides}
     return Stored({"name": os.fspath(source), **origin}, config, params, model_state)
 
