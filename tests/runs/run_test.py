@@ -9,9 +9,9 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.runs import run
-from xmodal.runs.evaluation.suite import EvalSuite
 from xmodal.runs.config import fill_config
 from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.evaluation.suite import EvalSuite
 
 
 class AskedForDataError(Exception):
@@ -55,6 +55,12 @@ def change(config, where, value):
         section = section[parent]
     with section.unlocked():
         setattr(section, last, value)
+
+
+def test_a_reranker_of_pairs_needs_a_pair_scorer(config):
+    config.evals.shapes.reranker = {"name": "pair_scorer", "top": 5}
+    with pytest.raises(UserError, match=r"config\.evals\.shapes\.reranker is 'pair_scorer', but"):
+        assemble(config)
 
 
 @pytest.mark.parametrize(

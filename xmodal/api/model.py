@@ -240,8 +240,8 @@ class Model:
         if not len(images) == len(texts) > 0:
             raise UserError(f"{len(images)} images and {len(texts)} texts are not pairs.")
         items = GivenItems(
-            images=images,
-            texts=texts,
+            images=list(images),
+            texts=list(texts),
             config=self._require_images(),
             tokenizer=self._require_tokenizer(),
         )
