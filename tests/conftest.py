@@ -74,6 +74,9 @@ def own_flags():
     from absl.testing import flagsaver
 
     # The saver removes flags that it has not seen, so those of readers must exist before.
+    import xmodal.apps.sweep.__main__
+    import xmodal.data
+    import xmodal.main  # noqa: F401
 
     # Parsed flags set it, which also affects messages that other tests read.
     level = logging.getLogger("absl").level

@@ -24,10 +24,10 @@ from xmodal.preprocessing import read_vocabulary
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, read_tasks, save_model
-from xmodal.runs import run
+from xmodal.runs import published_towers, run
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.initialization import from_towers, published_towers
+from xmodal.runs.initialization import from_towers
 from xmodal.training.tree import flatten, unflatten
 
 SMALL, CHANNELS = (2, 2), 512
