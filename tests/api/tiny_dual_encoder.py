@@ -9,6 +9,7 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.models import make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.pair_functions import make_pair_functions
 from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import split
@@ -63,14 +64,16 @@ def make_model(devices=8, *, text_head="mean", max_regions=0, pair_scorer=None, 
     section["text"] = SECTION["text"] | {"head": {"name": text_head}}
     section["pair_scorer"] = pair_scorer
     params, model_state = make_weights(section=section)
+    encoders = make_dual_encoder(section)
     model = Model(
         "tiny",
-        make_dual_encoder(section),
+        encoders,
         params,
         model_state,
         mesh=mesh_lib.make_mesh(jax.devices()[:devices]),
         images=ImageConfig(size=0, max_regions=max_regions),
         tokenizer=make_tokenizer(TextConfig(**TEXT), WORDS),
+        pairs=make_pair_functions(encoders),
     )
     return model, params
 

@@ -7,7 +7,7 @@ import itertools
 import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from xmodal.api.model_inputs import GivenItems, Picture, prepare_image
 from xmodal.base.config import UserError
 from xmodal.evals.embed import Embedder
 from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.pair_scores import PairFunctions
 from xmodal.preprocessing import ImageConfig, Tokenizer
 from xmodal.similarity import Similarity
 
@@ -70,6 +71,7 @@ class Model:
         lengths: Sequence[int] = (),
         source: str = "",
         step: int | None = None,
+        pairs: PairFunctions | None = None,
     ) -> None:
         """Assembles a model from its parts; use `xmodal.load` instead.
 
@@ -84,6 +86,7 @@ class Model:
           lengths: see `GivenItems`.
           source: the folder it was loaded from.
           step: step of a run.
+          pairs: the functions of its pair scorer, if it has one.
         """
         self.source, self.step = source, step
         self.name, self.sides = name, tuple(model.towers)
@@ -96,12 +99,8 @@ class Model:
         embed = make(lambda *inputs: model.embed(*inputs)[0])
         self._embed = functools.partial(embed, field=model.similarity.config.field)
         self._embed_pairs = None
-        if getattr(model, "pair_scorer", None) is not None:
-            # Imports flax, which a bundle does not need.
-            from xmodal.runs.pair_functions import make_pair_functions
-
-            functions = make_pair_functions(cast(Any, model))
-            self._embed_pairs = make(lambda *inputs: model.embed(*inputs)[0], pairs=functions)
+        if pairs is not None:
+            self._embed_pairs = make(lambda *inputs: model.embed(*inputs)[0], pairs=pairs)
         self._attend = make(functools.partial(_attention, model, name, tokenizer))
         learned = params.get("similarity", {})
         numbers = {key: float(learned[key]) for key in model.similarity.parameters}
@@ -239,7 +238,7 @@ class Model:
         _check_strings(texts)
         if not len(images) == len(texts) > 0:
             raise UserError(f"{len(images)} images and {len(texts)} texts are not pairs.")
-        items = GivenItems(
+        items: Any = GivenItems(
             images=list(images),
             texts=list(texts),
             config=self._require_images(),

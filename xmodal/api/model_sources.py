@@ -19,6 +19,7 @@ from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.pair_functions import make_pair_functions
 from xmodal.training.tree import Tree, merge, unflatten
 
 
@@ -93,9 +94,10 @@ def make_model(stored: Stored) -> Model:
     weights = (stored.params, stored.model_state)
     params, model_state = jax.device_put(weights, mesh_lib.replicated(mesh))
     name, number, texts = stored.source["name"], stored.source.get("step"), stored.texts()
+    model = make_dual_encoder(stored.config.model, Devices(len(devices), devices[0].platform))
     return Model(
         name if number is None else f"{name} step {number}",
-        make_dual_encoder(stored.config.model, Devices(len(devices), devices[0].platform)),
+        model,
         params,
         model_state,
         mesh=mesh,
@@ -103,6 +105,7 @@ def make_model(stored: Stored) -> Model:
         tokenizer=None if texts is None else make_tokenizer(*texts),
         source=name,
         step=number,
+        pairs=make_pair_functions(model),
     )
 
 
