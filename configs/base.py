@@ -157,8 +157,8 @@ def small_convnet(width: float = 0.25, depth: float = 0.25, batch_norm: str = "b
     }
 
 
-def on_embedded_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
-    """A small version of the experiment on the embedded dataset; the caller shrinks the model."""
+def on_built_in_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
+    """A small version of the experiment on the built-in dataset; the caller shrinks the model."""
     config = config.copy_and_resolve_references()
     config.name += "_quick"
     config.total_steps, config.batch_size, config.log_every = steps, 64, steps // 3

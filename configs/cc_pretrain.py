@@ -21,7 +21,7 @@ from configs import base, cxc
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`quick` runs on the embedded dataset."""
+    """`quick` runs on the built-in dataset."""
     config = cxc.experiment("cc_pretrain")
     config.total_steps = 30_000
     config.data.dataset = "conceptual_captions"

@@ -14,7 +14,7 @@ learning rate and selects the checkpoint, by ten pools instead of one, and test 
 The incomplete last batch of an epoch is dropped (theirs is kept), and the LSTM starts from Flax's
 initial values (LeCun normal, orthogonal; torch's are uniform).
 
-Variants of both files. `quick,VARIANT` runs a variant on the embedded dataset; `shapes,VARIANT`
+Variants of both files. `quick,VARIANT` runs a variant on the built-in dataset; `shapes,VARIANT`
 does so at a size that learns, starting from the CNN of `configs/quickstart.py` instead of
 ImageNet's:
     base      no relations, no attention        no_attn   relations, no attention
@@ -31,7 +31,7 @@ from ml_collections import ConfigDict
 from configs import base, quickstart
 
 DIMENSION = 1024
-# Negatives per positive in the training split of the embedded dataset, within 6 %.
+# Negatives per positive in the training split of the built-in dataset, within 6 %.
 SHAPES_RELATIONS = {
     "visible": 0.52, "subjective": 9.0, "action": 5.9, "story": 3.0, "meta": 1.5, "irrelevant": 9.6,
 }  # fmt: skip
@@ -248,9 +248,9 @@ def captions_alone(config: ConfigDict) -> ConfigDict:
 
 
 def quick(config: ConfigDict) -> ConfigDict:
-    """Small towers, and the captions of the embedded dataset with their coherence relations."""
+    """Small towers, and the captions of the built-in dataset with their coherence relations."""
     evals, plateau, select = config.evals, config.optimizer.plateau, config.select
-    config = base.on_embedded_dataset(config, steps=50)
+    config = base.on_built_in_dataset(config, steps=50)
     config.train_split = "train"
     config.data.config = "coherence"
     config.model.image.encoder = base.small_convnet()

@@ -137,8 +137,8 @@ def _softmax(left: str, right: str, weight: float) -> dict:
 
 
 def quick(config: ConfigDict) -> ConfigDict:
-    """The `:quick` variant of an experiment: the same parts, small, on the embedded dataset."""
-    config = base.on_embedded_dataset(config)
+    """The `:quick` variant of an experiment: the same parts, small, on the built-in dataset."""
+    config = base.on_built_in_dataset(config)
     config.data.text.vocabulary_size, config.data.text.max_length = 1000, 32
     if config.model.image is not None:
         statistics = config.model.image.encoder.statistics

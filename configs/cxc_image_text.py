@@ -20,7 +20,7 @@ from configs import base, cxc
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`quick` runs on the embedded dataset."""
+    """`quick` runs on the built-in dataset."""
     config = cxc.experiment("cxc_image_text")
     # Every caption is a separate example, as in the released recipe.
     config.data.examples = "pairs"

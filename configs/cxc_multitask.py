@@ -22,7 +22,7 @@ from configs import base, cxc
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`quick` runs on the embedded dataset."""
+    """`quick` runs on the built-in dataset."""
     config = cxc.experiment("cxc_multitask")
     # Two captions of each image per step: the tower sees as many images as for DE_I2T.
     config.data.captions_per_image = 2

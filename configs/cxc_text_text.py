@@ -37,7 +37,7 @@ from configs import base, cxc
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`quick` runs on the embedded dataset, `minilm` starts from a sentence encoder."""
+    """`quick` runs on the built-in dataset, `minilm` starts from a sentence encoder."""
     config = cxc.experiment("cxc_text_text")
     config.model.image = None
     config.model.text = cxc.frozen_bert(projection=None)

@@ -22,7 +22,7 @@ embeddings and GRUs of 128 dimensions, two epochs over the 30,000 training pairs
 of 3e-3 beat 1e-3 on the validation split for every model that was trained with both. Losses that
 mine negatives use all of them in the first epoch, as VSE-infinity does: with the hardest from the
 first step on, vsepp and pvse_k1 collapse (rsum 53 and 13 at this rate, seed 0). The results are in
-README.md.
+configs/results.md.
 
 Each image is a single vector here, so the heads of PVSE, PCME and VSE-infinity can only select
 among words; any gain from regions or cells does not show. Maps of 4 x 4 cells were tried, but cost

@@ -108,12 +108,12 @@ def clipped_adam(learning_rate: float, decay_after: str, **options: object) -> d
 
 
 def on_shapes(config: ConfigDict) -> ConfigDict:
-    """An experiment on the embedded dataset, with the frozen CNN of `configs/quickstart.py`.
+    """An experiment on the built-in dataset, with the frozen CNN of `configs/quickstart.py`.
 
     It is large enough to learn something. The board `shapes_matches` has all captions that are true
     of an image.
     """
-    config = base.on_embedded_dataset(config)
+    config = base.on_built_in_dataset(config)
     config.name = config.name.replace("_quick", "_shapes")
     config.total_steps, config.batch_size, config.log_every = 500, 128, 100
     encoder = quickstart.get_config().model.image.encoder.to_dict()
@@ -136,13 +136,13 @@ def on_shapes(config: ConfigDict) -> ConfigDict:
 
 
 def ambiguity() -> dict:
-    """An evaluator of predicted uncertainty on the embedded dataset."""
+    """An evaluator of predicted uncertainty on the built-in dataset."""
     return {"type": "ambiguity", "board": "shapes_matches", "batch_size": 512}
 
 
 def quick(config: ConfigDict) -> ConfigDict:
-    """The embedded dataset without pixel augmentation, and the stored map of a small random CNN."""
-    config = base.on_embedded_dataset(config, steps=50)
+    """The built-in dataset without pixel augmentation, and the stored map of a small random CNN."""
+    config = base.on_built_in_dataset(config, steps=50)
     config.model.image.encoder = base.small_convnet()
     config.freeze = ("image/encoder/",)
     config.frozen_features.sides = ("image",)

@@ -16,7 +16,7 @@ from configs import base, itm, vsepp
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """Order++; `order0`; `quick` runs Order++ on the embedded dataset."""
+    """Order++; `order0`; `quick` runs Order++ on the built-in dataset."""
     config = vsepp.get_config()
     config.name = "order"
     config.model.image.projection.normalize = True

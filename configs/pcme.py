@@ -108,7 +108,7 @@ def clipped(config: ConfigDict) -> ConfigDict:
 
 
 def shapes(config: ConfigDict) -> ConfigDict:
-    """Small heads on the embedded dataset, whose board `shapes_matches` has many positives.
+    """Small heads on the built-in dataset, whose board `shapes_matches` has many positives.
 
     After 500 steps at the paper's learning rate, the spreads still hide the means: recalls are near
     chance.
@@ -123,7 +123,7 @@ def shapes(config: ConfigDict) -> ConfigDict:
 
 def quick(config: ConfigDict) -> ConfigDict:
     """A small random CNN, small Gaussian heads, and trainable word vectors."""
-    config = base.on_embedded_dataset(config, steps=50)
+    config = base.on_built_in_dataset(config, steps=50)
     config.model.image.encoder = base.small_convnet(batch_norm="batch_frozen")
     config.model.text.encoder.update({"embedding_width": 32, "width": 16})
     for side in ("image", "text"):

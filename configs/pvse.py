@@ -42,7 +42,7 @@ from configs import base, itm
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`k1`, `none`, `semi_hard`, `k1_none`, `k1_semi_hard`; `quick` on the embedded dataset."""
+    """`k1`, `none`, `semi_hard`, `k1_none`, `k1_semi_hard`; `quick` on the built-in dataset."""
     config = itm.experiment("pvse")
     config.batch_size = 256
     head = {"name": "pie", "width": itm.DIMENSION, "embeddings": 2, "dropout": 0.0}
@@ -110,7 +110,7 @@ def mine(mining: str, config: ConfigDict) -> ConfigDict:
 
 
 def shapes(config: ConfigDict) -> ConfigDict:
-    """Small heads on the embedded dataset, whose board `shapes_matches` has many positives.
+    """Small heads on the built-in dataset, whose board `shapes_matches` has many positives.
 
     The first 100 steps use all negatives: with the hardest from the first step on, all items
     collapse to one point, where the loss is twice the margin.

@@ -1,4 +1,4 @@
-"""The multitask dual encoder on the embedded dataset, small enough for a laptop CPU.
+"""The multitask dual encoder on the built-in dataset, small enough for a laptop CPU.
 
 python -m xmodal.main --config=configs/quickstart.py[:i2t|:t2t|:matching|:matching_quick]
 """

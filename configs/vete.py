@@ -24,7 +24,7 @@ Arguments, joined by commas (`--config=configs/vete.py:gru,skt_5`):
                               a language model, whose first state is the image in the second
     word_level                one random word of a caption instead of the caption
     flickr8k                  Flickr8k with MobileNetV2 features instead of COCO
-    quick                     small, on the embedded dataset
+    quick                     small, on the built-in dataset
 
 The paper does not give these values, which are chosen here: B = 128 (Pearson's correlation is over
 the batch), the central square of an image, learning rate 1e-3 without decay, no word dropout, one
@@ -251,9 +251,9 @@ def flickr8k(config: ConfigDict) -> ConfigDict:
 
 
 def quick(config: ConfigDict) -> ConfigDict:
-    """Stored features of a small random CNN, and the embedded dataset's own rated captions."""
+    """Stored features of a small random CNN, and the built-in dataset's own rated captions."""
     sts, compares_images = config.evals.sts, "coco" in config.evals
-    config = base.on_embedded_dataset(config, steps=50)
+    config = base.on_built_in_dataset(config, steps=50)
     if config.model.image is not None:
         config.model.image.encoder = base.small_convnet()
     config.data.text.min_count, config.data.text.max_length = 1, 32

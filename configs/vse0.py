@@ -18,7 +18,7 @@ from configs import base, itm, vsepp
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`finetuned` is the second stage; `quick` runs on the embedded dataset."""
+    """`finetuned` is the second stage; `quick` runs on the built-in dataset."""
     config = vsepp.get_config()
     config.name = "vse0"
     config.model.text.projection = {"normalize": True}

@@ -29,7 +29,7 @@ from configs import base, itm
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`finetuned` is the second stage; `quick` runs on the embedded dataset."""
+    """`finetuned` is the second stage; `quick` runs on the built-in dataset."""
     config = itm.experiment("vsepp")
     config.model.image = {
         "encoder": itm.resnet(),

@@ -25,7 +25,7 @@ WIDTH = 2048
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`flickr30k` has the settings for that dataset; `quick` runs on the embedded dataset."""
+    """`flickr30k` has the settings for that dataset; `quick` runs on the built-in dataset."""
     config = itm.use_regions(itm.experiment("vsrn"))
     head = {"name": "graph", "width": WIDTH, "layers": 4, "input_norm": "regions"}
     config.model.image = {"encoder": itm.regions(), "head": head, "projection": None}

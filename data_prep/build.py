@@ -127,7 +127,9 @@ def _writer_errors() -> Iterator[None]:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Prepares a dataset for reading by index.")
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.build", description="Prepares a dataset for reading by index."
+    )
     parser.add_argument("--dataset", required=True, choices=sorted(data_prep.BUILDERS))
     parser.add_argument("--config", help="a single builder config; by default all")
     parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")

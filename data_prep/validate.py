@@ -40,7 +40,9 @@ def main() -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.validate", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("dataset", choices=sorted(data_prep.BUILDERS))
     parser.add_argument("--config", help="one builder config; by default all prepared ones")
     parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")

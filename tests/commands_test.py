@@ -47,13 +47,13 @@ def test_commands_know_the_configs_that_were_installed(wheel, tmp_path, command)
     listed = run(tmp_path, wheel, wheel / "bin" / "xmodal", command, "--list_configs")
     assert listed.returncode == 0, listed.stderr
     rows = dict(line.split(maxsplit=1) for line in listed.stdout.splitlines())
-    assert rows["quickstart"].startswith("The multitask dual encoder on the embedded dataset")
+    assert rows["quickstart"].startswith("The multitask dual encoder on the built-in dataset")
     assert "base" not in rows
     version = run(tmp_path, wheel, wheel / "bin" / "xmodal", command, "--version")
     assert (version.returncode, version.stdout) == (0, f"xmodal {xmodal.__version__}\n")
 
 
-@pytest.mark.parametrize("command", ["search", "export", "annotate"])
+@pytest.mark.parametrize("command", ["search", "export", "annotate", "convert", "show", "votes"])
 def test_commands_without_a_config(wheel, tmp_path, command):
     shown = run(tmp_path, wheel, wheel / "bin" / "xmodal", command, "--help")
     assert shown.returncode == 0, shown.stderr

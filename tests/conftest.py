@@ -35,10 +35,10 @@ def _forget_compiled_functions():
 
 @pytest.fixture(scope="session")
 def real_data() -> pathlib.Path:
-    """The folder of published files that XMODAL_TEST_DATA names; the test is skipped without it."""
+    """The folder of downloaded files that XMODAL_TEST_DATA names, or a skip without it."""
     folder = os.environ.get("XMODAL_TEST_DATA")
     if not folder:
-        pytest.skip("XMODAL_TEST_DATA names no folder of published files")
+        pytest.skip("XMODAL_TEST_DATA does not name a folder of downloaded files")
     if not pathlib.Path(folder).is_dir():
         pytest.fail(f"XMODAL_TEST_DATA is {folder}, which is no folder")
     return pathlib.Path(folder)

@@ -39,7 +39,7 @@ def test_follow_evaluates_what_is_new_and_ends_with_the_run(saved_run_dir, tmp_p
     assert sorted(p.name for p in (output / "steps").iterdir()) == ["0.json", "2.json", "4.json"]
     assert read(output / "steps/0.json") == {}  # not evaluated again
     evaluate(run=str(growing), follow=True, output=str(output), overwrite=True)
-    assert read(output / "steps/0.json")  # anew
+    assert read(output / "steps/0.json")  # again
     assert read(output / "metrics.json")["step"] == TOTAL_STEPS
 
 

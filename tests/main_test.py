@@ -24,14 +24,14 @@ QUICKSTART = "--config=configs/quickstart.py"
         ),
         (
             [QUICKSTART, "--config.total_steps=many"],
-            "config.total_steps is 'many'; it has to be a whole number.",
+            "config.total_steps is 'many'; it must be an integer.",
         ),
         ([QUICKSTART, "--config.dataset.x=1"], "Unknown key in --config.dataset.x: 'dataset'"),
         ([QUICKSTART, "--config.freeze.x=1"], "Unknown key in --config: "),
         ([QUICKSTART, "--config.freeze[0]=x"], "Unknown key in --config: "),
         (
             [QUICKSTART, "--config.freeze=text/bert/"],
-            "config.freeze is 'text/bert/'; it has to be a list such as ['a', 'b'].",
+            "config.freeze is 'text/bert/'; it must be a list such as ['a', 'b'].",
         ),
         (
             [QUICKSTART, "--config.optimizer.weight_decay.rate=0.1"],
@@ -74,7 +74,7 @@ QUICKSTART = "--config=configs/quickstart.py"
             "Unknown name 'sdg' in config.optimizer.name; "
             "known: ['adam', 'adamp', 'adamw', 'sgd']. Did you mean 'sgd'?",
         ),
-        ([QUICKSTART, "--config.seed=-1"], "config.seed is -1; it has to be at least 0."),
+        ([QUICKSTART, "--config.seed=-1"], "config.seed is -1; it must be at least 0."),
         (
             [QUICKSTART, "--config.batch_size=12"],
             "is not a multiple of the 8 devices; use 8 or 16.",

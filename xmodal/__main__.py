@@ -19,7 +19,7 @@ COMMANDS = {
     "bradley_terry": ("xmodal.apps.analysis.bradley_terry", "rank models by pairwise choices"),
     "caption_relations": (
         "xmodal.apps.analysis.caption_relations",
-        "train the baseline of words alone of coherence relations",
+        "train a text-only baseline for coherence relations",
     ),
     "describe": ("xmodal.apps.analysis.describe", "describe the ratings of CxC"),
     "label_quality": ("xmodal.apps.analysis.label_quality", "compare labels with other labels"),

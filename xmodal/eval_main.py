@@ -13,7 +13,7 @@ r"""Evaluates the checkpoints of a run, published towers, or the files of any ot
 Prints the tables and writes to --output: `metrics.json`, `report.md`, the same report as a web page
 in `report.html`, `boards.json`, `ranks.npz` and TensorBoard scalars. `--compare=OUT1` adds
 `comparison.md` and `comparison.json`; with a config or a run, `--examples=N` adds `examples.html`,
-a page of queries worth a look.
+a page of example queries.
 
 A run, published towers, and embeddings with a config are evaluated by every evaluator of
 `config.evals`. Each has its own folder in --output; `metrics.json` has the numbers of all,
@@ -125,7 +125,7 @@ def follow_run() -> None:
     config, output = wait_for_run(folder, timeout=timeout), _output_in_run("follow")
     _check_run_output(output, config)
     with folder_lock.hold(output) as check_lock:  # A follower writes for hours.
-        steps = follow(folder, output, timeout=timeout, anew=OVERWRITE.value)
+        steps = follow(folder, output, timeout=timeout, overwrite=OVERWRITE.value)
         _evaluate_checkpoints(config, steps, output, check_lock)
 
 

@@ -64,12 +64,12 @@ def main(argv: list[str]) -> None:
     # Imported here so that --help and errors in flags or file names appear immediately.
     from xmodal.base import processes
     from xmodal.base.compilation_cache import use_compilation_cache
-    from xmodal.runs.folder.finished import finished_reports, where_to_look
+    from xmodal.runs.folder.finished import finished_reports, next_steps
 
     workdir = WORKDIR.value or os.path.join("runs", config.name)
     if not DRY_RUN.value and (reports := finished_reports(config, workdir)):
         print(*(report.read_text() for report in reports), sep="\n")
-        print(where_to_look(workdir, config))
+        print(next_steps(workdir, config))
         return
     with quietly():
         from xmodal.runs import loop, preflight

@@ -122,7 +122,7 @@ def _read_row(
         try:
             score = float(row[SCORE])
         except ValueError:
-            return LeftOut(where, "score is no number", row[SCORE])
+            return LeftOut(where, "score is not a number", row[SCORE])
         if not 0 <= score <= 5:  # also rejects NaN
             return LeftOut(where, "score not from 0 to 5", row[SCORE])
     if methods is not None and row[METHOD] not in methods:

@@ -100,7 +100,7 @@ def _example(pair_id: int, rated_set: RatedSet, pair: Scored) -> Record | LeftOu
     try:
         score = float(pair.score)
     except ValueError:
-        return LeftOut(pair.where, "score is no number", pair.score)
+        return LeftOut(pair.where, "score is not a number", pair.score)
     if not 0 <= score <= 5:  # also rejects NaN
         return LeftOut(pair.where, "score not from 0 to 5", pair.score)
     if not all(pair.sentences):

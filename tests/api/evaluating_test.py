@@ -192,8 +192,8 @@ def test_arguments_that_files_do_not_take_are_refused(given, message):
             {"embed_texts": lambda texts: np.ones((len(texts), len(texts)))},
             r"vectors of shape \[\d+\] after vectors of shape \[64\]",
         ),
-        ({"embed_texts": "model"}, "embed_texts is 'model'; it has to be a function"),
-        ({"batch_size": 0}, "batch_size=0; it has to be at least 1"),
+        ({"embed_texts": "model"}, "embed_texts is 'model'; it must be a function"),
+        ({"batch_size": 0}, "batch_size=0; it must be an integer of at least 1"),
         ({"similarity": "match_probability"}, r"needs \['match_scale', .* pass a file of embedd"),
         (
             {"embed_images": lambda images: np.ones((len(images), 3))},

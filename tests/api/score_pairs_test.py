@@ -58,7 +58,7 @@ def test_mistakes_are_named():
     with pytest.raises(xmodal.UserError, match="has no pair scorer; compare embeddings"):
         make_model()[0].score_pairs(images, ["a", "b"])
     model, _ = make_model(pair_scorer=PAIR_SCORER)
-    with pytest.raises(xmodal.UserError, match="2 images and 1 texts are not pairs"):
+    with pytest.raises(xmodal.UserError, match="not 2 images and 1 texts"):
         model.score_pairs(images, ["a"])
-    with pytest.raises(xmodal.UserError, match="takes several texts"):
+    with pytest.raises(xmodal.UserError, match="in two lists, not 2 images and the text 'ab'"):
         model.score_pairs(images, "ab")

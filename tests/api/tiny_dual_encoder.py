@@ -45,12 +45,12 @@ SECTION = {
 PAIR_SCORER = {"name": "matching_head", "width": 6, "depth": 2, "heads": 2, "mlp_dim": 8}
 
 
-def make_weights(seed=0, section=SECTION):
+def make_weights(seed=0, section=SECTION, features=(FEATURES,)):
     """Random `(params, model_state)` on the host."""
     model = make_dual_encoder(section)
     ids = np.ones((1, 3), np.int32)
     inputs = {
-        "image": {"image": np.zeros((1, FEATURES), np.float32)},
+        "image": {"image": np.zeros((1, *features), np.float32)},
         "text": {"text_ids": ids, "text_mask": ids},
     }
     shapes = jax.eval_shape(model.init, jax.random.key(0), inputs)

@@ -89,9 +89,9 @@ def run_two(start_two):
         ({ADDRESS: "a:1"}, f"{ADDRESS} set, but not {NUMBER} and {INDEX}: set all three"),
         ({NUMBER: "4"}, f"{NUMBER} set, but not {ADDRESS} and {INDEX}"),
         ({ADDRESS: "a:1", INDEX: "0"}, f"{ADDRESS} and {INDEX} set, but not {NUMBER}:"),
-        ({ADDRESS: "a:1", NUMBER: "two", INDEX: "0"}, f"{NUMBER} is 'two'; it has to be a whole"),
+        ({ADDRESS: "a:1", NUMBER: "two", INDEX: "0"}, f"{NUMBER} is 'two'; it must be an integer"),
         ({ADDRESS: "a:1", NUMBER: "2", INDEX: "2"}, f"{INDEX} is 2; with {NUMBER}=2 it has to"),
-        ({ADDRESS: "a", NUMBER: "2", INDEX: "1"}, f"{ADDRESS} is 'a'; it has to be HOST:PORT"),
+        ({ADDRESS: "a", NUMBER: "2", INDEX: "1"}, f"{ADDRESS} is 'a'; it must be HOST:PORT"),
     ],
 )
 def test_one_variable_demands_all_three(monkeypatch, values, message):

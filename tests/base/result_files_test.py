@@ -1,4 +1,4 @@
-"""Result files appear together or not at all."""
+"""Result files are written atomically, all or none."""
 
 import json
 import math

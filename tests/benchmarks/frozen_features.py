@@ -3,7 +3,7 @@
     python -m tests.benchmarks.frozen_features [--depth=12 --lower_depth=0 --width=768 --heads=12]
 
 Two runs take turns, step by step, on the same batches from the same initial state. Prints the
-losses side by side, examples per second (medians) and the cost of the features. Uses the embedded
+losses side by side, examples per second (medians) and the cost of the features. Uses the built-in
 dataset, two captions per image. With --lower_depth=0, all of BERT is frozen and the paper's three
 layers on top are trained; with another number, the remaining layers of BERT are trained.
 """

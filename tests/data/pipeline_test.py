@@ -159,7 +159,7 @@ def test_choices_equal_those_from_a_shrinking_list(wanted):
         assert places.tolist() == [left.pop(draw % len(left)) for draw in row.tolist()]
 
 
-def test_a_resumed_run_goes_on_where_it_stopped_and_reads_only_that(tiny_config, monkeypatch):
+def test_a_resumed_run_reads_only_what_follows(tiny_config, monkeypatch):
     whole = _batches(tiny_config, total_steps=11)
     read = []
     original = Source.read

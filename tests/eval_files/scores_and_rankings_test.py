@@ -51,7 +51,7 @@ def test_truncated_rankings_say_what_they_cannot_give(evaluate, model):
         ({"scores": "s.npy", "similarity": "dot"}, "Similarity 'dot' is for embeddings; scores"),
         (
             {"rankings": "r.json", "bootstrap_samples": 0},
-            "bootstrap_samples is 0; it has to be at least 1",
+            "bootstrap_samples is 0; it must be at least 1",
         ),
     ],
 )

@@ -28,7 +28,7 @@ MODULES = {
         "sample_pairs", "votes",
     )
 }  # fmt: skip
-# The embedded dataset with 1/40 of its scenes, as in `few_shapes` of tests/conftest.py: no command
+# The built-in dataset with 1/40 of its scenes, as in `few_shapes` of tests/conftest.py: no command
 # has a flag for its size, and with all scenes a record takes half an hour. Beside the names of
 # commands, these lines are all that the record knows of the code.
 _BUILD = """

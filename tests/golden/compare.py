@@ -21,6 +21,9 @@ RENAMED_TEXT: dict[str, str] = {
     r"xmodal\.convert_weights\b": "xmodal convert",
     r"xmodal\.(?:analysis\.)?(export|search|sweep|show|annotate|word2vec|agree|bradley_terry"
     r"|caption_relations|describe|label_quality|sample_pairs|votes)\b": r"xmodal \1",
+    r"embedded dataset": "built-in dataset",
+    r"\b(?:has|have) to be\b": "must be",
+    r"a whole number": "an integer",
 }
 # Keys and names of metrics, matched as a whole: times, speeds, versions, and the hash of a config
 # with its paths, which is recorded itself.
@@ -36,7 +39,7 @@ def differences(old: Any, new: Any, tolerance: float, place: str = "") -> Iterat
     Args:
       old: value of the old record.
       new: value of the new one.
-      tolerance: largest relative difference between equal numbers; whole numbers have to be equal.
+      tolerance: largest relative difference between equal numbers; whole numbers must be equal.
       place: where the values are.
     """
     if isinstance(old, dict) and isinstance(new, dict):

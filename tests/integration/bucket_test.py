@@ -59,7 +59,7 @@ def _finish(process):
     return output
 
 
-def test_a_killed_run_in_a_bucket_goes_on(begin, store):
+def test_a_killed_run_in_a_bucket_resumes(begin, store):
     killed = begin("killed")
     while "killed/checkpoints/3/files.json" not in store.objects:
         assert killed.poll() is None, killed.stdout.read()

@@ -21,6 +21,7 @@ PAPERS = {
     "vsrn": ["shapes/i2t/recall@10"],
     "vse_infinity": ["shapes/i2t/recall@10"],
     "vse_infinity:quick_grids": ["shapes/i2t/recall@10"],
+    "sgraf": ["shapes/i2t/recall@10"],
     "vete": ["shapes/i2t/recall@10", "sts/c2c_isim/pearson"],
     "cmcm_clue": ["pools/t2i/median_rank", "relations/Story/average_precision"],
     "pcme": ["shapes/i2t/recall@10", "mean/shapes/i2t/recall@10"],

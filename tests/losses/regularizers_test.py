@@ -155,9 +155,9 @@ def test_what_is_missing_is_said(make_pairs, views, make_context):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("uniformity", {"max_points": 1}, "max_points is 1; it has to be at least 2"),
-        ("uniformity", {"sharpness": -1.0}, "sharpness is -1.0; it has to be more than 0"),
-        ("mmd", {"gamma": 0.0}, "gamma is 0.0; it has to be more than 0"),
+        ("uniformity", {"max_points": 1}, "max_points is 1; it must be at least 2"),
+        ("uniformity", {"sharpness": -1.0}, "sharpness is -1.0; it must be more than 0"),
+        ("mmd", {"gamma": 0.0}, "gamma is 0.0; it must be more than 0"),
     ],
 )
 def test_options_out_of_range(name, options, message):

@@ -130,7 +130,7 @@ MEAN = {"name": "mean"}
         ),
         (
             {"text": TEXT | {"projection": {"width": 0}}},
-            "config.model.text.projection.width is 0; it has to be at least 1",
+            "config.model.text.projection.width is 0; it must be at least 1",
         ),
         (
             {"images": IMAGE},

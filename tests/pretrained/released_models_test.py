@@ -175,7 +175,7 @@ def test_torch_files_equal_torch(torch, tmp_path, legacy):
     assert set(arrays) == {
         "list.0", "list.1.view", "list.1.scalar", "half", "brain", "empty", "parameter"
     }  # fmt: skip
-    # Truncation anywhere gives a one-sentence error.
+    # Truncation anywhere gives a clear error message.
     content = (tmp_path / "m.pth.tar").read_bytes()
     for size in (0, 1, 30, len(content) // 2, len(content) - 9):
         (tmp_path / "cut.pth").write_bytes(content[:size])

@@ -44,7 +44,7 @@ with Watchdog(1.0) as watchdog:
     for step in range(8):
         watchdog.note(f"step {step}")
         time.sleep(0.3)
-print("trained", processes.told()[index].text)
+print("trained", processes.statuses()[index].text)
 """
 
 

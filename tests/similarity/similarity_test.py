@@ -149,7 +149,7 @@ def test_bad_parameters(name, parameters, message):
         ({"name": "cosin"}, "'cosin'.*'match_probability', 'max_cosine', 'order'.*'cosine'"),
         ({"name": "dot", "temperatur": 1.0}, "Unknown key.*Did you mean 'temperature'"),
         ({"name": "dot", "match_scale": 1.0}, "Unknown key.*match_scale"),
-        ({"name": "dot", "temperature": 0.0}, "temperature is 0.0; it has to be more than 0"),
+        ({"name": "dot", "temperature": 0.0}, "temperature is 0.0; it must be more than 0"),
         ({"name": "dot", "temperature": "1"}, "temperature is '1'"),
         ({"name": "dot", "max_scale": 100.0}, "set learned_temperature=True"),
         (

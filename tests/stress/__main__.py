@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def prepare(folder: pathlib.Path) -> pathlib.Path:
-    """Builds a small version of the embedded dataset."""
+    """Builds a small version of the built-in dataset."""
     sizes = {"train": 150, "validation": 25, "test": 25}
     data_prep.builder_class("crisscrossed_shapes").SPLIT_SIZES = sizes
     for config in ("images", "ratings"):

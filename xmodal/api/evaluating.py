@@ -104,7 +104,7 @@ def evaluate(
         similarity = _checked(dataset, similarity, functions)
         size = _BATCH_SIZE if batch_size is None else batch_size
         if not isinstance(size, int | np.integer) or size < 1:
-            raise UserError(f"batch_size={size!r}; it has to be at least 1 and whole.")
+            raise UserError(f"batch_size={size!r}; it must be an integer of at least 1.")
         items, evaluator = _open_dataset(section, split, sorted(functions), annotations)
         embeddings = _embeddings(items, functions, size, f"{dataset} {split}", similarity)
         return evaluate_source(evaluator, embeddings, name=name or "model")
@@ -144,7 +144,7 @@ def _checked(dataset: str, similarity: str | None, functions: Mapping[str, Any])
         )
     for side, function in functions.items():
         if not callable(function):
-            raise UserError(f"embed_{side}s is {function!r}; it has to be a function.")
+            raise UserError(f"embed_{side}s is {function!r}; it must be a function.")
     return similarity
 
 
@@ -203,7 +203,7 @@ def _embeddings(
     if len({tuple(shape) for shape in shapes.values()}) > 1:
         raise UserError(
             f"embed_images returned vectors of shape {shapes['image']} and embed_texts of shape "
-            f"{shapes['text']}; the shapes have to be equal."
+            f"{shapes['text']}; the shapes must be equal."
         )
     ids = {side: np.asarray(ids[side], np.int64) for side in vectors}
     return Embeddings(
@@ -258,13 +258,13 @@ def _check_part(part: np.ndarray, items: int, first: tuple[int, ...] | None, nam
     """Raises an error if a result has not the shape of the first one, or is not finite."""
     if part.ndim not in (2, 3) or len(part) != items or 0 in part.shape:
         raise UserError(
-            f"{name} returned the shape {list(part.shape)} for {items} items; it has to be "
+            f"{name} returned the shape {list(part.shape)} for {items} items; it must be "
             f"[{items}, D]."
         )
     if first is not None and part.shape[1:] != first:
         raise UserError(
             f"{name} returned vectors of shape {list(part.shape[1:])} after vectors of shape "
-            f"{list(first)}; all have to be equal."
+            f"{list(first)}; all must be equal."
         )
     if bad := count_not_finite(part):
         raise UserError(f"{name} returned {bad} of {items} vectors that are not finite in float32.")

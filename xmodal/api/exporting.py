@@ -66,25 +66,31 @@ def _contents(stored: Stored, encoders: DualEncoder) -> Contents:
         side: flatten({"params": stored.params[side], **stored.model_state[side]})
         for side in encoders.towers
     }
-    field = encoders.similarity.config.field
+    similarity, learned = encoders.similarity, stored.params.get("similarity", {})
+    numbers = {
+        name: float(value) for name, value in learned.items() if not isinstance(value, Mapping)
+    }
+    if similarity.module is not None:
+        weights["similarity"] = flatten(similarity.select_parameters(learned))
+        numbers = {name: numbers[name] for name in numbers if name not in weights["similarity"]}
 
     def embed(side: str, arrays: Any, columns: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         state = unflatten(arrays)
         params = state.pop("params", {})
         embedding, _ = encoders.embed(side, {side: params}, {side: state}, columns)
-        found = {"vectors": select_field(embedding, field)}
+        found = {"vectors": select_field(embedding, similarity.config.field)}
         if embedding.log_sigma is not None:
             found["log_sigma"] = embedding.log_sigma
+        if similarity.module is not None:
+            found |= {name: embedding.extras[name] for name in ("tokens", "mask")}
         return {name: array.astype(jnp.float32) for name, array in found.items()}
 
     images = stored.images()
     return Contents(
         embed=embed,
         weights=weights,
-        similarity=encoders.similarity,
-        parameters={
-            name: float(value) for name, value in stored.params.get("similarity", {}).items()
-        },
+        similarity=similarity,
+        parameters=numbers,
         images=None if images is None else (images, _image_shape(stored)),
         texts=stored.texts(),
         source={**stored.source, "name": epath.Path(stored.source["name"]).name},

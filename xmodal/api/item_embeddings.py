@@ -1,9 +1,13 @@
 """Items with more than one vector each, or whose side counts."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from xmodal.base.config import UserError
+from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,11 +22,13 @@ class Embedding:
         distribution; None for a model without it.
       side: "image" or "text", which a similarity that is not symmetric needs (`order`); "" if
         unknown.
+      tokens: tokens of the items, of a model whose similarity compares them; else None.
     """
 
     vector: np.ndarray
     log_sigma: np.ndarray | None = None
     side: str = ""
+    tokens: RaggedTokens | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -34,14 +40,21 @@ class Embedding:
 
     def __getitem__(self, items: Any) -> "Embedding":
         sigma = None if self.log_sigma is None else self.log_sigma[items]
-        return Embedding(self.vector[items], sigma, self.side)
+        tokens = self.tokens
+        if tokens is not None:
+            tokens = tokens.take(np.atleast_1d(np.arange(len(self))[items]))
+        return Embedding(self.vector[items], sigma, self.side, tokens)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.vector, dtype, copy=copy)
 
 
 def join(
-    parts: list[tuple[np.ndarray, np.ndarray | None]], side: str, *, keep_side: bool = False
+    parts: list[tuple[np.ndarray, np.ndarray | None]],
+    side: str,
+    *,
+    keep_side: bool = False,
+    tokens: Sequence[RaggedTokens] = (),
 ) -> "np.ndarray | Embedding":
     """Returns an array if every item has just one vector, else an `Embedding`.
 
@@ -49,9 +62,25 @@ def join(
       parts: vectors and, for a probabilistic model, `log_sigma`, of consecutive items.
       side: "image" or "text".
       keep_side: whether the side counts, so that an array does not suffice.
+      tokens: tokens of the same parts, if the model compares them.
     """
     vector = np.concatenate([vectors for vectors, _ in parts])
     sigmas = [sigma for _, sigma in parts if sigma is not None]
     if vector.ndim == 2 and not sigmas and not keep_side:
         return vector
-    return Embedding(vector, np.concatenate(sigmas) if sigmas else None, side)
+    sigma = np.concatenate(sigmas) if sigmas else None
+    return Embedding(vector, sigma, side, RaggedTokens.join(tokens) if tokens else None)
+
+
+def tokens_of(items: Any) -> RaggedTokens:
+    """Returns the tokens of embeddings.
+
+    Raises:
+      UserError: they have none.
+    """
+    if getattr(items, "tokens", None) is None:
+        raise UserError(
+            "This model compares tokens, but these are only vectors: pass what embed_images and "
+            "embed_texts return."
+        )
+    return items.tokens

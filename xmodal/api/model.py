@@ -17,6 +17,8 @@ from jax.sharding import Mesh
 
 from xmodal.api.item_embeddings import Embedding, join
 from xmodal.api.model_inputs import GivenItems, Picture, prepare_image
+from xmodal.api.pair_scoring import score_given_pairs
+from xmodal.api.token_scores import compare_tokens
 from xmodal.base.config import UserError
 from xmodal.evals.embed import Embedder
 from xmodal.evals.inputs.sources import Embeddings
@@ -88,7 +90,7 @@ class Model:
           step: step of a run.
           pairs: the functions of its pair scorer, if it has one.
         """
-        self.source, self.step = source, step
+        self.source, self.step, self._mesh = source, step, mesh
         self.name, self.sides = name, tuple(model.towers)
         self.similarity_name = model.similarity.name
         self._params, self._model_state = params, model_state
@@ -98,11 +100,14 @@ class Model:
         )
         embed = make(lambda *inputs: model.embed(*inputs)[0])
         self._embed = functools.partial(embed, field=model.similarity.config.field)
-        self._embed_pairs = None
-        if pairs is not None:
-            self._embed_pairs = make(lambda *inputs: model.embed(*inputs)[0], pairs=pairs)
+        self._embed_pairs: Any = pairs and make(
+            lambda *inputs: model.embed(*inputs)[0], pairs=pairs
+        )
         self._attend = make(functools.partial(_attention, model, name, tokenizer))
         learned = params.get("similarity", {})
+        if model.similarity.module is not None:
+            self.measure = (model.similarity, model.similarity.select_parameters(learned))
+            return
         numbers = {key: float(learned[key]) for key in model.similarity.parameters}
         self.measure = (model.similarity, numbers)
         prepare, score = model.similarity.scorer(numbers)
@@ -200,8 +205,11 @@ class Model:
           float32 [N, M].
 
         Raises:
-          UserError: the embeddings cannot be compared, or lack the side that `order` needs.
+          UserError: the embeddings cannot be compared, or lack the side that `order` needs, or the
+            tokens that the model compares.
         """
+        if self.measure[0].module is not None:
+            return compare_tokens(*self.measure, left, right, self._mesh)
         try:
             first, second = (np.asarray(side, np.float32) for side in (left, right))
         except (ValueError, TypeError, RuntimeError) as error:  # Of NumPy and of PyTorch.
@@ -218,36 +226,17 @@ class Model:
     def score_pairs(
         self, images: Sequence[Picture], texts: Sequence[str], *, batch_size: int = 64
     ) -> np.ndarray:
-        """Scores each image with the text at its position, by the model's pair scorer.
+        """Returns the scores of image i with text i, float32 [N]; larger is more similar.
 
-        Args:
-          images: N images, see `embed_images`.
-          texts: N texts.
-          batch_size: items embedded per call over all devices.
+        See `embed_images` for the arguments, `config.model.pair_scorer.score` for the definition.
 
-        Returns:
-          float32 [N]; larger is more similar. The definition is `config.model.pair_scorer.score`.
-
-        Raises:
-          UserError: the model has no pair scorer, there are not as many images as texts, or an
-            item cannot be read.
+        Raises UserError if the model has no pair scorer, or an item has no partner.
         """
-        if self._embed_pairs is None:
-            raise UserError(f"{self.name} has no pair scorer; compare embeddings by `similarity`.")
-        _check_several("score_pairs", texts)
-        _check_strings(texts)
-        if not len(images) == len(texts) > 0:
-            raise UserError(f"{len(images)} images and {len(texts)} texts are not pairs.")
-        items: Any = GivenItems(
-            images=list(images),
-            texts=list(texts),
-            config=self._require_images(),
-            tokenizer=self._require_tokenizer(),
+        embed = self._embed_pairs and functools.partial(
+            self._embed_pairs, self._params, self._model_state, batch_size=batch_size
         )
-        found = self._embed_pairs(self._params, self._model_state, items, batch_size)
-        assert found.pairs is not None
-        at = np.arange(len(texts))
-        return found.pairs.pairs(at, at)
+        given = (images, texts, self._image_config, self._tokenizer)
+        return score_given_pairs(self.name, embed, *given)
 
     def attend(
         self, texts: Iterable[str], *, batch_size: int = 256
@@ -306,8 +295,11 @@ class Model:
         """
         images = self._image_config and dataclasses.replace(self._image_config, augment=None)
         words = self._tokenizer and self._tokenizer.vocabulary
-        digest = hashlib.sha256(repr((images, words, self.measure[1])).encode())
-        for side in sorted(self.sides):
+        similarity, learned = self.measure
+        numbers = learned if similarity.module is None else similarity.options
+        digest = hashlib.sha256(repr((images, words, numbers)).encode())
+        with_arrays = () if similarity.module is None else ("similarity",)
+        for side in sorted((*self.sides, *with_arrays)):
             for name, leaf in sorted(self._weights(side).items()):
                 array = np.asarray(leaf)
                 digest.update(f"{side} {name} {array.dtype} {array.shape}".encode())
@@ -339,8 +331,9 @@ class Model:
         self, embed: Embed, side: str, given: Iterable[Any], items: Any, batch_size: int
     ) -> np.ndarray | Embedding:
         if not isinstance(batch_size, int | np.integer) or batch_size < 1:
-            raise UserError(f"batch_size={batch_size!r}; it has to be at least 1 and whole.")
+            raise UserError(f"batch_size={batch_size!r}; it must be an integer of at least 1.")
         parts: list[tuple[np.ndarray, np.ndarray | None]] = []
+        tokens = []
         try:
             iterator = iter(given)
         except TypeError as error:
@@ -352,9 +345,10 @@ class Model:
             vectors = found.images if side == "image" else found.captions
             assert vectors is not None
             parts.append((vectors, found.log_sigma.get(side)))
+            tokens += [found.tokens[side]] if side in found.tokens else []
         if not parts:
             raise UserError(f"There is nothing to embed: no {side} was given.")
-        return join(parts, side, keep_side=not self.measure[0].symmetric)
+        return join(parts, side, keep_side=not self.measure[0].symmetric, tokens=tokens)
 
     def _sides(self, *embeddings: np.ndarray | Embedding) -> tuple[str, ...]:
         sides = tuple(getattr(each, "side", "") for each in embeddings)

@@ -195,7 +195,7 @@ def _decode(given: Picture, upright: bool) -> np.ndarray:
         pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))
     ):
         raise ValueError(
-            f"an array has to be uint8 [H, W, 3]; this one is {pixels.dtype} {list(pixels.shape)}"
+            f"an array must be uint8 [H, W, 3]; this one is {pixels.dtype} {list(pixels.shape)}"
         )
     if 0 in pixels.shape:  # PIL cannot hold it.
         return pixels

@@ -1,4 +1,4 @@
-"""Files and folders that appear complete or not at all."""
+"""Atomic writes of files and folders."""
 
 import contextlib
 import uuid

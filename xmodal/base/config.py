@@ -78,7 +78,7 @@ class Bounds:
 
     def _check_number(self, where: str, value: float) -> None:
         if not math.isfinite(value):
-            raise UserError(f"{where} is {value}; it has to be a finite number.")
+            raise UserError(f"{where} is {value}; it must be a finite number.")
         for is_inside, words, bound in (
             (value >= self.at_least, "at least", self.at_least),
             (value > self.above, "more than", self.above),
@@ -86,7 +86,7 @@ class Bounds:
             (value < self.below, "less than", self.below),
         ):
             if not is_inside:
-                raise UserError(f"{where} is {value}; it has to be {words} {bound}.")
+                raise UserError(f"{where} is {value}; it must be {words} {bound}.")
 
 
 def setting(default: Any = dataclasses.MISSING, **bounds: Any) -> Any:
@@ -117,7 +117,7 @@ def read(
         return given
     given = as_dict(given)
     if not isinstance(given, Mapping):
-        raise UserError(f"{where} is {given!r}; it has to be a section with keys.")
+        raise UserError(f"{where} is {given!r}; it must be a section with keys.")
     fields = {field.name: field for field in dataclasses.fields(cls)}
     check_keys(where, given, fields, instead=instead)
     missing = [
@@ -296,7 +296,7 @@ def _convert(kinds: Sequence[Any], where: str, value: Any) -> Any:
         if _fits(each, value):
             return _as_plain(each, value)
     names = " or ".join(name for name in map(_name, kinds) if name)
-    raise UserError(f"{where} is {value!r}; it has to be {names}.")
+    raise UserError(f"{where} is {value!r}; it must be {names}.")
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:
@@ -345,7 +345,7 @@ _TYPE_NAMES = {
     type(None): "None",
     bool: "True or False",
     float: "a number",
-    int: "a whole number",
+    int: "an integer",
     str: "a string",
     tuple: "a list such as ['a', 'b']",
     Sequence: "a list such as [0.5, 1.0]",

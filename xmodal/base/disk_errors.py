@@ -1,4 +1,4 @@
-"""One-sentence errors for a disk that is full or not writable."""
+"""Clear error messages for a disk that is full or not writable."""
 
 import contextlib
 import errno

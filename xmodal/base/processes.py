@@ -78,14 +78,14 @@ def _read_variables(given: Mapping[str, str]) -> tuple[str, int, int]:
     address, *numbers = (given[name] for name in VARIABLES)
     for name, text in zip(VARIABLES[1:], numbers, strict=True):
         if not text.isdecimal():
-            raise UserError(f"{name} is {text!r}; it has to be a whole number.")
+            raise UserError(f"{name} is {text!r}; it must be an integer.")
     number, own = map(int, numbers)
     if own >= number:
         raise UserError(
-            f"JAX_PROCESS_ID is {own}; with JAX_NUM_PROCESSES={number} it has to be less than that."
+            f"JAX_PROCESS_ID is {own}; with JAX_NUM_PROCESSES={number} it must be less than that."
         )
     if not address.rpartition(":")[2].isdecimal():
-        raise UserError(f"JAX_COORDINATOR_ADDRESS is {address!r}; it has to be HOST:PORT.")
+        raise UserError(f"JAX_COORDINATOR_ADDRESS is {address!r}; it must be HOST:PORT.")
     return address, number, own
 
 
@@ -159,7 +159,7 @@ def gather(what: str, own: str) -> list[str]:
     return [_wait(f"{key}/{each}", each, what) for each in range(count())]
 
 
-class Word(NamedTuple):
+class Status(NamedTuple):
     """The latest status of a process.
 
     Attributes:
@@ -173,15 +173,16 @@ class Word(NamedTuple):
     time: float
 
 
-def tell(text: str) -> None:
-    """Publishes the current action of this process; the others read it with `told`."""
-    _set(f"word/{index()}", json.dumps(Word(text, socket.gethostname(), time.time())), again=True)
+def publish_status(text: str) -> None:
+    """Publishes the current action of this process; the others read it with `statuses`."""
+    status = Status(text, socket.gethostname(), time.time())
+    _set(f"status/{index()}", json.dumps(status), again=True)
 
 
-def told() -> list[Word | None]:
+def statuses() -> list[Status | None]:
     """Returns the latest status of each process; None for a process that has published none."""
-    words = [_get(f"word/{number}") for number in range(count())]
-    return [None if word is None else Word(*json.loads(word)) for word in words]
+    texts = [_get(f"status/{number}") for number in range(count())]
+    return [None if text is None else Status(*json.loads(text)) for text in texts]
 
 
 def first_does(what: str, function: Callable[[], object]) -> None:

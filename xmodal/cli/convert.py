@@ -45,7 +45,9 @@ def main() -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Converts published weights.")
+    parser = argparse.ArgumentParser(
+        prog="xmodal convert", description="Converts published weights."
+    )
     kind = parser.add_mutually_exclusive_group(required=True)
     kind.add_argument("--tower", choices=sorted(CONVERTERS))
     kind.add_argument("--model", choices=sorted(MODELS))

@@ -111,14 +111,14 @@ def values_of(source: tuple[str, ...]) -> dict[str, object]:
 def _check_others(source: tuple[str, ...]) -> None:
     """Checks that the flags beside the source fit it and that none is missing."""
     allowed, others = SOURCES[source], set[str]().union(*SOURCES.values())
-    strange = {name for name in others if not flags.FLAGS[name].using_default_value} - allowed
-    if "examples" in strange:
+    unexpected = {name for name in others if not flags.FLAGS[name].using_default_value} - allowed
+    if "examples" in unexpected:
         raise UserError(
             f"--examples shows captions and pictures, which {_listed(source)} with --annotations "
             "lacks: use --embeddings with the --config of their dataset."
         )
-    if strange:
-        listed = ", ".join(f"--{name}" for name in sorted(strange))
+    if unexpected:
+        listed = ", ".join(f"--{name}" for name in sorted(unexpected))
         raise UserError(f"{listed} cannot be used with {_listed(source)}.")
     for name, what in _NEEDED.items():
         if "run" not in source and name in allowed and not flags.FLAGS[name].value:

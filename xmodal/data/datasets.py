@@ -252,7 +252,7 @@ def is_prepared(config: DataConfig) -> bool:
 def open_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     """Opens a prepared dataset; builds it first if that needs no download.
 
-    The embedded dataset needs no files; the others need `manual_dir`.
+    The built-in dataset needs no files; the others need `manual_dir`.
 
     Raises:
       UserError: dataset or builder config are unknown (the known ones are listed), or the
@@ -329,7 +329,7 @@ def _remedy(builder: tfds.core.DatasetBuilder, missing: str = "") -> str:
     if instructions not in missing:  # Builders in data_prep name all files themselves.
         missing = (
             f"{missing}\ndataset {name} (config {config}) is not prepared in {builder.data_dir}. "
-            f"Its files have to be downloaded manually:\n\n{instructions}"
+            f"Its files must be downloaded manually:\n\n{instructions}"
         ).strip()
     return (
         f"{missing}\n\nThen set config.data.manual_dir to that folder, or prepare the dataset "

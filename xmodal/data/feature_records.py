@@ -138,7 +138,7 @@ def write_features(
     key: Mapping[str, str],
     arrays: Iterable[np.ndarray],
 ) -> None:
-    """Writes features; the folder appears complete or not at all.
+    """Writes features; the folder is written atomically.
 
     Unfinished folders of killed writers are removed.
 

@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.progress import progress
+from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.inputs.sources import Embeddings, Predictions
 from xmodal.evals.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
 from xmodal.evals.split import Split
@@ -25,7 +26,9 @@ Embed = Callable[[str, Any, Any, Mapping[str, jax.Array]], Any]
 # Side -> the column with the ids of its items.
 _ID_COLUMNS = {"image": "image_id", "text": "caption_id"}
 _NOUNS = {"image": "images", "text": "captions"}
-_VECTORS, _LOG_SIGMA, _TOKENS, _MASK = "vectors", "log_sigma", "tokens", "mask"
+_VECTORS, _LOG_SIGMA = "vectors", "log_sigma"
+_TOKENS = ("tokens", "mask")
+_OF_PAIRS = ("pair_tokens", "pair_mask")
 
 
 class Predictor(NamedTuple):
@@ -109,10 +112,14 @@ class Embedder:
             found = {_VECTORS: select_field(embedding, field)}
             if embedding.log_sigma is not None:
                 found[_LOG_SIGMA] = embedding.log_sigma
+            extras = getattr(embedding, "extras", {})
+            if similarity.module is not None and _TOKENS[0] in extras:
+                found |= {name: extras[name] for name in _TOKENS}
             found = {name: array.astype(jnp.float32) for name, array in found.items()}
             if pairs is not None:
-                features = embedding.extras["features"]
-                found |= {_TOKENS: features.tokens, _MASK: features.full_mask()}
+                features = extras["features"]
+                kept = (features.tokens, features.full_mask())
+                found |= dict(zip(_OF_PAIRS, kept, strict=True))
             return found
 
         self._embed = jax.jit(embed_batch, static_argnums=(0, 1), out_shardings=by_row)
@@ -139,7 +146,8 @@ class Embedder:
         batch_size = -(-batch_size // devices) * devices
         vectors: dict[str, np.ndarray] = {}
         log_sigma: dict[str, np.ndarray] = {}
-        tokens: dict[str, Tokens] = {}
+        tokens: dict[str, RaggedTokens] = {}
+        of_pairs: dict[str, Tokens] = {}
         for side in (each for each in self._sides if each in split.sides):
             groups = self._group(side, split, batch_size)
             if not groups:
@@ -154,10 +162,19 @@ class Embedder:
                     found[side] = np.empty((count, *parts[0][name].shape[1:]), np.float32)
                     for group, part in zip(groups, parts, strict=True):
                         found[side][group.rows] = part[name]
-            if _TOKENS in parts[0]:
-                of_groups = zip(groups, parts, strict=True)
-                tokens[side] = Tokens.join([(g.rows, p[_TOKENS], p[_MASK]) for g, p in of_groups])
-        learned = params["similarity"] if self._similarity.parameters else {}
+            if _TOKENS[0] in parts[0]:
+                ragged = [
+                    RaggedTokens.from_padded(*(part[name] for name in _TOKENS)) for part in parts
+                ]
+                order = np.argsort(np.concatenate([group.rows for group in groups]))
+                tokens[side] = RaggedTokens.join(ragged).take(order)
+            if _OF_PAIRS[0] in parts[0]:
+                of_pairs[side] = Tokens.join(
+                    [
+                        (group.rows, part[_OF_PAIRS[0]], part[_OF_PAIRS[1]])
+                        for group, part in zip(groups, parts, strict=True)
+                    ]
+                )
         return Embeddings(
             place=f"{split.name} {split.split}",
             image_ids=np.asarray(split.image_ids, np.int64) if "image" in vectors else None,
@@ -165,12 +182,25 @@ class Embedder:
             caption_ids=np.asarray(split.caption_ids, np.int64) if "text" in vectors else None,
             captions=vectors.get("text"),
             similarity=self._similarity.name,
-            parameters={key: float(learned[key]) for key in self._similarity.parameters},
+            parameters=self._learned(params),
             predictions=self._make_predictions(params, vectors),
             log_sigma=log_sigma,
+            tokens=tokens,
+            options=self._similarity.options,
             pairs=None
-            if self._pairs is None or len(tokens) < len(_ID_COLUMNS)
-            else PairScores(self._pairs, params, tokens["image"], tokens["text"]),
+            if self._pairs is None or len(of_pairs) < len(_ID_COLUMNS)
+            else PairScores(self._pairs, params, of_pairs["image"], of_pairs["text"]),
+        )
+
+    def _learned(self, params: Any) -> dict[str, Any]:
+        """Parameters of the similarity on the host."""
+        if self._similarity.module is None:
+            learned = params["similarity"] if self._similarity.parameters else {}
+            return {key: float(learned[key]) for key in self._similarity.parameters}
+        learned = self._similarity.select_parameters(params["similarity"])
+        learned = jax.tree.map(jnp.asarray, learned)
+        return (
+            jax.device_get(learned) if self._mesh is None else mesh_lib.to_host(learned, self._mesh)
         )
 
     def lower(

@@ -47,7 +47,7 @@ class Evaluation:
       evaluator: its name in `config.evals`; "" for a source from files.
       trained_on: hash of the records of the model's training data, by name, if known.
       examples: lines at the end of the report, see `examples.find_examples`.
-      page: queries worth a look, see `example_page.make_example_page`.
+      page: example queries, see `example_page.make_example_page`.
     """
 
     name: str
@@ -147,7 +147,7 @@ class Evaluation:
         page = self.report()
         if self.page is not None:
             contents[EXAMPLES] = self.page.to_html()
-            page += f"\n[Queries worth a look]({EXAMPLES})\n"
+            page += f"\n[Example queries]({EXAMPLES})\n"
         if comparison is not None:
             text = format_comparison(comparison, name=self.name, other=other)
             contents |= zip(_COMPARISON, (format_json(flatten(comparison)), text), strict=True)

@@ -1,4 +1,4 @@
-"""Rules that select the queries of an evaluation that are worth a look.
+"""Rules that select example queries of an evaluation.
 
 Each rule is a condition on the ranks of one retrieval task. "Rank" is that of the best positive,
 starting at 1; a query is right by a board if its rank is 1.

@@ -23,7 +23,7 @@ from xmodal.evals.inputs.galleries import ids_of
 from xmodal.evals.inputs.sentences import Sentences
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, Source
 from xmodal.evals.reports.store import StoredResults
-from xmodal.similarity import SIMILARITIES, make_similarity
+from xmodal.similarity import PAIR_MODULES, SIMILARITIES, make_similarity
 
 PathLike = str | os.PathLike
 Vectors = TypeVar("Vectors", Embeddings, Sentences)
@@ -109,7 +109,8 @@ def _load(kind: str, source: Any, ids: Any, similarity: str | None) -> Source:
     if kind == "rankings":
         return lists.load_rankings(source)
     if similarity is not None:
-        lookup("similarity", str(similarity), SIMILARITIES)  # Before reading a large file.
+        # Before reading a large file.
+        lookup("similarity", str(similarity), {**SIMILARITIES, **PAIR_MODULES})
     return choose_similarity(arrays.load_embeddings(source), similarity)
 
 
@@ -125,12 +126,22 @@ def choose_similarity(embeddings: Vectors, similarity: str | None) -> Vectors:
             f"Name the similarity that the model ranks by, one of {sorted(SIMILARITIES)}: they "
             "rank differently, so there is no default."
         )
+    if name in PAIR_MODULES:
+        if name != embeddings.similarity or not getattr(embeddings, "tokens", None):
+            raise UserError(
+                f"Similarity {name!r} compares tokens by parameters that the model learns, and "
+                f"{embeddings.place} has none of it; name a similarity of vectors."
+            )
+        return embeddings
     chosen = make_similarity({"name": name}, "similarity")
     # A file may hold the numbers of a similarity that was not requested.
     needed = chosen.parameters
     parameters = {key: value for key, value in embeddings.parameters.items() if key in needed}
     chosen.scorer(parameters)  # Raises an error here if a number is missing.
-    return dataclasses.replace(embeddings, similarity=name, parameters=parameters)
+    changes: dict[str, Any] = {"similarity": name, "parameters": parameters}
+    if isinstance(embeddings, Embeddings):
+        changes |= {"options": {}, "tokens": {}}
+    return dataclasses.replace(embeddings, **changes)
 
 
 def name_of(source: Any) -> str:

@@ -313,4 +313,6 @@ def _why_skipped(source: Source, board: Board, task: str) -> str:
         return "a score matrix compares images with captions only"
     nouns = {"image": "image", "text": "caption"}
     missing = [nouns[side] for side in dict.fromkeys(needed) if side not in source.sides]
+    if not missing:
+        return f"the similarity {source.similarity!r} compares images with captions only"
     return f"there are no {' and no '.join(missing)} embeddings"

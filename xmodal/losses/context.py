@@ -56,7 +56,7 @@ class Context:
     left_ids: jax.Array
     right_ids: jax.Array
     similarity: Similarity
-    similarity_params: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
+    similarity_params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     columns: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
     outputs: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
     reads: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -64,6 +64,10 @@ class Context:
     step: jax.Array | None = None
     mesh: Mesh | None = None
     pair_logits: PairLogits | None = None
+
+    def prepare(self, embedding: Embedding) -> Prepared:
+        """Returns the items of a view prepared for comparison, see `Similarity.prepare`."""
+        return self.similarity.prepare(embedding, self.similarity_params)
 
     def paired(self, left: Prepared, right: Prepared) -> jax.Array:
         """Returns the logits [B] of item i with item i, see `Similarity.paired`."""
@@ -90,11 +94,11 @@ class Context:
         Returns:
           The logits [B] of the pairs, and name -> (rows [B], columns [B]).
         """
-        left, right = self.similarity.prepare(left), self.similarity.prepare(right)
-        positives = self.paired(left, right)
+        rows, columns = self.prepare(left), self.prepare(right)
+        positives = self.paired(rows, columns)
         folded = engines.fold(
-            left,
-            right,
+            rows,
+            columns,
             self.similarity.logits,
             params=self.similarity_params,
             left_ids=self.left_ids,
@@ -105,6 +109,7 @@ class Context:
             engine=engine,
             chunk_size=chunk_size,
             mesh=self.mesh,
+            pair_bytes=self.similarity.cost(rows, columns).bytes,
         )
         return positives, folded
 

@@ -11,12 +11,13 @@ it to rows and columns of the logits in one of three ways with the same value an
   no device ever holds the embeddings of the whole batch.
 
 `auto:512` uses `dense` if its scores need at most 512 MB of a device, else `ring` on several
-devices and `chunked` on one.
+devices and `chunked` on one, with tiles that fit. The similarity names the memory of a pair.
 
 The arrays are logically global: under `jit` with batch-sharded inputs, gradients reach every
 embedding of every device.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,6 +33,9 @@ from xmodal.losses.terms import State, Term
 from xmodal.similarity import Prepared
 
 _WHERE = "config.tasks.*.loss.options.engine"
+
+# A float32 score and its gradient: tiles of products are small whatever the budget.
+_PRODUCT_BYTES = 8.0
 
 Folded = dict[str, tuple[jax.Array, jax.Array]]
 
@@ -50,6 +54,7 @@ def fold(
     engine: str = "dense",
     chunk_size: int = 1024,
     mesh: Mesh | None = None,
+    pair_bytes: float = _PRODUCT_BYTES,
 ) -> Folded:
     """Reduces the values of each item's negatives.
 
@@ -68,6 +73,7 @@ def fold(
       chunk_size: largest number of rows and columns in a tile of the chunked engine, or of columns
         per block of the ring; need not divide anything.
       mesh: device mesh of the ring; the batch is a multiple of its devices.
+      pair_bytes: memory that `logits` and its gradient need per pair; 8 for a product.
 
     Returns:
       name -> (result [B] of each left item, result [M] of each right item), float32.
@@ -76,7 +82,9 @@ def fold(
       UserError: the engine is unknown, or `ring` has no mesh.
     """
     sizes = left_ids.shape[0], right_ids.shape[0]
-    engine = choose_engine(engine, *sizes, devices=1 if mesh is None else mesh.size)
+    devices = 1 if mesh is None else mesh.size
+    chunk_size = fit_chunk(engine, chunk_size, sizes[0], devices=devices, pair_bytes=pair_bytes)
+    engine = choose_engine(engine, *sizes, devices=devices, pair_bytes=pair_bytes)
     run = lookup(f"{_WHERE}, which may be auto:MEGABYTES, too", engine, ENGINES)
     rows = Items(left, left_positive, left_ids, jnp.ones(left_ids.shape, bool))
     columns = Items(right, right_positive, right_ids, jnp.ones(right_ids.shape, bool))
@@ -88,27 +96,59 @@ def fold(
     }
 
 
-def choose_engine(engine: str, rows: int, columns: int, *, devices: int) -> str:
+def choose_engine(
+    engine: str, rows: int, columns: int, *, devices: int, pair_bytes: float = 8.0
+) -> str:
     """Returns the engine that fits a memory budget; a name is returned unchanged.
 
     Args:
-      engine: `auto:MEGABYTES` per device for the scores and their gradient, one float32 number per
-        pair, or the name of an engine.
+      engine: `auto:MEGABYTES` per device for the scores and their gradient, or the name of an
+        engine.
       rows: items on the left.
       columns: items on the right.
       devices: devices that share the rows.
+      pair_bytes: see `fold`.
+
+    Raises:
+      UserError: the budget is not an integer.
+    """
+    budget = _read_budget(engine)
+    if budget is None:
+        return engine
+    if pair_bytes * rows * columns / devices <= budget:
+        return "dense"
+    return "ring" if devices > 1 and rows == columns else "chunked"
+
+
+def fit_chunk(engine: str, chunk_size: int, rows: int, *, devices: int, pair_bytes: float) -> int:
+    """Returns the largest chunk size, at most the given one, whose tiles fit a memory budget.
+
+    Args:
+      engine: see `choose_engine`; the name of an engine sets no budget.
+      chunk_size: see `fold`.
+      rows: items on the left. On several devices, a tile has all rows of a device.
+      devices: devices that share the rows.
+      pair_bytes: see `fold`.
 
     Raises:
       UserError: the budget is not a whole number.
     """
+    budget = _read_budget(engine)
+    if budget is None or pair_bytes <= _PRODUCT_BYTES:
+        return chunk_size
+    pairs = int(budget / pair_bytes)
+    fitting = math.isqrt(pairs) if devices == 1 else pairs // -(-rows // devices)
+    return max(1, min(chunk_size, fitting))
+
+
+def _read_budget(engine: str) -> float | None:
+    """The bytes per device of `auto:MEGABYTES`; None for the name of an engine."""
     name, _, budget = engine.partition(":")
     if name != "auto":
-        return engine
+        return None
     if not budget.isdecimal():
         raise UserError(f"{_WHERE}={engine!r}: set the megabytes per device, such as auto:512.")
-    if 2 * 4 * rows * columns / devices <= int(budget) * 1e6:
-        return "dense"
-    return "ring" if devices > 1 and rows == columns else "chunked"
+    return int(budget) * 1e6
 
 
 def _dense(

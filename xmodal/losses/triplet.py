@@ -129,7 +129,7 @@ def distance_triplet(
       The scalar loss, and `accuracy`: the share of anchors that score their partner above every
       negative.
     """
-    sides = [context.similarity.prepare(side) for side in (left, right)]
+    sides = [context.prepare(side) for side in (left, right)]
     positives = jnp.tile(context.paired(*sides), 2)
     items = jax.tree.map(lambda *both: jnp.concatenate(both), *sides)
     ids = jnp.concatenate([context.left_ids, context.right_ids])
@@ -146,6 +146,7 @@ def distance_triplet(
         engine=engine,
         chunk_size=chunk_size,
         mesh=context.mesh,
+        pair_bytes=context.similarity.cost(items, items).bytes,
     )
     hinges = jax.nn.relu(margin + folded["hardest"][0] - positives)
     return jnp.mean(hinges), {"accuracy": compute_accuracy(folded)}

@@ -49,7 +49,7 @@ class DualEncoder:
         for name, tower in self.towers.items():
             tower_key = jax.random.fold_in(key, SIDES.index(name))
             params[name], model_state[name] = tower.init(tower_key, example_inputs[name])
-        if similarity := self.similarity.init():
+        if similarity := self._init_similarity(key, params, model_state, example_inputs):
             params["similarity"] = similarity
         if self.pair_scorer is not None:
             embed = functools.partial(self.embed, params=params, model_state=model_state)
@@ -62,6 +62,18 @@ class DualEncoder:
             scorer_key = jax.random.fold_in(key, _SCORER)
             params["pair_scorer"] = self.pair_scorer.init(scorer_key, **zeros)
         return params, model_state
+
+    def _init_similarity(
+        self, key: jax.Array, params: Tree, model_state: Tree, inputs: Mapping[str, Any]
+    ) -> Tree:
+        if self.similarity.module is None:
+            return self.similarity.init()
+
+        def embed(side: str) -> Embedding:
+            return self.embed(side, params, model_state, inputs[side])[0]
+
+        items = [jax.eval_shape(functools.partial(embed, side)) for side in SIDES]
+        return self.similarity.init(jax.random.fold_in(key, len(SIDES)), *items)
 
     def embed(
         self,
@@ -147,4 +159,10 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
                 f"the side {next(iter(towers))!r}; add the other one, or set it to None."
             )
         scorer = make_pair_scorer("config.model.pair_scorer", model.pair_scorer)
-    return DualEncoder(towers, make_similarity(model.similarity), scorer)
+    similarity = make_similarity(model.similarity)
+    if similarity.module is not None and len(towers) < len(SIDES):
+        raise UserError(
+            f"config.model.similarity {similarity.name!r} compares images with texts, but the "
+            f"model has only the side {next(iter(towers))!r}."
+        )
+    return DualEncoder(towers, similarity, scorer)

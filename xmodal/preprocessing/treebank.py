@@ -1,7 +1,7 @@
 """Splits texts into words with nltk's two Treebank tokenizers, sentence by sentence.
 
 Both expect one sentence at a time: they separate a period only from the last word. nltk's
-`word_tokenize` finds the sentences with a Punkt model trained on English, which has to be
+`word_tokenize` finds the sentences with a Punkt model trained on English, which must be
 downloaded. Here, Punkt is untrained and needs no data: it knows no abbreviations, so "Mr." ends a
 sentence and becomes two tokens, "Mr" and ".". On texts without abbreviations, "nltk" gives the
 tokens of `word_tokenize`.

@@ -24,7 +24,7 @@ from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.folder import checkpoints, folder_lock, run_folder
 from xmodal.runs.folder.compute import Compute
 from xmodal.runs.folder.damaged_checkpoints import set_damaged_aside
-from xmodal.runs.folder.finished import mark_finished, where_to_look
+from xmodal.runs.folder.finished import mark_finished, next_steps
 from xmodal.runs.model_card import write_card
 from xmodal.runs.outputs import Outputs, make_reporter, write_facts
 from xmodal.runs.parts import Parts
@@ -80,7 +80,7 @@ def train(
         if not evaluation.follows_files:
             mark_finished(config, run_dir)
     if processes.index() == 0:
-        print(where_to_look(run_dir, config), flush=True)
+        print(next_steps(run_dir, config), flush=True)
     return True
 
 
@@ -91,7 +91,7 @@ def _train(
     check_lock: Callable[[], None],
     watchdog: Watchdog,
 ) -> bool:
-    """Makes the remaining updates; returns False if a signal stopped it before the last one."""
+    """Runs the remaining steps; returns False if a signal stopped it before the last one."""
     set_damaged_aside(run_dir)
     state = starting_state(parts, run_dir)
     features = frozen_features.open_or_compute(parts, state)

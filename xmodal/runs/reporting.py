@@ -39,7 +39,7 @@ class NonFiniteLossError(UserError):
     """Loss or gradient became NaN or infinite."""
 
     def __init__(self, step: int, evidence: Mapping[str, Any], *, skipped: int = 0) -> None:
-        """Takes the step, its evidence, and the number of skipped steps just before it."""
+        """Stores the number of skipped steps just before it."""
         remedy = "Lower config.optimizer.learning_rate or set config.optimizer.clip_norm"
         super().__init__(
             f"Loss or gradient of {skipped + 1} steps in a row is not finite; the last is step "

@@ -52,7 +52,7 @@ def resolve(
 
     The order: what the config inherits from weights, what it asks the training data, the values
     that follow from these, one reading of every section, and the parts built from it; nothing is
-    compiled. If the dataset still has to be built, which may take hours, all errors that can be
+    compiled. If the dataset still must be built, which may take hours, all errors that can be
     found without it are found first.
 
     Args:

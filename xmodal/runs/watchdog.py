@@ -40,13 +40,13 @@ class Watchdog:
         self._ended = threading.Event()
         self._interval = min(_TELL_SECONDS, self._limit / 10)
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
-        self._teller = threading.Thread(target=self._tell, name="status", daemon=True)
+        self._publisher = threading.Thread(target=self._publish, name="status", daemon=True)
 
     def __enter__(self) -> "Watchdog":
         """Starts watching."""
         if self._limit:
             self._thread.start()
-            self._teller.start()
+            self._publisher.start()
         return self
 
     def __exit__(
@@ -71,12 +71,12 @@ class Watchdog:
                 print(self._describe(doing), file=sys.stderr, flush=True)
                 os._exit(processes.TRY_AGAIN)
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         while not self._ended.wait(self._interval):
             waited = max(time.monotonic() - self._since, 0.0)
             # The coordinator may hang, or be gone when the run has ended.
             with contextlib.suppress(jax.errors.JaxRuntimeError, AttributeError):
-                processes.tell(f"{self._doing}, for {waited:.0f} s")
+                processes.publish_status(f"{self._doing}, for {waited:.0f} s")
 
     def _describe(self, doing: str) -> str:
         """Returns the final message, with the latest status of every process."""
@@ -86,24 +86,25 @@ class Watchdog:
             "checkpoint. A process that lags behind the others, or no longer reports, is the one "
             "that hangs:"
         ]
-        words = _ask_all()
-        if words is None:
+        statuses = _ask_all()
+        if statuses is None:
             return "\n".join([*lines, "  process 0, the coordinator, does not respond"])
-        for number, word in enumerate(words):
-            told = "has reported nothing"
-            if word is not None:
-                told = f"on {word.host}: {word.text}; reported {time.time() - word.time:.0f} s ago"
-            lines.append(f"  process {number} {told}")
+        for number, status in enumerate(statuses):
+            report = "has reported nothing"
+            if status is not None:
+                age = time.time() - status.time
+                report = f"on {status.host}: {status.text}; reported {age:.0f} s ago"
+            lines.append(f"  process {number} {report}")
         return "\n".join(lines)
 
 
-def _ask_all() -> list[processes.Word | None] | None:
+def _ask_all() -> list[processes.Status | None] | None:
     """Returns the latest status of every process; None if the coordinator does not respond."""
-    answers: list[list[processes.Word | None]] = []
+    answers: list[list[processes.Status | None]] = []
 
     def ask() -> None:
         with contextlib.suppress(jax.errors.JaxRuntimeError):
-            answers.append(processes.told())
+            answers.append(processes.statuses())
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()

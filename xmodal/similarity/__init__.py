@@ -3,13 +3,18 @@
 A similarity prepares the embeddings of each side once and compares blocks of prepared items.
 """
 
-from xmodal.similarity.similarity import Similarity, SimilarityConfig, make_similarity, select_field
-from xmodal.similarity.table import SIMILARITIES, Kind
+from xmodal.similarity.making import make_similarity
+from xmodal.similarity.pair_module import Cost, PairModule
+from xmodal.similarity.similarity import Similarity, SimilarityConfig, select_field
+from xmodal.similarity.table import PAIR_MODULES, SIMILARITIES, Kind
 from xmodal.similarity.vectors import Prepared
 
 __all__ = [
+    "PAIR_MODULES",
     "SIMILARITIES",
+    "Cost",
     "Kind",
+    "PairModule",
     "Prepared",
     "Similarity",
     "SimilarityConfig",

@@ -1,7 +1,6 @@
 """One configured similarity with its parameters."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,11 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xmodal.base import config
-from xmodal.base.config import UserError, check_keys, lookup, set_whole, setting
-from xmodal.similarity.scores import TILE
+from xmodal.base.config import UserError, check_keys, lookup, setting
+from xmodal.similarity.bound_scores import Prepare, Score
+from xmodal.similarity.pair_module import Cost, PairModule
+from xmodal.similarity.stop_at import stop_at
 from xmodal.similarity.table import SIMILARITIES, Kind
-from xmodal.similarity.tiles import join, split
 from xmodal.similarity.vectors import Prepared
 
 # Parameters that every similarity can have; ranking ignores both.
@@ -25,7 +24,7 @@ class SimilarityConfig:
     """Keywords of every similarity.
 
     Attributes:
-      name: a key of `SIMILARITIES`.
+      name: a key of `SIMILARITIES` or `PAIR_MODULES`.
       field: array of an embedding to compare: `vector`, or an extra such as `mean`.
       temperature: divides every score in losses; 1 in Crisscrossed Captions. A model trained from
         scratch needs initial logits with about unit spread: near sqrt(D) for dot products, 0.05 to
@@ -66,43 +65,63 @@ class Similarity:
     Attributes:
       config: the keywords common to all similarities.
       initial: initial values of this similarity's own parameters, as (name, number) pairs.
+      module: of a similarity with a module, a row of `PAIR_MODULES` with its keywords; else None.
     """
 
     config: SimilarityConfig
     initial: tuple[tuple[str, float], ...] = ()
+    module: PairModule | None = None
 
     @property
     def name(self) -> str:
-        """The key of `SIMILARITIES`."""
+        """The key of `SIMILARITIES` or `PAIR_MODULES`."""
         return self.config.name
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keywords of the module; {} without one."""
+        return {} if self.module is None else dataclasses.asdict(self.module)  # type: ignore[call-overload]
 
     @property
     def inner_product(self) -> bool:
         """Whether the score is the inner product of prepared vectors [N, D]."""
-        return self._kind.inner_product
+        return self.module is None and self._kind.inner_product
 
     @property
     def symmetric(self) -> bool:
         """Whether exchanging the sides transposes the scores; if not, images are on the left."""
-        return self._kind.symmetric
+        return self.module is None and self._kind.symmetric
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the learned parameters that ranking needs."""
-        return tuple(self._kind.parameters)
+        """Names of the learned numbers that ranking needs; () for a module, which has arrays."""
+        return () if self.module is not None else tuple(self._kind.parameters)
 
     @property
     def _kind(self) -> Kind:
         return SIMILARITIES[self.config.name]
 
-    def init(self) -> dict[str, jax.Array]:
-        """Returns the initial learned parameters, float32 scalars; {} if none are learned."""
-        start = dict(self.initial)
+    def init(
+        self, key: jax.Array | None = None, left: Any = None, right: Any = None
+    ) -> dict[str, Any]:
+        """Returns the initial learned parameters, float32; {} if none are learned.
+
+        Args:
+          key: typed key; only a similarity with a module needs it and the items.
+          left: items of the left side; only shapes matter.
+          right: items of the right side.
+        """
+        start: dict[str, Any] = dict(self.initial)
         if self.config.learned_temperature:
             start["log_scale"] = -math.log(self.config.temperature)
         if self.config.learned_bias:
             start["bias"] = self.config.bias or 0.0
-        return {name: jnp.asarray(value, jnp.float32) for name, value in start.items()}
+        numbers = {name: jnp.asarray(value, jnp.float32) for name, value in start.items()}
+        if self.module is None:
+            return numbers
+        assert key is not None
+        jax.eval_shape(self.prepare, left), jax.eval_shape(self.prepare, right)  # Refuses shapes.
+        return self.module.init(key, left, right) | numbers
 
     def limit(self, params: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """Returns learned parameters that no gradient raises further once they are at `max_scale`.
@@ -112,21 +131,25 @@ class Similarity:
         """
         limited = dict(params)
         if self.config.max_scale is not None:
-            limited["log_scale"] = _stop_at(params["log_scale"], math.log(self.config.max_scale))
+            limited["log_scale"] = stop_at(params["log_scale"], math.log(self.config.max_scale))
         return limited
 
-    def prepare(self, embedding: Any) -> Prepared:
+    def prepare(self, embedding: Any, params: Mapping[str, Any] | None = None) -> Prepared:
         """Returns embeddings prepared for comparison: float32 arrays, items first.
 
         Copies of an item are prepared identically in all calls of one shape; a different N may
         change the last bit, see `scorer`.
 
         Args:
-          embedding: an `Embedding`, or just its vectors: [N, D] or [N, K, D].
+          embedding: an `Embedding`, or just its vectors, [N, D] or [N, K, D], if there is no
+            module.
+          params: learned parameters; only a module may need them.
 
         Raises:
           UserError: this similarity does not compare embeddings of this shape.
         """
+        if self.module is not None:
+            return self.module.prepare(params or {}, embedding)
         return self._kind.prepare(self.name, select_field(embedding, self.config.field))
 
     def score(
@@ -141,24 +164,39 @@ class Similarity:
           right: prepared items.
           params: learned parameters, like those of `init`.
         """
-        return self._kind.score(left, right, **self._own(params or {}))
+        own = self.select_parameters(params or {})
+        if self.module is not None:
+            return self.module.score(own, left, right)
+        return self._kind.score(left, right, **own)
 
-    def logits(self, left: Prepared, right: Prepared, params: Mapping[str, jax.Array]) -> jax.Array:
+    def logits(self, left: Prepared, right: Prepared, params: Mapping[str, Any]) -> jax.Array:
         """Returns the differentiable, scaled and shifted scores [L, R] for losses."""
-        return self._scale(self._kind.logits(left, right, **self._own(params)), params)
+        own = self.select_parameters(params)
+        return self._scale(self._logits(left, right, own), params)
 
-    def paired(self, left: Prepared, right: Prepared, params: Mapping[str, jax.Array]) -> jax.Array:
+    def paired(self, left: Prepared, right: Prepared, params: Mapping[str, Any]) -> jax.Array:
         """Returns the logits [B] of item i of `left` with item i of `right`."""
         if self.inner_product:
             products = jax.tree.map(jnp.multiply, left, right)
             return self._scale(jnp.sum(products, axis=-1), params)
-        own = self._own(params)
+        own = self.select_parameters(params)
 
         def compare(*pair: Prepared) -> jax.Array:
-            one_item = jax.tree.map(lambda x: x[None], pair)
-            return self._kind.logits(*one_item, **own)[0, 0]
+            first, second = jax.tree.map(lambda x: x[None], pair)
+            return self._logits(first, second, own)[0, 0]
 
-        return self._scale(jax.vmap(compare)(left, right), params)
+        compare_all = jax.vmap(compare)
+        if self.module is not None:  # Its intermediate values are large.
+            compare_all = jax.checkpoint(compare_all)
+        return self._scale(compare_all(left, right), params)
+
+    def cost(self, left: Prepared, right: Prepared) -> Cost:
+        """Returns the cost of one pair of prepared items in a block; only shapes matter."""
+        if self.module is not None:
+            return self.module.cost(left, right)
+        # A score and its gradient.
+        size = sum(math.prod(x.shape[1:]) for x in jax.tree.leaves(right))
+        return Cost(bytes=8.0, flops=2.0 * size)
 
     def scorer(
         self, params: Mapping[str, Any] | None = None
@@ -176,19 +214,32 @@ class Similarity:
         Raises:
           UserError: a parameter is missing, unknown or not a finite number.
         """
+        if self.module is not None:
+            raise ValueError(f"{self.name!r} scores blocks, see `evals.ranking.score_blocks`.")
         given = dict(params or {})
         check_keys(
             f"the parameters of similarity {self.name!r}", given, (*self.parameters, *_SCALING)
         )
         numbers = [
-            (key, _number(f"{key} of similarity {self.name!r}", value))
-            for key, value in self._own(given).items()
+            (key, finite_number(f"{key} of similarity {self.name!r}", value))
+            for key, value in self.select_parameters(given).items()
         ]
         # Without scaling, which ranking ignores, so that all temperatures share one compilation.
         plain = Similarity(SimilarityConfig(self.name, self.config.field))
-        return _Prepare(plain), _Score(plain, tuple(numbers))
+        return Prepare(plain), Score(plain, tuple(numbers))
 
-    def _own(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def select_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the learned parameters that ranking needs: all except temperature and bias.
+
+        Raises:
+          UserError: there are none, but this similarity needs some.
+        """
+        if self.module is not None:
+            if not params:
+                raise UserError(
+                    f"Similarity {self.name!r} has parameters, which must come with its embeddings."
+                )
+            return {key: value for key, value in params.items() if key not in _SCALING}
         missing = [key for key in self.parameters if key not in params]
         if missing:
             raise UserError(
@@ -196,6 +247,11 @@ class Similarity:
                 "come with its embeddings."
             )
         return {key: params[key] for key in self.parameters}
+
+    def _logits(self, left: Prepared, right: Prepared, own: Mapping[str, Any]) -> jax.Array:
+        if self.module is not None:
+            return self.module.logits(own, left, right)
+        return self._kind.logits(left, right, **own)
 
     def _scale(self, found: jax.Array, params: Mapping[str, jax.Array]) -> jax.Array:
         if self.config.learned_temperature:
@@ -214,50 +270,12 @@ class Similarity:
         return found
 
 
-def make_similarity(given: Mapping[str, Any], where: str = "config.model.similarity") -> Similarity:
-    """Returns the similarity that a section of the config describes.
-
-    Args:
-      given: `name` and keywords: those of `SimilarityConfig`, and initial values of the
-        similarity's own parameters (`match_scale` and `match_shift` of `match_probability`).
-      where: the section as a user writes it, for errors.
+def finite_number(what: str, value: Any) -> float:
+    """Returns a number as a float.
 
     Raises:
-      UserError: unknown name or keyword, or a number out of its range.
+      UserError: it is none, or not finite; `what` names it.
     """
-    if not isinstance(given, Mapping) or "name" not in given:
-        raise UserError(f"{where} lacks a name; known: {sorted(SIMILARITIES)}.")
-    kind = lookup(f"{where}.name", given["name"], SIMILARITIES)
-    shared = [field.name for field in dataclasses.fields(SimilarityConfig)]
-    instead = set_whole(where, name=given["name"])
-    check_keys(where, given, [*shared, *kind.parameters], instead=instead)
-    settings = config.read(
-        SimilarityConfig, where, {key: given[key] for key in shared if key in given}
-    )
-    _check_scale(where, settings)
-    initial = {
-        key: _number(f"{where}.{key}", given.get(key, start))
-        for key, start in kind.parameters.items()
-    }
-    return Similarity(settings, tuple(initial.items()))
-
-
-def _check_scale(where: str, settings: SimilarityConfig) -> None:
-    if settings.max_scale is None:
-        return
-    if not settings.learned_temperature:
-        raise UserError(
-            f"{where}.max_scale limits a learned temperature; set learned_temperature=True or "
-            "remove it."
-        )
-    if 1 / settings.temperature > settings.max_scale:
-        raise UserError(
-            f"{where}.temperature={settings.temperature} starts at the scale "
-            f"{1 / settings.temperature:g}, above max_scale={settings.max_scale:g}; raise one."
-        )
-
-
-def _number(what: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -265,57 +283,3 @@ def _number(what: str, value: Any) -> float:
     if not math.isfinite(number):
         raise UserError(f"{what} must be a finite number, not {value!r}.")
     return number
-
-
-@dataclasses.dataclass(frozen=True)
-class _Prepare:
-    similarity: Similarity
-
-    def __call__(self, embedding: Any) -> Prepared:
-        vectors = getattr(embedding, "vector", embedding)
-        jax.eval_shape(self.similarity.prepare, vectors)  # Refuses shapes before they are tiled.
-        return _prepare_tiles(self.similarity, vectors)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Score:
-    similarity: Similarity
-    parameters: tuple[tuple[str, float], ...]
-
-    def __call__(self, left: Prepared, right: Prepared) -> jax.Array:
-        return self.similarity.score(left, right, dict(self.parameters))
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _prepare_tiles(similarity: Similarity, vectors: jax.Array) -> Prepared:
-    """Returns `similarity.prepare(vectors)`, computed alike for blocks of any size.
-
-    The order in which XLA sums over a vector depends on the shape of the whole array: every tile
-    has the same one.
-    """
-    size = vectors.shape[0]
-    tiles = split(vectors, TILE)
-    return join(jax.lax.map(similarity.prepare, tiles), size)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _stop_at(value: jax.Array, limit: float) -> jax.Array:
-    """Returns the value; from the limit on, a gradient that would raise it further is 0.
-
-    A plain minimum has no gradient beyond the limit, so the value could never come back.
-    """
-    del limit
-    return value
-
-
-def _stop_at_forward(value: jax.Array, limit: float) -> tuple[jax.Array, jax.Array]:
-    return value, value >= limit
-
-
-def _stop_at_backward(limit: float, reached: jax.Array, cotangent: jax.Array) -> tuple[jax.Array]:
-    del limit
-    # Descent raises the value where the cotangent is negative.
-    return (jnp.where(reached & (cotangent < 0), 0.0, cotangent),)
-
-
-_stop_at.defvjp(_stop_at_forward, _stop_at_backward)

@@ -1,4 +1,4 @@
-"""The table of similarities."""
+"""The tables of similarities: of vectors, and of token sets."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 import jax
 
 from xmodal.similarity import logits, scores, vectors
+from xmodal.similarity.pair_module import PairModule
+from xmodal.similarity.saf import Saf
 from xmodal.similarity.vectors import Prepared
 
 
@@ -66,3 +68,6 @@ SIMILARITIES: dict[str, Kind] = {
         parameters={"match_scale": 15.0, "match_shift": 15.0},
     ),
 }
+
+PAIR_MODULES: dict[str, type[PairModule]] = {"saf": Saf}
+"""Similarities with parameters of their own, see `PairModule`."""

@@ -1,0 +1,1 @@
+"""Tasks, views, the step, the state and the optimizer of training: pure functions of arrays."""

@@ -127,8 +127,10 @@ class Task:
             own["module"], module_state = self.module.init(key, left, right, inputs, reads)
             if module_state:
                 state["module"] = module_state
-        if self.similarity is not None and (learned := self.similarity.init()):
-            own["similarity"] = learned
+        if self.similarity is not None:
+            left, right = _sides(self, views)
+            if learned := self.similarity.init(jax.random.fold_in(key, 1), left, right):
+                own["similarity"] = learned
         return own, state
 
     def read_columns(self, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
@@ -225,7 +227,7 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
 def _expand(where: str, hint: Any, value: Any) -> list[Any]:
     """All values of an option during a run."""
     if schedules.is_schedule(value) and not {jax.Array, Choice} & set(alternatives(hint)):
-        raise UserError(f"{where} is a schedule of the step; this option has to be constant.")
+        raise UserError(f"{where} is a schedule of the step; this option must be constant.")
     return schedules.values(where, value)
 
 
@@ -355,10 +357,12 @@ def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
     )
     vector: Any = jax.ShapeDtypeStruct((3, 4), jnp.float32)
     residuals: Any = jax.ShapeDtypeStruct((3, 2, 4), jnp.float32)
-    item = Embedding(vector, log_sigma=vector, extras={"mean": vector, "residuals": residuals})
+    mask: Any = jax.ShapeDtypeStruct((3, 2), jnp.bool_)
+    extras = {"mean": vector, "residuals": residuals, "tokens": residuals, "mask": mask}
+    item = Embedding(vector, log_sigma=vector, extras=extras)
 
     def compute(views: Mapping[str, Embedding], ids: jax.Array) -> jax.Array:
-        params: Tree = {"similarity": similarity.init()}
+        params: Tree = {"similarity": similarity.init(jax.random.key(0), item, item)}
         params["tasks"] = {
             task.name: task.init(jax.random.key(0), views, {}, {})[0] for task in simple
         }

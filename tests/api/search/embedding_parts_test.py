@@ -90,7 +90,7 @@ def test_parts_of_another_build_are_refused(files, build, monkeypatch):
     np.save(files / "features.npy", np.ones((30, 5), np.float32))
     with pytest.raises(SystemExit, match=r"of a build with different weights, images: remove"):
         build("index", "--step=5")
-    with pytest.raises(SystemExit, match="--part_size=0; it has to be at least 1"):
+    with pytest.raises(SystemExit, match="--part_size=0; it must be at least 1"):
         build("other", "--part_size=0")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.apps.annotate.small_studies import Clock, make_study, pairs, raters, sts_units
 from xmodal.apps.annotate.golden import decide, find_doubts
-from xmodal.apps.annotate.hand_out import HandOut, NotYoursError, Place, Rest
+from xmodal.apps.annotate.hand_out import HandOut, NotAssignedError, Place, Rest
 from xmodal.apps.annotate.questions import BadAnswer
 from xmodal.apps.annotate.raters import end_rater, find_rater, invite
 from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion, StudyUnit
@@ -68,7 +68,7 @@ def test_two_raters_at_once_do_not_get_the_last_place(tmp_path):
     assert hand_out.next(second) is Rest.WAITING
     clock.now += 2 * 60
     assert hand_out.next(second) == place
-    with pytest.raises(NotYoursError, match="went to somebody else"):
+    with pytest.raises(NotAssignedError, match="went to somebody else"):
         hand_out.save(first, place, "1")
     hand_out.save(second, place, "4")
     assert hand_out.next(first) is Rest.FINISHED
@@ -103,13 +103,13 @@ def test_the_same_answer_again_changes_nothing_and_the_last_one_can_be_corrected
     hand_out.save(rater, first, "4")
     hand_out.save(rater, second, "1")
     hand_out.save(rater, first, "4")  # a late double click
-    with pytest.raises(NotYoursError, match="Only your last"):
+    with pytest.raises(NotAssignedError, match="Only your last"):
         hand_out.save(rater, first, "5")
-    with pytest.raises(NotYoursError, match="Only your last"):
+    with pytest.raises(NotAssignedError, match="Only your last"):
         hand_out.page(rater, first)
-    with pytest.raises(NotYoursError, match="not given to you"):
+    with pytest.raises(NotAssignedError, match="not given to you"):
         hand_out.save(other, second, "1")
-    with pytest.raises(NotYoursError, match="not given to you"):
+    with pytest.raises(NotAssignedError, match="not given to you"):
         hand_out.save(rater, Place(2, 1), "1")
     assert stored(study) == {(1, 0, rater.id): "4.0", (2, 0, rater.id): "1.0"}
 
@@ -259,7 +259,7 @@ def test_a_rater_who_was_ended_can_do_nothing(tmp_path):
     rater = find_rater(study, tokens["rater1"])
     assert hand_out.next(rater) is Rest.ENDED
     for refused in (lambda: hand_out.page(rater, place), lambda: hand_out.save(rater, place, "1")):
-        with pytest.raises(NotYoursError, match="has ended"):
+        with pytest.raises(NotAssignedError, match="has ended"):
             refused()
     with pytest.raises(UserError, match="no rater 'rater7'; known: rater1, rater2"):
         end_rater(study, "rater7")

@@ -72,8 +72,8 @@ def test_a_page_of_a_run_and_itself(run, few_shapes, tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["--models=,"], "--models=, names no run"),
-        (["--count=0"], "--count=0; it has to be at least 1"),
-        (["--seed=-1"], "--seed=-1; it has to be at least 0"),
+        (["--count=0"], "--count=0; it must be at least 1"),
+        (["--seed=-1"], "--seed=-1; it must be at least 0"),
         (["--output=pages/"], "--output=pages/ is a folder; name the page"),
     ],
 )

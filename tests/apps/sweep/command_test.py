@@ -55,7 +55,7 @@ def run(run_command, files, tmp_path):
         (["--study=seed=0,1"], "--study=seed=0,1 alone draws nothing, so all --trials=100 would"),
         ([RATE, "--trials=0"], "--trials"),
         ([RATE, "--select=shapes/rsmu"], "Unknown name 'shapes/rsmu' in --select=shapes/rsmu; "),
-        ([RATE, "--workdir=gs://bucket/sweep"], "has to be a folder that this machine mounts"),
+        ([RATE, "--workdir=gs://bucket/sweep"], "must be a folder that this machine mounts"),
         (["--space=optimizer.learning_rte:log:1e-3:1e-1"], "Did you mean 'learning_rate'?"),
         ([RATE, "--config.total_steps=many"], "config.total_steps is 'many'"),
     ],

@@ -226,7 +226,7 @@ def test_the_values_of_a_study_are_compared(sweep, plan, tmp_path):
         ),
         (
             {"model.text.encoder.dropout": Choice((0.5, 1.5))},
-            r"dropout=1.5. .* is 1.5; it has to be",
+            r"dropout=1.5. .* is 1.5; it must be",
         ),
         ({"batch_size": Choice((16, 1024))}, "batch_size=1024.* is more than the 150 training"),
         ({"optimzer.learning_rate": Choice((1,))}, "config.optimzer is missing"),

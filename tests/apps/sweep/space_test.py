@@ -35,11 +35,11 @@ def test_a_flag_and_its_section_are_the_same(text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("optimizer.learning_rate", "has to be PATH:NAME:VALUES"),
+        ("optimizer.learning_rate", "must be PATH:NAME:VALUES"),
         ("seed:chioce:1,2", "Unknown name 'chioce'.*Did you mean 'choice'?"),
         ("seed:int:1", "needs the smallest and the largest value"),
-        ("seed:int:1:2.5", "high is 2.5; it has to be a whole number"),
-        ("optimizer.learning_rate:log:0:1", "low is 0.0; it has to be more than 0"),
+        ("seed:int:1:2.5", "high is 2.5; it must be an integer"),
+        ("optimizer.learning_rate:log:0:1", "low is 0.0; it must be more than 0"),
         ("optimizer.learning_rate:log:1e-2:1e-4", "low=0.01 is not below high=0.0001"),
         ("seed:choice:1,1", "has a value twice"),
     ],
@@ -53,7 +53,7 @@ def test_mistakes_name_the_flag(text, message):
 def test_mistakes_of_a_config_file():
     with pytest.raises(UserError, match=r"get_space\(\)\['seed'\].*Did you mean 'values'"):
         space_lib.read_space({"seed": {"name": "choice", "value": [1]}}, "get_space()")
-    with pytest.raises(UserError, match="has to map paths"):
+    with pytest.raises(UserError, match="must map paths"):
         space_lib.read_space(["seed"], "get_space()")
 
 

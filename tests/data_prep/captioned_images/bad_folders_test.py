@@ -1,4 +1,4 @@
-"""Faulty user folders give a one-sentence error, or a row in the list of left-out items."""
+"""Faulty user folders give a clear error message, or a row in the list of left-out items."""
 
 import json
 import zlib

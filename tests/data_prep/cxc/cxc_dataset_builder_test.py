@@ -153,7 +153,7 @@ def test_rows_that_cannot_be_used_are_named(tmp_path):
         "pair appears twice",
         "score not from 0 to 5",
         "score not from 0 to 5",
-        "score is no number",
+        "score is not a number",
         "unknown sampling method",
         "no COCO name",
         "no COCO name",

@@ -96,7 +96,7 @@ def test_rows_that_cannot_be_used_are_named(official):
     left_out = [row for row in _splits(official)["test"] if isinstance(row, LeftOut)]
     assert [(row.where, row.reason) for row in left_out] == [
         ("STS.input.image.txt line 1", "score not from 0 to 5"),
-        ("STS.input.image.txt line 2", "score is no number"),
+        ("STS.input.image.txt line 2", "score is not a number"),
         ("STS2016.input.headlines.txt line 4", "empty sentence"),
     ]
 

@@ -75,9 +75,9 @@ def test_a_split_or_model_that_lacks_something(section, sides, message):
     ("section", "message"),
     [
         ({"type": "board"}, r"'board' in config.evals.x.type; known: .*Did you mean 'boards'"),
-        ({}, "config.evals.x is {}; it has to be a section with a type of .*'boards'"),
+        ({}, "config.evals.x is {}; it must be a section with a type of .*'boards'"),
         ({"type": "pools", "sise": 5}, r"\['sise'\] in config.evals.x; .*Did you mean 'size'"),
-        ({"type": "pools", "repeats": 0}, "config.evals.x.repeats is 0; it has to be at least 1"),
+        ({"type": "pools", "repeats": 0}, "config.evals.x.repeats is 0; it must be at least 1"),
         ({"type": "boards", "every": -1}, "config.evals.x.every is -1"),
         ({"type": "pools", "directions": ["t2t"]}, "'t2t' in config.evals.x.directions"),
     ],

@@ -35,7 +35,7 @@ def test_captions_are_found_by_their_texts(tmp_path):
         ({"sentences": None}, "holds .'sentence_embeddings'.; sentence embeddings are"),
         (
             {"sentences": np.array([1, 2, 3, 4])},
-            "sentences in .* are int64 .4.; they have to be strings",
+            "sentences in .* are int64 .4.; they must be strings",
         ),
         ({"sentence_embeddings": VECTORS[:3]}, "has 3 rows of sentence_embeddings and 4 sentences"),
         ({"sentence_embeddings": VECTORS * np.nan}, "4 of 4 rows hold NaN"),

@@ -248,7 +248,7 @@ def test_no_collective_runs_while_tiles_are_counted(monkeypatch):
         (products_module, "_compute"),
         (counting, "_count_questions"),
         (counting, "_merge"),
-        (counting, "_strike"),
+        (counting, "_mask"),
     ):
         monkeypatch.setattr(module, name, compile_first(getattr(module, name)))
     generator = np.random.default_rng(7)

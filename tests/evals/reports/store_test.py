@@ -1,4 +1,4 @@
-"""Results survive a round trip, and other files give one-sentence errors."""
+"""Results survive a round trip, and other files give clear error messages."""
 
 import dataclasses
 import io

@@ -154,7 +154,7 @@ def test_errors_name_the_remedy(tower):
         tower("bert", max_positions=4, **options).init(key, _inputs((5,), 5, 37))
     with pytest.raises(UserError, match="lower_depth=1 must be less than the depth of 1"):
         tower("bert", lower_depth=1, **options)
-    with pytest.raises(UserError, match="lower_depth is -1; it has to be at least 0"):
+    with pytest.raises(UserError, match="lower_depth is -1; it must be at least 0"):
         tower("bert", lower_depth=-1, **options)
     made, ids = tower("bert", **options), np.ones((2, 5), np.int32)
     with pytest.raises(ValueError, match=r"int32 \[2, 5\] and int32 \[2, 4\]"):

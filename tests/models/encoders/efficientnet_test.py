@@ -106,7 +106,7 @@ def test_wrong_inputs_and_options_name_the_remedy(tower):
         tower("efficientnet", variant="b0", batch_norm="none")
     with pytest.raises(UserError, match="'global', 'per_device'"):
         tower("efficientnet", variant="b0", statistics="none")
-    with pytest.raises(UserError, match="drop_connect is 1.5; it has to be less than 1"):
+    with pytest.raises(UserError, match="drop_connect is 1.5; it must be less than 1"):
         tower("efficientnet", variant="b0", drop_connect=1.5)
     with pytest.raises(UserError, match="'base_blocks', 'blocks'"):
         efficientnet.drop_connect_rates(0.2, 1.0, "layers")

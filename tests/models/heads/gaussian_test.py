@@ -180,5 +180,5 @@ def test_errors_name_the_remedy(tower):
         init(tower("rnn", head=HEAD | {"recurrent": True, "width": 9}, **RNN))
     with pytest.raises(UserError, match="source='state' needs an encoder with a state"):
         init(tower("words", head=HEAD | {"source": "state"}, vocab_size=11))
-    with pytest.raises(UserError, match="samples is 0; it has to be at least 1"):
+    with pytest.raises(UserError, match="samples is 0; it must be at least 1"):
         tower("rnn", head=HEAD | {"samples": 0}, **RNN)

@@ -54,7 +54,7 @@ def test_mistakes_are_named():
     for pair in ((several, None), (one, several)):
         with pytest.raises(UserError, match="takes one vector per item; use heads"):
             module.init(jax.random.key(0), *pair, {}, {})
-    with pytest.raises(UserError, match="relations is 0; it has to be at least 1"):
+    with pytest.raises(UserError, match="relations is 0; it must be at least 1"):
         make_task_module("loss.module", "relation_classifier", {"relations": 0})
     with pytest.raises(
         UserError, match="'classifier' in loss.module; known: .'caption_decoder', 'language_mod"

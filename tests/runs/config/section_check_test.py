@@ -30,7 +30,7 @@ def test_a_value_in_the_place_of_a_section(path, value):
         section[key] = value
     with pytest.raises(UserError) as raised:
         inherit(config)
-    assert str(raised.value) == f"config.{path} is {value!r}; it has to be a section."
+    assert str(raised.value) == f"config.{path} is {value!r}; it must be a section."
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from configs import base
 from xmodal.base.config import UserError
+from xmodal.evals import read_options
 from xmodal.runs.costs import memory
 from xmodal.runs.costs.cost import Cost
 
@@ -24,15 +25,16 @@ def make_parts(devices=8, engine=None, loss="softmax", batch_size=65536, parts=1
         sharding=sharding,
         model={"image": {"encoder": encoder}},
         tasks={"i2t": task},
-        evals={
-            "coco": {"type": "boards", "batch_size": 512},
-            "sts": {"type": "pairs", "batch_size": 64},
-            "usual": {"type": "boards"},  # 256
-        },
     )
+    evals = {
+        "coco": {"type": "boards", "batch_size": 512},
+        "sts": {"type": "pairs", "batch_size": 64},
+        "usual": {"type": "boards"},  # 256
+    }
     device = types.SimpleNamespace(device_kind="cpu")
     return types.SimpleNamespace(
         settings=settings,
+        evals=read_options(evals),
         mesh=types.SimpleNamespace(size=devices, devices=np.array([device])),
         model=types.SimpleNamespace(towers=["image"]),
         trained={"image": {"encoder": {"kernel": np.zeros(1)}}},

@@ -331,7 +331,7 @@ def test_shapes_are_enough_to_make_an_optimizer():
         ({"options": {"beta1": 1}}, r"\['beta1'\] in config.optimizer.options"),
         ({"skip_outliers": {"sigma": 4}}, r"\['sigma'\] in .*skip_outliers; known: .*'deviations'"),
         ({"schedule": {"name": "steps"}}, r"'steps' in .*schedule.name; known: .*'staircase'"),
-        ({"clip_norm": 0}, "clip_norm is 0.0; it has to be more than 0"),
+        ({"clip_norm": 0}, "clip_norm is 0.0; it must be more than 0"),
         ({"name": "adamw"}, "name='adamw' needs config.optimizer.weight_decay"),
         ({"weight_decay": {"rate": 0.1, "pattern": "krenel"}}, "'krenel' matches no trained param"),
         (

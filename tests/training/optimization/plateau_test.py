@@ -100,7 +100,7 @@ def test_state_stays_on_its_devices():
     [
         ({}, r"plateau lacks \['mode'\]"),
         ({"mode": "up"}, "'up' in config.optimizer.plateau.mode"),
-        ({"mode": "min", "factor": 1.0}, "factor is 1.0; it has to be less than 1"),
+        ({"mode": "min", "factor": 1.0}, "factor is 1.0; it must be less than 1"),
         ({"mode": "min", "patience": -1}, "patience is -1"),
         ({"mode": "min", "min_lr": 0.1}, r"\['min_lr'\] in .*plateau; known: .*'min_rate'"),
     ],

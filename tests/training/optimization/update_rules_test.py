@@ -196,9 +196,9 @@ def test_adamp_keeps_the_length_of_a_scale_invariant_weight():
     ("name", "options", "message"),
     [
         ("adam", {"beta1": 1}, r"\['beta1'\] in config.optimizer.options; known: .*'b1'"),
-        ("adam", {"b2": 1.0}, "options.b2 is 1.0; it has to be less than 1"),
-        ("adamp", {"delta": 0}, "options.delta is 0.0; it has to be more than 0"),
-        ("sgd", {"momentum": -1}, "options.momentum is -1.0; it has to be at least 0"),
+        ("adam", {"b2": 1.0}, "options.b2 is 1.0; it must be less than 1"),
+        ("adamp", {"delta": 0}, "options.delta is 0.0; it must be more than 0"),
+        ("sgd", {"momentum": -1}, "options.momentum is -1.0; it must be at least 0"),
         ("sgd", {"nesterov": True}, "options.nesterov needs a momentum, which is None; set"),
         ("adamw", {"weight_decay": 0.1}, r"\['weight_decay'\] in config.optimizer.options"),
     ],

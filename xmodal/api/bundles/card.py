@@ -14,7 +14,7 @@ from xmodal.preprocessing import ImageConfig, TextConfig
 
 CARD, WEIGHTS, VOCABULARY = "bundle.json", "weights.safetensors", "vocab.txt"
 FORMAT, VERSION = "xmodal bundle", 1
-# Of jax.export; a bundle is made for the first ones unless it is told otherwise.
+# Of jax.export; a bundle is made for the first ones by default.
 PLATFORMS = ("cpu", "cuda", "tpu")
 KNOWN_PLATFORMS = (*PLATFORMS, "rocm")
 
@@ -74,7 +74,7 @@ class Card:
       platforms: platforms of its functions: `cpu`, `cuda`, `rocm`, `tpu`.
       requires: names of the libraries that embedding takes.
       similarity: as `config.model.similarity`, of the arrays that the functions return.
-      parameters: learned numbers of the similarity.
+      parameters: learned numbers of the similarity; arrays of its module are among the weights.
       image: None where there is no such side.
       text: the same.
     """
@@ -148,8 +148,8 @@ def _read_content(root: epath.Path) -> dict[str, Any]:
             f"{root} is a bundle of version {version!r}, but this xmodal reads version {VERSION}: "
             "export the model again, or install the xmodal that made it."
         )
-    told = content.pop("sha256", None)
-    if told != _hash({"format": FORMAT, "version": VERSION, **content}):
+    expected = content.pop("sha256", None)
+    if expected != _hash({"format": FORMAT, "version": VERSION, **content}):
         raise UserError(damaged)
     return content
 

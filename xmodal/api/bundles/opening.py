@@ -14,6 +14,7 @@ from xmodal.base.config import UserError
 from xmodal.preprocessing import ImageConfig, Tokenizer, make_tokenizer
 from xmodal.preprocessing.vocabulary import split_vocabulary
 from xmodal.similarity import Similarity, make_similarity
+from xmodal.training.tree import unflatten
 
 # What JAX calls the platform of a device -> what functions are lowered for.
 _LOWERED = {"gpu": ("cuda", "rocm")}
@@ -26,7 +27,7 @@ class BundledEmbedding:
     Attributes:
       vector: float32 [N, D] or [N, K, D].
       log_sigma: float32 [N, D] or None.
-      extras: empty.
+      extras: `tokens` [N, T, W] and `mask` [N, T], if the similarity compares them.
     """
 
     vector: jax.Array
@@ -67,7 +68,8 @@ class BundledEncoders:
             assert self.card.text is not None
             name = self.card.text.function(inputs["text_ids"].shape[1])
         found = self.functions[name].call(params[side], dict(inputs))
-        return BundledEmbedding(found["vectors"], found.get("log_sigma")), model_state
+        extras = {name: found[name] for name in ("tokens", "mask") if name in found}
+        return BundledEmbedding(found["vectors"], found.get("log_sigma"), extras), model_state
 
     def _image_function(self, inputs: Mapping[str, jax.Array]) -> tuple[str, dict[str, jax.Array]]:
         card, images = self.card.image, inputs["image"]
@@ -86,7 +88,8 @@ class Bundle:
 
     Attributes:
       encoders: embed.
-      params: side -> arrays by their flat names; `similarity` -> numbers.
+      params: side -> arrays by their flat names; `similarity` -> numbers, and the nested dict of
+        its module's arrays.
       images: preprocessing of the images, None without an image side.
       tokenizer: tokenizer of the texts, None without a text side.
       lengths: T that texts may be padded to.
@@ -118,11 +121,11 @@ def open_bundle(folder: str | os.PathLike) -> Bundle:
     }
     similarity = make_similarity(card.similarity, "similarity of the bundle")
     encoders = BundledEncoders(card, functions, similarity)
-    params: dict[str, dict[str, Any]] = {side: {} for side in encoders.towers}
+    params: dict[str, dict[str, Any]] = {side: {} for side in (*encoders.towers, "similarity")}
     for name, array in safetensors.numpy.load(contents[WEIGHTS]).items():
         side, _, rest = name.partition("/")
         params[side][rest] = array
-    params["similarity"] = dict(card.parameters)
+    params["similarity"] = unflatten(params["similarity"]) | dict(card.parameters)
     tokenizer = None
     if card.text is not None:
         tokens = split_vocabulary(contents[VOCABULARY].decode())

@@ -27,8 +27,9 @@ from xmodal.preprocessing import ImageConfig, TextConfig
 from xmodal.similarity import Similarity
 
 Weights = Mapping[str, np.ndarray]
-# (side, arrays of the side by their flat names, columns) -> `vectors` [B, D] or [B, K, D], and
-# `log_sigma` [B, D] of a probabilistic side.
+# (side, arrays of the side by their flat names, columns) -> `vectors` [B, D] or [B, K, D],
+# `log_sigma` [B, D] of a probabilistic side, and `tokens` [B, T, W] with `mask` [B, T] if the
+# similarity compares them.
 EmbedSide = Callable[[str, Any, Mapping[str, jax.Array]], dict[str, jax.Array]]
 
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -43,7 +44,8 @@ class Contents:
 
     Attributes:
       embed: pure function of a side.
-      weights: side -> arrays by their flat names, `params/encoder/...`.
+      weights: side -> arrays by their flat names, `params/encoder/...`; `similarity` -> arrays of
+        its module.
       similarity: similarity of the model.
       parameters: learned numbers of the similarity.
       images: preprocessing, and the shape of an image as the encoder takes it; None without.
@@ -90,7 +92,11 @@ def write_bundle(
         platforms=tuple(platforms),
         requires=_libraries(image, text),
         # The functions return only the compared field.
-        similarity={**dataclasses.asdict(model.similarity.config), "field": "vector"},
+        similarity={
+            **dataclasses.asdict(model.similarity.config),
+            "field": "vector",
+            **model.similarity.options,
+        },
         parameters=model.parameters,
         image=image,
         text=text,

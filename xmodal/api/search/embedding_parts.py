@@ -2,6 +2,7 @@
 
 OUTPUT.parts/parts.json        hashes of the weights and of the items of every kind
 OUTPUT.parts/image-00012.npy   embeddings of the items of a part, float32 [n, D] or [n, K, D]
+OUTPUT.parts/image-00012.npz   their tokens, if the similarity compares them
 OUTPUT.parts/image-00012.json  positions in the part and faults of pictures that cannot be read
 """
 
@@ -9,18 +10,22 @@ import dataclasses
 import hashlib
 import json
 import os
+import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from etils import epath
 
+from xmodal.api.item_embeddings import Embedding, tokens_of
 from xmodal.api.model import Model
-from xmodal.api.search.index import Gallery, embed
+from xmodal.api.search.embedded_items import embed
+from xmodal.api.search.index import Gallery
 from xmodal.api.search.items import Items
 from xmodal.base import processes
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
+from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.runs.folder.json_files import read_json
 
 _CARD = "parts.json"
@@ -40,6 +45,11 @@ class _Part:
     def faults(self) -> epath.Path:
         """File of the items that cannot be read."""
         return self.path.with_suffix(".json")
+
+    @property
+    def tokens(self) -> epath.Path:
+        """File of the items' tokens, if the similarity compares them."""
+        return self.path.with_suffix(".npz")
 
 
 class EmbeddedParts:
@@ -62,7 +72,7 @@ class EmbeddedParts:
     ) -> None:
         """Finds the parts."""
         if size < 1:
-            raise UserError(f"--part_size={size}; it has to be at least 1.")
+            raise UserError(f"--part_size={size}; it must be at least 1.")
         self.folder = epath.Path(f"{os.fspath(output).rstrip('/')}.parts")
         self._model, self._items, self._size = model, items, size
         self._parts = list(self._find())
@@ -93,6 +103,9 @@ class EmbeddedParts:
         """
         items, parts = self._items[kind], [part for part in self._parts if part.kind == kind]
         vectors = np.concatenate([_load(part) for part in parts])
+        tokens = None
+        if self._model.measure[0].module is not None:
+            tokens = RaggedTokens.join([_load_tokens(part) for part in parts])
         faults = {
             part.start + int(row): fault
             for part in parts
@@ -108,6 +121,7 @@ class EmbeddedParts:
         return Gallery(
             [name for name, keep in zip(items.names, kept, strict=True) if keep],
             vectors[kept] if faults else vectors,
+            tokens=tokens.take(np.flatnonzero(kept)) if tokens is not None else None,
             dataset=items.dataset,
             left_out={items.names[row]: fault for row, fault in faults.items()},
         )
@@ -145,12 +159,15 @@ class EmbeddedParts:
         items = self._items[part.kind]
         inputs = items.read(part.start, part.stop)
         faults: dict[int, str] | None = {} if items.may_be_damaged else None
-        vectors = embed(self._model, part.kind, inputs, upright=items.upright, unreadable=faults)
+        found = embed(self._model, part.kind, inputs, upright=items.upright, unreadable=faults)
         if faults is not None:
             with replacing(part.faults) as file:
                 file.write(json.dumps(dict(sorted(faults.items()))).encode())
+        if isinstance(found, Embedding):
+            with replacing(part.tokens) as file:
+                np.savez(file, **tokens_of(found).arrays())
         with replacing(part.path) as file:
-            np.save(file, vectors)
+            np.save(file, np.asarray(found))
 
     def _find(self) -> Iterator[_Part]:
         for kind, items in self._items.items():
@@ -177,6 +194,16 @@ def _load(part: _Part) -> np.ndarray:
     if len(vectors) != part.stop - part.start:
         raise _damaged(part, f"{len(vectors)} rows of {part.stop - part.start}")
     return vectors
+
+
+def _load_tokens(part: _Part) -> RaggedTokens:
+    try:
+        tokens = RaggedTokens(**np.load(part.tokens, allow_pickle=False))
+    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+        raise _damaged(part, str(error)) from error
+    if len(tokens.lengths) != part.stop - part.start:
+        raise _damaged(part, f"tokens of {len(tokens.lengths)} items")
+    return tokens
 
 
 def _damaged(part: _Part, reason: str) -> UserError:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from xmodal.api.item_embeddings import Embedding, tokens_of
 from xmodal.api.model import Model
 from xmodal.api.search.approximate import (
     TOP,
@@ -18,10 +19,13 @@ from xmodal.api.search.approximate import (
     compute_recall,
     has_faiss,
 )
+from xmodal.api.search.embedded_items import check_queries, embed
 from xmodal.api.search.exact import ExactSearch, Scorer
 from xmodal.api.search.items import Items, from_values
+from xmodal.api.search.reranked import FIRST_STAGE, RerankedSearch
 from xmodal.base.config import UserError, lookup
-from xmodal.evals.ranking.finite import count_not_finite
+from xmodal.evals.inputs.ragged_tokens import RaggedTokens
+from xmodal.evals.ranking.score_blocks import HostItems
 
 KINDS = ("image", "caption")
 METHODS = ("auto", "exact", "approximate")
@@ -70,6 +74,7 @@ class Gallery:
     Attributes:
       names: see `Items`.
       vectors: float32 [N, D] or [N, K, D].
+      tokens: tokens of the items, if the model compares them.
       dataset: see `Items`.
       left_out: names of pictures that are not in it since they cannot be read -> the fault.
       lists: faiss's index; None if search is exact.
@@ -84,6 +89,12 @@ class Gallery:
     lists: Any = None
     effort: Effort = dataclasses.field(default_factory=Effort)
     quality: Quality | None = None
+    tokens: RaggedTokens | None = None
+
+    @classmethod
+    def of_items(cls, names: Sequence[str], items: np.ndarray | Embedding, **others: Any) -> Self:
+        """Returns a gallery of items as `embed` returns them."""
+        return cls(names, np.asarray(items), tokens=getattr(items, "tokens", None), **others)
 
 
 class Index:
@@ -131,7 +142,7 @@ class Index:
         check_method(method, recall)
         items = {"image": _as_items("image", images), "caption": _as_items("caption", captions)}
         galleries = {
-            kind: Gallery(
+            kind: Gallery.of_items(
                 each.names,
                 embed(model, kind, each.read(0, len(each.names)), upright=each.upright),
                 dataset=each.dataset,
@@ -216,7 +227,7 @@ class Index:
 
     def query_vectors(
         self,
-        vectors: np.ndarray,
+        vectors: np.ndarray | Embedding,
         kind: str,
         *,
         top: int = 10,
@@ -226,7 +237,8 @@ class Index:
         """Returns the hits of several queries.
 
         Args:
-          vectors: float32 [Q, D] or [Q, K, D], from the model.
+          vectors: float32 [Q, D] or [Q, K, D], from the model; with their tokens, if the model
+            compares tokens.
           kind: kind of the queries, "image" or "caption".
           top: see `query`.
           find: see `query`.
@@ -236,19 +248,24 @@ class Index:
           UserError: an argument does not fit the index.
         """
         if not isinstance(top, int | np.integer) or top < 1:
-            raise UserError(f"top is {top!r}; it has to be a whole number of at least 1.")
+            raise UserError(f"top is {top!r}; it must be an integer of at least 1.")
         lookup("kind", kind, dict.fromkeys(KINDS))
         find = find or next(each for each in KINDS if each in self.galleries)
         if find not in self.galleries:
             raise UserError(f"The index has no {find}; it has {sorted(self.galleries)}.")
         gallery = self.galleries[find]
-        vectors = np.asarray(vectors, np.float32)
-        _check_vectors(vectors, gallery.vectors.shape)
+        if self._compares_tokens:
+            tokens_of(vectors)
+        else:
+            vectors = np.asarray(vectors, np.float32)
+        check_queries(np.asarray(vectors), gallery.vectors.shape)
         if not len(vectors):
             return []
-        search = self._exact(find, kind)
+        search: Any = self._exact(find, kind)
         if gallery.lists is not None and not exact:
             search = self._approximate(find, kind)
+        if self._compares_tokens:
+            search = self._rerank(search, find, kind)
         found = search(vectors, min(top, len(gallery.names)))
         return [
             [
@@ -259,23 +276,45 @@ class Index:
             for each in zip(*found, strict=True)
         ]
 
+    @property
+    def _compares_tokens(self) -> bool:
+        return self.model.measure[0].module is not None
+
+    @property
+    def _compared(self) -> str:
+        """The similarity of vectors, which also chooses the candidates of one of tokens."""
+        return FIRST_STAGE.name if self._compares_tokens else self.model.similarity_name
+
     def _make_exact(self, find: str, kind: str) -> Any:
         return ExactSearch(self._scorer(find, kind), self.galleries[find].vectors)
 
     def _approximate(self, find: str, kind: str) -> ApproximateSearch:
-        gallery, name = self.galleries[find], self.model.similarity_name
-        scorer = self._scorer(find, kind)
-        return ApproximateSearch(gallery.lists, name, scorer, gallery.vectors, gallery.effort)
+        gallery, scorer = self.galleries[find], self._scorer(find, kind)
+        return ApproximateSearch(
+            gallery.lists, self._compared, scorer, gallery.vectors, gallery.effort
+        )
+
+    def _rerank(self, search: Any, find: str, kind: str) -> RerankedSearch:
+        """The search by tokens among the items that a search by vectors finds."""
+        if find == kind:
+            raise UserError(
+                f"Similarity {self.model.similarity_name!r} compares images with texts, so the "
+                f"query of {find}s cannot be of the same kind."
+            )
+        items = HostItems(self.galleries[find].vectors, tokens_of(self.galleries[find]))
+        return RerankedSearch(search, *self.model.measure, items, items_left=find == "image")
 
     def _make_scorer(self, find: str, kind: str) -> Scorer:
         # Images are on the left; for two items of the same kind, the query is.
         items_left = find == "image" and kind == "caption"
+        if self._compares_tokens:
+            return Scorer(FIRST_STAGE, {}, items_left=items_left)
         return Scorer(*self.model.measure, items_left=items_left)
 
     def _add_lists(self, kind: str, recall: float) -> None:
         """Builds faiss's index with as many probes as the recall requires."""
         gallery = self.galleries[kind]
-        gallery.lists = build_lists(self.model.similarity_name, gallery.vectors)
+        gallery.lists = build_lists(self._compared, gallery.vectors)
         # Captions are queries for images and images for captions, if there are both.
         asking = next((each for each in self.galleries if each != kind), kind)
         asked = self.galleries[asking].vectors
@@ -303,7 +342,7 @@ def check_method(method: str, recall: float) -> None:
     if method not in METHODS:
         raise UserError(f"method is {method!r}; known: {list(METHODS)}.")
     if not 0 < recall <= 1:
-        raise UserError(f"recall is {recall}; it has to be more than 0 and at most 1.")
+        raise UserError(f"recall is {recall}; it must be more than 0 and at most 1.")
 
 
 def _as_items(kind: str, given: Iterable[Any] | Items) -> Items:
@@ -315,48 +354,7 @@ def _as_items(kind: str, given: Iterable[Any] | Items) -> Items:
     return from_values(given if isinstance(given, Sequence | np.ndarray) else list(given))
 
 
-def _check_vectors(vectors: np.ndarray, items: tuple[int, ...]) -> None:
-    """Raises an error if queries cannot be compared with items of some shape."""
-    if vectors.ndim != len(items) or vectors.shape[-1] != items[-1]:
-        raise UserError(
-            f"Queries of shape {list(vectors.shape)} cannot be compared with items of shape "
-            f"{list(items)}: embed them with the model of the index."
-        )
-    _check_finite(vectors, "query")
-
-
-def _check_finite(vectors: np.ndarray, what: str) -> None:
-    """Raises an error for NaN, which would be found first."""
-    if bad := count_not_finite(vectors):
-        raise UserError(
-            f"{bad:,} of {len(vectors):,} {what} embeddings are not finite: the model diverged."
-        )
-
-
 def _milliseconds(search: Any, queries: np.ndarray, top: int) -> float:
     started = time.perf_counter()
     search(queries, top)
     return 1000 * (time.perf_counter() - started) / len(queries)
-
-
-def embed(
-    model: Model,
-    kind: str,
-    items: Any,
-    *,
-    upright: bool = True,
-    unreadable: dict[int, str] | None = None,
-) -> np.ndarray:
-    """Returns the embeddings of images or captions, float32 [n, D] or [n, K, D].
-
-    See `Model.embed_images` for `upright` and `unreadable`.
-
-    Raises:
-      UserError: an item cannot be embedded, or its embedding is not finite.
-    """
-    if kind == "image":
-        vectors = np.asarray(model.embed_images(items, upright=upright, unreadable=unreadable))
-    else:
-        vectors = np.asarray(model.embed_texts(items))
-    _check_finite(vectors, kind)
-    return vectors

@@ -3,6 +3,7 @@
 index.json                      format, version, the model and the hash of its weights; per kind:
                                 count, dataset, quality
 image.npy, caption.npy          embeddings, float32 [N, D] or [N, K, D]
+image_tokens.npz, ...           their tokens, if the similarity compares them
 image.json, caption.json        names of the items, a list
 image_left_out.json             names and faults of pictures that cannot be read, if there are any
 image.faiss, caption.faiss      of approximate search
@@ -24,6 +25,7 @@ from xmodal.api.search.approximate import Effort, read_lists, save_lists
 from xmodal.api.search.index import Gallery, Quality
 from xmodal.base.atomic import new_folder
 from xmodal.base.config import UserError
+from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 
 CARD, FORMAT, VERSION = "index.json", "xmodal index", 2
 
@@ -55,6 +57,8 @@ def write_index(folder: str | os.PathLike, model: Model, galleries: Mapping[str,
                 "quality": None if quality is None else dataclasses.asdict(quality),
             }
             np.save(temporary / f"{kind}.npy", gallery.vectors)
+            if gallery.tokens is not None:
+                np.savez(temporary / f"{kind}_tokens.npz", **gallery.tokens.arrays())
             # In ASCII: names of files need not be UTF-8.
             names = json.dumps(list(gallery.names))
             (temporary / f"{kind}.json").write_text(names, encoding="utf-8")
@@ -111,7 +115,7 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Gal
     if not len(vectors) == len(names) == record["count"]:
         raise ValueError(f"{len(vectors)} embeddings and {len(names)} names of {record['count']}")
     effort, quality = record["effort"], record["quality"]
-    left_out = root / f"{kind}_left_out.json"
+    left_out, tokens = root / f"{kind}_left_out.json", root / f"{kind}_tokens.npz"
     return Gallery(
         names,
         vectors,
@@ -120,6 +124,7 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Gal
         lists=None if effort is None else read_lists(root / f"{kind}.faiss"),
         effort=Effort(**effort or {}),
         quality=None if quality is None else Quality(**quality),
+        tokens=RaggedTokens(**np.load(tokens)) if tokens.exists() else None,
     )
 
 

@@ -21,7 +21,9 @@ from xmodal.base.result_files import check_writable
 def main() -> None:
     """Compares the metrics that the command line names."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="xmodal agree",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--models", type=_names, required=True, help="result folders, JSON tables")
     parser.add_argument("--metrics", type=_names, help="tags to compare; by default a selection")

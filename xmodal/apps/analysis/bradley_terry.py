@@ -115,7 +115,7 @@ def _check(items: Sequence[str], wins: np.ndarray) -> None:
 
 def main() -> None:
     """Prints the scores of the items in the file that the command line names, the best first."""
-    print_outcome(__doc__, "--preferences", ("preferred", "rejected"), _score_rows)
+    print_outcome("bradley_terry", __doc__, "--preferences", ("preferred", "rejected"), _score_rows)
 
 
 def _score_rows(rows: Sequence[Mapping[str, str]]) -> str:

@@ -183,7 +183,9 @@ def _averaged(path: str, texts: Mapping[int, str], rated: Mapping[str, RatedPair
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="xmodal describe",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--ratings", help="folder of the released CSV files")

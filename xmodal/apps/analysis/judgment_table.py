@@ -11,6 +11,7 @@ from xmodal.base import console
 
 @console.readable_errors(FileNotFoundError, UnexpectedFilesError)
 def print_outcome(
+    command: str,
     description: str | None,
     flag: str,
     columns: Sequence[str],
@@ -19,13 +20,16 @@ def print_outcome(
     """Prints the result for the file on the command line, or exits with an error.
 
     Args:
-      description: description of the command.
+      command: name of the command.
+      description: its description.
       flag: flag that names the file.
       columns: columns that the file must have.
       outcome: function from rows by column to the text to print.
     """
     parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"xmodal {command}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(flag, dest="file", required=True, help="csv file, gzipped or not")
     path = pathlib.Path(parser.parse_args().file)

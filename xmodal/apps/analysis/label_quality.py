@@ -93,7 +93,9 @@ def _percent(shares: list[float]) -> float:
 def main() -> None:
     """Evaluates the labels that the command line names."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="xmodal label_quality",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--labels", required=True, help="positives to evaluate, a JSON file")
     parser.add_argument("--truth", required=True, help="reference positives, a JSON file")

@@ -217,7 +217,9 @@ def _parse() -> argparse.Namespace:
     )
 
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="xmodal sample_pairs",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
     within = commands.add_parser("within", parents=[shared, sampling, nearest])

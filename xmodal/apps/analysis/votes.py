@@ -101,7 +101,7 @@ def _vote(examples: list[list[str]]) -> Vote:
 
 def main() -> None:
     """Prints the table of the answers in the file that the command line names."""
-    print_outcome(__doc__, "--answers", ("example", "answer"), _count_rows)
+    print_outcome("votes", __doc__, "--answers", ("example", "answer"), _count_rows)
 
 
 def _count_rows(rows: Sequence[Mapping[str, str]]) -> str:

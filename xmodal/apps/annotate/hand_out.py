@@ -47,7 +47,7 @@ ORDER BY u.id LIMIT 1
 """
 
 
-class NotYoursError(UserError):
+class NotAssignedError(UserError):
     """A page or an answer of a unit that the rater does not hold."""
 
 
@@ -127,7 +127,7 @@ class HandOut:
         """Returns a question that the rater holds, or answered last.
 
         Raises:
-          NotYoursError: this rater does not have the question.
+          NotAssignedError: this rater does not have the question.
         """
         with self._study.changing() as connection:
             row = self._find(connection, rater, place)
@@ -160,7 +160,7 @@ class HandOut:
         """Stores an answer from a page; storing the same answer again has no effect.
 
         Raises:
-          NotYoursError: the rater does not hold the question, or no longer takes part.
+          NotAssignedError: the rater does not hold the question, or no longer takes part.
           BadAnswer: the answer is not valid for the question.
         """
         with self._study.changing() as connection:
@@ -232,7 +232,7 @@ class HandOut:
     def _find(self, connection: sqlite3.Connection, rater: Rater, place: Place) -> sqlite3.Row:
         """The rater's assignment of a question."""
         if rater.state != "active":
-            raise NotYoursError("Your part in this study has ended.")
+            raise NotAssignedError("Your part in this study has ended.")
         row = connection.execute(
             f"SELECT a.state, a.shown, a.swapped, a.expires > :now OR u.test OR (u.done < :need "
             f"{_ROOM}) AS room FROM assignments a JOIN units u ON u.id = a.unit "
@@ -241,7 +241,7 @@ class HandOut:
             self._values(rater) | dataclasses.asdict(place),
         ).fetchone()
         if row is None:
-            raise NotYoursError("This question was not given to you.")
+            raise NotAssignedError("This question was not given to you.")
         return row
 
     def _check(
@@ -250,11 +250,11 @@ class HandOut:
         """Raises an error if a question may not be answered, or not again."""
         if row["state"] == "open":
             if not row["room"]:
-                raise NotYoursError("This question took too long; it went to somebody else.")
+                raise NotAssignedError("This question took too long; it went to somebody else.")
         elif row["state"] not in ("finished", "check") or place != _last_answered(
             connection, rater
         ):
-            raise NotYoursError("Only your last answer can be changed.")
+            raise NotAssignedError("Only your last answer can be changed.")
 
     def _renew(
         self, connection: sqlite3.Connection, rater: Rater, unit: int, until: float = math.inf

@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from xmodal.apps.annotate.guard import Guard
-from xmodal.apps.annotate.hand_out import HandedPage, HandOut, NotYoursError, Place, Rest
+from xmodal.apps.annotate.hand_out import HandedPage, HandOut, NotAssignedError, Place, Rest
 from xmodal.apps.annotate.questions import KINDS, BadAnswer
 from xmodal.apps.annotate.raters import Rater, find_rater
 from xmodal.apps.annotate.study_file import StudyFile
@@ -68,7 +68,7 @@ def make_app(study: StudyFile, *, hosts: Sequence[str], secure: bool = False) ->
         ],
         exception_handlers={
             HTTPException: pages.refuse,
-            NotYoursError: pages.refuse,
+            NotAssignedError: pages.refuse,
             BadAnswer: pages.refuse,
             sqlite3.OperationalError: pages.refuse,
         },
@@ -233,7 +233,7 @@ def _explain(error: Exception) -> tuple[int, str, str]:
     """Status, title and text of a refusal."""
     if isinstance(error, BadAnswer):
         return 422, "This is not an answer", str(error)
-    if isinstance(error, NotYoursError):
+    if isinstance(error, NotAssignedError):
         return 403, "Not this question", str(error)
     if isinstance(error, HTTPException):
         titles = {403: "This link opens nothing", 404: "There is no such page"}

@@ -233,7 +233,7 @@ def create(
     captions: Iterable[StudyCaption],
     pictures: Iterable[StudyPicture],
 ) -> None:
-    """Writes a new study, complete or not at all; units are numbered in the given order.
+    """Writes a new study atomically; units are numbered in the given order.
 
     Raises:
       UserError: the file exists, has no questions, or cannot be written.

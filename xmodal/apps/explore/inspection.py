@@ -131,7 +131,7 @@ class Inspection:
         items: Items,
         model: "Model | None" = None,
     ) -> None:
-        """Puts the parts together."""
+        """Builds an inspection from its parts."""
         assert isinstance(evaluator, BoardsEvaluator)
         self.name, self.model = name, model
         self.embeddings = order_embeddings(embeddings, evaluator.labels)

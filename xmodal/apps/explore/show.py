@@ -69,6 +69,7 @@ def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, flo
 
 def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list[list[int]] | None:
     """Positions of the best images of every text."""
+    from xmodal.api.search.embedded_items import embed
     from xmodal.api.search.index import Index
     from xmodal.api.search.items import from_split
 
@@ -76,7 +77,7 @@ def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list
         return None
     images = from_split(split, features=model.takes_features)
     index = Index.build(model, images=images, method="exact")
-    found = index.query_vectors(np.asarray(model.embed_texts(texts)), "caption", top=_TOP)
+    found = index.query_vectors(embed(model, "caption", texts), "caption", top=_TOP)
     return [[hit.row for hit in hits] for hits in found]
 
 
@@ -99,7 +100,7 @@ def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
         raise UserError(f"--models={args.models} names no run; list runs as A,B.")
     for flag, least in (("count", 1), ("seed", 0)):
         if (value := getattr(args, flag)) < least:
-            raise UserError(f"--{flag}={value}; it has to be at least {least}.")
+            raise UserError(f"--{flag}={value}; it must be at least {least}.")
     if not name:
         raise UserError(f"--output={args.output} is a folder; name the page, an .html file.")
 
@@ -108,7 +109,9 @@ def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
 def main() -> None:
     """Writes the page of the models that the command line names."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="xmodal show",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--models", required=True, help="runs A,B; the first one's data is shown")
     parser.add_argument("--split", default="test", help="split of the data")

@@ -68,7 +68,7 @@ def main(argv: list[str]) -> None:
     check_installed()
     folder = WORKDIR.value or os.path.join("sweeps", config.name)
     if is_on_bucket(folder):
-        raise UserError(f"--workdir={folder} has to be a folder that this machine mounts.")
+        raise UserError(f"--workdir={folder} must be a folder that this machine mounts.")
     with quietly():
         from xmodal.apps.sweep import random_search  # This takes seconds.
 

@@ -26,7 +26,7 @@ def read_space(given: Any, where: str) -> Space:
     """
     given = as_dict(given)
     if not isinstance(given, Mapping):
-        raise UserError(f"{where} is {given!r}; it has to map paths of the config to sections.")
+        raise UserError(f"{where} is {given!r}; it must map paths of the config to sections.")
     return {
         _strip(path): _read_distribution(f"{where}[{path!r}]", section)
         for path, section in given.items()
@@ -43,7 +43,7 @@ def parse_space(text: str) -> tuple[str, Distribution]:
     path, *parts = text.split(":", 2)
     if len(parts) < 2:
         raise UserError(
-            f"{where} has to be PATH:NAME:VALUES, such as optimizer.learning_rate:log:1e-4:1e-2 "
+            f"{where} must be PATH:NAME:VALUES, such as optimizer.learning_rate:log:1e-4:1e-2 "
             "or batch_size:choice:64,128."
         )
     name, values = parts
@@ -70,7 +70,7 @@ def parse_study(text: str) -> tuple[str, Choice]:
     where = f"--study={text}"
     path, equals, values = text.partition("=")
     if not equals or not values:
-        raise UserError(f"{where} has to be PATH=VALUE,VALUE, such as seed=0,1,2.")
+        raise UserError(f"{where} must be PATH=VALUE,VALUE, such as seed=0,1,2.")
     section = {"name": "choice", "values": parse_values(values)}
     distribution = _read_distribution(where, section)
     assert isinstance(distribution, Choice)

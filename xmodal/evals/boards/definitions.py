@@ -166,7 +166,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
         Definition("shapes_own", "A caption and its own image, and captions of one image."),
         Definition(
             "shapes",
-            f"The embedded dataset's union labels: {_MERGED}.",
+            f"The built-in dataset's union labels: {_MERGED}.",
             thresholds=THRESHOLDS,
             correlations=_CXC_RATINGS,
         ),

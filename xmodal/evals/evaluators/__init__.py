@@ -54,9 +54,7 @@ def read_options(evals: Mapping[str, Mapping[str, Any]]) -> dict[str, Options]:
         kind = section.get("type", "") if isinstance(section, Mapping) else ""
         if not kind:
             known = sorted(EVALUATORS)
-            raise UserError(
-                f"{where} is {section!r}; it has to be a section with a type of {known}."
-            )
+            raise UserError(f"{where} is {section!r}; it must be a section with a type of {known}.")
         row = lookup(f"{where}.type", kind, EVALUATORS)
         instead = set_whole(where, type=kind)
         options[name] = read(row.options, where, section, instead=instead)

@@ -199,7 +199,7 @@ def warn_of_part(partial: str, split: str) -> list[str]:
     if not partial:
         return []
     return [
-        f"PARTIAL: {partial} of the {split} split. Numbers among fewer items are higher; they "
+        f"PARTIAL: {partial} of the {split} split. Metrics on a smaller gallery are higher; they "
         "cannot be compared with published numbers."
     ]
 
@@ -244,10 +244,17 @@ def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) ->
     if similarity is None:
         return source
     chosen = make_similarity(similarity, "similarity of an evaluator")
+    if chosen.module is not None:
+        if chosen.name != source.similarity:
+            raise UserError(
+                f"The similarity {chosen.name!r} of an evaluator has parameters, which "
+                f"{source.place} has not learned; choose another one, or the model's."
+            )
+        return source
     if missing := [key for key in chosen.parameters if key not in source.parameters]:
         raise UserError(
             f"The similarity {chosen.name!r} of an evaluator needs {missing}, which {source.place} "
             "has not learned; choose a similarity without parameters, or the model's."
         )
     parameters = {key: source.parameters[key] for key in chosen.parameters}
-    return dataclasses.replace(source, similarity=chosen.name, parameters=parameters)
+    return dataclasses.replace(source, similarity=chosen.name, parameters=parameters, options={})

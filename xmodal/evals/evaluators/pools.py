@@ -183,6 +183,7 @@ class PoolsEvaluator(NumbersEvaluator):
             predictions={
                 task: each.take(images, captions) for task, each in source.predictions.items()
             },
+            tokens=source.take_tokens({"image": images, "text": captions}),
         )
         scores = open_scores(pool, mesh=self._mesh)["image", "text"]
         scores.check_finite(self._where)

@@ -98,7 +98,7 @@ class RelationsEvaluator(NumbersEvaluator):
         if self.options.task not in source.predictions:
             raise UserError(
                 f"{source.place} has no predictions of task {self.options.task!r}; "
-                f"{self._where}.task has to be one of {sorted(source.predictions)}."
+                f"{self._where}.task must be one of {sorted(source.predictions)}."
             )
         predictions = source.predictions[self.options.task]
         predicted = predictions.pairs(self._images, np.arange(len(self._images)))

@@ -18,6 +18,8 @@ from etils import epath
 from xmodal.base.config import UserError
 from xmodal.base.result_files import write_files
 from xmodal.evals.inputs.sources import Embeddings, Predictions, ScoreMatrix
+from xmodal.evals.inputs.token_arrays import is_read, read_tokens, write_tokens
+from xmodal.similarity import PAIR_MODULES
 
 # (ids, array) of each modality in the file of embeddings.
 _EMBEDDING_NAMES = (("image_ids", "image_embeddings"), ("caption_ids", "caption_embeddings"))
@@ -39,7 +41,8 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
         included, become float32. `similarity` (a name), `match_scale` and `match_shift` (numbers)
         are optional, and so are `predictions/TASK/images` [N, C] and `predictions/TASK/captions`
         [M, C], whose sums are the logits of the probabilities that a task predicts for pairs, and
-        `image_log_sigma` [N, D] and `caption_log_sigma` [M, D].
+        `image_log_sigma` [N, D] and `caption_log_sigma` [M, D]; for tokens, see
+        `token_arrays.write_tokens`.
 
     Raises:
       UserError: the file cannot be read, or its arrays do not fit together.
@@ -84,9 +87,13 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
         parameters[name] = float(number.reshape(()))
     predictions = _read_predictions(arrays, place, image_ids, caption_ids)
     sides = (image_ids, image, caption_ids, captions)
+    ids_of_sides = {"image": image_ids, "text": caption_ids}
+    counts = {side: len(ids) for side, ids in ids_of_sides.items() if ids is not None}
+    tokens, options, of_module = read_tokens(arrays, place, counts)
     return Embeddings(
-        place, *sides, read_similarity(arrays, place), parameters, predictions, log_sigma
-    )
+        place, *sides, read_similarity(arrays, place), parameters | of_module, predictions,
+        log_sigma, tokens, options,
+    )  # fmt: skip
 
 
 def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
@@ -107,7 +114,10 @@ def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
         if pair[1] is not None:
             arrays |= zip(names, pair, strict=True)
     arrays[_SIMILARITY] = np.array(embeddings.similarity)
-    arrays |= {key: np.asarray(value, np.float32) for key, value in embeddings.parameters.items()}
+    if embeddings.similarity in PAIR_MODULES:
+        arrays |= write_tokens(embeddings)
+    else:
+        arrays |= {key: np.asarray(x, np.float32) for key, x in embeddings.parameters.items()}
     arrays |= {_LOG_SIGMA[side]: values for side, values in embeddings.log_sigma.items()}
     for task, predictions in embeddings.predictions.items():
         parts = predictions.split()
@@ -196,8 +206,8 @@ def open_arrays(
         with np.load(place, allow_pickle=False) as file:
             for key in file.files:
                 # Other arrays may be anything and are not read.
-                is_read = key in known or key.startswith(_PREDICTIONS)
-                arrays[key] = file[key] if is_read else np.zeros(0)
+                needed = key in known or key.startswith(_PREDICTIONS) or is_read(key)
+                arrays[key] = file[key] if needed else np.zeros(0)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(
             f"{place} cannot be read ({first_line(error)}); write it again with numpy.savez and "

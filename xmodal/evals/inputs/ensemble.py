@@ -44,7 +44,7 @@ def _join(members: Sequence[Embeddings], side: str) -> np.ndarray | None:
         return None
     prepared = []
     for member in members:
-        similarity = make_similarity({"name": member.similarity})
+        similarity = make_similarity({"name": member.similarity, **member.options})
         if not similarity.inner_product:
             raise UserError(
                 f"An ensemble averages inner products, and the similarity {member.similarity!r} of "

@@ -13,6 +13,8 @@ from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix
 
 # Almost all items of another split are unknown; those of an incomplete export are known.
 _ANOTHER_SPLIT = 0.1
+# Side -> kind of its items.
+_KINDS = {"image": "image", "text": "caption"}
 
 
 def check_coverage(
@@ -93,9 +95,10 @@ def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
         },
         log_sigma={
             side: source.log_sigma[side][at[kind]]
-            for side, kind in (("image", "image"), ("text", "caption"))
+            for side, kind in _KINDS.items()
             if side in source.log_sigma and kind in at
         },
+        tokens=source.take_tokens({side: at[kind] for side, kind in _KINDS.items() if kind in at}),
     )
 
 

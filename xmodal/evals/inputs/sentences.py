@@ -86,7 +86,7 @@ def load_sentences(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Sent
     texts = arrays[SENTENCES]
     if texts.ndim != 1 or texts.dtype.kind != "U" or not len(texts):
         raise UserError(
-            f"{SENTENCES} in {place} are {texts.dtype} {list(texts.shape)}; they have to be "
+            f"{SENTENCES} in {place} are {texts.dtype} {list(texts.shape)}; they must be "
             "strings [N] (numpy.array of a list of str)."
         )
     numbers = np.arange(len(texts))

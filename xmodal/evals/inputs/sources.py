@@ -5,13 +5,14 @@ Files and models give the same types; `galleries` and `lists` put them in the or
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xmodal.base.config import UserError
+from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 
 if TYPE_CHECKING:
     from xmodal.evals.pair_scores import PairScores, TakenPairs
@@ -124,11 +125,13 @@ class Embeddings:
       images: float32 [N, D], or [N, K, D] with K embeddings per item.
       caption_ids: int64 [M].
       captions: float32 [M, D] or [M, K, D].
-      similarity: name in `xmodal.similarity.SIMILARITIES`; "" if not yet known.
-      parameters: learned numbers of the similarity.
+      similarity: name in `xmodal.similarity.SIMILARITIES` or `PAIR_MODULES`; "" if not yet known.
+      parameters: learned numbers of the similarity, or the nested dict of its module's arrays.
       predictions: task -> predictions for the same images and captions, in the same order.
       log_sigma: side, "image" or "text" -> float32 [N, D] or [M, D], the log standard deviations of
         a probabilistic model's embeddings.
+      tokens: side -> tokens of its items, for a similarity with a module; {} without one.
+      options: keywords of the similarity's module.
       pairs: scores of pairs of these images and captions, of a model with a pair scorer.
     """
 
@@ -138,9 +141,11 @@ class Embeddings:
     caption_ids: np.ndarray | None
     captions: np.ndarray | None
     similarity: str = ""
-    parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     predictions: Mapping[str, Predictions] = dataclasses.field(default_factory=dict)
     log_sigma: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    tokens: Mapping[str, RaggedTokens] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     pairs: "PairScores | TakenPairs | None" = None
 
     @property
@@ -148,6 +153,14 @@ class Embeddings:
         """The sides with embeddings, of "image" and "text"."""
         given = {"image": self.images, "text": self.captions}
         return frozenset(side for side, vectors in given.items() if vectors is not None)
+
+    def take_tokens(self, positions: Mapping[str, np.ndarray]) -> dict[str, RaggedTokens]:
+        """Returns the tokens of the items at some positions, by side; others are left out."""
+        return {
+            side: each.take(positions[side])
+            for side, each in self.tokens.items()
+            if side in positions
+        }
 
 
 @dataclasses.dataclass(frozen=True)

@@ -138,7 +138,7 @@ def count(
     stop = start[0] + tile.shape[0], start[1] + tile.shape[1]
     on_diagonal = exclude_self and start[0] < stop[1] and start[1] < stop[0]
     if on_diagonal or stop[0] > sizes[0] or stop[1] > sizes[1]:
-        tile = _strike(tile, query, item, sizes=sizes, exclude_self=exclude_self)
+        tile = _mask(tile, query, item, sizes=sizes, exclude_self=exclude_self)
     forward = _count_side(sides[0], tile, query, item, axis=0, mesh=mesh)
     if mirrored:
         return _count_side(forward, tile, item, query, axis=1, mesh=mesh), sides[1]
@@ -162,7 +162,7 @@ def join(side: Side, mesh: Mesh) -> tuple[list[Counts], Tops]:
 
 
 @functools.partial(jax.jit, static_argnames=("sizes", "exclude_self"))
-def _strike(
+def _mask(
     tile: jax.Array,
     query: jax.Array,
     item: jax.Array,

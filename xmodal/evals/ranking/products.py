@@ -21,8 +21,10 @@ from xmodal.base.config import UserError
 from xmodal.base.mesh import BATCH_AXIS, to_host
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.finite import count_not_finite, refuse_not_finite
+from xmodal.evals.ranking.saved_scores import SavedScores
+from xmodal.evals.ranking.score_blocks import HostItems, compute_score_matrix
 from xmodal.evals.ranking.score_tiles import GROUP, Scores, choose_rows, complete_rows, one_device
-from xmodal.similarity import make_similarity
+from xmodal.similarity import Similarity, make_similarity
 
 Score = Callable[[Any, Any], jax.Array]
 
@@ -245,7 +247,10 @@ def open_scores(
     Raises:
       UserError: an embedding is not finite.
     """
-    similarity = make_similarity({"name": embeddings.similarity}, "similarity")
+    given = {"name": embeddings.similarity, **embeddings.options}
+    similarity = make_similarity(given, "similarity")
+    if similarity.module is not None:
+        return _open_blocks(similarity, embeddings, block_size, mesh)
     prepare, score = similarity.scorer(embeddings.parameters)
     vectors = {"image": embeddings.images, "text": embeddings.captions}
     galleries = {
@@ -259,6 +264,26 @@ def open_scores(
         for left, right in pairs
         if {left, right} <= set(galleries)
     }
+
+
+def _open_blocks(
+    similarity: Similarity, embeddings: Embeddings, block_size: int, mesh: Mesh | None
+) -> dict[tuple[str, str], Scores]:
+    """Scores of a similarity with a module, which compares images with texts only."""
+    vectors = {"image": embeddings.images, "text": embeddings.captions}
+    sides = [(vectors[side], embeddings.tokens.get(side)) for side in ("image", "text")]
+    if any(found is None for found, _ in sides):
+        return {}
+    items = [HostItems(found, tokens) for found, tokens in sides if found is not None and tokens]
+    if len(items) < len(sides):
+        raise UserError(
+            f"Similarity {similarity.name!r} compares tokens, but {embeddings.place} has only "
+            "vectors; save its embeddings again, or name a similarity of vectors."
+        )
+    matrix = compute_score_matrix(
+        similarity, embeddings.parameters, *items, mesh=mesh or one_device()
+    )
+    return {("image", "text"): SavedScores(matrix, block_size=block_size, mesh=mesh)}
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

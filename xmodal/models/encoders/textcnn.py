@@ -54,7 +54,7 @@ class TextCnnConfig:
     def __post_init__(self) -> None:
         if not self.windows or len(set(self.windows)) < len(self.windows):
             raise UserError(
-                f"config.model.text.encoder.windows is {self.windows}; it has to name different "
+                f"config.model.text.encoder.windows is {self.windows}; it must name different "
                 "numbers of words, such as (3, 4, 5)."
             )
 

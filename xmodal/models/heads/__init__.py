@@ -9,6 +9,7 @@ from xmodal.models.entry_table import Row, make_part
 from xmodal.models.heads import (
     additive_attention,
     gaussian,
+    global_attention,
     gpo,
     graph_reasoning,
     pie,
@@ -24,6 +25,9 @@ HEADS: Mapping[str, Row] = {
     "first": Row(pooling.NoConfig, lambda config: pooling.First()),
     "flatten": Row(pooling.NoConfig, lambda config: pooling.Flatten()),
     "gaussian": Row(gaussian.GaussianConfig, gaussian.Gaussian),
+    "global_attention": Row(
+        global_attention.GlobalAttentionConfig, global_attention.GlobalAttention
+    ),
     "gpo": Row(gpo.GpoConfig, gpo.Gpo),
     "graph": Row(graph_reasoning.GraphConfig, graph_reasoning.Graph),
     "last": Row(pooling.LastConfig, lambda config: pooling.Last(config.source)),

@@ -36,7 +36,7 @@ def check_sections(config: ml_collections.ConfigDict) -> None:
 def _check(where: str, section: Any, *, needs: str = "") -> None:
     """Checks a section and, if named, the section within it that it cannot do without."""
     if not isinstance(section, ml_collections.ConfigDict):
-        raise UserError(f"{where} is {section!r}; it has to be a section.")
+        raise UserError(f"{where} is {section!r}; it must be a section.")
     if needs:
         if needs not in section:
             raise UserError(f"{where} lacks {needs!r}; it has {sorted(section)}.")

@@ -62,7 +62,8 @@ def check_widths(
     image, text = width("image"), width("text")
     if image != text:
         raise UserError(
-            f"config.model.image gives vectors of {image} numbers and config.model.text of {text}, "
-            f"and {comparing[0]} compares them: give one a projection of the other's width, "
+            f"config.model.image produces {image}-dimensional embeddings and config.model.text "
+            f"{text}-dimensional ones, and {comparing[0]} compares them: give one a projection of "
+            "the other's width, "
             f"--config.model.image.projection=\"{{'width': {text}}}\"."
         )

@@ -1,1 +1,23 @@
-"""The files in the folder of a run: config, records, checkpoints, locks, card."""
+"""The folder of a run: everything needed to resume, evaluate and use it without its dataset.
+
+config.json             the config, with all settings that follow from dataset and initial weights
+config-STEP.json        the config until that step, if --allow_changes changed it there
+vocab.txt               the vocabulary, which config.json names
+records.json            hash and number of the training examples, hash of the vocabulary
+frozen/                 parameters that never change, written once
+checkpoints/STEP/       params, model_state, opt_state, metrics; files.json, the hashes of all files
+damaged/STEP/           a checkpoint that was truncated or changed on disk
+test/                   results of the final evaluation
+follow/SPLIT/           results of `eval_main --follow`
+step_STEP/SPLIT/        results of `eval_main --step=STEP`
+model_card.md           initial weights, examples seen, devices, FLOPs, reports; also as .html
+compute.json            devices, batch size and FLOPs, from every start that changed them
+finished.json           hash of the config that the run finished with
+writer.json             the process that is writing the folder
+
+One process writes at a time, see `folder_lock`. A run resumes only on the same records and with a
+config that trains the same way, see `config.run_changes`; the number of devices may change. Before
+it resumes, it compares its newest and its best checkpoint with their hashes: a damaged one is set
+aside, and the run goes back to the newest intact one. Readers refuse a damaged checkpoint. SIGTERM
+and Ctrl-C save before they stop.
+"""

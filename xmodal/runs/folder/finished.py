@@ -31,7 +31,7 @@ def finished_reports(config: ml_collections.ConfigDict, run_dir: str) -> list[ep
     return reports if all(report.exists() for report in reports) else []
 
 
-def where_to_look(run_dir: str, config: ml_collections.ConfigDict) -> str:
+def next_steps(run_dir: str, config: ml_collections.ConfigDict) -> str:
     """Returns the paths of a finished run and two commands to explore it."""
     reports = [os.path.join(run_dir, FINAL, name, "report.html") for name in sorted(config.evals)]
     return "\n".join(

@@ -29,7 +29,7 @@ def wait_for_run(run_dir: str, *, timeout: float) -> ml_collections.ConfigDict:
     return run_folder.load_run(run_dir)
 
 
-def follow(run_dir: str, output: str, *, timeout: float, anew: bool = False) -> Iterator[int]:
+def follow(run_dir: str, output: str, *, timeout: float, overwrite: bool = False) -> Iterator[int]:
     """Yields the checkpoints that are not yet evaluated as they appear, oldest first.
 
     Ends after the run's last step, or when no new checkpoint has appeared for `timeout` seconds.
@@ -38,12 +38,12 @@ def follow(run_dir: str, output: str, *, timeout: float, anew: bool = False) -> 
       run_dir: folder of the run.
       output: folder of its results.
       timeout: seconds to wait.
-      anew: whether to remove and ignore existing results.
+      overwrite: whether to remove and ignore existing results.
     """
     finished = list(epath.Path(output).glob("steps/*.json"))
-    for path in finished if anew else ():
+    for path in finished if overwrite else ():
         path.unlink()
-    done = set() if anew else {int(path.stem) for path in finished}
+    done = set() if overwrite else {int(path.stem) for path in finished}
     waiting_since = time.monotonic()
     # The config is read again, since a run may be extended.
     while (last := int(run_folder.load_run(run_dir).total_steps)) not in done:

@@ -1,14 +1,4 @@
-"""The folder of a run: its config, its records, and the steps and metrics of its checkpoints.
-
-RUN_DIR/config.json             the config the run was started with
-RUN_DIR/config-STEP.json        the config until that step, if it was changed there
-RUN_DIR/vocab.txt               the vocabulary, if the run has texts
-RUN_DIR/records.json            hashes of the splits it reads, see run_records, and of vocab.txt
-RUN_DIR/frozen/                 parameters that never change, written once, see checkpoints
-RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated;
-                                files.json, their hashes
-RUN_DIR/damaged/STEP/           a checkpoint that could not be read back
-"""
+"""Reads and writes the config, records and vocabulary of a run, and lists its checkpoints."""
 
 import hashlib
 import json

@@ -98,7 +98,7 @@ class Piecewise(Constant):
         for step, factor in _by_step("config.optimizer.schedule.steps", self.steps).items():
             if not _is_number(factor) or factor < 0:
                 raise UserError(
-                    f"config.optimizer.schedule.steps.{step} is {factor!r}; it has to be a number "
+                    f"config.optimizer.schedule.steps.{step} is {factor!r}; it must be a number "
                     "of at least 0."
                 )
 
@@ -227,24 +227,24 @@ _OPTIONAL = ("start", "before")
 def _check_linear(where: str, value: Mapping[str, Any]) -> None:
     for key in ("from", "to", "before"):
         if key in value and not _is_number(value[key]):
-            raise UserError(f"{where}.{key} is {value[key]!r}; it has to be a finite number.")
+            raise UserError(f"{where}.{key} is {value[key]!r}; it must be a finite number.")
     start, end = value.get("start", 0), value["end"]
     for key, step in (("start", start), ("end", end)):
         if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-            raise UserError(f"{where}.{key} is {step!r}; it has to be a step of at least 0.")
+            raise UserError(f"{where}.{key} is {step!r}; it must be a step of at least 0.")
     if end <= start:
-        raise UserError(f"{where}.end is {end}; it has to be more than start={start}.")
+        raise UserError(f"{where}.end is {end}; it must be more than start={start}.")
 
 
 def _check_piecewise(where: str, values: Any) -> None:
     if not isinstance(values, Mapping) or not values:
-        raise UserError(f"{where}.values is {values!r}; it has to map steps to values.")
+        raise UserError(f"{where}.values is {values!r}; it must map steps to values.")
     by_step = _by_step(f"{where}.values", values)
     if next(iter(by_step)) != 0:
         raise UserError(f"{where}.values has no value for step 0; its steps are {list(by_step)}.")
     items = list(by_step.values())
     if not all(map(_is_number, items)) and not all(isinstance(item, str) for item in items):
-        raise UserError(f"{where}.values are {items}; they have to be all numbers or all names.")
+        raise UserError(f"{where}.values are {items}; they must be all numbers or all names.")
 
 
 def resolve(value: Any, step: jax.Array) -> Any:
@@ -288,7 +288,7 @@ def to_steps(value: int | str, steps_per_epoch: float, where: str = "config") ->
         return value
     match = _EPOCHS.fullmatch(value)
     if match is None:
-        raise UserError(f"{where} is {value!r}; it has to be a step or a string like '3 epochs'.")
+        raise UserError(f"{where} is {value!r}; it must be a step or a string like '3 epochs'.")
     epochs = float(match[1])
     steps = round(epochs * steps_per_epoch)
     if epochs and not steps:
@@ -343,7 +343,7 @@ def _by_step(where: str, values: Mapping[Any, Any]) -> dict[int, Any]:
     by_step = {}
     for key, value in values.items():
         if isinstance(key, bool) or not str(key).isdecimal():
-            raise UserError(f"{where} has the key {key!r}; its keys have to be steps.")
+            raise UserError(f"{where} has the key {key!r}; its keys must be steps.")
         if int(key) in by_step:
             raise UserError(f"{where} has step {int(key)} twice.")
         by_step[int(key)] = value

@@ -1,0 +1,116 @@
+"""A model whose similarity compares tokens: embedding, scores, bundle, search."""
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+from tiny_dual_encoder import FEATURES, TEXT, WIDTH, WORDS, make_texts, make_weights
+
+import xmodal
+from tests.similarity.slow_saf import score_pairs
+from xmodal.api.exporting import export_model
+from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
+from xmodal.training.state import TrainState
+
+REGIONS = 3
+SECTION = {
+    "image": {
+        "encoder": {"name": "precomputed", "features": (REGIONS, FEATURES)},
+        "head": {"name": "global_attention", "width": WIDTH, "batch_norm": True},
+    },
+    "text": {
+        "encoder": {"name": "words", "vocab_size": len(WORDS), "width": WIDTH},
+        "head": {"name": "global_attention"},
+    },
+    "similarity": {"name": "saf", "width": 5, "learned_temperature": True},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("runs") / "run")
+    params, model_state = make_weights(section=SECTION, features=(REGIONS, FEATURES))
+    model_state = jax.tree.map(np.abs, model_state)  # Variances are positive.
+    state = TrainState(np.int32(3), params, {}, model_state, {"count": np.int32(0)})
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), SelectConfig("m"))
+    saver.save(jax.tree.map(np.asarray, state), {"m": 0.5})
+    saver.close()
+    config = {
+        "name": "tiny",
+        "model": SECTION,
+        "data": {"image": {"size": 0}, "text": TEXT | {"vocabulary": ""}},
+        "select": {"metric": "m", "mode": "max"},
+    }
+    run_folder.save_config(folder, ConfigDict(config), WORDS)
+    return folder, params
+
+
+def make_images(count, seed=1):
+    return np.random.default_rng(seed).normal(size=(count, REGIONS, FEATURES)).astype(np.float32)
+
+
+def items_of(embedding):
+    ends = np.cumsum(embedding.tokens.lengths)
+    starts = ends - embedding.tokens.lengths
+    return [
+        (embedding.tokens.values[a:b], vector)
+        for a, b, vector in zip(starts, ends, embedding.vector, strict=True)
+    ]
+
+
+def test_scores_are_those_of_the_slow_loop(run):
+    model, params = xmodal.load(run[0]), run[1]
+    images, texts = model.embed_images(make_images(5)), model.embed_texts(make_texts(9))
+    assert (images.side, texts.side, images[1:3].tokens.lengths.tolist()) == (
+        "image",
+        "text",
+        [3, 3],
+    )
+    expected = score_pairs(params["similarity"], items_of(images), items_of(texts))
+    np.testing.assert_allclose(model.similarity(images, texts), expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        model.similarity(texts[::-1], images), expected.T[::-1], rtol=1e-3, atol=1e-4
+    )
+    with pytest.raises(xmodal.UserError, match="compares an image with a text, not the sides"):
+        model.similarity(texts, texts)
+    with pytest.raises(xmodal.UserError, match="compares tokens, but these are only vectors"):
+        model.similarity(images, np.asarray(texts))
+
+
+def test_a_bundle_carries_tokens_and_parameters(run, tmp_path):
+    export_model(run[0], tmp_path / "bundle", platforms=["cpu"])
+    model, bundle = xmodal.load(run[0]), xmodal.load(tmp_path / "bundle")
+    assert bundle.hash_weights() == model.hash_weights()
+    found, expected = (
+        each.similarity(each.embed_images(make_images(4)), each.embed_texts(make_texts(6)))
+        for each in (bundle, model)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_search_reranks_the_nearest_vectors(run, tmp_path, monkeypatch):
+    from xmodal.api.search import reranked
+
+    model = xmodal.load(run[0])
+    pictures, texts = make_images(12), make_texts(5)
+    index = xmodal.Index.build(model, images=list(pictures))
+    index.save(tmp_path / "index")
+    index = xmodal.Index.open(tmp_path / "index")
+    images, queries = model.embed_images(pictures), model.embed_texts(texts)
+    scores = model.similarity(images, queries)
+    for number, text in enumerate(texts):
+        hits = index.query(text, top=12)
+        assert [hit.row for hit in hits] == list(np.argsort(-scores[:, number], kind="stable"))
+        np.testing.assert_allclose(
+            [hit.score for hit in hits], sorted(scores[:, number])[::-1], rtol=1e-4, atol=1e-5
+        )
+    monkeypatch.setattr(reranked, "CANDIDATES", 4)
+    near = np.argsort(-np.asarray(queries) @ np.asarray(images).T, axis=1)[:, :4]
+    for number, text in enumerate(texts):
+        best = max(near[number], key=lambda row: scores[row, number])
+        assert index.query(text, top=1)[0].row == best
+    with pytest.raises(xmodal.UserError, match="compares images with texts"):
+        index.query(image=pictures[0])
+    with pytest.raises(xmodal.UserError, match="only vectors"):
+        index.query_vectors(np.asarray(queries), "caption")

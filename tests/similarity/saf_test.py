@@ -1,0 +1,149 @@
+"""SAF against a slow loop and torch, its padding, gradients, cost and errors."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.similarity.slow_saf import real_items, score_pairs
+from tests.similarity.token_views import make_params, make_view, make_views
+from xmodal.base.config import UserError
+from xmodal.similarity import make_similarity
+
+SAF = make_similarity({"name": "saf", "width": 5})
+
+
+def compute(views, params, similarity=SAF):
+    sides = [similarity.prepare(view, params) for view in views]
+    return similarity.score(*sides, params)
+
+
+@pytest.mark.parametrize("sizes", [(5, 7), (1, 3), (3, 1)])
+def test_equals_the_slow_loop(sizes):
+    views = make_views(sizes)
+    params = make_params(SAF, views)
+    expected = score_pairs(params, *map(real_items, views))
+    np.testing.assert_allclose(jax.jit(compute)(views, params), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_losses_get_the_sigmoid_and_pairs_their_own_score():
+    views = make_views((6, 6))
+    params = make_params(SAF, views)
+    scaled = make_similarity({"name": "saf", "width": 5, "temperature": 0.5})
+    sides = [SAF.prepare(view, params) for view in views]
+    scores = SAF.score(*sides, params)
+    np.testing.assert_allclose(SAF.logits(*sides, params), jax.nn.sigmoid(scores), rtol=1e-5)
+    logits = scaled.logits(*sides, params)
+    np.testing.assert_allclose(logits, 2 * jax.nn.sigmoid(scores), rtol=1e-5)
+    np.testing.assert_allclose(scaled.paired(*sides, params), np.diag(logits), rtol=1e-5)
+
+
+def test_gradients_are_differences_and_padding_has_none():
+    views = make_views((3, 4))
+    params = make_params(SAF, views)
+
+    @jax.jit
+    def loss(views, params):
+        return jnp.sum(jnp.sin(3 * compute(views, params)))
+
+    gradients = jax.jit(jax.grad(loss, argnums=(0, 1), allow_int=True))(views, params)
+    rng = np.random.default_rng(3)
+    for number, tree in enumerate((views, params)):
+        of_floats = [
+            (path, x) for path, x in jax.tree.leaves_with_path(tree) if x.dtype == np.float32
+        ]
+        for path, leaf in of_floats:
+            found = dict(jax.tree.leaves_with_path(gradients[number]))[path]
+            assert np.all(np.isfinite(found))
+            move = np.where(np.isnan(leaf), 0, rng.normal(size=leaf.shape)).astype(np.float32)
+            assert np.all(np.asarray(found)[np.isnan(leaf)] == 0)
+            ends = []
+            for step in (1e-3, -1e-3):
+                moved = jax.tree_util.tree_map_with_path(
+                    lambda p, x, path=path, step=step, move=move: (
+                        x + step * move if p == path else x
+                    ),
+                    tree,
+                )
+                ends.append(loss(*((moved, params) if number == 0 else (views, moved))))
+            slope = (float(ends[0]) - float(ends[1])) / 2e-3
+            np.testing.assert_allclose(np.sum(found * move), slope, rtol=2e-2, atol=2e-2)
+
+
+def test_an_item_without_tokens_is_finite():
+    views = [make_view(2, 3), make_view(2, 4, seed=1)]
+    params = make_params(SAF, views)
+    empty = [
+        dataclasses.replace(
+            view,
+            vector=0 * view.vector,
+            extras={
+                "tokens": np.zeros_like(view.extras["tokens"]),
+                "mask": view.extras["mask"] < 0,
+            },
+        )
+        for view in views
+    ]
+    value, gradients = jax.value_and_grad(lambda params: jnp.sum(compute(empty, params)))(params)
+    assert all(np.all(np.isfinite(leaf)) for leaf in (value, *jax.tree.leaves(gradients)))
+
+
+def test_equals_torch():
+    torch = pytest.importorskip("torch")
+    views = make_views((3, 4))
+    params = make_params(SAF, views)
+
+    def linear(layer, x):
+        return x @ torch.tensor(np.asarray(layer["kernel"])) + torch.tensor(
+            np.asarray(layer["bias"])
+        )
+
+    def unit(x, dim=-1):
+        return x / (x.pow(2).sum(dim, keepdim=True).sqrt() + 1e-8)
+
+    expected = np.zeros((3, 4))
+    for j, (words, text) in enumerate(real_items(views[1])):
+        words, text = torch.tensor(words), torch.tensor(text)
+        regions = torch.tensor(views[0].extras["tokens"])
+        images = torch.tensor(views[0].vector)
+        attention = unit(torch.nn.functional.leaky_relu(regions @ words.T, 0.1), dim=2)
+        weights = torch.softmax(9.0 * attention.transpose(1, 2), dim=2)
+        local = unit(linear(params["local"], (unit(weights @ regions) - words).pow(2)))
+        whole = unit(linear(params["global"], (images - text).pow(2)))
+        nodes = torch.cat([whole[:, None], local], 1)
+        gates = torch.sigmoid(linear(params["gate"], nodes)).transpose(1, 2)
+        gates = gates / (gates.sum(-1, keepdim=True) + 1e-8)
+        expected[:, j] = linear(params["score"], unit(gates @ nodes))[:, 0, 0].numpy()
+    np.testing.assert_allclose(compute(views, params), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_cost_is_that_of_the_compiled_program():
+    similarity = make_similarity({"name": "saf", "width": 64})
+    views = [make_view(16, 36, 256), make_view(16, 12, 256, seed=1)]
+    params = similarity.init(jax.random.key(0), *views)
+    sides = [similarity.prepare(view, params) for view in views]
+
+    def loss(left, right, params):
+        return jnp.sum(similarity.logits(left, right, params))
+
+    cost = similarity.cost(*sides)
+    score = jax.jit(similarity.score).lower(*sides, params).compile()
+    backward = jax.jit(jax.grad(loss, argnums=(0, 1, 2))).lower(*sides, params).compile()
+    pairs = 16 * 16
+    assert 0.8 < score.cost_analysis()["flops"] / (pairs * cost.flops) < 1.3
+    assert 0.7 < backward.memory_analysis().temp_size_in_bytes / (pairs * cost.bytes) < 1.3
+
+
+def test_errors():
+    with pytest.raises(UserError, match="Unknown key.*'widht'.*attention_scale"):
+        make_similarity({"name": "saf", "widht": 3})
+    with pytest.raises(UserError, match="similarity.width is 0; it has to be at least 1"):
+        make_similarity({"name": "saf", "width": 0})
+    with pytest.raises(UserError, match=r"field: 'saf' compares tokens"):
+        make_similarity({"name": "saf", "field": "mean"})
+    with pytest.raises(UserError, match="'saf' compares the tokens.*only vectors"):
+        SAF.prepare(dataclasses.replace(make_view(2, 3), extras={}))
+    with pytest.raises(UserError, match="'saf' has parameters"):
+        SAF.score(*[SAF.prepare(view, {}) for view in make_views()], {})

@@ -1,0 +1,45 @@
+"""Small embeddings with tokens."""
+
+import dataclasses
+
+import jax
+import numpy as np
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class View:
+    """The fields of an embedding that similarities read."""
+
+    vector: jax.Array
+    log_sigma: jax.Array | None = None
+    extras: dict = dataclasses.field(default_factory=dict)
+
+
+def make_view(size, tokens, width=6, seed=0, ragged=True):
+    """Unit tokens, the first 1 to `tokens` of each item real, and NaN in the padding."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, tokens + 1, size) if ragged else np.full(size, tokens)
+    lengths[0] = tokens
+    values = rng.normal(size=(size, tokens, width))
+    values /= np.linalg.norm(values, axis=-1, keepdims=True)
+    mask = np.arange(tokens) < lengths[:, None]
+    values = np.where(mask[..., None], values, np.nan).astype(np.float32)
+    vector = rng.normal(size=(size, width))
+    vector /= np.linalg.norm(vector, axis=-1, keepdims=True)
+    return View(vector.astype(np.float32), extras={"tokens": values, "mask": mask})
+
+
+def make_views(sizes=(5, 7), regions=4, words=6, width=6, seed=0):
+    """Images with all their regions, and texts of several lengths, one of them a single word."""
+    images = make_view(sizes[0], regions, width, seed, ragged=False)
+    return images, make_view(sizes[1], words, width, seed + 1)
+
+
+def make_params(similarity, views, seed=0):
+    """Parameters whose gates and scores differ visibly."""
+    params = similarity.init(jax.random.key(seed), *views)
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda x: x + np.float32(0.5) * rng.normal(size=x.shape).astype(np.float32), params
+    )

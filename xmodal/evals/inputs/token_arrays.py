@@ -1,0 +1,84 @@
+"""The part of a file of embeddings that a similarity over token sets needs."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from xmodal.base.config import UserError
+from xmodal.evals.inputs.ragged_tokens import RaggedTokens
+from xmodal.evals.inputs.sources import Embeddings
+
+_KINDS = {"image": "image", "text": "caption"}
+OPTIONS, PARAMETERS = "similarity_options", "similarity/"
+
+
+def is_read(name: str) -> bool:
+    """Returns whether an array of a file is one of these."""
+    names = {f"{kind}_{each}" for kind in _KINDS.values() for each in ("tokens", "token_counts")}
+    return name in names | {OPTIONS} or name.startswith(PARAMETERS)
+
+
+def write_tokens(embeddings: Embeddings) -> dict[str, np.ndarray]:
+    """Returns the arrays of embeddings whose similarity has a module, by name.
+
+    They are, for `image` and `caption`, `image_tokens` float32 [P, W], the tokens of one item after
+    those of the other, and `image_token_counts` int64 [N]; `similarity_options`, JSON of the
+    similarity's keywords; and its parameters, `similarity/local/kernel`.
+    """
+    found: dict[str, np.ndarray] = {OPTIONS: np.array(json.dumps(dict(embeddings.options)))}
+    for side, tokens in embeddings.tokens.items():
+        found[f"{_KINDS[side]}_tokens"] = tokens.values
+        found[f"{_KINDS[side]}_token_counts"] = tokens.lengths
+    for path, leaf in jax.tree.leaves_with_path(embeddings.parameters):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        found[f"{PARAMETERS}{name}"] = np.asarray(leaf, np.float32)
+    return found
+
+
+def read_tokens(
+    arrays: Mapping[str, np.ndarray], place: str, counts: Mapping[str, int]
+) -> tuple[dict[str, RaggedTokens], dict[str, Any], dict[str, Any]]:
+    """Returns the tokens by side, and keywords and parameters of the similarity.
+
+    Args:
+      arrays: arrays of a file by name.
+      place: names the file in messages.
+      counts: side -> number of its items, for the sides that there are.
+
+    Raises:
+      UserError: the arrays do not fit together.
+    """
+    tokens = {}
+    for side, count in counts.items():
+        kind = _KINDS[side]
+        if f"{kind}_tokens" not in arrays:
+            continue
+        values = np.asarray(arrays[f"{kind}_tokens"], np.float32)
+        lengths = np.asarray(arrays.get(f"{kind}_token_counts", np.zeros(0)), np.int64)
+        if values.ndim != 2 or lengths.shape != (count,) or lengths.sum() != len(values):
+            raise UserError(
+                f"{kind}_tokens in {place} have shape {list(values.shape)} and "
+                f"{kind}_token_counts {list(lengths.shape)}, with sum {lengths.sum()}, for {count} "
+                "items; save [P, W] and [N], whose sum is P."
+            )
+        if not np.isfinite(values).all():
+            raise UserError(f"{kind}_tokens in {place} hold NaN or infinity; fix the model.")
+        tokens[side] = RaggedTokens(values, lengths)
+    if not tokens:
+        return {}, {}, {}
+    parameters: dict[str, Any] = {}
+    for name in arrays:
+        if name.startswith(PARAMETERS):
+            *parents, last = name.removeprefix(PARAMETERS).split("/")
+            node = parameters
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[last] = arrays[name]
+    try:
+        options = json.loads(str(arrays[OPTIONS]))
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{place} has tokens, but its {OPTIONS} is not JSON: {error}.") from error
+    return tokens, options, parameters

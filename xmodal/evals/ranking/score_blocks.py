@@ -1,0 +1,269 @@
+"""Scores that cost more than a product: computed once, in blocks, by all devices.
+
+Images and captions are cut into blocks whose size follows the cost of a pair. Every device scores
+one block at a time; its shape does not depend on the number of devices, nor do its scores. The
+matrix is a file in the user's cache folder with a list of its finished blocks, under the hash of
+everything that determines the scores: every board and direction of a process reads it, and an
+evaluation that was killed continues with the first unfinished block. The file is removed when the
+process that completed it ends.
+"""
+
+import atexit
+import dataclasses
+import functools
+import hashlib
+import math
+import os
+import pathlib
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.mesh import BATCH_AXIS
+from xmodal.base.progress import progress
+from xmodal.evals.inputs.ragged_tokens import RaggedTokens
+from xmodal.similarity import Similarity
+
+# Limits of one block; a killed evaluation repeats at most one block of each device.
+_BLOCK_BYTES = 2**28
+_BLOCK_FLOPS = 2e11
+# Captions are padded to multiples of this, so that few shapes are compiled.
+_LENGTHS = 8
+_KEPT_SECONDS = 7 * 24 * 3600
+_MATRIX, _FINISHED = "scores.npy", "finished.npy"
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TokenItems:
+    """Items of one side, as a similarity with a module compares them.
+
+    Attributes:
+      vector: float32 [N, D].
+      extras: `tokens` [N, T, W] and `mask` [N, T].
+    """
+
+    vector: Any
+    extras: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class HostItems:
+    """All items of one side on the host.
+
+    Attributes:
+      vectors: float32 [N, D].
+      tokens: their tokens.
+    """
+
+    vectors: np.ndarray
+    tokens: RaggedTokens
+
+    def block(self, positions: np.ndarray, length: int) -> TokenItems:
+        """Returns the items at some positions, with tokens padded to a length."""
+        tokens, mask = self.tokens.take(positions).pad(length)
+        vectors = np.asarray(self.vectors[positions], np.float32)
+        return TokenItems(vectors, {"tokens": tokens, "mask": mask})
+
+
+@dataclasses.dataclass(frozen=True)
+class _Block:
+    """Pairs that are scored together; positions may repeat to fill the shape.
+
+    Attributes:
+      rows: int [a], positions of images.
+      columns: int [b], positions of captions.
+      length: length to which the captions are padded.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    length: int
+
+
+def compute_score_matrix(
+    similarity: Similarity,
+    params: Any,
+    images: HostItems,
+    captions: HostItems,
+    *,
+    mesh: Mesh,
+    folder: str | os.PathLike | None = None,
+) -> np.ndarray:
+    """Returns the scores of all pairs, float32 [N, M], mapped from a file.
+
+    Args:
+      similarity: a similarity with a module.
+      params: its parameters.
+      images: N items of the left side.
+      captions: M items of the right side.
+      mesh: devices that share the blocks; all processes have to call this.
+      folder: parent of the file's folder; None for the user's cache folder.
+    """
+    regions = int(images.tokens.lengths.max())
+    blocks = list(_plan(similarity, params, images, captions, regions))
+    root = _cache_folder() if folder is None else pathlib.Path(folder)
+    key = _hash(similarity, params, images, captions)
+    place = root / key / f"process-{jax.process_index()}"
+    shape = len(images.vectors), len(captions.vectors)
+    matrix = _open_array(place / _MATRIX, shape, np.float32)
+    finished = _open_array(place / _FINISHED, (len(blocks),), np.bool_)
+    done = _agree(np.array(finished), mesh)
+    pairs = sum(block.rows.size * block.columns.size for block in blocks)
+    with progress(f"Scoring {pairs:,} pairs", pairs) as advance:
+        advance(sum(b.rows.size * b.columns.size for b, d in zip(blocks, done, strict=True) if d))
+        for numbers in _rounds(blocks, done, mesh.shape[BATCH_AXIS]):
+            chosen = [blocks[number] for number in numbers]
+            scores = _score_round(similarity, params, images, captions, chosen, regions, mesh)
+            for block, found in zip(chosen, scores, strict=True):
+                matrix[block.rows[:, None], block.columns] = found
+                advance(block.rows.size * block.columns.size)
+            matrix.flush()
+            finished[numbers] = True
+            finished.flush()
+    _remove_at_exit(root, key)
+    return matrix
+
+
+def _plan(
+    similarity: Similarity, params: Any, images: HostItems, captions: HostItems, regions: int
+) -> Iterator[_Block]:
+    """All pairs in blocks, those of one shape together; a function of the items alone."""
+    padded = -(-np.maximum(captions.tokens.lengths, 1) // _LENGTHS) * _LENGTHS
+    for length in np.unique(padded):
+        columns = np.flatnonzero(padded == length)
+        prepare = functools.partial(similarity.prepare, params=params)
+        left = jax.eval_shape(prepare, images.block(np.arange(1), regions))
+        right = jax.eval_shape(prepare, captions.block(columns[:1], int(length)))
+        cost = similarity.cost(left, right)
+        pairs = max(1.0, min(_BLOCK_BYTES / cost.bytes, _BLOCK_FLOPS / cost.flops))
+        height = min(len(images.vectors), max(1, math.isqrt(int(pairs))))
+        width = min(len(columns), max(1, int(pairs) // height))
+        for start in range(0, len(columns), width):
+            for first in range(0, len(images.vectors), height):
+                rows = np.arange(first, first + height)
+                yield _Block(
+                    np.minimum(rows, len(images.vectors) - 1),
+                    columns[np.minimum(np.arange(start, start + width), len(columns) - 1)],
+                    int(length),
+                )
+
+
+def _rounds(blocks: Sequence[_Block], done: np.ndarray, devices: int) -> Iterator[list[int]]:
+    """Numbers of unfinished blocks of one shape, one for every device; the last may repeat."""
+    for length in dict.fromkeys(block.length for block in blocks):
+        left = [n for n, block in enumerate(blocks) if block.length == length and not done[n]]
+        for start in range(0, len(left), devices):
+            chosen = left[start : start + devices]
+            yield chosen + chosen[-1:] * (devices - len(chosen))
+
+
+def _score_round(
+    similarity: Similarity,
+    params: Any,
+    images: HostItems,
+    captions: HostItems,
+    blocks: Sequence[_Block],
+    regions: int,
+    mesh: Mesh,
+) -> np.ndarray:
+    """Scores [devices, a, b] of one block for each device, in every process."""
+    sides = [
+        [images.block(block.rows, regions) for block in blocks],
+        [captions.block(block.columns, block.length) for block in blocks],
+    ]
+    sharding = NamedSharding(mesh, P(BATCH_AXIS))
+    left, right = (
+        jax.tree.map(lambda *each: mesh_lib.put(np.stack(each), sharding), *side) for side in sides
+    )
+    return mesh_lib.to_host(_score_blocks(similarity, mesh, params, left, right), mesh)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _score_blocks(
+    similarity: Similarity, mesh: Mesh, params: Any, left: TokenItems, right: TokenItems
+) -> jax.Array:
+    def score(params: Any, *sides: TokenItems) -> jax.Array:
+        first, second = (
+            similarity.prepare(jax.tree.map(lambda x: x[0], side), params) for side in sides
+        )
+        with jax.default_matmul_precision("highest"):
+            return similarity.score(first, second, params)[None]
+
+    split = P(BATCH_AXIS)
+    spread = jax.shard_map(
+        score, mesh=mesh, in_specs=(P(), split, split), out_specs=split, check_vma=False
+    )
+    return spread(params, left, right)
+
+
+def _hash(similarity: Similarity, params: Any, *sides: HostItems) -> str:
+    limits = (_BLOCK_BYTES, _BLOCK_FLOPS, _LENGTHS)
+    digest = hashlib.sha256(repr((similarity.name, similarity.options, limits)).encode())
+    arrays = [x for side in sides for x in (side.vectors, side.tokens.values, side.tokens.lengths)]
+    for path, leaf in jax.tree.leaves_with_path(params):
+        digest.update(jax.tree_util.keystr(path).encode())
+        arrays.append(np.asarray(leaf))
+    for array in arrays:
+        digest.update(repr((array.shape, array.dtype)).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:32]
+
+
+def _open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.memmap:
+    """A mapped array, zero if it is new."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(".new.npy")
+        np.lib.format.open_memmap(new, "w+", dtype, shape).flush()
+        new.rename(path)
+    return np.lib.format.open_memmap(path, "r+")
+
+
+def _agree(done: np.ndarray, mesh: Mesh) -> np.ndarray:
+    """Blocks that all processes have finished."""
+    processes = mesh_lib.process_count(mesh)
+    if processes == 1:
+        return done
+    own = np.repeat(done[None].astype(np.int32), mesh.size // processes, axis=0)
+    return mesh_lib.to_host(mesh_lib.global_batch({"done": own}, mesh), mesh)["done"].all(axis=0)
+
+
+def _cache_folder() -> pathlib.Path:
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = pathlib.Path(root, "xmodal", "scores")
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in folder.iterdir():
+        # Of evaluations that were killed and never continued.
+        if time.time() - place.stat().st_mtime > _KEPT_SECONDS:
+            shutil.rmtree(place, ignore_errors=True)
+    return folder
+
+
+# Matrices that this process has completed.
+_complete: dict[pathlib.Path, None] = {}
+
+
+def _remove_complete() -> None:
+    for place in _complete:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _remove_at_exit(root: pathlib.Path, key: str) -> None:
+    """Removes the matrix with the process, and those before the last two now."""
+    if not _complete:
+        atexit.register(_remove_complete)
+    place = root / key
+    _complete.pop(place, None)
+    _complete[place] = None
+    for old in list(_complete)[:-2]:
+        # A mapped file can be read on after its name is gone.
+        shutil.rmtree(old, ignore_errors=True)
+        del _complete[old]

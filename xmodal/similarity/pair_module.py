@@ -1,0 +1,69 @@
+"""The interface of similarities that have parameters of their own and compare token sets."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+Params = Mapping[str, Any]
+"""A nested dict of float32 arrays."""
+
+Prepared = Any
+"""A tree of float32 arrays with items first, of the module's own choice."""
+
+
+class Cost(NamedTuple):
+    """What one pair costs; engines and ranking choose the size of blocks by it.
+
+    Attributes:
+      bytes: memory of a pair's intermediate values in a block, with those of its gradient.
+      flops: floating-point operations of the score, two for a multiplication with addition.
+    """
+
+    bytes: float
+    flops: float
+
+
+class Embedding(Protocol):
+    """Items of one side.
+
+    Attributes:
+      vector: float32 [N, D].
+      extras: arrays by name, with `tokens` [N, T, W] and `mask` bool [N, T].
+    """
+
+    @property
+    def vector(self) -> jax.Array:
+        """See above."""
+
+    @property
+    def extras(self) -> Mapping[str, jax.Array]:
+        """See above."""
+
+
+class PairModule(Protocol):
+    """A similarity with parameters; images are on the left, texts on the right.
+
+    An implementation is a frozen dataclass whose fields are the keywords of the config, and a row
+    of `table.PAIR_MODULES`. All methods are pure functions of arrays, without flax, so that losses,
+    ranking, bundles and search share them. The score of a pair depends on nothing but the two items
+    and the parameters; padding, also an item of zeros only, has finite scores and gradients.
+    """
+
+    def init(self, key: jax.Array, left: Embedding, right: Embedding) -> dict[str, Any]:
+        """Returns fresh parameters; of the items, only shapes matter."""
+
+    def prepare(self, params: Params, embedding: Embedding) -> Prepared:
+        """Returns a tree of float32 arrays with items first; all that depends on one side only.
+
+        Masks are numbers, 0 or 1.
+        """
+
+    def score(self, params: Params, left: Prepared, right: Prepared) -> jax.Array:
+        """Returns the scores [L, R] to rank by."""
+
+    def logits(self, params: Params, left: Prepared, right: Prepared) -> jax.Array:
+        """Returns the differentiable scores [L, R] for losses."""
+
+    def cost(self, left: Prepared, right: Prepared) -> Cost:
+        """Returns the cost of one pair; only shapes matter."""
