@@ -100,9 +100,8 @@ class Model:
         )
         embed = make(lambda *inputs: model.embed(*inputs)[0])
         self._embed = functools.partial(embed, field=model.similarity.config.field)
-        self._embed_pairs: Any = pairs and make(
-            lambda *inputs: model.embed(*inputs)[0], pairs=pairs
-        )
+        scoring: Any = pairs and make(lambda *inputs: model.embed(*inputs)[0], pairs=pairs)
+        self._embed_pairs = scoring
         self._attend = make(functools.partial(_attention, model, name, tokenizer))
         learned = params.get("similarity", {})
         if model.similarity.module is not None:
@@ -229,13 +228,12 @@ class Model:
         """Returns the scores of image i with text i, float32 [N]; larger is more similar.
 
         See `embed_images` for the arguments, `config.model.pair_scorer.score` for the definition.
-
         Raises UserError if the model has no pair scorer, or an item has no partner.
         """
         embed = self._embed_pairs and functools.partial(
             self._embed_pairs, self._params, self._model_state, batch_size=batch_size
         )
-        given = (images, texts, self._image_config, self._tokenizer)
+        given = images, texts, self._image_config, self._tokenizer
         return score_given_pairs(self.name, embed, *given)
 
     def attend(
