@@ -1,6 +1,8 @@
 """The multitask dual encoder on the built-in dataset, small enough for a laptop CPU.
 
-python -m xmodal.main --config=configs/quickstart.py[:i2t|:t2t|:classify|:classify_quick]
+python -m xmodal.main --config=configs/quickstart.py[:VARIANT]
+
+Variants: i2t, t2t, classify, classify_quick, matching, matching_quick.
 """
 
 from ml_collections import ConfigDict
@@ -9,7 +11,10 @@ from configs import base, cxc
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`i2t` and `t2t` train the single-task models on the same data; `classify` adds evaluators."""
+    """Returns the config; `i2t` and `t2t` train the single-task models on the same data.
+
+    `classify` adds evaluators, `matching` a pair scorer.
+    """
     return base.variant(
         multitask(),
         argument,
@@ -17,6 +22,8 @@ def get_config(argument: str = "") -> ConfigDict:
         t2t=text_text,
         classify=classify,
         classify_quick=lambda config: quick(classify(config)),
+        matching=image_text_matching,
+        matching_quick=matching_quick,
     )
 
 
@@ -95,4 +102,36 @@ def quick(config: ConfigDict) -> ConfigDict:
     for section in config.evals.values():
         section.every, section.bootstrap_samples = 25, 100
     config.checkpoint.every = 25
+    return config
+
+
+def image_text_matching(config: ConfigDict) -> ConfigDict:
+    """Images against captions, and BLIP's matching head, which ranks the best 10 again."""
+    config = image_text(config)
+    config.name = "quickstart_matching"
+    config.model.pair_scorer = {
+        "name": "matching_head",
+        "width": 128,
+        "depth": 2,
+        "heads": 4,
+        "mlp_dim": 256,
+        "dropout": 0.0,
+        "score": "log_odds",
+        "dtype": "float32",
+    }
+    config.tasks.matching = base.task("image", "caption_0", "matching")
+    config.evals.reranked = config.evals.shapes.copy_and_resolve_references()
+    config.evals.reranked.reranker = {"name": "pair_scorer", "top": 10, "add_first_stage": False}
+    return config
+
+
+def matching_quick(config: ConfigDict) -> ConfigDict:
+    """The same for 50 steps."""
+    config = image_text_matching(config)
+    config.name += "_quick"
+    config.total_steps, config.batch_size, config.log_every = 50, 64, 10
+    config.optimizer.schedule.warmup_steps = 10
+    config.checkpoint.every = 25
+    for evaluator in config.evals.values():
+        evaluator.every, evaluator.bootstrap_samples = 25, 100
     return config

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from converted_models import MODELS, save_converted
-from tiny_dual_encoder import make_texts, save_run
+from tiny_dual_encoder import PAIR_SCORER, SECTION, make_texts, save_run
 
 import xmodal
 from tests import short_runs
@@ -200,7 +200,10 @@ def test_what_cannot_be_exported_is_said_first(bundle, tmp_path):
     regions = save_run(str(tmp_path / "run"), image=dict(size=0, max_regions=7))
     with pytest.raises(xmodal.UserError, match="takes images of up to 7 regions"):
         export_model(regions, tmp_path / "other")
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    scoring = save_run(str(tmp_path / "scoring"), section=SECTION | {"pair_scorer": PAIR_SCORER})
+    with pytest.raises(xmodal.UserError, match="pair scorer, which a bundle cannot carry"):
+        export_model(scoring, tmp_path / "other")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "scoring"]
 
 
 def test_the_command(bundle, tmp_path, monkeypatch, capsys):

@@ -9,6 +9,7 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.models import make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.pair_functions import make_pair_functions
 from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import split
@@ -41,6 +42,8 @@ SECTION = {
     "similarity": {"name": "cosine"},
 }
 
+PAIR_SCORER = {"name": "matching_head", "width": 6, "depth": 2, "heads": 2, "mlp_dim": 8}
+
 
 def make_weights(seed=0, section=SECTION, features=(FEATURES,)):
     """Random `(params, model_state)` on the host."""
@@ -55,19 +58,22 @@ def make_weights(seed=0, section=SECTION, features=(FEATURES,)):
     return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
 
 
-def make_model(devices=8, *, text_head="mean", max_regions=0, **similarity):
+def make_model(devices=8, *, text_head="mean", max_regions=0, pair_scorer=None, **similarity):
     """The model, and the weights behind it."""
     section = SECTION | ({"similarity": similarity} if similarity else {})
     section["text"] = SECTION["text"] | {"head": {"name": text_head}}
+    section["pair_scorer"] = pair_scorer
     params, model_state = make_weights(section=section)
+    encoders = make_dual_encoder(section)
     model = Model(
         "tiny",
-        make_dual_encoder(section),
+        encoders,
         params,
         model_state,
         mesh=mesh_lib.make_mesh(jax.devices()[:devices]),
         images=ImageConfig(size=0, max_regions=max_regions),
         tokenizer=make_tokenizer(TextConfig(**TEXT), WORDS),
+        pairs=make_pair_functions(encoders),
     )
     return model, params
 
@@ -79,17 +85,17 @@ def make_texts(count, seed=0):
     return [" ".join(rng.choice(known, rng.integers(1, 15))) for _ in range(count)]
 
 
-def save_run(folder, image=None, steps=(3, 5)):
+def save_run(folder, image=None, steps=(3, 5), section=SECTION):
     """A run with a frozen table, parameters of a task, and checkpoints, of which 3 is the best."""
     config = {
         "name": "tiny",
-        "model": SECTION,
+        "model": section,
         "data": {"image": image or {"size": 0}, "text": TEXT | {"vocabulary": ""}},
         "select": {"metric": "m", "mode": "max"},
     }
     saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), SelectConfig("m"))
     for step in steps:
-        params, model_state = make_weights(seed=0)
+        params, model_state = make_weights(seed=0, section=section)
         params["image"]["projection"]["bias"] += step
         params["tasks"] = {"t": {"module": {"kernel": np.ones((2, 2), np.float32)}}}
         trained, frozen = split(params, lambda path: path.startswith("text/"))

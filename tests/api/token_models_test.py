@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 from tiny_dual_encoder import FEATURES, TEXT, WIDTH, WORDS, make_texts, make_weights
-from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
 
 import xmodal
 from tests.similarity.slow_saf import score_pairs

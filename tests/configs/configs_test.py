@@ -71,7 +71,7 @@ ARGUMENTS = {
         "quick",
         "quick_k1",
     ],
-    "quickstart": ["", "i2t", "t2t"],
+    "quickstart": ["", "i2t", "t2t", "matching", "matching_quick"],
     "vete": [
         "",
         "gru",
@@ -105,7 +105,8 @@ ELSEWHERE = {name if ":" in name else f"{name}:quick" for name in PAPERS}
 ELSEWHERE |= {"pcme:quick_finetuned", "vsepp:quick_finetuned"}
 # Their towers and losses are trained by other configs; it is enough that these build.
 ELSEWHERE |= {
-    "quickstart:i2t", "quickstart:t2t", "cc_pretrain:quick", "cxc_image_text:quick",
+    "quickstart:i2t", "quickstart:t2t", "quickstart:matching", "quickstart:matching_quick",
+    "cc_pretrain:quick", "cxc_image_text:quick",
     "cmcm_clue:quick,story", "order:quick", "vse0:quick", "vete:gru,covariance,quick",
 }  # fmt: skip
 ON_SHAPES = [

@@ -56,6 +56,21 @@ def image_config(few_shapes, tmp_path):
 
 
 @pytest.fixture
+def matching_config(image_config, tmp_path):
+    """Path of a config file for images, captions and a pair scorer."""
+    path = tmp_path / "matching.py"
+    settings = (
+        "config.model.pair_scorer.update({'width': 16, 'heads': 2, 'mlp_dim': 16})",
+        "config.evals.reranked.update({'every': 10, 'batch_size': 24, 'bootstrap_samples': 10})",
+        "config.evals.reranked.reranker.top = 5",
+        "return config",
+    )
+    config = image_config.read_text().replace("get_config('i2t')", "get_config('matching')")
+    path.write_text(config.replace("return config", "\n    ".join(settings)))
+    return path
+
+
+@pytest.fixture
 def read_arrays():
     """Function that reads an item of a checkpoint, whatever devices wrote it."""
 

@@ -26,6 +26,8 @@ PAPERS = {
     "cmcm_clue": ["pools/t2i/median_rank", "relations/Story/average_precision"],
     "pcme": ["shapes/i2t/recall@10", "mean/shapes/i2t/recall@10"],
     "pvse": ["shapes/i2t/recall@10"],
+    # A pair scorer, which ranks again.
+    "quickstart:matching_quick": ["shapes/i2t/recall@10", "reranked/shapes/i2t/recall@10"],
 }
 
 

@@ -177,12 +177,16 @@ def test_the_death_of_a_process_ends_the_other(tiny_config, start, tmp_path):
 
 
 @pytest.mark.slow
-def test_checkpoints_move_between_processes_and_devices(image_config, start, read_arrays, tmp_path):
+@pytest.mark.parametrize("name", ["image_config", "matching_config"])
+def test_checkpoints_move_between_processes_and_devices(
+    name, start, read_arrays, tmp_path, request
+):
     """Two processes with four devices, one with eight, and one with one: the same 20 steps."""
+    config = request.getfixturevalue(name)
 
     def begin(folder, steps, **kwargs):
         arguments = [
-            f"--config={image_config}",
+            f"--config={config}",
             f"--workdir={tmp_path / folder}",
             f"--config.total_steps={steps}",
             f"--config.evals.shapes.every={LONG // 2}",

@@ -132,7 +132,10 @@ MEAN = {"name": "mean"}
             {"text": TEXT | {"projection": {"width": 0}}},
             "config.model.text.projection.width is 0; it must be at least 1",
         ),
-        ({"images": IMAGE}, r"\['images'\] in config.model; known: .'image', 'similarity', 'text'"),
+        (
+            {"images": IMAGE},
+            r"\['images'\] in config.model; known: .'image', 'pair_scorer', 'similarity', 'text'",
+        ),
         ({"similarity": {"name": "dot"}}, "set config.model.image or .text"),
     ],
 )

@@ -55,6 +55,12 @@ def change(config, where, value):
         setattr(section, last, value)
 
 
+def test_a_reranker_of_pairs_needs_a_pair_scorer(config):
+    config.evals.shapes.reranker = {"name": "pair_scorer", "top": 5}
+    with pytest.raises(UserError, match=r"config\.evals\.shapes\.reranker is 'pair_scorer', but"):
+        resolve(config)
+
+
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [

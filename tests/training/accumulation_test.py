@@ -80,7 +80,22 @@ def gaussian():
     return config
 
 
-WHOLE = {each.__name__: each for each in (softmax, hinge)}
+def matching():
+    """A pair scorer on the features of both towers, with dropout, and drawn negatives."""
+    config = hinge()
+    config.tasks = {
+        "i2t": cxc.image_text(0.7),
+        "match": base.task("image", "caption_0", "matching"),
+    }
+    config.model.pair_scorer = {
+        "name": "matching_head", "width": 8, "depth": 2, "heads": 2, "mlp_dim": 12, "dropout": 0.2,
+    }  # fmt: skip
+    # Gradients that cancel, such as those of biases of keys, are rounding.
+    config.model.similarity = {"name": "cosine", "temperature": 0.2}
+    return config
+
+
+WHOLE = {each.__name__: each for each in (softmax, hinge, matching)}
 # These draw random numbers, part by part.
 DRAWING = {each.__name__: each for each in (dropout, gaussian)}
 L2 = step.L2Config(".*kernel", 1e-3)

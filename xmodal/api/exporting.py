@@ -40,7 +40,8 @@ def export_model(
       platforms: platforms for the bundle, of `cpu`, `cuda`, `rocm` and `tpu`.
 
     Raises:
-      UserError: the source cannot be read or exported, or the output already exists.
+      UserError: the source cannot be read or exported, has a pair scorer, or the output already
+        exists.
     """
     if unknown := [name for name in platforms if name not in KNOWN_PLATFORMS]:
         raise UserError(f"Unknown platform(s) {unknown}; {suggest(unknown, KNOWN_PLATFORMS)}")
@@ -48,6 +49,11 @@ def export_model(
         raise UserError(f"There are no platforms; known: {list(KNOWN_PLATFORMS)}.")
     check_new(output)
     stored = read_folder(source, step)
+    if stored.config.model.get("pair_scorer") is not None:
+        raise UserError(
+            f"{stored.source['name']} has a pair scorer, which a bundle cannot carry: load the run "
+            "itself with xmodal.load, or export a run without config.model.pair_scorer."
+        )
     # Some layers are faster on a CPU in a special form; every form runs everywhere.
     platform = "cpu" if "cpu" in platforms else platforms[0]
     encoders = make_dual_encoder(stored.config.model, Devices(1, platform))

@@ -16,11 +16,13 @@ import PIL.Image
 from jax.sharding import Mesh
 
 from xmodal.api.item_embeddings import Embedding, join
+from xmodal.api.pair_scoring import score_given_pairs
 from xmodal.api.token_scores import compare_tokens
 from xmodal.base.config import UserError
 from xmodal.evals.embed import Embedder
 from xmodal.evals.inputs.given_items import GivenItems, Picture, prepare_image
 from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.pair_scores import PairFunctions
 from xmodal.preprocessing import ImageConfig, Tokenizer
 from xmodal.similarity import Similarity
 
@@ -71,13 +73,14 @@ class Model:
         lengths: Sequence[int] = (),
         source: str = "",
         step: int | None = None,
+        pairs: PairFunctions | None = None,
     ) -> None:
         """Assembles a model from its parts; use `xmodal.load` instead.
 
         Args:
           name: name in messages.
           model: the model that embeds.
-          params: parameters by side, and `similarity` if that has parameters.
+          params: parameters by side, and those of `similarity` and `pair_scorer`, if any.
           model_state: running statistics by side.
           mesh: devices that items are sharded over.
           images: preprocessing of an image side.
@@ -85,6 +88,7 @@ class Model:
           lengths: see `GivenItems`.
           source: the folder it was loaded from.
           step: step of a run.
+          pairs: the functions of its pair scorer, if it has one.
         """
         self.source, self.step, self._mesh = source, step, mesh
         self.name, self.sides = name, tuple(model.towers)
@@ -96,6 +100,8 @@ class Model:
         )
         embed = make(lambda *inputs: model.embed(*inputs)[0])
         self._embed = functools.partial(embed, field=model.similarity.config.field)
+        scoring: Any = pairs and make(lambda *inputs: model.embed(*inputs)[0], pairs=pairs)
+        self._embed_pairs = scoring
         self._attend = make(functools.partial(_attention, model, name, tokenizer))
         learned = params.get("similarity", {})
         if model.similarity.module is not None:
@@ -215,6 +221,20 @@ class Model:
         if not self.measure[0].symmetric and self._sides(left, right) == ("text", "image"):
             return np.asarray(self._score(second, first)).T
         return np.asarray(self._score(first, second))
+
+    def score_pairs(
+        self, images: Sequence[Picture], texts: Sequence[str], *, batch_size: int = 64
+    ) -> np.ndarray:
+        """Returns the scores of image i with text i, float32 [N]; larger is more similar.
+
+        See `embed_images` for the arguments, `config.model.pair_scorer.score` for the definition.
+        Raises UserError if the model has no pair scorer, or an item has no partner.
+        """
+        embed = self._embed_pairs and functools.partial(
+            self._embed_pairs, self._params, self._model_state, batch_size=batch_size
+        )
+        given = images, texts, self._image_config, self._tokenizer
+        return score_given_pairs(self.name, embed, *given)
 
     def attend(
         self, texts: Iterable[str], *, batch_size: int = 256

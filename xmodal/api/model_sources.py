@@ -19,6 +19,7 @@ from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.pair_functions import make_pair_functions
 from xmodal.training.tree import Tree, merge, unflatten
 
 
@@ -80,7 +81,8 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
         )
     params, model_state = weights
     sides = [side for side in SIDES if config.model.get(side) is not None]
-    params = {key: params[key] for key in (*sides, "similarity") if key in params}
+    kept = (*sides, "similarity", "pair_scorer")
+    params = {key: params[key] for key in kept if key in params}
     model_state = {side: model_state.get(side, {}) for side in sides}
     return Stored({"name": os.fspath(source), **origin}, config, params, model_state)
 
@@ -92,9 +94,10 @@ def make_model(stored: Stored) -> Model:
     weights = (stored.params, stored.model_state)
     params, model_state = jax.device_put(weights, mesh_lib.replicated(mesh))
     name, number, texts = stored.source["name"], stored.source.get("step"), stored.texts()
+    model = make_dual_encoder(stored.config.model, Devices(len(devices), devices[0].platform))
     return Model(
         name if number is None else f"{name} step {number}",
-        make_dual_encoder(stored.config.model, Devices(len(devices), devices[0].platform)),
+        model,
         params,
         model_state,
         mesh=mesh,
@@ -102,6 +105,7 @@ def make_model(stored: Stored) -> Model:
         tokenizer=None if texts is None else make_tokenizer(*texts),
         source=name,
         step=number,
+        pairs=make_pair_functions(model),
     )
 
 

@@ -14,6 +14,7 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base.progress import progress
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.inputs.sources import Embeddings, Predictions
+from xmodal.evals.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
 from xmodal.evals.split import Split
 from xmodal.similarity import Similarity, select_field
 
@@ -27,6 +28,7 @@ _ID_COLUMNS = {"image": "image_id", "text": "caption_id"}
 _NOUNS = {"image": "images", "text": "captions"}
 _VECTORS, _LOG_SIGMA = "vectors", "log_sigma"
 _TOKENS = ("tokens", "mask")
+_OF_PAIRS = ("pair_tokens", "pair_mask")
 
 
 class Predictor(NamedTuple):
@@ -84,6 +86,7 @@ class Embedder:
         similarity: Similarity,
         mesh: Mesh | None = None,
         predict: Mapping[str, Predictor] | None = None,
+        pairs: PairFunctions | None = None,
     ) -> None:
         """Prepares the sides.
 
@@ -93,9 +96,11 @@ class Embedder:
           similarity: the model's similarity, with parameters `params["similarity"]`.
           mesh: items are sharded over its `data` axis.
           predict: predictors by task.
+          pairs: a pair scorer, which reads the `features` of embeddings; None for none.
         """
         self._sides, self._similarity = tuple(sides), similarity
         self._mesh, self._predict = mesh, dict(predict or {})
+        self._pairs = None if pairs is None else PairProgram(pairs, mesh)
         # Rows stay where they are computed: several batches are in progress, and collectives could
         # deadlock, see `ranking.counting`.
         by_row = mesh_lib.batch_sharded(mesh) if mesh is not None else None
@@ -110,7 +115,12 @@ class Embedder:
             extras = getattr(embedding, "extras", {})
             if similarity.module is not None and _TOKENS[0] in extras:
                 found |= {name: extras[name] for name in _TOKENS}
-            return {name: array.astype(jnp.float32) for name, array in found.items()}
+            found = {name: array.astype(jnp.float32) for name, array in found.items()}
+            if pairs is not None:
+                features = extras["features"]
+                kept = (features.tokens, features.full_mask())
+                found |= dict(zip(_OF_PAIRS, kept, strict=True))
+            return found
 
         self._embed = jax.jit(embed_batch, static_argnums=(0, 1), out_shardings=by_row)
 
@@ -137,6 +147,7 @@ class Embedder:
         vectors: dict[str, np.ndarray] = {}
         log_sigma: dict[str, np.ndarray] = {}
         tokens: dict[str, RaggedTokens] = {}
+        of_pairs: dict[str, Tokens] = {}
         for side in (each for each in self._sides if each in split.sides):
             groups = self._group(side, split, batch_size)
             if not groups:
@@ -157,6 +168,13 @@ class Embedder:
                 ]
                 order = np.argsort(np.concatenate([group.rows for group in groups]))
                 tokens[side] = RaggedTokens.join(ragged).take(order)
+            if _OF_PAIRS[0] in parts[0]:
+                of_pairs[side] = Tokens.join(
+                    [
+                        (group.rows, part[_OF_PAIRS[0]], part[_OF_PAIRS[1]])
+                        for group, part in zip(groups, parts, strict=True)
+                    ]
+                )
         return Embeddings(
             place=f"{split.name} {split.split}",
             image_ids=np.asarray(split.image_ids, np.int64) if "image" in vectors else None,
@@ -169,6 +187,9 @@ class Embedder:
             log_sigma=log_sigma,
             tokens=tokens,
             options=self._similarity.options,
+            pairs=None
+            if self._pairs is None or len(of_pairs) < len(_ID_COLUMNS)
+            else PairScores(self._pairs, params, of_pairs["image"], of_pairs["text"]),
         )
 
     def _learned(self, params: Any) -> dict[str, Any]:

@@ -93,6 +93,7 @@ class Evaluation:
             warnings=self.provenance.warnings,
             notes=[
                 f"Similarity: {self.similarity}." + (intervals if self.boards else ""),
+                *_describe_second_stage(self.boards),
                 *([_NOTE_ON_CORRELATIONS] if any(b.correlations for b in self.boards) else []),
                 *self.provenance.notes,
                 *_name_records("Evaluated", self.provenance.records),
@@ -167,6 +168,12 @@ class Evaluation:
             facts["bootstrap"] = {"samples": self.samples, "seed": self.seed}
             facts["galleries"] = {task: count_queries(each) for task, each in result.tasks.items()}
             facts["skipped"] = dict(result.skipped)
+            if rescored := {
+                task: dataclasses.asdict(each.rescored)
+                for task, each in result.tasks.items()
+                if each.rescored is not None
+            }:
+                facts["rescored"] = rescored
             facts["missing"] = {
                 f"{task}/{metric}": reason
                 for task, each in result.tasks.items()
@@ -233,6 +240,16 @@ def evaluate_source(
         examples=lines,
         page=page,
     )
+
+
+def _describe_second_stage(boards: Sequence[BoardResult]) -> list[str]:
+    """A sentence for every task whose pairs were scored by a pair scorer."""
+    return [
+        f"{board.name}/{task}: {each.rescored.describe()}; other items follow in its order."
+        for board in boards
+        for task, each in board.tasks.items()
+        if each.rescored is not None
+    ]
 
 
 def _name_records(verb: str, hashes: Mapping[str, str]) -> list[str]:

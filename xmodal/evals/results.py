@@ -7,6 +7,37 @@ import numpy as np
 
 
 @dataclasses.dataclass(frozen=True)
+class Rescored:
+    """Facts of a task whose pairs were scored by a pair scorer.
+
+    Attributes:
+      score: definition of the score of a pair.
+      first_stage: similarity that chose the candidates, and ranks all other items after them.
+      top: K, candidates of a query.
+      positives: number of positives of all queries.
+      outside: how many of them were no candidates, so that they were not scored.
+      queries: queries with a positive.
+      missed: how many of them have no positive among their candidates.
+    """
+
+    score: str
+    first_stage: str
+    top: int
+    positives: int
+    outside: int
+    queries: int
+    missed: int
+
+    def describe(self) -> str:
+        """Returns a sentence without its subject."""
+        return (
+            f"ranked by {self.score} among the top {self.top:,} of {self.first_stage}, which lack "
+            f"{self.outside:,} of {self.positives:,} positives, and all positives of "
+            f"{self.missed:,} of {self.queries:,} queries"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class TaskResult:
     """One retrieval task of one board; rows are its queries.
 
@@ -22,6 +53,7 @@ class TaskResult:
       skipped: queries without a positive.
       has_median: whether the median of `rank` is a metric of the board.
       missing: metric -> why it could not be computed.
+      rescored: facts of the second stage, if a pair scorer ranked the items.
     """
 
     query_ids: np.ndarray
@@ -33,6 +65,7 @@ class TaskResult:
     skipped: int
     has_median: bool = False
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rescored: Rescored | None = None
 
 
 @dataclasses.dataclass(frozen=True)

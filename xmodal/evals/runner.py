@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-import jax
 import numpy as np
 from jax.sharding import Mesh
 
@@ -12,7 +11,7 @@ from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Board, Labels, RetrievalTask
 from xmodal.evals.inputs import galleries, lists
-from xmodal.evals.inputs.sources import Embeddings, Predictions, RankedLists, ScoreMatrix, Source
+from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source
 from xmodal.evals.metrics import (
     compute_influence,
     compute_recall_values,
@@ -23,14 +22,16 @@ from xmodal.evals.metrics import (
 from xmodal.evals.ranking.from_lists import answer_lists
 from xmodal.evals.ranking.from_scores import TaskAnswer, answer_tasks, has_positives
 from xmodal.evals.ranking.products import open_scores
-from xmodal.evals.ranking.rerank import rerank
+from xmodal.evals.ranking.rerank import RowReranker, rerank
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_tiles import Scores
+from xmodal.evals.ranking.second_stage import PairReranker, SecondStage
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
 
 Modalities = tuple[str, str]
-# Complete rows of scores [B, N] and predictions [B, N, C] -> rows [B, N].
-Reranker = Callable[[jax.Array, jax.Array], jax.Array]
+Reranker = RowReranker | PairReranker
+# Whether captions are the queries -> scores of images and captions.
+Reranked = Callable[[bool], Scores]
 
 
 def compute_boards(
@@ -55,8 +56,8 @@ def compute_boards(
       seed: seed of their draws.
       block_size: items per tile of scores; the results do not depend on it.
       mesh: galleries are sharded over its `data` axis.
-      reranker: maps complete rows of scores between images and captions to the rows to rank by;
-        correlations use the original scores.
+      reranker: maps complete rows of scores between images and captions to the rows to rank by,
+        correlations use the original scores; or scores pairs, also those of correlations.
       task: task whose predictions the reranker uses.
 
     Raises:
@@ -64,20 +65,23 @@ def compute_boards(
       UserError: an embedding or a score is not finite; the source lacks items of the labels, or
         the predictions of the task.
     """
+    stage: SecondStage | None = None
     if isinstance(source, RankedLists):
         answers, correlations = _read_lists(source, boards, labels), {}
     else:
-        scores, predictions = _open(source, labels, block_size, mesh)
-        if reranker is not None and task not in predictions:
-            raise UserError(f"{source.place} has no predictions of task {task!r} for reranking.")
+        scores, ordered = _open(source, labels, block_size, mesh)
+        reranked = None if reranker is None else _rerank(scores, ordered, reranker, task)
         _check_finite(scores, boards, source.place)
-        answers = _rank(scores, boards, predictions.get(task), reranker)
-        correlations = correlate(scores, labels, boards, bootstrap_samples, seed)
+        answers = _rank(scores, boards, reranked)
+        rating: dict[Modalities, PairScores] = dict(scores)
+        if isinstance(reranked, SecondStage):
+            stage, rating["image", "text"] = reranked, reranked
+        correlations = correlate(rating, labels, boards, bootstrap_samples, seed)
     queries = _Queries(labels)
     results = []
     for board in boards:
         tasks = {
-            name: queries.result(each, answers[board.name, name], name)
+            name: queries.result(each, answers[board.name, name], name, stage)
             for name, each in board.tasks.items()
             if (board.name, name) in answers
         }
@@ -91,13 +95,31 @@ def compute_boards(
 
 def _open(
     source: Embeddings | ScoreMatrix, labels: galleries.Ids, block_size: int, mesh: Mesh | None
-) -> tuple[dict[Modalities, Scores], Mapping[str, Predictions]]:
-    """Scores between every two galleries of the split, and predictions in its order by task."""
+) -> tuple[dict[Modalities, Scores], Embeddings | ScoreMatrix]:
+    """Scores between every two galleries of the split, and embeddings in its order."""
     if isinstance(source, ScoreMatrix):
         matrix = galleries.order_scores(source, labels)
-        return {("image", "text"): SavedScores(matrix, block_size=block_size, mesh=mesh)}, {}
+        return {("image", "text"): SavedScores(matrix, block_size=block_size, mesh=mesh)}, source
     ordered = galleries.order_embeddings(source, labels)
-    return open_scores(ordered, block_size=block_size, mesh=mesh), ordered.predictions
+    return open_scores(ordered, block_size=block_size, mesh=mesh), ordered
+
+
+def _rerank(
+    scores: Mapping[Modalities, Scores],
+    source: Embeddings | ScoreMatrix,
+    reranker: Reranker,
+    task: str,
+) -> Reranked:
+    """The scores of both directions to rank by; nothing is computed yet."""
+    between = scores.get(("image", "text"))
+    if isinstance(reranker, PairReranker):
+        pairs = source.pairs if isinstance(source, Embeddings) else None
+        similarity = source.similarity if isinstance(source, Embeddings) else ""
+        return SecondStage(between, similarity, pairs, reranker, source.place)
+    predictions = source.predictions if isinstance(source, Embeddings) else {}
+    if task not in predictions:
+        raise UserError(f"{source.place} has no predictions of task {task!r} for reranking.")
+    return lambda transposed: rerank(between, predictions[task], reranker, transposed=transposed)
 
 
 def open_rankings(
@@ -113,14 +135,15 @@ def open_rankings(
 
     See `compute_boards` for the arguments.
     """
-    scores, predictions = _open(source, labels, block_size, mesh)
+    scores, ordered = _open(source, labels, block_size, mesh)
+    reranked = None if reranker is None else _rerank(scores, ordered, reranker, task)
 
     def open_one(name: str) -> Scores:
         modalities = RETRIEVAL_TASKS[name]
         transposed = modalities not in scores
         between = scores[modalities[::-1] if transposed else modalities]
-        if reranker is not None and modalities[0] != modalities[1]:
-            return rerank(between, predictions[task], reranker, transposed=transposed)
+        if reranked is not None and modalities[0] != modalities[1]:
+            return reranked(transposed)
         return between.transpose() if transposed else between
 
     return open_one
@@ -141,8 +164,7 @@ def _check_finite(scores: Mapping[Modalities, Scores], boards: Sequence[Board], 
 def _rank(
     scores: Mapping[Modalities, Scores],
     boards: Sequence[Board],
-    predictions: Predictions | None,
-    reranker: Reranker | None,
+    reranked: Reranked | None,
 ) -> dict[tuple[str, str], TaskAnswer]:
     """Answers all retrieval tasks: one pass over the scores of every two galleries."""
     answers: dict[tuple[str, str], TaskAnswer] = {}
@@ -160,14 +182,11 @@ def _rank(
             answered = answer_tasks(between, list(forward.values()), exclude_self=True)
             answers |= dict(zip(forward, answered[0], strict=True))
             continue
-        if reranker is None:
+        if reranked is None:
             answered = answer_tasks(between, list(forward.values()), list(backward.values()))
         else:  # A row of one direction is not a column of the other.
             answered = tuple(
-                answer_tasks(
-                    rerank(between, predictions, reranker, transposed=transposed),
-                    list(tasks.values()),
-                )[0]
+                answer_tasks(reranked(transposed), list(tasks.values()))[0] if tasks else []
                 for tasks, transposed in ((forward, False), (backward, True))
             )
         for tasks, answer in zip((forward, backward), answered, strict=True):
@@ -250,7 +269,9 @@ class _Queries:
             "text": np.where(image >= 0, image, absent),
         }
 
-    def result(self, labels: RetrievalTask, answer: TaskAnswer, task: str) -> TaskResult:
+    def result(
+        self, labels: RetrievalTask, answer: TaskAnswer, task: str, stage: SecondStage | None
+    ) -> TaskResult:
         """Returns the answer for the queries with a positive, with their ids."""
         query, gallery = RETRIEVAL_TASKS[task]
         rows = np.flatnonzero(has_positives(labels))
@@ -272,6 +293,9 @@ class _Queries:
             skipped=len(self._ids[query]) - len(rows),
             has_median="median_rank" in labels.metrics and rank is not None,
             missing=answer.missing,
+            rescored=None
+            if stage is None or query == gallery
+            else stage.describe(labels, transposed=query == "text"),
         )
 
 

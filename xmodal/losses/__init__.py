@@ -5,6 +5,7 @@ import dataclasses
 from xmodal.losses.captioning import caption_generation
 from xmodal.losses.context import ChunkSize, Context, LossFunction, NonNegative
 from xmodal.losses.correlation import covariance, pearson, soft_kendall
+from xmodal.losses.matching import matching
 from xmodal.losses.regularizers import diversity, mmd, uniformity
 from xmodal.losses.relation_classification import relation_bce
 from xmodal.losses.sigmoid import sigmoid, soft_contrastive
@@ -25,12 +26,14 @@ class Loss:
       module: name in `xmodal.models.TASK_MODULES`, for a loss with its own parameters.
       views: how many views it takes.
       negatives: whether it compares an item with others of the batch.
+      pairs: whether it trains the model's pair scorer, on an image and a text.
     """
 
     function: LossFunction
     module: str = ""
     views: tuple[int, ...] = (2,)
     negatives: bool = True
+    pairs: bool = False
 
 
 LOSSES: dict[str, Loss] = {
@@ -41,6 +44,7 @@ LOSSES: dict[str, Loss] = {
     "language_model": Loss(
         caption_generation, module="language_model", views=(1, 2), negatives=False
     ),
+    "matching": Loss(matching, pairs=True),
     "mmd": Loss(mmd, negatives=False),
     "pearson": Loss(pearson, negatives=False),
     "relation_bce": Loss(relation_bce, module="relation_classifier", views=(1, 2), negatives=False),

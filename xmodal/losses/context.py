@@ -27,6 +27,13 @@ class Embedding(Protocol):
     extras: Mapping[str, jax.Array]
 
 
+PairLogits = Callable[[jax.Array | None, jax.Array, jax.Array], jax.Array]
+"""(positions of images [I] or None for all B, positions of texts [I, J], key) -> logits [I, J, 2].
+
+Text j of row i is paired with image i; the classes are "no match" and "match".
+"""
+
+
 @dataclasses.dataclass(frozen=True)
 class Context:
     """Inputs of a loss besides the embeddings of its views.
@@ -43,6 +50,7 @@ class Context:
       key: random key of this task and step.
       step: int32 scalar.
       mesh: device mesh of the batch; None on one device.
+      pair_logits: logits of the model's pair scorer, see `PairLogits`; None without one.
     """
 
     left_ids: jax.Array
@@ -55,6 +63,7 @@ class Context:
     key: jax.Array | None = None
     step: jax.Array | None = None
     mesh: Mesh | None = None
+    pair_logits: PairLogits | None = None
 
     def prepare(self, embedding: Embedding) -> Prepared:
         """Returns the items of a view prepared for comparison, see `Similarity.prepare`."""

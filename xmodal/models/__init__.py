@@ -1,4 +1,4 @@
-"""Encoders, heads and the dual encoder: flax.linen modules wrapped in plain functions."""
+"""Encoders, heads, dual encoders and pair scorers: flax.linen modules as plain functions."""
 
 from xmodal.models.devices import Devices
 from xmodal.models.dual_encoder import DualEncoder, make_dual_encoder
@@ -7,18 +7,21 @@ from xmodal.models.encoders import ENCODERS
 from xmodal.models.features import Features
 from xmodal.models.heads import HEADS
 from xmodal.models.mode import Mode
+from xmodal.models.pair_scorers import PAIR_SCORERS, PairScorer
 from xmodal.models.task_modules import TASK_MODULES, TaskModule, make_task_module
 from xmodal.models.tower import Tower, make_tower
 
 __all__ = [
     "ENCODERS",
     "HEADS",
+    "PAIR_SCORERS",
     "TASK_MODULES",
     "Devices",
     "DualEncoder",
     "Embedding",
     "Features",
     "Mode",
+    "PairScorer",
     "TaskModule",
     "Tower",
     "make_dual_encoder",

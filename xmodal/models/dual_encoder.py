@@ -1,4 +1,4 @@
-"""Two towers and the similarity of their embeddings."""
+"""Two towers, the similarity of their embeddings, and possibly a pair scorer."""
 
 import dataclasses
 import functools
@@ -6,30 +6,35 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from xmodal.base.config import UserError, lookup, read
 from xmodal.models.devices import ONE_CPU, Devices
 from xmodal.models.embedding import Embedding
+from xmodal.models.pair_scorers import PairScorer, make_pair_scorer
 from xmodal.models.tower import Tower, Tree, make_tower
 from xmodal.similarity import Similarity, make_similarity
 
 SIDES = ("image", "text")
+_SCORER = 16  # Follows the positions of the sides and leaves room.
 
 
 @dataclasses.dataclass(frozen=True)
 class DualEncoder:
     """Towers that embed into one space, and the similarity of that space.
 
-    Parameters are a dict with one entry per tower, and `similarity` if that has parameters; the
-    state has one entry per tower.
+    Parameters are a dict with one entry per tower, `similarity` if that has parameters, and
+    `pair_scorer` if there is one; the state has one entry per tower.
 
     Attributes:
       towers: keyed by "image" and "text"; one may be missing.
       similarity: similarity of two embeddings.
+      pair_scorer: scores pairs from the features of both towers, which embeddings then carry.
     """
 
     towers: Mapping[str, Tower]
     similarity: Similarity
+    pair_scorer: PairScorer | None = None
 
     def init(
         self, key: jax.Array, example_inputs: Mapping[str, Mapping[str, Any]]
@@ -46,6 +51,16 @@ class DualEncoder:
             params[name], model_state[name] = tower.init(tower_key, example_inputs[name])
         if similarity := self._init_similarity(key, params, model_state, example_inputs):
             params["similarity"] = similarity
+        if self.pair_scorer is not None:
+            embed = functools.partial(self.embed, params=params, model_state=model_state)
+            features = {}
+            for name in SIDES:
+                one = {column: x[:1] for column, x in example_inputs[name].items()}
+                embedding, _ = jax.eval_shape(functools.partial(embed, name), inputs=one)
+                features[name] = embedding.extras["features"]
+            zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), features)
+            scorer_key = jax.random.fold_in(key, _SCORER)
+            params["pair_scorer"] = self.pair_scorer.init(scorer_key, **zeros)
         return params, model_state
 
     def _init_similarity(
@@ -102,11 +117,13 @@ class ModelConfig:
       image: see `tower.SideConfig`, or None.
       text: see `tower.SideConfig`, or None.
       similarity: `name` and keywords, see `xmodal.losses.make_similarity`.
+      pair_scorer: `name`, a key of `PAIR_SCORERS`, and its keywords; None for none.
     """
 
     image: Mapping[str, Any] | None = None
     text: Mapping[str, Any] | None = None
     similarity: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"name": "dot"})
+    pair_scorer: Mapping[str, Any] | None = None
 
 
 def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> DualEncoder:
@@ -123,16 +140,29 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
     model = read(ModelConfig, "config.model", config)
     sides = {"image": model.image, "text": model.text}
     towers = {
-        side: make_tower(f"config.model.{side}", section, devices)
+        side: make_tower(
+            f"config.model.{side}",
+            section,
+            devices,
+            keep_features=model.pair_scorer is not None,
+        )
         for side, section in sides.items()
         if section is not None
     }
     if not towers:
         raise UserError("config.model has no tower: set config.model.image or .text, or both.")
+    scorer = None
+    if model.pair_scorer is not None:
+        if len(towers) < len(SIDES):
+            raise UserError(
+                "config.model.pair_scorer reads an image and a text, but config.model has only "
+                f"the side {next(iter(towers))!r}; add the other one, or set it to None."
+            )
+        scorer = make_pair_scorer("config.model.pair_scorer", model.pair_scorer)
     similarity = make_similarity(model.similarity)
     if similarity.module is not None and len(towers) < len(SIDES):
         raise UserError(
             f"config.model.similarity {similarity.name!r} compares images with texts, but the "
             f"model has only the side {next(iter(towers))!r}."
         )
-    return DualEncoder(towers, similarity)
+    return DualEncoder(towers, similarity, scorer)

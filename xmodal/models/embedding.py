@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 
@@ -14,9 +15,10 @@ class Embedding:
     Attributes:
       vector: float32 [N, D], or [N, K, D] when an item has K embeddings.
       log_sigma: float32 [N, D], the log standard deviation of a probabilistic embedding, or None.
-      extras: further arrays by name, such as `attention` [N, T] and `mean` [N, D].
+      extras: further arrays by name, such as `attention` [N, T] and `mean` [N, D]; the encoder's
+        `features`, a `Features`, if the model has a pair scorer.
     """
 
     vector: jax.Array
     log_sigma: jax.Array | None = None
-    extras: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
+    extras: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -35,11 +35,17 @@ _STREAMS = ("dropout", "sample")
 
 
 class Side(nn.Module):
-    """Parameters: `encoder`, `head` and `projection`, if these have any."""
+    """Parameters: `encoder`, `head` and `projection`, if these have any.
+
+    Attributes:
+      keep_features: whether embeddings carry the encoder's `Features`, for a pair scorer, as the
+        extra `features`; all tokens are then kept.
+    """
 
     encoder: nn.Module
     head: nn.Module
     projection: nn.Module | None
+    keep_features: bool = False
 
     def __call__(self, inputs: Mapping[str, jax.Array], modes: Modes) -> Embedding:
         """Columns with items first -> the embeddings of the items, float32."""
@@ -47,9 +53,14 @@ class Side(nn.Module):
         # Compiled away if no head reads it.
         extras = {**features.extras, "content": hash_items(inputs)}
         embedding = self.head(dataclasses.replace(features, extras=extras), modes.head)
-        if self.projection is None:
-            return embedding
-        return self.projection(embedding, modes.projection)
+        if self.projection is not None:
+            embedding = self.projection(embedding, modes.projection)
+        if self.keep_features:
+            kept = dataclasses.replace(features, extras={})
+            embedding = dataclasses.replace(
+                embedding, extras={**embedding.extras, "features": kept}
+            )
+        return embedding
 
     def _encode(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
         """The encoder's tokens, or the one that they were pooled to."""
@@ -60,7 +71,7 @@ class Side(nn.Module):
     def pools_frozen_features(self) -> bool:
         """Returns whether frozen features are pooled: only a head without parameters reads them."""
         may_pool = self.encoder.feature_column and self.encoder.may_pool_features
-        return bool(may_pool) and isinstance(self.head, Pooling)
+        return bool(may_pool) and isinstance(self.head, Pooling) and not self.keep_features
 
     def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """Returns the encoder's frozen features by column, see `Tower.frozen_features`."""
@@ -186,13 +197,20 @@ class SideConfig:
     projection: Mapping[str, Any] | None = None
 
 
-def make_tower(where: str, config: Mapping[str, Any], devices: Devices = ONE_CPU) -> Tower:
+def make_tower(
+    where: str,
+    config: Mapping[str, Any],
+    devices: Devices = ONE_CPU,
+    *,
+    keep_features: bool = False,
+) -> Tower:
     """Returns the tower that a section describes.
 
     Args:
       where: the section as a user writes it: `config.model.image`.
       config: see `SideConfig`.
       devices: devices that the batch is split over.
+      keep_features: see `Side`.
 
     Raises:
       UserError: a name or keyword is missing or unknown, or a value is out of range.
@@ -203,5 +221,6 @@ def make_tower(where: str, config: Mapping[str, Any], devices: Devices = ONE_CPU
             make_encoder(f"{where}.encoder", side.encoder, devices),
             make_head(f"{where}.head", side.head),
             make_projection(f"{where}.projection", side.projection),
+            keep_features,
         )
     )

@@ -17,6 +17,7 @@ from xmodal.runs.config.awaited_metrics import check_awaited, check_mode
 from xmodal.runs.config.dataset_facts import DatasetFacts, ask_dataset, facts_without_data
 from xmodal.runs.config.fill_config import fill
 from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.config.pair_scorer_check import check_pair_scorer
 from xmodal.runs.config.run_changes import check_changes, check_devices, check_metric
 from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.config.spec import Spec, read_spec
@@ -118,6 +119,7 @@ def _build_checked(
         mesh_lib.check_batch_size(settings.batch_size, mesh)
         accumulation.check(settings.accumulation_steps, settings.batch_size, mesh)
     parts = _build(spec, mesh)
+    check_pair_scorer(spec.evals, parts.model)
     check_mode(settings.select)
     check_awaited(settings.awaited_metrics, spec.evals, spec.config.to_dict(), parts.model.towers)
     check_widths(settings.model, parts.model, parts.tasks, spec.evals, parts.shapes, parts.batch)

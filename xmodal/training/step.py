@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, setting
-from xmodal.models import DualEncoder, Embedding
+from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.training import accumulation, rngs
 from xmodal.training.optimization.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.training.optimization.parameter_groups import select
@@ -40,15 +40,26 @@ class L2Config:
 
 
 def check_sides(model: DualEncoder, tasks: tuple[Task, ...]) -> None:
-    """Raises an error if the tasks and the model do not have the same sides.
+    """Raises an error if the tasks do not train exactly the parts that the model has.
 
     Raises:
-      UserError: names the sides of both.
+      UserError: names the sides of both, or the pair scorer.
     """
     if sides(tasks) != set(model.towers):
         raise UserError(
             f"config.tasks compare views of the sides {sorted(sides(tasks))}, config.model has "
             f"{sorted(model.towers)}; set the other side to None or add a task for it."
+        )
+    trains_pairs = [f"config.tasks.{task.name}" for task in tasks if task.loss.pairs]
+    if trains_pairs and model.pair_scorer is None:
+        raise UserError(
+            f"{trains_pairs[0]} trains a pair scorer, and config.model has none; set "
+            "config.model.pair_scorer, or remove the task."
+        )
+    if model.pair_scorer is not None and not trains_pairs:
+        raise UserError(
+            "config.model.pair_scorer is set, but no task trains it; add one with the loss "
+            "'matching', or set it to None."
         )
 
 
@@ -152,6 +163,7 @@ def _make_loss(
             loss, task_states, scalars = compute_losses(
                 tasks, views, batch, everything, model_state,
                 similarity=model.similarity, seed=seed, step=step, mesh=mesh,
+                pair_scorer=model.pair_scorer, pair_mode=_mode(params, frozen, "pair_scorer"),
             )  # fmt: skip
             if l2 is not None:
                 penalty = l2.scale * sum_of_squares(params, l2.pattern)
@@ -166,6 +178,11 @@ def _make_loss(
 def _frozen_parts(params: Tree, frozen: Tree, towers: Collection[str]) -> dict[str, frozenset[str]]:
     trained, fixed = flatten(params), flatten(frozen)
     return {side: frozen_parts(trained, fixed, side) for side in towers}
+
+
+def _mode(params: Tree, frozen: Tree, part: str) -> Mode:
+    """The mode of a part of the model that is not a tower."""
+    return Mode.FROZEN if flatten(frozen.get(part, {})) and not params[part] else Mode.TRAIN
 
 
 def sum_of_squares(params: Tree, pattern: str) -> jax.Array:

@@ -29,9 +29,10 @@ from xmodal.losses import (
     Similarity,
     make_similarity,
 )
-from xmodal.models import Embedding, TaskModule, make_task_module
+from xmodal.models import Embedding, Mode, PairScorer, TaskModule, make_task_module
 from xmodal.training import rngs
 from xmodal.training.optimization import schedules
+from xmodal.training.pair_logits import make_pair_logits
 from xmodal.training.tree import Tree, flatten
 
 VIEW = re.compile(r"image|caption_(\d+)")
@@ -193,6 +194,11 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
             f"{where}.views={list(config.views)} has {len(config.views)} view(s), but the loss "
             f"{config.loss.name!r} takes {' or '.join(map(str, loss.views))}."
         )
+    if loss.pairs and (config.views[0] != "image" or config.views[1] == "image"):
+        raise UserError(
+            f"{where}.views={list(config.views)}, but the loss {config.loss.name!r} matches an "
+            "image with a text: set them to ['image', 'caption_0']."
+        )
     if loss.negatives and config.negatives == "none":
         raise UserError(
             f"{where}.negatives is 'none', but the loss {config.loss.name!r} compares items with "
@@ -266,6 +272,8 @@ def compute_losses(
     seed: int,
     step: jax.Array,
     mesh: Mesh | None = None,
+    pair_scorer: PairScorer | None = None,
+    pair_mode: Mode = Mode.TRAIN,
 ) -> tuple[jax.Array, Tree, dict[str, jax.Array]]:
     """Returns the weighted sum of the tasks' losses, the tasks' new state, and scalars.
 
@@ -279,6 +287,8 @@ def compute_losses(
       seed: seed of the run; a task's randomness is a function of seed, name and step.
       step: int32 scalar.
       mesh: devices that the batch is split over.
+      pair_scorer: the model's, with parameters under `pair_scorer`.
+      pair_mode: whether it is trained or frozen.
 
     Returns:
       The sum; `tasks` of the new model state; `<task>/loss` with the loss's own scalars, and
@@ -306,9 +316,16 @@ def compute_losses(
         used, used_params = similarity, shared
         if task.similarity is not None:
             used, used_params = task.similarity, task.similarity.limit(own.get("similarity", {}))
+        pair_logits = None
+        if task.loss.pairs and pair_scorer is not None and right is not None:
+            pair_logits = make_pair_logits(
+                pair_scorer, params["pair_scorer"], left, right,
+                mode=pair_mode, key=module_key, mesh=mesh,
+            )  # fmt: skip
         context = Context(
             left_ids=groups, right_ids=groups, similarity=used, similarity_params=used_params,
             columns=columns, outputs=outputs, reads=reads, key=loss_key, step=step, mesh=mesh,
+            pair_logits=pair_logits,
         )  # fmt: skip
         options = {k: schedules.resolve(v, step) for k, v in task.config.loss.options.items()}
         loss, extras = task.loss.function(left, right, context, **options)
@@ -329,13 +346,15 @@ def _reads(task: Task, flat: Mapping[str, Any]) -> dict[str, Any]:
 def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
     """Traces the losses on three items to find wrong options early.
 
-    Losses that read columns are left out: their shapes are known only with the dataset.
+    Losses that read columns or pairs are left out: their shapes are known only with the dataset.
 
     Raises:
       UserError: an option is wrong, or a loss cannot use its similarity.
     """
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
-    simple = tuple(t for t in tasks if not (t.config.loss.inputs or t.config.loss.reads))
+    simple = tuple(
+        t for t in tasks if not (t.config.loss.inputs or t.config.loss.reads or t.loss.pairs)
+    )
     vector: Any = jax.ShapeDtypeStruct((3, 4), jnp.float32)
     residuals: Any = jax.ShapeDtypeStruct((3, 2, 4), jnp.float32)
     mask: Any = jax.ShapeDtypeStruct((3, 2), jnp.bool_)

@@ -24,8 +24,9 @@ from xmodal.evals.inputs.galleries import check_coverage
 from xmodal.evals.inputs.sources import Embeddings, Provider, ScoreMatrix, with_similarity
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.metrics import MEDIAN_RANK
-from xmodal.evals.ranking.rerank import make_reranker
+from xmodal.evals.ranking.rerank import make_board_reranker
 from xmodal.evals.ranking.score_tiles import Scores
+from xmodal.evals.ranking.second_stage import PairReranker
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import summarize
@@ -43,8 +44,9 @@ class BoardsOptions(Options):
       annotations: folder of released label files, see `labels.annotations.read_annotations`; ""
         for the dataset's own labels.
       boards: names of boards; None for every board that the labels allow.
-      reranker: `{"name": ..., **options}`, see `ranking.rerank`.
-      task: task whose predictions the reranker uses.
+      reranker: `{"name": ..., **options}`, see `ranking.rerank`; `{"name": "pair_scorer", "top":
+        K}` ranks the best K items of the towers by the model's pair scorer.
+      task: task whose predictions the reranker uses; not for "pair_scorer".
     """
 
     annotations: str = ""
@@ -57,10 +59,15 @@ class BoardsOptions(Options):
         """Whether images are compared with captions."""
         return True
 
+    @property
+    def scores_pairs(self) -> bool:
+        """See `Options`."""
+        return isinstance(make_board_reranker("", self.reranker), PairReranker)
+
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)
-        make_reranker(f"{where}.reranker", self.reranker)
+        make_board_reranker(f"{where}.reranker", self.reranker)
 
     def check_dataset(self, where: str, dataset: str) -> None:
         """See `Options`."""
@@ -98,7 +105,7 @@ class BoardsEvaluator(Evaluator):
         """
         self.options, self._split = options, split
         self.labels, self._mesh = labels, mesh
-        self._reranker = make_reranker(f"{where}.reranker", options.reranker)
+        self._reranker = make_board_reranker(f"{where}.reranker", options.reranker)
         self.boards = make_boards(labels, options.boards)
         if not self.boards:
             raise UserError(

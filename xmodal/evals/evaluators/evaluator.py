@@ -56,6 +56,11 @@ class Options:
         return False
 
     @property
+    def scores_pairs(self) -> bool:
+        """Whether the model's pair scorer ranks items."""
+        return False
+
+    @property
     def labels_read(self) -> tuple[str, ...]:
         """Label columns of the dataset that the evaluator reads."""
         return ()

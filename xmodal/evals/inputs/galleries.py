@@ -76,6 +76,9 @@ def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
     """Returns the embeddings in the order of the split; arrays in this order are not copied."""
     at = _find(source, labels)
     arrays = {"image": source.images, "caption": source.captions}
+    pairs = source.pairs
+    if pairs is not None and not all(_is_whole(at[kind], len(arrays[kind])) for kind in at):
+        pairs = pairs.take(at["image"], at["caption"])
     for kind, positions in at.items():
         if not _is_whole(positions, len(arrays[kind])):
             arrays[kind] = arrays[kind][positions]
@@ -85,6 +88,7 @@ def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
         images=arrays["image"],
         caption_ids=np.asarray(labels.caption_ids) if "caption" in at else None,
         captions=arrays["caption"],
+        pairs=pairs,
         predictions={
             task: predictions.take(at.get("image"), at.get("caption"))
             for task, predictions in source.predictions.items()

@@ -5,7 +5,7 @@ Files and models give the same types; `galleries` and `lists` put them in the or
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,9 @@ import numpy as np
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.similarity import make_similarity
+
+if TYPE_CHECKING:
+    from xmodal.evals.pair_scores import PairScores, TakenPairs
 
 # Largest error of a probability that is combined from its two parts.
 _TOLERANCE = 1e-4
@@ -193,6 +196,7 @@ class Embeddings(_Given):
         a probabilistic model's embeddings.
       tokens: side -> tokens of its items, for a similarity with a module; {} without one.
       options: keywords of the similarity's module.
+      pairs: scores of pairs of these images and captions, of a model with a pair scorer.
     """
 
     place: str
@@ -206,6 +210,7 @@ class Embeddings(_Given):
     log_sigma: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     tokens: Mapping[str, RaggedTokens] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    pairs: "PairScores | TakenPairs | None" = None
 
     @property
     def sides(self) -> frozenset[str]:

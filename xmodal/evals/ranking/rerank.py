@@ -1,7 +1,8 @@
 """Rerankers: complete rows of scores and predictions -> the rows to rank by.
 
 `RERANKERS` maps names to functions of (scores [B, N], probabilities [B, N, C], **options) that
-return [B, N]; `config.evals.NAME.reranker = {"name": ..., **options}` picks one.
+return [B, N]; `config.evals.NAME.reranker = {"name": ..., **options}` picks one. An evaluator of
+boards also knows "pair_scorer", see `second_stage.PairReranker`.
 """
 
 import functools
@@ -12,10 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.base.config import Bounds, check_options, lookup
+from xmodal.base.config import Bounds, check_options, lookup, read
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_tiles import Scores, complete_rows
+from xmodal.evals.ranking.second_stage import PairReranker
 
 _PREDICTIONS_AT_A_TIME = 1 << 26  # Of some queries with the whole gallery.
 
@@ -78,12 +80,13 @@ def refine_selectively(
     return jnp.where(best[:, :1] - best[:, 1:] < gap, refined, scores)
 
 
+RowReranker = Callable[[jax.Array, jax.Array], jax.Array]
+
 RERANKERS: dict[str, Callable[..., jax.Array]] = {"selective_refinement": refine_selectively}
+_PAIR_SCORER = "pair_scorer"
 
 
-def make_reranker(
-    where: str, options: Mapping[str, Any] | None
-) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
+def make_reranker(where: str, options: Mapping[str, Any] | None) -> RowReranker | None:
     """Returns the reranker that `{"name": ..., **options}` describes; None for None.
 
     Raises:
@@ -95,3 +98,19 @@ def make_reranker(
     function = lookup(f"{where}.name", given.pop("name", ""), RERANKERS)
     check_options(where, function, given)
     return functools.partial(function, **given)
+
+
+def make_board_reranker(
+    where: str, options: Mapping[str, Any] | None
+) -> RowReranker | PairReranker | None:
+    """Returns what `make_reranker` does, or a `PairReranker` for "pair_scorer".
+
+    Raises:
+      UserError: an unknown name or option in the section `where`.
+    """
+    if options is None:
+        return None
+    lookup(f"{where}.name", options.get("name", ""), {**RERANKERS, _PAIR_SCORER: PairReranker})
+    if options["name"] != _PAIR_SCORER:
+        return make_reranker(where, options)
+    return read(PairReranker, where, {key: x for key, x in options.items() if key != "name"})

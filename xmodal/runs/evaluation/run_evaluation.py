@@ -16,6 +16,7 @@ from xmodal.evals.provider import ModelProvider
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
 from xmodal.runs.evaluation.suite import EvalSuite
+from xmodal.runs.pair_functions import make_pair_functions
 from xmodal.runs.parts import Parts
 from xmodal.runs.predictors import make_predictors
 from xmodal.runs.tensorboard.example_views import View
@@ -55,7 +56,8 @@ class RunEvaluation:
         # Files may have changed since the same command last ran.
         datasets = [parts.settings.data, *self.suite.datasets]
         self.follows_files = any(map(data.follows_files, datasets))
-        self._embedder = make_embedder(parts)
+        scores_pairs = any(each.scores_pairs for each in self.suite.options.values())
+        self._embedder = make_embedder(parts, scores_pairs=scores_pairs)
         if trains:
             self._check_awaited()
 
@@ -135,12 +137,18 @@ class RunEvaluation:
             lookup(where, tag, of_evaluator)
 
 
-def make_embedder(parts: Parts) -> Embedder:
-    """Returns the embedder of a model and its tasks."""
+def make_embedder(parts: Parts, *, scores_pairs: bool = False) -> Embedder:
+    """Returns the embedder of a model and its tasks.
+
+    Args:
+      parts: parts of a run.
+      scores_pairs: whether to keep the tokens of all items for the pair scorer.
+    """
     return Embedder(
         lambda *inputs: parts.model.embed(*inputs)[0],
         parts.model.towers,
         similarity=parts.model.similarity,
         mesh=parts.mesh,
         predict=make_predictors(parts.tasks),
+        pairs=make_pair_functions(parts.model) if scores_pairs else None,
     )

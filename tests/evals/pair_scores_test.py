@@ -1,0 +1,127 @@
+"""Scores of pairs in blocks against one pair at a time."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xmodal.base import mesh as mesh_lib
+from xmodal.evals import pair_scores
+from xmodal.evals.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
+
+IMAGES, CAPTIONS, WIDTH = 21, 45, 3
+
+
+def prepare(side, params, tokens, mask):
+    """The weighted sum of the real tokens, and their number."""
+    tokens = jnp.where(mask[..., None], tokens, 0) * params[side]
+    return {"sum": tokens.sum(axis=1), "count": mask.sum(axis=1)}
+
+
+def score(params, images, texts):
+    found = jnp.einsum("iw,ijw->ij", images["sum"], texts["sum"])
+    return found / (images["count"][:, None] + texts["count"]) + params["bias"]
+
+
+def slow_score(params, image, text):
+    image, text = image * params["image"], text * params["text"]
+    return image.sum(axis=0) @ text.sum(axis=0) / (len(image) + len(text)) + params["bias"]
+
+
+class Items:
+    """Items of both sides, and calls of the functions."""
+
+    def __init__(self, seed=0):
+        rng = np.random.default_rng(seed)
+        self.images = self.draw(rng, IMAGES, 5)
+        self.captions = self.draw(rng, CAPTIONS, 30)
+        self.params = {"image": 0.5, "text": 2.0, "bias": 0.25}
+        self.calls = []
+
+    def draw(self, rng, count, length):
+        mask = np.arange(length) < rng.integers(1, length + 1, (count, 1))
+        tokens = rng.normal(size=(count, length, WIDTH)).astype(np.float32)
+        return Tokens(np.where(mask[..., None], tokens, np.nan), mask)
+
+    def open(self, devices=1):
+        def watched(side, params, tokens, mask):
+            jax.debug.callback(lambda x: self.calls.append((side, len(x))), mask)
+            return prepare(side, params, tokens, mask)
+
+        functions = PairFunctions("sum", watched, score, lambda image, text: 4 * image * text)
+        mesh = mesh_lib.make_mesh(jax.devices()[:devices])
+        return PairScores(PairProgram(functions, mesh), self.params, self.images, self.captions)
+
+    def expected(self, images, captions):
+        return [
+            slow_score(
+                self.params,
+                self.images.tokens[i][self.images.mask[i]],
+                self.captions.tokens[c][self.captions.mask[c]],
+            )
+            for i, c in zip(images, captions, strict=True)
+        ]
+
+
+def draw_pairs(count, seed=1):
+    """Pairs with repetitions; image 3 is in many of them, and image 4 in none."""
+    rng = np.random.default_rng(seed)
+    images = np.where(rng.random(count) < 0.3, 3, rng.integers(5, IMAGES, count))
+    return images, rng.integers(0, CAPTIONS, count)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8])
+@pytest.mark.parametrize("most", [4, 64])
+def test_scores_are_those_of_single_pairs(devices, most, monkeypatch):
+    monkeypatch.setattr(pair_scores, "_MOST_IMAGES", most)
+    items, pairs = Items(), draw_pairs(300)
+    found = items.open(devices).pairs(*pairs)
+    np.testing.assert_allclose(found, items.expected(*pairs), rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_is_computed_twice(monkeypatch):
+    monkeypatch.setattr(pair_scores, "_MOST_IMAGES", 4)
+    items, pairs = Items(), draw_pairs(300)
+    opened = items.open()
+    opened.pairs(*pairs)
+    jax.effects_barrier()
+    blocks = -(-len(np.unique(pairs[0])) // 4)
+    assert items.calls.count(("image", 4)) == blocks
+    assert sum(side == "text" for side, _ in items.calls) <= CAPTIONS // 4 + 5
+    before = len(items.calls)
+    opened.pairs(pairs[0][::-1], pairs[1][::-1])
+    jax.effects_barrier()
+    assert len(items.calls) == before
+
+
+def test_items_in_another_order():
+    items = Items()
+    opened = items.open()
+    rng = np.random.default_rng(2)
+    of_images, of_captions = rng.permutation(IMAGES)[:9], rng.permutation(CAPTIONS)[:17]
+    images, captions = rng.integers(0, 5, 30), rng.integers(0, 11, 30)
+    taken = opened.take(of_images, of_captions).take(np.arange(2, 7), np.arange(3, 14))
+    found = taken.pairs(images, captions)
+    expected = opened.pairs(of_images[2:7][images], of_captions[3:14][captions])
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_blocks_follow_the_memory_of_a_device(monkeypatch):
+    items = Items()
+    program = items.open()._program
+    image = 4 * (WIDTH + 1) + 8 * 4 * 5 * 30  # Its arrays, and eight pairs.
+    for memory, expected in ((8 * image * 5, 4), (8 * image * 4 - 1, 2), (1, 1), (1 << 40, IMAGES)):
+        monkeypatch.setattr(pair_scores, "_UNKNOWN_MEMORY", memory)
+        assert program.images_per_device(items.params, items.images, 30) == expected
+
+
+def test_tokens_of_different_lengths_are_joined():
+    rng = np.random.default_rng(0)
+    parts = [
+        (rows, rng.normal(size=(len(rows), t, 2)), np.ones((len(rows), t), bool))
+        for rows, t in ((np.array([3, 0]), 2), (np.array([1, 2, 4]), 5))
+    ]
+    joined = Tokens.join(parts)
+    assert joined.mask.sum(axis=1).tolist() == [2, 5, 5, 2, 5]
+    for rows, tokens, _ in parts:
+        np.testing.assert_array_equal(joined.tokens[rows, : tokens.shape[1]], tokens)

@@ -1,0 +1,154 @@
+"""Two keys rank: scores of pairs, then those of the first stage."""
+
+import numpy as np
+import pytest
+
+from tests.evals.tiny_split import TinySplit
+from xmodal.base.config import UserError
+from xmodal.evals import make_evaluator, read_options
+from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.boards.types import RetrievalTask
+from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.ranking.saved_scores import SavedScores
+from xmodal.evals.ranking.second_stage import PairReranker, SecondStage, join_keys
+
+
+class Table:
+    """Scores of pairs in a table; keeps the pairs that were asked for."""
+
+    definition = "logit of a table"
+
+    def __init__(self, table):
+        self.table, self.asked = table, set()
+
+    def pairs(self, images, captions):
+        self.asked |= set(zip(images.tolist(), captions.tolist(), strict=True))
+        return self.table[images, captions]
+
+    def take(self, images, captions):
+        return Table(self.table[images][:, captions])
+
+
+def make_scores(seed=0, shape=(70, 131)):
+    """Scores of both stages, with ties."""
+    rng = np.random.default_rng(seed)
+    first = np.round(rng.normal(size=shape), 1).astype(np.float32)
+    return first, np.round(rng.normal(size=shape) - 3, 1).astype(np.float32)
+
+
+def slow_order(first, second, top):
+    """Positions by two keys, and the number of different keys before each item."""
+    kept = sorted(range(len(first)), key=lambda i: (-first[i], i))[:top]
+    keys = [(0, -second[i]) if i in kept else (1, -first[i]) for i in range(len(first))]
+    return [sum(other < key for other in set(keys)) for key in keys], kept
+
+
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("top", [1, 7, None])
+def test_ranks_are_those_of_two_keys(top, transposed, added):
+    first, second = make_scores()
+    table = Table(second)
+    options = PairReranker(top, added)
+    stage = SecondStage(SavedScores(first, block_size=64), "cosine", table, options, "model")
+    rows, columns = np.indices(first.T.shape if transposed else first.shape)
+    found = stage(transposed).pairs(rows.ravel(), columns.ravel()).reshape(rows.shape)
+    expected = first + second if added else second
+    if transposed:
+        first, expected = first.T, expected.T
+    asked = set()
+    for query, row in enumerate(found):
+        places, kept = slow_order(first[query], expected[query], top or len(row))
+        _, order = np.unique(-row, return_inverse=True)
+        assert order.tolist() == places
+        np.testing.assert_array_equal(row[kept], expected[query][kept])
+        asked |= {(item, query) if transposed else (query, item) for item in kept}
+    assert table.asked == asked
+
+
+def test_all_items_in_the_top_are_all_pairs():
+    first, second = make_scores()
+    every, most = (
+        SecondStage(SavedScores(first), "dot", Table(second), PairReranker(top), "model")(False)
+        for top in (None, 131)
+    )
+    np.testing.assert_array_equal(every.tile(0, 0), most.tile(0, 0))
+
+
+def test_unscored_items_stay_below_and_apart():
+    row = np.array([1e-30, 3e-30, 2e-30, 2e-30, 9.0], np.float32)
+    found = join_keys(row, np.array([4]), np.array([-5000.5], np.float32))
+    assert found.tolist() == [-5004, -5002, -5003, -5003, -5000.5]
+
+
+def test_facts_of_a_task():
+    first, second = make_scores()
+    stage = SecondStage(SavedScores(first), "cosine", Table(second), PairReranker(7), "model")
+    rng = np.random.default_rng(4)
+    rows, items = rng.integers(0, 60, 200), rng.integers(0, 131, 200).astype(np.int32)
+    positives = Ragged.from_pairs(rows, items, 70)
+    facts = stage.describe(RetrievalTask(positives, ("recall@1",)), transposed=False)
+    outside, missed, asking = 0, 0, 0
+    for query in range(70):
+        own = set(items[rows == query].tolist())
+        kept = set(slow_order(first[query], second[query], 7)[1])
+        outside += len(own - kept)
+        missed += bool(own) and not own & kept
+        asking += bool(own)
+    assert 0 < missed < asking
+    assert (facts.positives, facts.outside) == (len(positives.values), outside)
+    assert (facts.queries, facts.missed, facts.top) == (asking, missed, 7)
+    assert f"lack {outside} of {len(positives.values)} positives" in facts.describe()
+
+
+def test_scores_that_are_not_finite_are_refused():
+    first, second = make_scores()
+    second[0, 0] = np.nan
+    for table, message in ((Table(second), "diverged"), (None, "none: evaluate a run with")):
+        with pytest.raises(UserError, match=message):
+            SecondStage(SavedScores(first), "dot", table, PairReranker(), "model")(False)
+
+
+def evaluate(pairs, **reranker):
+    options = {"type": "boards", "reranker": {"name": "pair_scorer", **reranker}}
+    (options,) = read_options({"shapes": options}).values()
+    assert options.scores_pairs
+    split = TinySplit()
+    evaluator = make_evaluator("shapes", options, split, ("image", "text"))
+    captions = np.eye(4, dtype=np.float32)[[0, 0, 0, 1, 1, 2, 2, 2]]
+    # In another order than the split: scores of pairs follow the ids.
+    at = np.array([2, 0, 3, 1])
+    source = Embeddings(
+        "model", split.image_ids[at], np.eye(4, dtype=np.float32)[at], split.caption_ids, captions,
+        "dot", pairs=None if pairs is None else Table(pairs[at]),
+    )  # fmt: skip
+    return {board.name: board for board in evaluator.run(source)}
+
+
+def test_boards_rank_by_the_pair_scorer():
+    """The towers put the last caption at image 2, not at its own; the scorer corrects them."""
+    table = np.zeros((4, 8), np.float32)
+    owner = np.array([0, 0, 0, 1, 1, 2, 2, 3])
+    table[owner, np.arange(8)] = 1.0
+    every = evaluate(table)["shapes_own"].tasks["t2i"]
+    assert every.rank.tolist() == [0] * 8
+    assert (every.rescored.top, every.rescored.outside) == (4, 0)
+    # Image 3 is the last of three images with equal scores of the towers.
+    found = evaluate(table, top=2)
+    top2 = found["shapes_own"].tasks["t2i"]
+    assert top2.rank.tolist() == [0] * 7 + [3]
+    assert (top2.rescored.top, top2.rescored.outside, top2.rescored.missed) == (2, 1, 1)
+    assert top2.rescored.first_stage == "dot"
+    assert found["shapes"].tasks["i2i"].rescored is None
+    sits = found["shapes"].correlations["sits"]
+    other = evaluate(np.zeros_like(table), top=2)["shapes"].correlations["sits"]
+    assert not np.allclose(sits.influence, other.influence)
+
+
+def test_a_source_without_a_pair_scorer_is_refused():
+    with pytest.raises(UserError, match="needs a model with a pair scorer, and model has none"):
+        evaluate(None)
+    with pytest.raises(UserError, match="top"):
+        read_options({"x": {"type": "boards", "reranker": {"name": "pair_scorer", "top": 0}}})
+    with pytest.raises(UserError, match="Unknown name 'pair_scorer'"):
+        read_options({"x": {"type": "pools", "reranker": {"name": "pair_scorer"}}})

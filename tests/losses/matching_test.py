@@ -1,0 +1,110 @@
+"""Image-text matching against a slow loop, and the draws of its negatives."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError
+from xmodal.losses import LOSSES
+from xmodal.losses.matching import draw_negatives
+
+SIZE = 13
+
+
+class PairTable:
+    """Logits of all pairs in a table; keeps the pairs that were asked for."""
+
+    def __init__(self, table):
+        self.table, self.asked = table, []
+
+    def __call__(self, image_at, text_at, key):
+        del key
+        rows = jnp.arange(SIZE) if image_at is None else image_at
+        self.asked += zip(np.repeat(rows, text_at.shape[1]), np.ravel(text_at), strict=True)
+        return self.table[rows[:, None], text_at]
+
+
+@pytest.mark.parametrize("groups", ["some", "own", "one"])
+def test_loss_is_the_mean_over_the_pairs_that_were_drawn(make_pairs, make_context, groups):
+    rng = np.random.default_rng(0)
+    ids = {"some": rng.integers(0, 6, SIZE), "own": np.arange(SIZE), "one": np.full(SIZE, 3)}[
+        groups
+    ]
+    table = PairTable(jnp.asarray(rng.normal(size=(SIZE, SIZE, 2)), jnp.float32))
+    context = make_context(jnp.asarray(ids), key=jax.random.key(5), pair_logits=table)
+    loss, scalars = LOSSES["matching"].function(*make_pairs(SIZE), context)
+
+    images, texts = np.transpose(table.asked)
+    own = np.arange(SIZE)
+    assert images[: 2 * SIZE].tolist() == np.repeat(own, 2).tolist()
+    assert texts[: 2 * SIZE : 2].tolist() == texts[2 * SIZE :].tolist() == own.tolist()
+    losses, right = [], []
+    for number, (image, text) in enumerate(table.asked):
+        is_match = number < 2 * SIZE and number % 2 == 0
+        if not is_match and all(ids == ids[image if number < 2 * SIZE else text]):
+            continue  # There is no negative to draw.
+        assert is_match or ids[image] != ids[text]
+        odds = np.asarray(table.table[image, text], np.float64)
+        losses.append(np.logaddexp(*odds) - odds[int(is_match)])
+        right.append(odds.argmax() == int(is_match))
+    assert len(losses) == (SIZE if groups == "one" else 3 * SIZE)
+    np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-5)
+    np.testing.assert_allclose(scalars["accuracy"], np.mean(right), rtol=1e-6)
+
+
+def test_negatives_are_drawn_in_proportion_to_the_softmax():
+    logits = jnp.array([[5.0, 1.0, 0.0, -1.0], [0.0, 9.0, 2.0, 2.0], [1.0, 1.0, 1.0, 1.0]])
+    is_negative = jnp.array([[False, True, True, True], [True, False, True, True], [False] * 4])
+    keys = jax.random.split(jax.random.key(0), 4000)
+    drawn, exists = jax.vmap(lambda key: draw_negatives(key, logits, is_negative))(keys)
+    assert np.all(np.asarray(exists) == [True, True, False])
+    for row in range(2):
+        shares = np.bincount(np.asarray(drawn[:, row]), minlength=4) / len(keys)
+        weights = np.where(is_negative[row], np.exp(logits[row]), 0.0)
+        np.testing.assert_allclose(shares, weights / weights.sum(), atol=0.03)
+        assert shares[np.flatnonzero(~np.asarray(is_negative[row]))].tolist() == [0.0]
+
+
+def test_draws_do_not_depend_on_the_number_of_devices():
+    rng = np.random.default_rng(2)
+    logits = rng.normal(size=(16, 16)).astype(np.float32)
+    is_negative = rng.random((16, 16)) < 0.7
+    found = []
+    for devices in (1, 2, 4, 8):
+        mesh = mesh_lib.make_mesh(jax.devices()[:devices])
+        rows = mesh_lib.batch_sharded(mesh)
+        placed = jax.device_put(logits, rows), jax.device_put(is_negative, rows)
+        draw = jax.jit(lambda x, y, mesh=mesh: draw_negatives(jax.random.key(1), x, y, mesh))
+        found.append(np.asarray(draw(*placed)[0]))
+    assert len(np.unique(found[0])) > 3
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+
+
+def test_a_model_without_a_pair_scorer_is_refused(make_pairs, make_context):
+    context = make_context(jnp.arange(SIZE), key=jax.random.key(0))
+    with pytest.raises(UserError, match=r"set config\.model\.pair_scorer"):
+        LOSSES["matching"].function(*make_pairs(SIZE), context)
+
+
+def test_towers_get_no_gradient_through_the_draws(make_pairs, make_context):
+    left, right = make_pairs(SIZE)
+    table = jnp.asarray(np.random.default_rng(0).normal(size=(SIZE, SIZE, 2)), jnp.float32)
+    context = make_context(
+        jnp.arange(SIZE),
+        key=jax.random.key(0),
+        pair_logits=lambda images, texts, key: table[
+            (jnp.arange(SIZE) if images is None else images)[:, None], texts
+        ],
+    )
+
+    def loss(vectors):
+        return LOSSES["matching"].function(
+            dataclasses.replace(left, vector=vectors), right, context
+        )[0]
+
+    assert not np.any(jax.grad(loss)(jnp.asarray(left.vector)))

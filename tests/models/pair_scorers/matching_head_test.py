@@ -1,0 +1,178 @@
+"""The matching head against a slow reference, one pair and one head of attention at a time."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xmodal.base.config import UserError
+from xmodal.models import Features, Mode, make_dual_encoder
+from xmodal.models.pair_scorers import make_pair_scorer
+
+CONFIG = {
+    "name": "matching_head",
+    "width": 12,
+    "depth": 3,
+    "heads": 3,
+    "mlp_dim": 20,
+    "dropout": 0.0,
+}
+IMAGE_WIDTH, TEXT_WIDTH = 7, 10
+
+
+def make_scorer(**changes):
+    return make_pair_scorer("config.model.pair_scorer", CONFIG | changes)
+
+
+@pytest.fixture(scope="module")
+def items():
+    """5 images of up to 6 tokens and 7 texts of up to 4; padding is NaN."""
+    rng = np.random.default_rng(0)
+
+    def make(count, length, width):
+        lengths = rng.integers(1, length + 1, size=count)
+        lengths[0] = length
+        mask = np.arange(length) < lengths[:, None]
+        tokens = np.where(mask[..., None], rng.normal(size=(count, length, width)), np.nan)
+        return Features(jnp.asarray(tokens, jnp.float32), jnp.asarray(mask))
+
+    return make(5, 6, IMAGE_WIDTH), make(7, 4, TEXT_WIDTH)
+
+
+@pytest.fixture(scope="module")
+def params(items):
+    first = jax.tree.map(lambda x: x[:1], items)
+    params = make_scorer().init(jax.random.key(0), *first)
+    rng = np.random.default_rng(1)
+    return jax.tree.map(lambda x: jnp.asarray(rng.normal(scale=0.4, size=x.shape), x.dtype), params)
+
+
+def dense(x, p):
+    return x @ np.asarray(p["kernel"], np.float64) + np.asarray(p["bias"], np.float64)
+
+
+def normalize(x, p):
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
+    return x * np.asarray(p["norm"]["scale"]) + np.asarray(p["norm"]["bias"])
+
+
+def slow_attention(queries, memory, p):
+    """Each query and each head by itself."""
+    query, key, value = (
+        dense(queries, p["query"]),
+        dense(memory, p["key"]),
+        dense(memory, p["value"]),
+    )
+    size = query.shape[-1] // CONFIG["heads"]
+    found = np.zeros_like(query)
+    for i in range(len(query)):
+        for head in range(CONFIG["heads"]):
+            at = slice(head * size, (head + 1) * size)
+            weights = np.exp([query[i, at] @ k[at] / math.sqrt(size) for k in key])
+            found[i, at] = weights @ value[:, at] / weights.sum()
+    return normalize(queries + dense(found, p["output"]), p["residual"])
+
+
+def slow_logits(params, image, text):
+    """Logits [2] of real tokens [R, W] and [T, W]."""
+    gelu = np.vectorize(lambda x: 0.5 * x * (1 + math.erf(x / math.sqrt(2))))
+    x = dense(text, params["input"])
+    for number in range(CONFIG["depth"]):
+        layer = params[f"layers_{number}"]
+        x = slow_attention(x, x, layer["self_attention"])
+        x = slow_attention(x, image, layer["cross_attention"])
+        hidden = gelu(dense(x, layer["mlp"]["hidden"]))
+        x = normalize(x + dense(hidden, layer["mlp"]["output"]), layer["mlp"]["residual"])
+    return dense(x[0], params["output"])
+
+
+def real(features, i):
+    return np.asarray(features.tokens[i], np.float64)[np.asarray(features.mask[i])]
+
+
+def test_logits_are_those_of_each_pair_alone(items, params):
+    scorer = make_scorer()
+    images, texts = (
+        scorer.prepare(side, params, x) for side, x in zip(("image", "text"), items, strict=True)
+    )
+    everything = jax.tree.map(lambda x: jnp.broadcast_to(x, (5, *x.shape)), texts)
+    found = scorer.logits(params, images, everything)
+    expected = [
+        [slow_logits(params, real(items[0], i), real(items[1], j)) for j in range(7)]
+        for i in range(5)
+    ]
+    np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
+    odds = scorer.scores(params, images, everything)
+    np.testing.assert_array_equal(odds, found[..., 1] - found[..., 0])
+    logit = make_scorer(score="logit").scores(params, images, everything)
+    np.testing.assert_array_equal(logit, found[..., 1])
+
+
+def test_only_training_drops(items, params):
+    scorer = make_scorer(dropout=0.5)
+
+    def run(mode, seed):
+        keys = jax.random.split(jax.random.key(seed), 3)
+        images, texts = (
+            scorer.prepare(side, params, x, mode=mode, key=key)
+            for side, x, key in zip(("image", "text"), items, keys[:2], strict=True)
+        )
+        pairs = jax.tree.map(lambda x: x[:5, None], texts)
+        return np.asarray(scorer.logits(params, images, pairs, mode=mode, key=keys[2]))
+
+    np.testing.assert_array_equal(run(Mode.FROZEN, 0), run(Mode.EVALUATE, 1))
+    assert not np.allclose(run(Mode.TRAIN, 0), run(Mode.TRAIN, 1))
+    np.testing.assert_array_equal(run(Mode.TRAIN, 0), run(Mode.TRAIN, 0))
+
+
+TOWERS = {
+    "image": {"encoder": {"name": "precomputed", "features": (6, 7)}, "head": {"name": "mean"}},
+    "text": {
+        "encoder": {
+            "name": "bert",
+            "vocab_size": 9,
+            "width": 8,
+            "depth": 1,
+            "heads": 2,
+            "mlp_dim": 8,
+        },
+        "head": {"name": "first"},
+        "projection": {"width": 7},
+    },
+}
+INPUTS = {
+    "image": {"image": np.ones((2, 6, 7), np.float32)},
+    "text": {"text_ids": np.ones((4, 3), np.int32), "text_mask": np.ones((4, 3), np.int32)},
+}
+
+
+def test_a_model_without_a_pair_scorer_is_unchanged():
+    plain, scoring = make_dual_encoder(TOWERS), make_dual_encoder(TOWERS | {"pair_scorer": CONFIG})
+    params, state = plain.init(jax.random.key(0), INPUTS)
+    both, _ = scoring.init(jax.random.key(0), INPUTS)
+    assert both.keys() - params.keys() == {"pair_scorer"}
+    jax.tree.map(np.testing.assert_array_equal, params, {key: both[key] for key in params})
+    for side in params:
+        one, _ = plain.embed(side, params, state, INPUTS[side])
+        other, _ = scoring.embed(side, both, state, INPUTS[side])
+        assert "features" not in one.extras
+        assert (
+            other.extras["features"].tokens.shape[:2]
+            == INPUTS[side]["image" if side == "image" else "text_ids"].shape[:2]
+        )
+        np.testing.assert_array_equal(one.vector, other.vector)
+
+
+def test_wrong_sections_are_refused():
+    with pytest.raises(UserError, match="has only the side 'text'"):
+        make_dual_encoder({"text": TOWERS["text"], "pair_scorer": CONFIG})
+    with pytest.raises(UserError, match="config.model.pair_scorer.name"):
+        make_dual_encoder(TOWERS | {"pair_scorer": {"name": "matching"}})
+    with pytest.raises(UserError, match="Unknown name .probability."):
+        make_scorer(score="probability")
+    with pytest.raises(UserError, match="not a multiple of its heads=5"):
+        make_dual_encoder(TOWERS | {"pair_scorer": CONFIG | {"heads": 5}}).init(
+            jax.random.key(0), INPUTS
+        )

@@ -1,0 +1,48 @@
+"""Scores given images with given texts by a model's pair scorer."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xmodal.base.config import UserError
+from xmodal.evals.inputs.given_items import GivenItems
+from xmodal.evals.inputs.sources import Embeddings
+from xmodal.preprocessing import ImageConfig, Tokenizer
+
+
+def score_given_pairs(
+    name: str,
+    embed: Callable[..., Embeddings] | None,
+    images: Sequence[Any],
+    texts: Sequence[str],
+    config: ImageConfig | None,
+    tokenizer: Tokenizer | None,
+) -> np.ndarray:
+    """Returns the score of image i with text i, float32 [N].
+
+    Args:
+      name: names the model in messages.
+      embed: embeds items and returns the scores of their pairs; None without a pair scorer.
+      images: N images, as `GivenItems` takes them.
+      texts: N texts.
+      config: preprocessing of the images.
+      tokenizer: tokenizer of the texts.
+
+    Raises:
+      UserError: the model has no pair scorer, or there are not as many images as texts.
+    """
+    if embed is None:
+        raise UserError(f"{name} has no pair scorer; compare embeddings by `similarity`.")
+    if isinstance(texts, str) or not len(images) == len(texts) > 0:
+        raise UserError(
+            f"score_pairs takes as many images as texts, in two lists, not {len(images)} images "
+            f"and {f'the text {texts!r}' if isinstance(texts, str) else f'{len(texts)} texts'}."
+        )
+    if wrong := [each for each in texts if not isinstance(each, str)]:
+        raise UserError(f"{wrong[0]!r} is not a string; pass only strings.")
+    items = GivenItems(images=list(images), texts=list(texts), config=config, tokenizer=tokenizer)
+    pairs = embed(items).pairs
+    assert pairs is not None
+    at = np.arange(len(texts))
+    return pairs.pairs(at, at)

@@ -1,0 +1,154 @@
+"""Ranks the best items of the towers again, by the scores of pairs.
+
+Two keys rank: scored pairs by their score, then the others in the order of the first stage. Each
+direction has its own candidates. A direction's scores are written as one number per pair: a pair
+that was not scored gets an integer below all scores of its query, equal for equal scores of the
+first stage.
+"""
+
+import dataclasses
+import functools
+from typing import Protocol
+
+import numpy as np
+
+from xmodal.base.config import UserError, setting
+from xmodal.evals.boards.types import RetrievalTask
+from xmodal.evals.ranking.rows import order_items
+from xmodal.evals.ranking.saved_scores import SavedScores
+from xmodal.evals.ranking.score_tiles import Scores, complete_rows
+from xmodal.evals.results import Rescored
+
+# Integers below scores of this size are exact in float32, for as many items.
+_LARGEST = 1 << 22
+
+
+class Pairs(Protocol):
+    """Scores of pairs of images and captions; `definition` names the score."""
+
+    definition: str
+
+    def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
+        """Returns the scores [P] of pairs at positions [P]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PairReranker:
+    """The reranker "pair_scorer": the model's pair scorer ranks the best items of its towers.
+
+    Attributes:
+      top: K, items per query and direction that are scored; None for all.
+      add_first_stage: add the towers' score, without temperature, to the score of a pair, as BLIP
+        adds the cosine to its logit.
+    """
+
+    top: int | None = setting(None, at_least=1)
+    add_first_stage: bool = False
+
+
+class SecondStage:
+    """Scores of images and captions in both directions; pairs are scored when needed."""
+
+    def __init__(
+        self,
+        first: Scores | None,
+        similarity: str,
+        pairs: Pairs | None,
+        options: PairReranker,
+        place: str,
+    ) -> None:
+        """Takes the scores of the first stage and their name, and the scores of pairs.
+
+        Raises:
+          UserError: there is no pair scorer; `place` names the source.
+        """
+        if pairs is None or first is None:
+            raise UserError(
+                f"The reranker 'pair_scorer' needs a model with a pair scorer, and {place} has "
+                "none: evaluate a run with config.model.pair_scorer, or remove the reranker."
+            )
+        self._first, self._pairs, self._options, self._place = first, pairs, options, place
+        self._similarity = similarity
+        self._candidates = functools.cache(self._find_candidates)
+
+    @property
+    def definition(self) -> str:
+        """The score of a pair."""
+        added = f" + {self._similarity}" if self._options.add_first_stage else ""
+        return self._pairs.definition + added
+
+    def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
+        """Returns the scores [P] of exactly these pairs.
+
+        Raises:
+          UserError: a score is not finite.
+        """
+        found = self._pairs.pairs(images, captions)
+        if self._options.add_first_stage:
+            found = found + self._first.pairs(images, captions)
+        if not np.all(np.abs(found) < _LARGEST):
+            raise UserError(
+                f"The pair scorer of {self._place} gives scores that are not finite or above "
+                f"{_LARGEST:,}; the model diverged."
+            )
+        return found
+
+    def __call__(self, transposed: bool) -> SavedScores:
+        """Returns the scores to rank by; `transposed` if captions are the queries."""
+        first = self._first.transpose() if transposed else self._first
+        candidates = self._candidates(transposed)
+        queries = np.repeat(np.arange(len(candidates)), candidates.shape[1])
+        ends = (candidates.ravel(), queries) if transposed else (queries, candidates.ravel())
+        found = self.pairs(*ends).reshape(candidates.shape)
+        matrix = np.empty(first.shape, np.float32)
+        height = first.tile_shape[0]
+        for start in range(0, len(matrix), height):
+            for query, row in enumerate(complete_rows(first, start // height), start):
+                matrix[query] = join_keys(row, candidates[query], found[query])
+        return SavedScores(matrix)
+
+    def describe(self, task: RetrievalTask, transposed: bool) -> Rescored:
+        """Returns the facts of a retrieval task's second stage."""
+        candidates = self._candidates(transposed)
+        queries = np.arange(len(candidates))[:, None]
+        total, inside = np.zeros((2, len(candidates)), np.int64)
+        for relation in task.relations:
+            total += relation.lengths
+            inside += np.sum(relation.contains(queries, candidates), axis=1)
+        return Rescored(
+            score=self.definition,
+            first_stage=self._similarity,
+            top=candidates.shape[1],
+            positives=int(total.sum()),
+            outside=int((total - inside).sum()),
+            queries=int(np.sum(total > 0)),
+            missed=int(np.sum((total > 0) & (inside == 0))),
+        )
+
+    def _find_candidates(self, transposed: bool) -> np.ndarray:
+        """The best items of every query in the first stage, int [Q, K]."""
+        first = self._first.transpose() if transposed else self._first
+        (queries, items), height = first.shape, first.tile_shape[0]
+        top = min(self._options.top or items, items)
+        found = np.empty((queries, top), np.int64)
+        for start in range(0, queries, height):
+            for query, row in enumerate(complete_rows(first, start // height), start):
+                found[query] = order_items(row)[:top]
+        return found
+
+
+def join_keys(row: np.ndarray, scored: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Returns one number per item whose order is that of two keys, float32 [N].
+
+    Args:
+      row: scores of the first stage, float32 [N].
+      scored: positions [K] of the items that were scored again.
+      scores: their new scores, float32 [K], which they keep.
+    """
+    found = np.empty(len(row), np.float32)
+    others = np.ones(len(row), bool)
+    others[scored] = False
+    found[scored] = scores
+    different, order = np.unique(row[others], return_inverse=True)
+    found[others] = np.floor(scores.min()) - len(different) + order
+    return found

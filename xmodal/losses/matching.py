@@ -1,0 +1,84 @@
+"""Image-text matching: a pair scorer tells the pairs of a batch from pairs that look alike."""
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError
+from xmodal.losses.context import Context, Embedding
+
+
+def matching(
+    left: Embedding, right: Embedding, context: Context
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the cross-entropy of the pairs of a batch and two negatives for each of them.
+
+    ITM with hard negatives of Li et al., "Align before Fuse" (2021) and BLIP (2022): each image
+    gets a text, and each text an image, drawn in proportion to the softmax of the towers' logits
+    over the global batch, without items of the same image. The draws have no gradient. They depend
+    on the key and on positions in the global batch, not on the number of devices. The B x B logits
+    are held as a whole, divided among the devices.
+
+    Args:
+      left: embedding of B images.
+      right: embedding of their B texts.
+      context: with `pair_logits`, and a key.
+
+    Returns:
+      The mean over 3B pairs, less those of items without a negative; and `accuracy`, the share of
+      these pairs whose more probable class is right.
+
+    Raises:
+      UserError: the model has no pair scorer.
+    """
+    if context.pair_logits is None:
+        raise UserError(
+            "The loss 'matching' trains a pair scorer, and the model has none; set "
+            "config.model.pair_scorer, or remove the task."
+        )
+    assert context.key is not None
+    keys = jax.random.split(context.key, 4)
+    similarity = context.similarity
+    prepared = jax.lax.stop_gradient((context.prepare(left), context.prepare(right)))
+    logits = jax.lax.stop_gradient(similarity.logits(*prepared, context.similarity_params))
+    is_negative = context.left_ids[:, None] != context.right_ids[None, :]
+    texts, has_text = draw_negatives(keys[0], logits, is_negative, context.mesh)
+    images, has_image = draw_negatives(keys[1], logits.T, is_negative.T, context.mesh)
+
+    own = jnp.arange(len(texts))
+    with_own_image = context.pair_logits(None, jnp.stack([own, texts], axis=1), keys[2])
+    with_drawn_image = context.pair_logits(images, own[:, None], keys[3])
+    found = jnp.concatenate([with_own_image, with_drawn_image], axis=1)  # [B, 3, 2]
+    odds = found[..., 1] - found[..., 0]
+    is_match = jnp.array([True, False, False])
+    counted = jnp.stack([jnp.ones_like(has_text), has_text, has_image], axis=1)
+    # The cross-entropy of two classes.
+    loss = jax.nn.softplus(jnp.where(is_match, -odds, odds))
+    is_right = (odds > 0) == is_match
+
+    def mean(values: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.where(counted, values, 0)) / jnp.sum(counted)
+
+    return mean(loss), {"accuracy": mean(is_right.astype(jnp.float32))}
+
+
+def draw_negatives(
+    key: jax.Array, logits: jax.Array, is_negative: jax.Array, mesh: Mesh | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Returns one negative of every row, drawn in proportion to the softmax of its logits.
+
+    Args:
+      key: typed key.
+      logits: float32 [B, M].
+      is_negative: bool [B, M]; other columns are never drawn.
+      mesh: devices that share the rows.
+
+    Returns:
+      int32 [B], positions of columns, and whether the row has a negative, bool [B]; the position is
+      arbitrary if it has none.
+    """
+    logits = jnp.where(is_negative, logits, -jnp.inf)
+    if mesh is not None:
+        logits = jax.lax.with_sharding_constraint(logits, mesh_lib.batch_sharded(mesh))
+    return jax.random.categorical(key, logits), jnp.any(is_negative, axis=1)

@@ -1,0 +1,137 @@
+"""A transformer layer whose text tokens also attend to the tokens of an image.
+
+Li et al., "BLIP: Bootstrapping Language-Image Pre-training for Unified Vision-Language
+Understanding and Generation" (2022), the image-grounded text encoder: a post-norm layer of BERT
+with a cross-attention block between self-attention and MLP.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+from jax.typing import DTypeLike
+
+from xmodal.models.attention import attend, split_heads
+from xmodal.models.mode import Mode
+
+_INIT = nn.initializers.truncated_normal(0.02)
+_dense = partial(nn.Dense, kernel_init=_INIT)
+
+
+class KeysValues(NamedTuple):
+    """Keys and values [N, R, H, D] of the tokens of images."""
+
+    keys: jax.Array
+    values: jax.Array
+
+
+class _Residual(nn.Module):
+    """Adds dropped-out changes and normalizes, as BERT does."""
+
+    dropout: float
+    dtype: DTypeLike
+
+    @nn.compact
+    def __call__(self, x: jax.Array, change: jax.Array, mode: Mode) -> jax.Array:
+        x = x + nn.Dropout(self.dropout, deterministic=not mode.drops)(change)
+        # With the one-pass variance, rounding errors would exceed the tiny epsilon.
+        norm = nn.LayerNorm(epsilon=1e-12, use_fast_variance=False, dtype=self.dtype, name="norm")
+        return norm(x)
+
+
+class SelfAttention(nn.Module):
+    """The self-attention block of texts."""
+
+    heads: int
+    dropout: float
+    dtype: DTypeLike
+
+    @nn.compact
+    def __call__(self, x: jax.Array, mask: jax.Array, mode: Mode) -> jax.Array:
+        """X [N, T, W] and bool mask [N, T] -> [N, T, W]."""
+        width = x.shape[-1]
+        query, key, value = (
+            split_heads(_dense(width, dtype=self.dtype, name=name)(x), self.heads)
+            for name in ("query", "key", "value")
+        )
+        drop = nn.Dropout(self.dropout, deterministic=not mode.drops)
+        attended = attend(query, key, value, mask, drop)
+        change = _dense(width, dtype=self.dtype, name="output")(attended)
+        return _Residual(self.dropout, self.dtype, name="residual")(x, change, mode)
+
+
+class CrossAttention(nn.Module):
+    """The block in which texts attend to images; `keys_values` depends on the images alone."""
+
+    width: int
+    heads: int
+    dropout: float
+    dtype: DTypeLike
+
+    def setup(self) -> None:
+        """Makes the linear layers."""
+        self.query, self.key, self.value, self.output = (
+            _dense(self.width, dtype=self.dtype) for _ in range(4)
+        )
+        self.residual = _Residual(self.dropout, self.dtype)
+        self.drop = nn.Dropout(self.dropout)
+
+    def keys_values(self, tokens: jax.Array) -> KeysValues:
+        """Image tokens [N, R, any width] -> their keys and values."""
+        return KeysValues(*(split_heads(x(tokens), self.heads) for x in (self.key, self.value)))
+
+    def __call__(self, x: jax.Array, memory: KeysValues, mask: jax.Array, mode: Mode) -> jax.Array:
+        """X [I, J, T, W], keys and values of I images, and their mask [I, R] -> [I, J, T, W]."""
+        # The texts of an image are one sequence of queries: no keys or values are copied.
+        query = split_heads(self.query(x).reshape(len(x), -1, self.width), self.heads)
+        drop = partial(self.drop, deterministic=not mode.drops)
+        attended = attend(query, *memory, mask, drop).reshape(x.shape)
+        return self.residual(x, self.output(attended), mode)
+
+
+class Mlp(nn.Module):
+    """The MLP block, with the exact (erf) GELU."""
+
+    hidden: int
+    dropout: float
+    dtype: DTypeLike
+
+    @nn.compact
+    def __call__(self, x: jax.Array, mode: Mode) -> jax.Array:
+        """[..., W] -> [..., W]."""
+        hidden = _dense(self.hidden, dtype=self.dtype, name="hidden")(x)
+        change = _dense(x.shape[-1], dtype=self.dtype, name="output")(
+            jax.nn.gelu(hidden, approximate=False)
+        )
+        return _Residual(self.dropout, self.dtype, name="residual")(x, change, mode)
+
+
+class FusionLayer(nn.Module):
+    """Parameters: `self_attention`, `cross_attention`, `mlp`."""
+
+    width: int
+    heads: int
+    mlp_dim: int
+    dropout: float
+    dtype: DTypeLike
+
+    def setup(self) -> None:
+        """Makes the three blocks."""
+        self.self_attention = SelfAttention(self.heads, self.dropout, self.dtype)
+        self.cross_attention = CrossAttention(self.width, self.heads, self.dropout, self.dtype)
+        self.mlp = Mlp(self.mlp_dim, self.dropout, self.dtype)
+
+    def keys_values(self, tokens: jax.Array) -> KeysValues:
+        """See `CrossAttention`."""
+        return self.cross_attention.keys_values(tokens)
+
+    def read_text(self, x: jax.Array, mask: jax.Array, mode: Mode) -> jax.Array:
+        """The block that depends on the text alone in the first layer: [N, T, W] -> [N, T, W]."""
+        return self.self_attention(x, mask, mode)
+
+    def read_image(
+        self, x: jax.Array, memory: KeysValues, mask: jax.Array, mode: Mode
+    ) -> jax.Array:
+        """The other two blocks: [I, J, T, W] -> [I, J, T, W]."""
+        return self.mlp(self.cross_attention(x, memory, mask, mode), mode)

@@ -1,0 +1,104 @@
+"""A third part of a model, which reads an image and a text together, wrapped in plain functions."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xmodal.models.features import Features
+from xmodal.models.mode import Mode
+
+Tree = dict[str, Any]
+
+# Logits [..., 2] of "no match" and "match" -> scores [...].
+SCORES: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "log_odds": lambda logits: logits[..., 1] - logits[..., 0],
+    "logit": lambda logits: logits[..., 1],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class PairScorer:
+    """A module that scores pairs of an image and a text, given the features of both towers.
+
+    Whatever depends on one item alone is computed once per item, by `prepare`; `logits` computes
+    the rest for every pair. Pairs are grouped by image, so that all texts of an image share its
+    prepared arrays without copies.
+
+    Attributes:
+      name: key of `PAIR_SCORERS`.
+      score: key of `SCORES`, the definition of the score that ranks pairs.
+      module: has the methods `image` and `text` (features, mode) -> tree of arrays with items
+        first, and is called with `(image tree [I, ...], text tree [I, J, ...], mode)` -> float32
+        logits [I, J, 2]; `pair_bytes` estimates the memory of a pair.
+    """
+
+    name: str
+    score: str
+    module: nn.Module
+
+    def init(self, key: jax.Array, image: Features, text: Features) -> Tree:
+        """Returns fresh parameters; only shapes and dtypes of the features [1, T, W] matter."""
+
+        def run(module: nn.Module, image: Features, text: Features) -> jax.Array:
+            found: Any = module
+            images, texts = found.image(image, Mode.EVALUATE), found.text(text, Mode.EVALUATE)
+            texts = jax.tree.map(lambda x: x[:, None], texts)
+            return found(images, texts, Mode.EVALUATE)
+
+        return dict(nn.init(run, self.module)(key, image, text)["params"])
+
+    def prepare(
+        self,
+        side: str,
+        params: Tree,
+        features: Features,
+        *,
+        mode: Mode = Mode.EVALUATE,
+        key: jax.Array | None = None,
+    ) -> Any:
+        """Returns what depends on the items of one side alone, a tree of arrays, items first.
+
+        Args:
+          side: "image" or "text".
+          params: parameters, as from `init`.
+          features: the features of N items.
+          mode: see `Mode`.
+          key: seeds dropout; needed in training.
+        """
+        rngs = {"dropout": key} if key is not None and mode.drops else {}
+        return self.module.apply({"params": params}, features, mode, rngs=rngs, method=side)
+
+    def logits(
+        self,
+        params: Tree,
+        images: Any,
+        texts: Any,
+        *,
+        mode: Mode = Mode.EVALUATE,
+        key: jax.Array | None = None,
+    ) -> jax.Array:
+        """Returns the logits of "no match" and "match", float32 [I, J, 2].
+
+        Args:
+          params: parameters, as from `init`.
+          images: prepared images, arrays [I, ...].
+          texts: prepared texts, arrays [I, J, ...]; text j of row i is paired with image i.
+          mode: see `Mode`.
+          key: seeds dropout; needed in training.
+        """
+        rngs = {"dropout": key} if key is not None and mode.drops else {}
+        found: Any = self.module.apply({"params": params}, images, texts, mode, rngs=rngs)
+        return found
+
+    def scores(self, params: Tree, images: Any, texts: Any) -> jax.Array:
+        """Returns the scores to rank by, float32 [I, J], by the definition `score`."""
+        return SCORES[self.score](self.logits(params, images, texts).astype(jnp.float32))
+
+    def pair_bytes(self, image_tokens: int, text_tokens: int) -> int:
+        """Returns roughly how much memory the scoring of one pair needs, in bytes."""
+        module: Any = self.module
+        return module.pair_bytes(image_tokens, text_tokens)

@@ -1,0 +1,24 @@
+"""The functions of a model's pair scorer, for evaluation."""
+
+from typing import Any
+
+import jax
+
+from xmodal.evals.pair_scores import PairFunctions
+from xmodal.models import DualEncoder, Features
+
+
+def make_pair_functions(model: DualEncoder) -> PairFunctions | None:
+    """Returns the functions that prepare items and score pairs; None without a pair scorer."""
+    scorer = model.pair_scorer
+    if scorer is None:
+        return None
+
+    def prepare(side: str, params: Any, tokens: jax.Array, mask: jax.Array) -> Any:
+        return scorer.prepare(side, params["pair_scorer"], Features(tokens, mask))
+
+    def score(params: Any, images: Any, texts: Any) -> jax.Array:
+        return scorer.scores(params["pair_scorer"], images, texts)
+
+    definition = f"{scorer.score} of {scorer.name}"
+    return PairFunctions(definition, prepare, score, scorer.pair_bytes)
