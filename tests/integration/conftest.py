@@ -38,14 +38,20 @@ def tiny_config(few_shapes, tmp_path):
     return path
 
 
+IMAGE_ENCODERS = {
+    "convnet": {"name": "convnet", "channels": (4, 8), "units": (0, 1)},
+    "vit": {"name": "vit", "patch": 8, "width": 16, "depth": 2, "heads": 2, "mlp_dim": 24},
+}
+
+
 @pytest.fixture
-def image_config(few_shapes, tmp_path):
-    """Path of a config file for images and captions."""
+def image_config(request, few_shapes, tmp_path):
+    """Path of a config file for images, read by an encoder of `IMAGE_ENCODERS`, and captions."""
     path = tmp_path / "images.py"
     config = CONFIG.format(variant="i2t", data_dir=few_shapes)
     settings = (
         "config.data.image.size = 24",
-        "encoder = {'name': 'convnet', 'channels': (4, 8), 'units': (0, 1)}",
+        f"encoder = {IMAGE_ENCODERS[request.param]}",
         "head, projection = {'name': 'mean'}, {'width': 32}",
         "config.model.image = {'encoder': encoder, 'head': head, 'projection': projection}",
         "return config",

@@ -25,6 +25,7 @@ PAPERS = {
     "cmcm_clue": ["pools/t2i/median_rank", "relations/Story/average_precision"],
     "pcme": ["shapes/i2t/recall@10", "mean/shapes/i2t/recall@10"],
     "pvse": ["shapes/i2t/recall@10"],
+    "vit": ["shapes/i2t/recall@10"],
 }
 
 

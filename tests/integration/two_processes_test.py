@@ -128,6 +128,7 @@ def test_the_death_of_a_process_ends_the_other(tiny_config, start, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("image_config", ["convnet", "vit"], indirect=True)
 def test_checkpoints_move_between_processes_and_devices(image_config, start, read_arrays, tmp_path):
     """Two processes with four devices, one with eight, and one with one: the same 20 steps."""
 
