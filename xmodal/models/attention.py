@@ -46,7 +46,7 @@ def attend(
     if mask is not None:
         logits = jnp.where(mask[:, None, None, :], logits, lowest)
     if causal:
-        logits = jnp.where(jnp.tri(*logits.shape[-2:], dtype=bool), logits, lowest)
+        logits = jnp.where(jnp.tri(logits.shape[-2], logits.shape[-1], dtype=bool), logits, lowest)
     weights = jax.nn.softmax(logits * query.shape[-1] ** -0.5).astype(value.dtype)
     outputs = jnp.einsum("nhqt,nthd->nqhd", drop(weights), value)
     return outputs.reshape(*outputs.shape[:2], -1)

@@ -100,7 +100,7 @@ class Vit(ImageEncoder):
                 f"config.model.image.encoder.patch={patch}."
             )
         count = height // patch * (width // patch) + self.config.class_token
-        known = self.get_variable("params", "position_embeddings")
+        known: jax.Array | None = self.get_variable("params", "position_embeddings")
         if known is not None and len(known) != count:
             raise UserError(
                 f"Pictures of {height} x {width} pixels make {count} tokens, but the model has "
