@@ -12,9 +12,12 @@ which a laptop CPU can do. A published tower, on one side or both, replaces the 
 `own_data.py:frozen` trains only projections of two published towers, whose outputs are computed
 once. This is the best choice for a few hundred pictures.
 
-The batch size and the length of the run depend on the number of training images; any number may
-replace a string such as "16; 32 from 500 examples".
+The batch size, the length of the run and the steps between evaluations depend on the number of
+training images ("auto", see `xmodal/runs/config/sizes.py`); any number may replace it.
 """
+
+import re
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -29,10 +32,9 @@ def get_config(argument: str = "") -> ConfigDict:
 
 
 def trained() -> ConfigDict:
-    """Leaves settings that depend on the towers unset; `scratch` has those of the small towers."""
+    """Leaves settings that depend on the towers unset, see `complete`."""
     config = base.base("own_data")
-    config.total_steps = "60 epochs; 30 epochs from 2000 examples; 10 epochs from 50000 examples"
-    config.batch_size = "4; 16 from 32 examples; 32 from 200 examples; 64 from 2000 examples"
+    config.total_steps = config.batch_size = "auto"
     config.log_every = 10
     for side in ("image", "text"):
         config.model[side] = {
@@ -42,60 +44,97 @@ def trained() -> ConfigDict:
         }
     config.model.similarity = {"name": "cosine", "temperature": 0.07}
     config.data = base.dataset("captioned_images")
-    config.data.image.update({"size": 0, "eval_crop": 1.0})
-    config.data.image.augment = {
-        "area": (0.5, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True
-    }  # fmt: skip
-    for key in ("tokenizer", "lower_case", "unknown", "markers", "max_length"):
+    config.data.image.update({"size": 0, "augment": {}, "eval_crop": 1.0})
+    for key in ("tokenizer", "min_count", "lower_case", "unknown", "markers", "max_length"):
         del config.data.text[key]
-    config.scratch = {"image": small_image_tower(), "text": small_text_tower()}
     config.tasks = {"i2t": cxc.image_text()}
     config.optimizer = base.adam(3e-3, {"name": "cosine", "warmup_steps": "3 epochs"})
     config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.05}, "clip_norm": 1.0})
     config.optimizer["groups"] = {
-        f"{side}_tower": tower_rate(side, 0.1) for side in ("image", "text")
+        f"{side}_tower": {"pattern": f"{side}/encoder/"} for side in ("image", "text")
     }
-    every = "10 epochs; 3 epochs from 2000 examples; 1 epochs from 50000 examples"
-    config.evals = {"own": base.boards(every)}
-    config.checkpoint.every = every
+    config.evals = {"own": base.boards("auto")}
+    config.checkpoint.every = "auto"
     return config
+
+
+def complete(config: ConfigDict, argument: str = "") -> ConfigDict:
+    """Fills in what depends on `init_from`, wherever the command line has left it unset.
+
+    A side that starts from weights is trained gently; any other gets a small tower.
+    """
+    if argument != "frozen":
+        for side, tower in (("image", small_image_tower()), ("text", small_text_tower())):
+            if config.model[side] is not None and config.data[side] is not None:
+                has_weights = starts_from_weights(config.init_from, side)
+                _fill(config, published_tower(side) if has_weights else tower)
+    return config
+
+
+def starts_from_weights(init_from: ConfigDict, side: str) -> bool:
+    """Whether the encoder of a side comes from a tower, a model or another run."""
+    if init_from.towers[side] or init_from.model:
+        return True
+    return bool(init_from.run) and any(
+        re.match(pattern, f"{side}/encoder/") for pattern in init_from.include
+    )
+
+
+def _fill(section: ConfigDict, defaults: dict[str, Any]) -> None:
+    """Sets the values that a section leaves unset, unless it names another part."""
+    if "name" in defaults and section.get("name") not in (None, "", defaults["name"]):
+        return
+    for key, value in defaults.items():
+        if isinstance(section.get(key), ConfigDict):
+            _fill(section[key], value)
+        elif section.get(key) in (None, "") or (key == "size" and not section.size):
+            section[key] = value
 
 
 def frozen(config: ConfigDict) -> ConfigDict:
     """Keeps the published towers frozen; their outputs are computed once and stored."""
     config.name += "_frozen"
-    del config.scratch
     config.freeze = ("image/encoder/", "text/encoder/")
     config.frozen_features.sides = ("image", "text")
-    config.data.image.augment = None
+    config.data.image.augment, config.data.text.min_count = None, 1
     config.optimizer.learning_rate, config.optimizer.groups = 1e-3, {}
     return config
 
 
-def tower_rate(side: str, rate: float) -> dict:
-    """A parameter group that trains the encoder of a side at a fraction of the learning rate."""
-    return {"pattern": f"{side}/encoder/", "rate": rate}
+def published_tower(side: str) -> dict[str, Any]:
+    """Settings that do not come with the weights of a side."""
+    inputs = {"image": {"augment": augmentation()}, "text": {"min_count": 1}}
+    return {"data": {side: inputs[side]}, "optimizer": {"groups": tower_rate(side, 0.1)}}
 
 
-def small_image_tower() -> dict:
+def augmentation(**changes: Any) -> dict[str, Any]:
+    """Random crops and colors, with changes."""
+    return {"area": (0.5, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True} | changes
+
+
+def tower_rate(side: str, rate: float) -> dict[str, Any]:
+    """The parameter group of the encoder of a side, at a fraction of the learning rate."""
+    return {f"{side}_tower": {"rate": rate}}
+
+
+def small_image_tower() -> dict[str, Any]:
     """A small EfficientNet on small pictures."""
     # Few pictures mean few steps, so the running statistics have to adapt quickly.
     encoder = base.small_convnet(width=0.35) | {"momentum": 0.9}
+    # The little that can be learned from few pictures is in their colors.
+    augment = augmentation(area=(0.3, 1.0), color=False, erase=0.3)
     return {
         "model": {"image": {"encoder": encoder, "head": {"name": "mean"}}},
-        # The little that can be learned from few pictures is in their colors.
-        "data": {
-            "image": {"size": 32, "augment": {"area": (0.3, 1.0), "color": False, "erase": 0.3}}
-        },
-        "optimizer": {"groups": {"image_tower": tower_rate("image", 1.0)}},
+        "data": {"image": {"size": 32, "augment": augment}},
+        "optimizer": {"groups": tower_rate("image", 1.0)},
     }
 
 
-def small_text_tower() -> dict:
+def small_text_tower() -> dict[str, Any]:
     """The mean of trained word vectors: with few captions, a larger model would only memorize."""
     words = {"name": "words", "vocab_size": 0, "width": DIMENSION, "dropout": 0.2}
     return {
         "model": {"text": {"encoder": words, "head": {"name": "mean"}}},
         "data": {"text": base.words("nltk", min_count=2, max_length=64)},
-        "optimizer": {"groups": {"text_tower": tower_rate("text", 1.0)}},
+        "optimizer": {"groups": tower_rate("text", 1.0)},
     }

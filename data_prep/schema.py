@@ -78,14 +78,14 @@ def rating_features() -> tfds.features.FeaturesDict:
     """Features of the config `ratings`: one rated pair.
 
     Returns:
-      `task`, which also determines the kinds of the two sides (`sts` caption-caption, `sis`
+      `rating`, which also determines the kinds of the two sides (`sts` caption-caption, `sis`
       image-image, `sits` and others caption-image with the caption on the left); `left_id`,
       `right_id` int32, ids of captions and images; `score` float32, the mean over raters; `method`,
       how the pair was sampled; `rater_scores` float32 [raters], empty if only the mean is known.
     """
     return tfds.features.FeaturesDict(
         {
-            "task": tfds.features.Text(),
+            "rating": tfds.features.Text(),
             "left_id": np.int32,
             "right_id": np.int32,
             "score": np.float32,
@@ -96,7 +96,7 @@ def rating_features() -> tfds.features.FeaturesDict:
 
 
 def rating_example(
-    task: str,
+    rating: str,
     left_id: int,
     right_id: int,
     score: float,
@@ -105,7 +105,7 @@ def rating_example(
 ) -> dict[str, Any]:
     """Returns an example with the features of `rating_features`."""
     return {
-        "task": task,
+        "rating": rating,
         "left_id": left_id,
         "right_id": right_id,
         "score": score,
@@ -118,13 +118,13 @@ def positive_features() -> tfds.features.FeaturesDict:
     """Features of lists of positives: one query with all its positives.
 
     Returns:
-      `task`, `i2t` or `t2i`; `query_id` int32; `positive_ids` int32 [R]; `unreachable_ids` int32,
-      the positives that are not in the gallery.
+      `direction`, `i2t` or `t2i`; `query_id` int32; `positive_ids` int32 [R]; `unreachable_ids`
+      int32, the positives that are not in the gallery.
     """
     ids = tfds.features.Sequence(np.int32)
     return tfds.features.FeaturesDict(
         {
-            "task": tfds.features.Text(),
+            "direction": tfds.features.Text(),
             "query_id": np.int32,
             "positive_ids": ids,
             "unreachable_ids": ids,

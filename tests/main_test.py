@@ -111,7 +111,7 @@ def test_hands_config_and_flags_to_the_loop(command, monkeypatch, is_done, exit_
 def test_a_dry_run_goes_to_the_preflight(command, monkeypatch):
     called = []
     monkeypatch.setattr(
-        "xmodal.runs.preflight.preflight.check",
+        "xmodal.runs.preflight.check",
         lambda *args, **kwargs: called.append((args, kwargs)),
     )
     flags = ["--dry_run", "--topology=v3:4x4", "--output=cost.json", "--workdir=there"]

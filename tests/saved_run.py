@@ -10,10 +10,9 @@ from absl.testing import flagsaver
 from configs import cxc
 from xmodal import data, eval_main
 from xmodal.base import mesh as mesh_lib
-from xmodal.runs import run
+from xmodal.runs import run, start
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.initialization import start
 
 BEST = "shapes/mean_recall@10"
 TOTAL_STEPS = 4

@@ -8,7 +8,7 @@ import numpy as np
 from configs import base, cxc
 from xmodal.base import mesh as mesh_lib
 from xmodal.models import make_dual_encoder
-from xmodal.runs.config import run_config
+from xmodal.runs.config.spec import read_spec
 from xmodal.runs.parts import Parts
 from xmodal.training import step, tasks
 
@@ -66,13 +66,13 @@ def batch_spec(config):
 def make_parts(config, devices=8, **shapes):
     """The parts of a run, without a dataset; `shapes` of one item replace those of columns."""
     mesh = mesh_lib.make_mesh(jax.devices()[:devices])
-    settings = run_config.read_settings(config)
+    spec = read_spec(config)
+    settings = spec.settings
     columns = batch_spec(config)
     for name, shape in shapes.items():
         columns[name] = jax.ShapeDtypeStruct((config.batch_size, *shape), np.uint8)
     return Parts(
-        config,
-        settings,
+        spec,
         mesh,
         make_dual_encoder(settings.model),
         tasks.make_tasks(settings.tasks),

@@ -4,9 +4,7 @@ import pytest
 
 from configs import base, cxc
 from tests import tiny_encoder as tiny
-from xmodal.runs import loop, reporting, run
-from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.initialization import start
+from xmodal.runs import loop, reporting, run, start
 
 TINY = "tiny_captions"
 # The board bears the evaluator's name.
@@ -50,5 +48,5 @@ def train(config, folder):
 
 def load_state(config, folder):
     """The state from which a run continues."""
-    parts = run.assemble(inherit(config, str(folder)))
+    parts = run.resolve(config, str(folder))
     return start.starting_state(parts, str(folder))

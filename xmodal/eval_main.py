@@ -227,7 +227,7 @@ def evaluate_config(config: ConfigDict) -> None:
     from xmodal.runs.evaluation.evaluation_files import event_writer, print_pages, write_all
     from xmodal.runs.evaluation.model_identity import ModelIdentity
     from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-    from xmodal.runs.initialization.published_towers import build_untrained, describe, load_weights
+    from xmodal.runs.published_towers import build_untrained, describe, load_weights
     from xmodal.runs.tensorboard.example_views import Views
 
     model = ModelIdentity.of_config(config)

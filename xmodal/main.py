@@ -72,8 +72,7 @@ def main(argv: list[str]) -> None:
         print(where_to_look(workdir, config))
         return
     with quietly():
-        from xmodal.runs import loop
-        from xmodal.runs.preflight import preflight
+        from xmodal.runs import loop, preflight
 
     if not TOPOLOGY.value:  # Functions compiled for absent devices cannot be read back.
         use_compilation_cache()

@@ -17,9 +17,9 @@ from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.building.record_parts import OneProcess, PartedRecords
 from data_prep.captioned_images import find_layout, folder_key
-from data_prep.captioned_images.captioned_pictures import SPLITS, Picture
+from data_prep.captioned_images.captioned_pictures import SPLITS, CaptionedPicture
 from data_prep.captioned_images.layouts import Layout
-from data_prep.captioned_images.options import Options
+from data_prep.captioned_images.options import ReadingOptions
 from data_prep.captioned_images.picture_files import spellings
 from data_prep.captioned_images.reading_summary import summary
 from data_prep.captioned_images.split_choice import choose_splits
@@ -32,10 +32,10 @@ from data_prep.reading.image_files import ImageFile
 class Builder(RandomAccessBuilder):
     """TFDS builder for a user's folder; where the dataset is stored depends on the files in it."""
 
-    VERSION = tfds.core.Version("1.2.0")
+    VERSION = tfds.core.Version("1.3.0")
     RELEASE_NOTES: ClassVar[dict[str, str]] = {
         "1.0.0": "Initial release.",
-        "1.1.0": "Pictures are rotated according to their EXIF orientation.",
+        "1.1.0": "CaptionedPictures are rotated according to their EXIF orientation.",
         "1.2.0": "The folders `train`, `val` and `test` of the pictures of a table are its splits.",
     }
     MIN_KEPT = 0.5
@@ -78,7 +78,7 @@ class Builder(RandomAccessBuilder):
         ratings = find_layout.find_ratings(folder)
         if self.builder_config.name == "ratings" and ratings is None:
             return {}
-        options = Options.read(folder)
+        options = ReadingOptions.read(folder)
         layout = find_layout.find_layout(folder, options)
         parts = layout.parts()
         workers = self._workers if len(parts) > 1 else OneProcess()
@@ -139,13 +139,13 @@ def _examples(
 
 
 def _numbered(
-    items: Iterable[Picture | LeftOut],
-) -> Iterator[tuple[Picture | LeftOut, int]]:
+    items: Iterable[CaptionedPicture | LeftOut],
+) -> Iterator[tuple[CaptionedPicture | LeftOut, int]]:
     """Pictures with their numbers."""
     number = 0
     for item in items:
         yield item, number
-        number += isinstance(item, Picture)
+        number += isinstance(item, CaptionedPicture)
 
 
 def _rating_splits(

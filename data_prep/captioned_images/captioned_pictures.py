@@ -23,7 +23,7 @@ _LIST = re.compile(r"""\s*\[\s*['"].*['"]\s*,?\s*\]\s*""", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
-class Picture:
+class CaptionedPicture:
     """A picture with its captions.
 
     Attributes:

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from data_prep.captioned_images.options import FILE, Options
+from data_prep.captioned_images.options import FILE, ReadingOptions
 from data_prep.errors import UnexpectedFilesError
 
 # In order of preference if a table has several.
@@ -45,7 +45,7 @@ class Columns:
         return "; ".join(parts)
 
 
-def find_columns(names: Sequence[str], options: Options, where: str) -> Columns:
+def find_columns(names: Sequence[str], options: ReadingOptions, where: str) -> Columns:
     """Returns the columns of a table: those named in the options, or those with common names.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from data_prep.captioned_images.column_names import find_columns
 from data_prep.captioned_images.layouts import FetchedLayout, KarpathyLayout, Layout
-from data_prep.captioned_images.options import FILE, Options
+from data_prep.captioned_images.options import FILE, ReadingOptions
 from data_prep.captioned_images.table_layouts import EmbeddedLayout, Source, TableLayout
 from data_prep.captioned_images.tables import TABLE_ENDINGS, ending, open_table
 from data_prep.errors import UnexpectedFilesError
@@ -18,7 +18,7 @@ RATINGS = "ratings"
 _DEPTH = 1
 
 
-def find_layout(folder: pathlib.Path, options: Options) -> Layout:
+def find_layout(folder: pathlib.Path, options: ReadingOptions) -> Layout:
     """Returns the layout of a folder: tables first, then shards and files beside images.
 
     Raises:
@@ -82,7 +82,7 @@ def _candidates(files: list[tuple[pathlib.Path, list[str]]]) -> Iterator[pathlib
                 yield path
 
 
-def _source(path: pathlib.Path, options: Options) -> Source:
+def _source(path: pathlib.Path, options: ReadingOptions) -> Source:
     if ending(path) == ".parquet" and has_images(path):
         raise UnexpectedFilesError(f"{path} is a shard")
     table = open_table(path)

@@ -8,7 +8,7 @@ from typing import Any
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
-    Picture,
+    CaptionedPicture,
     caption_of,
     split_of_path,
     without_copies,
@@ -32,10 +32,10 @@ class Layout(abc.ABC):
         return [None]
 
     @abc.abstractmethod
-    def read(self, part: Any) -> Iterator[Picture | LeftOut]:
+    def read(self, part: Any) -> Iterator[CaptionedPicture | LeftOut]:
         """Yields the pictures of a part, and entries that cannot be used."""
 
-    def pictures(self) -> Iterator[Picture | LeftOut]:
+    def pictures(self) -> Iterator[CaptionedPicture | LeftOut]:
         """Yields all pictures, and entries that cannot be used."""
         return itertools.chain.from_iterable(map(self.read, self.parts()))
 
@@ -63,7 +63,7 @@ class FetchedLayout(Layout):
         """See `Layout`."""
         return fetched_parts(self._folder)
 
-    def read(self, part: FetchedPart) -> Iterator[Picture | LeftOut]:
+    def read(self, part: FetchedPart) -> Iterator[CaptionedPicture | LeftOut]:
         """See `Layout`."""
         for item in part.read():
             if isinstance(item, LeftOut):
@@ -84,7 +84,7 @@ class FetchedLayout(Layout):
             # The name of a loose image may describe its content: `train.jpg` may show a train.
             shard, is_member, _ = name.rpartition(":")
             place = shard if is_member else name.rpartition("/")[0]
-            yield Picture(name, different, split_of_path(place), item.read)
+            yield CaptionedPicture(name, different, split_of_path(place), item.read)
 
 
 class KarpathyLayout(Layout):
@@ -103,7 +103,7 @@ class KarpathyLayout(Layout):
         """See `Layout`."""
         return {"files": f"{self._path.name}, {len(self._files):,} images"}
 
-    def read(self, part: None) -> Iterator[Picture | LeftOut]:
+    def read(self, part: None) -> Iterator[CaptionedPicture | LeftOut]:
         """See `Layout`."""
         del part
         for split, photographs in self._splits.items():
@@ -112,4 +112,4 @@ class KarpathyLayout(Layout):
                 different, copies = without_copies(captions, photograph.name)
                 image = self._files.find(photograph.name, self._path)
                 yield from copies
-                yield Picture(image.where, different, split, image.read)
+                yield CaptionedPicture(image.where, different, split, image.read)

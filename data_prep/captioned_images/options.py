@@ -11,7 +11,7 @@ FILE = "captioned_images.json"
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class ReadingOptions:
     """Names given by the user; empty ones are inferred.
 
     Attributes:

@@ -12,7 +12,7 @@ from absl import logging
 
 from data_prep.building.image_check import BadImageError, thumbnail
 from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images.captioned_pictures import Picture
+from data_prep.captioned_images.captioned_pictures import CaptionedPicture
 from data_prep.captioned_images.layouts import Layout
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_images import text_hash
@@ -79,7 +79,7 @@ class Look:
       caption_keys: hashes of the words of its captions.
     """
 
-    picture: Picture
+    picture: CaptionedPicture
     thumbnail: np.ndarray
     digest: str
     reason: str
@@ -118,7 +118,7 @@ def survey(parts: Iterable[Sequence[Look | str]], *, by_content: bool = False) -
     Raises:
       UnexpectedFilesError: two pictures have the same name.
     """
-    rows: list[Picture] = []
+    rows: list[CaptionedPicture] = []
     digests, thumbnails, usable, sizes = [], [], [], []
     caption_rows, caption_keys = [], []
     left_out: collections.Counter[str] = collections.Counter()
@@ -155,7 +155,7 @@ def survey(parts: Iterable[Sequence[Look | str]], *, by_content: bool = False) -
     )
 
 
-def _look_at(picture: Picture) -> tuple[np.ndarray, str, str]:
+def _look_at(picture: CaptionedPicture) -> tuple[np.ndarray, str, str]:
     """The thumbnail and the hash of a picture, and why it cannot be used."""
     blank = np.zeros((THUMBNAIL, THUMBNAIL, 3), np.uint8)
     by_name = hashlib.sha256(picture.name.encode("utf-8", "surrogateescape")).hexdigest()

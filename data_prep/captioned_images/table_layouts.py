@@ -8,7 +8,7 @@ from typing import Any
 from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
-    Picture,
+    CaptionedPicture,
     cell_captions,
     split_of_folder,
     split_of_path,
@@ -52,14 +52,14 @@ class TableLayout(Layout):
             "columns": str(self._sources[0][1]),
         }
 
-    def read(self, part: None) -> Iterator[Picture | LeftOut]:
+    def read(self, part: None) -> Iterator[CaptionedPicture | LeftOut]:
         """See `Layout`."""
         del part
         yield from self._left_out
         for name, image in self._images.items():
             captions, copies = without_copies(self._captions[name], name)
             yield from copies
-            yield Picture(name, captions, self._splits[name], image.read)
+            yield CaptionedPicture(name, captions, self._splits[name], image.read)
 
     def _read(self, table: Table, columns: Columns) -> None:
         split_of_table = split_of_path(table.path.relative_to(self._folder).as_posix())
@@ -118,7 +118,7 @@ class EmbeddedLayout(Layout):
         """See `Layout`."""
         return self._sources
 
-    def read(self, part: Source) -> Iterator[Picture | LeftOut]:
+    def read(self, part: Source) -> Iterator[CaptionedPicture | LeftOut]:
         """See `Layout`."""
         table, columns = part
         path = table.path.relative_to(self._folder).as_posix()
@@ -134,7 +134,7 @@ class EmbeddedLayout(Layout):
             split = split_of_path(path)
             if columns.split is not None:
                 split = split_of_value(cells.get(columns.split), name)
-            yield Picture(
+            yield CaptionedPicture(
                 name, captions, split, functools.partial(_embedded, cells.get(columns.image))
             )
 

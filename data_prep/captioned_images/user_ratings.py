@@ -12,8 +12,8 @@ from data_prep.errors import UnexpectedFilesError
 from data_prep.schema import rating_example
 
 _COLUMNS = ("left", "right", "score")
-# Kinds of the two sides -> task. A caption is the left side of a pair with a picture.
-_TASKS = {("caption", "caption"): "sts", ("image", "image"): "sis", ("caption", "image"): "sits"}
+# Kinds of the two sides -> rating. A caption is the left side of a pair with a picture.
+_RATINGS = {("caption", "caption"): "sts", ("image", "image"): "sis", ("caption", "image"): "sits"}
 
 Item = tuple[str, int, str]
 """Kind, id and split."""
@@ -51,18 +51,18 @@ def rated_pairs(
             detail = f"{side} is {str(cells[names[side]])!r:.60}"
             yield "train", LeftOut(where, "neither a picture nor a caption", detail)
             continue
-        if (left[0], right[0]) not in _TASKS:
+        if (left[0], right[0]) not in _RATINGS:
             left, right = right, left
         if left[2] != right[2]:
             detail = f"left in {left[2]}, right in {right[2]}"
             yield "train", LeftOut(where, "pair of two splits", detail)
             continue
-        task = _TASKS[left[0], right[0]]
-        if (task, left[1], right[1]) in seen:
+        rating = _RATINGS[left[0], right[0]]
+        if (rating, left[1], right[1]) in seen:
             yield left[2], LeftOut(where, "pair appears twice")
             continue
-        seen.add((task, left[1], right[1]))
-        yield left[2], (number, rating_example(task, left[1], right[1], score, "rated"))
+        seen.add((rating, left[1], right[1]))
+        yield left[2], (number, rating_example(rating, left[1], right[1], score, "rated"))
 
 
 def _find(items: Mapping[str, Item], cell: Any) -> Item | None:

@@ -7,10 +7,10 @@ figures come from the builder (`RandomAccessBuilder.published_figures`).
 from collections.abc import Callable, Iterable
 
 from data_prep.checks import counts, identity
-from data_prep.checks.figure_rows import Row, missing_rows
+from data_prep.checks.figure_rows import FigureRow, missing_rows
 from data_prep.checks.prepared_dataset import Prepared
 
-CHECKS: tuple[Callable[[Prepared], Iterable[Row]], ...] = (
+CHECKS: tuple[Callable[[Prepared], Iterable[FigureRow]], ...] = (
     counts.readable,
     counts.records,
     counts.kinds,
@@ -30,7 +30,7 @@ CHECKS: tuple[Callable[[Prepared], Iterable[Row]], ...] = (
 )
 
 
-def check(dataset: Prepared) -> list[Row]:
+def check(dataset: Prepared) -> list[FigureRow]:
     """Applies all checks."""
     rows = [row for function in CHECKS for row in function(dataset)]
     return rows + missing_rows(dataset.figures, rows, part=dataset.is_part)

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data_prep.checks.figure_rows import DIFFERS, NOTED, OK, Row
+from data_prep.checks.figure_rows import DIFFERS, NOTED, OK, FigureRow
 from data_prep.checks.prepared_dataset import Prepared
 
 
-def readable(dataset: Prepared) -> Iterator[Row]:
+def readable(dataset: Prepared) -> Iterator[FigureRow]:
     """Checks that every record listed in the description can be read."""
     for split, contents in dataset.splits.items():
         promised = dataset.builder.info.splits[split].num_examples
@@ -16,7 +16,7 @@ def readable(dataset: Prepared) -> Iterator[Row]:
         yield dataset.row(f"{split}/records read", contents.records, promised, note=note)
 
 
-def records(dataset: Prepared) -> Iterator[Row]:
+def records(dataset: Prepared) -> Iterator[FigureRow]:
     """Checks that the numbers of records and captions match the published ones."""
     for split, contents in dataset.splits.items():
         yield dataset.row(f"{split}/records", contents.records)
@@ -35,15 +35,15 @@ def records(dataset: Prepared) -> Iterator[Row]:
             yield dataset.row(f"{split}/captions of an image", span)
 
 
-def kinds(dataset: Prepared) -> Iterator[Row]:
-    """Counts the rows of each kind (task, method, year, ...)."""
+def kinds(dataset: Prepared) -> Iterator[FigureRow]:
+    """Counts the rows of each kind (rating, direction, method, year, ...)."""
     for split, contents in dataset.splits.items():
         for kind, scores in sorted(contents.groups.items()):
             yield dataset.row(f"{split}/rows with {kind}", scores.rows)
 
 
-def positives(dataset: Prepared) -> Iterator[Row]:
-    """Counts the positives of queries, by task."""
+def positives(dataset: Prepared) -> Iterator[FigureRow]:
+    """Counts the positives of queries, by direction."""
     for split, contents in dataset.splits.items():
         if "positive_ids" not in contents.ids:
             continue
@@ -54,7 +54,7 @@ def positives(dataset: Prepared) -> Iterator[Row]:
                 yield dataset.row(f"{split}/{feature} with {kind}", count)
 
 
-def relations(dataset: Prepared) -> Iterator[Row]:
+def relations(dataset: Prepared) -> Iterator[FigureRow]:
     """Counts the records in which each relation holds, and labels other than 0 and 1."""
     for split, contents in dataset.splits.items():
         if contents.positives is None:
@@ -65,7 +65,7 @@ def relations(dataset: Prepared) -> Iterator[Row]:
         yield dataset.row(f"{split}/relations other than 0 and 1", contents.odd_relations, 0)
 
 
-def texts(dataset: Prepared) -> Iterator[Row]:
+def texts(dataset: Prepared) -> Iterator[FigureRow]:
     """Checks that no text is empty; counts texts with the replacement character (U+FFFD)."""
     for split, contents in dataset.splits.items():
         for name in contents.texts:
@@ -74,7 +74,7 @@ def texts(dataset: Prepared) -> Iterator[Row]:
                 yield dataset.row(f"{split}/{name} with U+FFFD", contents.replaced[name])
 
 
-def scores(dataset: Prepared) -> Iterator[Row]:
+def scores(dataset: Prepared) -> Iterator[FigureRow]:
     """Checks that scores are numbers within their scale."""
     for split, contents in dataset.splits.items():
         for kind, found in sorted(contents.groups.items()):
@@ -87,10 +87,14 @@ def scores(dataset: Prepared) -> Iterator[Row]:
                 mean = round(found.total / found.finite, 3)
                 name = f"{split}/mean score with {kind}"
                 # A part of the data may have a different mean.
-                yield Row(name, mean, None, NOTED) if dataset.is_part else dataset.row(name, mean)
+                yield (
+                    FigureRow(name, mean, None, NOTED)
+                    if dataset.is_part
+                    else dataset.row(name, mean)
+                )
 
 
-def images(dataset: Prepared) -> Iterator[Row]:
+def images(dataset: Prepared) -> Iterator[FigureRow]:
     """Checks that every image can be decoded completely and is 8-bit RGB or gray."""
     for split, contents in dataset.splits.items():
         name = f"{split}/images unusable"
@@ -104,10 +108,12 @@ def images(dataset: Prepared) -> Iterator[Row]:
             yield dataset.row(name, contents.bad_images.total(), 0, note=reasons)
 
 
-def hashes(dataset: Prepared) -> Iterator[Row]:
+def hashes(dataset: Prepared) -> Iterator[FigureRow]:
     """Checks that the records read have the hash of the records written."""
     stored = dataset.metadata.get("split_hashes", {})
     for split, contents in dataset.splits.items():
         found, expected = contents.hash, stored.get(split)
         note = "" if expected else "built before hashes were stored; delete it and build it again"
-        yield Row(f"{split}/hash", found, expected, OK if found == expected else DIFFERS, note)
+        yield FigureRow(
+            f"{split}/hash", found, expected, OK if found == expected else DIFFERS, note
+        )

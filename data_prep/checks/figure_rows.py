@@ -26,7 +26,7 @@ _MEANINGS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class FigureRow:
     """One figure of a prepared dataset.
 
     Attributes:
@@ -52,7 +52,9 @@ def lookup(figures: Mapping[str, Figure], name: str, default: Figure | None) -> 
     return next(matching, default)
 
 
-def judge(name: str, found: Value, figure: Figure | None, *, part: bool, note: str = "") -> Row:
+def judge(
+    name: str, found: Value, figure: Figure | None, *, part: bool, note: str = ""
+) -> FigureRow:
     """Compares a figure with the expected one.
 
     Args:
@@ -64,7 +66,7 @@ def judge(name: str, found: Value, figure: Figure | None, *, part: bool, note: s
       note: shown beside the row, unless the expected figure has a note of its own.
     """
     if figure is None or isinstance(figure, Unknown):
-        return Row(name, found, None, NOTED, figure.note if figure else note)
+        return FigureRow(name, found, None, NOTED, figure.note if figure else note)
     verdict = OK
     if isinstance(figure, Known):
         verdict, note = KNOWN, figure.note
@@ -78,10 +80,12 @@ def judge(name: str, found: Value, figure: Figure | None, *, part: bool, note: s
         is_less = not isinstance(found, str) and not isinstance(expected, str) and found < expected
     if not is_equal:
         verdict = PART if part and is_less else DIFFERS
-    return Row(name, found, shown, verdict, note)
+    return FigureRow(name, found, shown, verdict, note)
 
 
-def missing_rows(figures: Mapping[str, Figure], rows: Iterable[Row], *, part: bool) -> list[Row]:
+def missing_rows(
+    figures: Mapping[str, Figure], rows: Iterable[FigureRow], *, part: bool
+) -> list[FigureRow]:
     """Returns a row for every figure (by name, not by pattern) that no check has produced.
 
     Args:
@@ -99,12 +103,12 @@ def missing_rows(figures: Mapping[str, Figure], rows: Iterable[Row], *, part: bo
     ]
 
 
-def has_differences(rows: Iterable[Row]) -> bool:
+def has_differences(rows: Iterable[FigureRow]) -> bool:
     """Whether any row is not as expected."""
     return any(row.verdict == DIFFERS for row in rows)
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[FigureRow]) -> str:
     """Returns the rows in columns, and a line that counts the verdicts."""
     header = ("", "found", "expected", "verdict", "")
     lines = [
@@ -119,7 +123,7 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([*padded, "", summary(rows)])
 
 
-def summary(rows: Sequence[Row]) -> str:
+def summary(rows: Sequence[FigureRow]) -> str:
     """Counts rows by verdict, and explains the verdicts: `41 ok (as expected); 1 differs (...)`."""
     counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in _MEANINGS}
     return "; ".join(
@@ -127,7 +131,7 @@ def summary(rows: Sequence[Row]) -> str:
     )
 
 
-def as_json(datasets: Iterable[tuple[str, Sequence[Row]]]) -> str:
+def as_json(datasets: Iterable[tuple[str, Sequence[FigureRow]]]) -> str:
     """Returns one JSON object per checked dataset, in an array.
 
     Args:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data_prep.checks.figure_rows import NOTED, Row
+from data_prep.checks.figure_rows import NOTED, FigureRow
 from data_prep.checks.prepared_dataset import Prepared
 from data_prep.checks.split_contents import SplitContents
 from data_prep.published_figures import Unknown
@@ -20,7 +20,7 @@ _CYCLES, _OWN = "c2c_cocaption", "c2i_original"
 _SHIFT = 32
 
 
-def ids(dataset: Prepared) -> Iterator[Row]:
+def ids(dataset: Prepared) -> Iterator[FigureRow]:
     """Checks that ids of images and captions occur once in a split and are not negative."""
     for split, contents in dataset.splits.items():
         for name in _unique(dataset, contents):
@@ -29,7 +29,7 @@ def ids(dataset: Prepared) -> Iterator[Row]:
         yield dataset.row(f"{split}/ids below 0", negative, 0)
 
 
-def disjoint_ids(dataset: Prepared) -> Iterator[Row]:
+def disjoint_ids(dataset: Prepared) -> Iterator[FigureRow]:
     """Checks that no image and no caption is in two splits."""
     for split, contents, earlier, earlier_contents in dataset.pairs_of_splits:
         for name in _unique(dataset, contents):
@@ -37,7 +37,7 @@ def disjoint_ids(dataset: Prepared) -> Iterator[Row]:
             yield dataset.row(f"{split}/{name} also in {earlier}", int(shared.sum()), 0)
 
 
-def joins(dataset: Prepared) -> Iterator[Row]:
+def joins(dataset: Prepared) -> Iterator[FigureRow]:
     """Checks that ids of items in another dataset are in the same split there."""
     if not any(contents.references for contents in dataset.splits.values()):
         return
@@ -53,19 +53,21 @@ def joins(dataset: Prepared) -> Iterator[Row]:
             lost = int(np.isin(wanted, joined.ids(feature, split), invert=True).sum())
             note = f"of {len(wanted):,} in {joined.name}"
             if lost and joined.is_part:
-                yield Row(name, lost, None, NOTED, f"{note}, which is a part of the published data")
+                yield FigureRow(
+                    name, lost, None, NOTED, f"{note}, which is a part of the published data"
+                )
             else:
                 yield dataset.row(name, lost, 0, note=note)
 
 
-def copies(dataset: Prepared) -> Iterator[Row]:
+def copies(dataset: Prepared) -> Iterator[FigureRow]:
     """Counts repeated texts and images in a split; nothing is expected by default."""
     for split, contents in dataset.splits.items():
         for name, values in _contents(contents).items():
             yield dataset.row(f"{split}/{name} repeated", _repeats(values))
 
 
-def leaks(dataset: Prepared) -> Iterator[Row]:
+def leaks(dataset: Prepared) -> Iterator[FigureRow]:
     """Counts texts and images that are also in an earlier split.
 
     Two pictures may have the same caption, but no picture should be in two splits.
@@ -78,13 +80,13 @@ def leaks(dataset: Prepared) -> Iterator[Row]:
             yield dataset.row(f"{split}/{name} also in {earlier}", shared, expected)
 
 
-def pairs(dataset: Prepared) -> Iterator[Row]:
+def pairs(dataset: Prepared) -> Iterator[FigureRow]:
     """Checks that no pair is rated twice in the same order by the same method."""
     for split, contents in dataset.splits.items():
         for kind, (left, right) in _pairs(contents).items():
             twice = _repeats(left << _SHIFT | right)
             yield dataset.row(f"{split}/pairs repeated with {kind}", twice, 0)
-            if any(f"task={task}" in kind for task in ("sts", "sis")):
+            if any(f"rating={rating}" in kind for rating in ("sts", "sis")):
                 low, high = np.minimum(left, right), np.maximum(left, right)
                 turned = _repeats(low << _SHIFT | high) - twice
                 yield dataset.row(f"{split}/pairs in both orders with {kind}", turned)
@@ -92,7 +94,7 @@ def pairs(dataset: Prepared) -> Iterator[Row]:
                 yield dataset.row(f"{split}/pairs of an item with itself with {kind}", same, 0)
 
 
-def structure(dataset: Prepared) -> Iterator[Row]:
+def structure(dataset: Prepared) -> Iterator[FigureRow]:
     """Checks that CxC's pairs have the structure that their methods are named after.
 
     Pairs of captions of one image form a cycle: every caption is once left and once right. Every

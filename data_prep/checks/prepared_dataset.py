@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.checks.figure_rows import Row, judge, lookup
+from data_prep.checks.figure_rows import FigureRow, judge, lookup
 from data_prep.checks.split_contents import SplitContents, read_split
 from data_prep.errors import NotPreparedError
 from data_prep.prepared import open_prepared, read_columns
@@ -51,7 +51,9 @@ class Prepared:
             for earlier, earlier_contents in splits[:number]:
                 yield split, contents, earlier, earlier_contents
 
-    def row(self, name: str, found: Value, default: Figure | None = None, *, note: str = "") -> Row:
+    def row(
+        self, name: str, found: Value, default: Figure | None = None, *, note: str = ""
+    ) -> FigureRow:
         """Returns a row of the table.
 
         Args:

@@ -21,9 +21,9 @@ from data_prep.building.image_check import BadImageError, checked_image
 from data_prep.building.split_hash import SplitHash
 
 # Features that distinguish kinds of rows: rows and scores are counted for each combination.
-CATEGORIES = ("task", "method", "year", "dataset", "fold")
-# Ids of other datasets by task: the features that the left and the right side refer to. Other tasks
-# are caption-image pairs with the caption on the left.
+CATEGORIES = ("rating", "direction", "method", "year", "dataset", "fold")
+# Ids of other datasets by rating or direction: the features that the left and the right side refer
+# to. Other ratings are of caption-image pairs with the caption on the left.
 _SIDES = {
     "sts": ("caption_ids", "caption_ids"),
     "sis": ("image_id", "image_id"),
@@ -38,7 +38,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
 _BLOCK = 128
 
 
-class Column:
+class NumberColumn:
     """Numbers of one feature, one or several per record.
 
     Args:
@@ -64,7 +64,7 @@ class Column:
         return np.frombuffer(self._lengths, np.int32)
 
 
-class Scores:
+class ScoreSummary:
     """Number of rows in a group, with the range and the sum of their scores."""
 
     def __init__(self) -> None:
@@ -112,13 +112,13 @@ class SplitContents:
 
     def __init__(self, features: Mapping[str, Any]) -> None:
         self.records = 0
-        self.ids: dict[str, Column] = {}
-        self.references: dict[str, Column] = {}
-        self.texts: dict[str, Column] = {}
+        self.ids: dict[str, NumberColumn] = {}
+        self.references: dict[str, NumberColumn] = {}
+        self.texts: dict[str, NumberColumn] = {}
         self.empty: collections.Counter[str] = collections.Counter()
         self.replaced: collections.Counter[str] = collections.Counter()
-        self.images: dict[str, Column] = {}
-        self.groups: dict[str, Scores] = {}
+        self.images: dict[str, NumberColumn] = {}
+        self.groups: dict[str, ScoreSummary] = {}
         self.group_of = array.array("H")
         self.positives: np.ndarray | None = None
         self.odd_relations = 0
@@ -144,13 +144,13 @@ class SplitContents:
         """Adds a record as it is stored, its image still encoded."""
         self.records += 1
         for name in self._id_names:
-            self.ids.setdefault(name, Column("q")).add(_as_list(example[name]))
+            self.ids.setdefault(name, NumberColumn("q")).add(_as_list(example[name]))
         for name in self._text_names:
             self._add_texts(name, _as_list(example[name]))
         for name in self.image_names:
             image = example[name]
             encoded = image if isinstance(image, bytes) else image.tobytes()
-            self.images.setdefault(name, Column("Q")).add([_digest(encoded)])
+            self.images.setdefault(name, NumberColumn("Q")).add([_digest(encoded)])
         if self._categories:
             self._add_to_group(example)
         if self._sides:
@@ -167,7 +167,7 @@ class SplitContents:
         self.first_bad.setdefault(reason, str(example.get("image_id", "of unknown id")))
 
     def _add_texts(self, name: str, texts: Sequence[bytes]) -> None:
-        self.texts.setdefault(name, Column("Q")).add([_digest(text) for text in texts])
+        self.texts.setdefault(name, NumberColumn("Q")).add([_digest(text) for text in texts])
         self.empty[name] += sum(not text.decode(errors="replace").strip() for text in texts)
         self.replaced[name] += sum(_REPLACEMENT in text for text in texts)
 
@@ -179,13 +179,13 @@ class SplitContents:
         )
         if key not in self.groups and len(self.groups) >= _MOST_GROUPS:
             raise ValueError(f"more than {_MOST_GROUPS} kinds of rows; the next is {key}")
-        self.groups.setdefault(key, Scores()).add(example.get("score"))
+        self.groups.setdefault(key, ScoreSummary()).add(example.get("score"))
         self.group_of.append(list(self.groups).index(key))
 
     def _add_references(self, example: Mapping[str, Any]) -> None:
-        task = example.get("task", b"").decode()
-        for name, kind in zip(self._sides, _SIDES.get(task, _OTHER_SIDES), strict=True):
-            self.references.setdefault(kind, Column("q")).add(_as_list(example[name]))
+        kind_of_row = (example.get("rating") or example.get("direction") or b"").decode()
+        for name, kind in zip(self._sides, _SIDES.get(kind_of_row, _OTHER_SIDES), strict=True):
+            self.references.setdefault(kind, NumberColumn("q")).add(_as_list(example[name]))
 
 
 def read_split(

@@ -16,8 +16,8 @@ from data_prep.crisscrossed_shapes.scene_graph import (
     SIZES,
     Background,
     Content,
-    Item,
     Scene,
+    SceneItem,
     relations_between,
 )
 from data_prep.crisscrossed_shapes.speech import Speaker, joined, with_article
@@ -26,14 +26,14 @@ DESCRIBERS = 5
 
 
 @dataclasses.dataclass(frozen=True)
-class Caption:
+class SceneCaption:
     """A sentence and its content."""
 
     text: str
     content: Content
 
 
-def describe(scene: Scene, rng: np.random.Generator) -> list[Caption]:
+def describe(scene: Scene, rng: np.random.Generator) -> list[SceneCaption]:
     """Captions of one scene, one by each of the five describers.
 
     Every describer uses a different one of the six styles; the assignment, and the style that is
@@ -52,8 +52,8 @@ def _finished(text: str, careful: bool) -> str:
 
 
 def _mention(
-    item: Item, speaker: Speaker, *, color: float, size: float = 0.0, place: float = 0.0
-) -> Item:
+    item: SceneItem, speaker: Speaker, *, color: float, size: float = 0.0, place: float = 0.0
+) -> SceneItem:
     """The attributes of an item that are mentioned, given the probability of each."""
     # People rarely mention that something is of medium size.
     says_size = speaker.chance(size * (0.15 if item.size == "medium" else 1))
@@ -61,7 +61,7 @@ def _mention(
     if speaker.chance(0.4) and (row, column) != ("middle", "center"):
         drop_row = row == "middle" or (column != "center" and speaker.chance(0.5))
         row, column = ("", column) if drop_row else (row, "")
-    return Item(
+    return SceneItem(
         row,
         column,
         shape=item.shape,
@@ -76,17 +76,17 @@ def _said_background(scene: Scene, speaker: Speaker) -> Background:
     return Background(pattern, color)
 
 
-def _most_salient(scene: Scene, speaker: Speaker) -> Item:
+def _most_salient(scene: Scene, speaker: Speaker) -> SceneItem:
     return max(speaker.shuffled(scene.items), key=lambda item: SIZES.index(item.size))
 
 
-def _salient(scene: Scene, speaker: Speaker) -> Caption:
+def _salient(scene: Scene, speaker: Speaker) -> SceneCaption:
     """Names only the most conspicuous item."""
     item = _mention(_most_salient(scene, speaker), speaker, color=0.85, size=0.6, place=0.5)
     name = speaker.phrase(item)
     if len(scene.items) == 1 and speaker.chance(0.5):
         text = speaker.pick((f"only {name}", f"just {name}", f"{name} and nothing else"))
-        return Caption(text, Content((item,), count=1))
+        return SceneCaption(text, Content((item,), count=1))
     text = speaker.pick(
         (
             name,
@@ -96,10 +96,10 @@ def _salient(scene: Scene, speaker: Speaker) -> Caption:
             f"the eye is drawn to {name}",
         )
     )
-    return Caption(text, Content((item,)))
+    return SceneCaption(text, Content((item,)))
 
 
-def _related(scene: Scene, speaker: Speaker) -> Caption:
+def _related(scene: Scene, speaker: Speaker) -> SceneCaption:
     """Relates two items to each other, or a single one to the frame."""
     if len(scene.items) == 1:
         (item,) = scene.items
@@ -107,7 +107,7 @@ def _related(scene: Scene, speaker: Speaker) -> Caption:
             _mention(item, speaker, color=0.7, size=0.4), row=item.row, column=item.column
         )
         text = speaker.phrase(said)
-        return Caption(f"{text} of the picture", Content((said,)))
+        return SceneCaption(f"{text} of the picture", Content((said,)))
     first, second, *_ = speaker.shuffled(scene.items)
     relation = speaker.pick(relations_between(first, second))
     items = tuple(_mention(item, speaker, color=0.75, size=0.3) for item in (first, second))
@@ -125,18 +125,18 @@ def _related(scene: Scene, speaker: Speaker) -> Caption:
             f"{other} can be found {opposite} {one}",
         )
     )
-    return Caption(text, Content(items, relations=relations))
+    return SceneCaption(text, Content(items, relations=relations))
 
 
-def _layout(scene: Scene, speaker: Speaker) -> Caption:
+def _layout(scene: Scene, speaker: Speaker) -> SceneCaption:
     """Names the background and little else except the number of items."""
     background = _said_background(scene, speaker)
     backdrop = with_article(speaker.backdrop(background))
-    items: tuple[Item, ...] = ()
+    items: tuple[SceneItem, ...] = ()
     count = None
     if speaker.chance(0.4):
         count = len(scene.items)
-        subject = speaker.number(Item(), count)
+        subject = speaker.number(SceneItem(), count)
     elif speaker.chance(0.75):
         items = (_mention(_most_salient(scene, speaker), speaker, color=0.5, place=0.5),)
         subject = speaker.phrase(items[0])
@@ -151,10 +151,10 @@ def _layout(scene: Scene, speaker: Speaker) -> Caption:
             f"{backdrop} carries {subject}",
         )
     )
-    return Caption(text, Content(items, background, count))
+    return SceneCaption(text, Content(items, background, count))
 
 
-def _terse(scene: Scene, speaker: Speaker) -> Caption:
+def _terse(scene: Scene, speaker: Speaker) -> SceneCaption:
     """Telegraphic: up to three items, no articles, no verbs."""
     items = tuple(_mention(item, speaker, color=0.75) for item in speaker.shuffled(scene.items)[:3])
     words = [speaker.words(item) for item in items]
@@ -163,37 +163,37 @@ def _terse(scene: Scene, speaker: Speaker) -> Caption:
         background = _said_background(scene, speaker)
         words.append(speaker.backdrop(background))
     text = speaker.pick((", ".join(words), joined(words), " + ".join(words)))
-    return Caption(text, Content(items, background))
+    return SceneCaption(text, Content(items, background))
 
 
-def _counted(scene: Scene, speaker: Speaker) -> Caption:
+def _counted(scene: Scene, speaker: Speaker) -> SceneCaption:
     """Counts items by shape, by color, or all together."""
     if speaker.chance(1 / 3):
         return _counted_together(scene, speaker)
     total = len(scene.items)
     kind = speaker.pick(("shape", "color"))
     groups = collections.Counter(getattr(item, kind) for item in scene.items)
-    names = [speaker.number(Item(**{kind: value}), n) for value, n in groups.items()]
-    items = tuple(Item(**{kind: value}) for value in groups.elements())
+    names = [speaker.number(SceneItem(**{kind: value}), n) for value, n in groups.items()]
+    items = tuple(SceneItem(**{kind: value}) for value in groups.elements())
     text = speaker.pick(("{}", "there are {}", "I count {}", "a total of {}"))
     if total == 1:
         text = speaker.pick(("{}", "there is only {}", "nothing but {}", "I count {}"))
-    return Caption(text.format(joined(names)), Content(items, count=total))
+    return SceneCaption(text.format(joined(names)), Content(items, count=total))
 
 
-def _counted_together(scene: Scene, speaker: Speaker) -> Caption:
+def _counted_together(scene: Scene, speaker: Speaker) -> SceneCaption:
     total = len(scene.items)
     color, number = collections.Counter(item.color for item in scene.items).most_common(1)[0]
-    content = Content((Item(color=color),) * number, count=total)
-    everything = speaker.number(Item(), total)
+    content = Content((SceneItem(color=color),) * number, count=total)
+    everything = speaker.number(SceneItem(), total)
     adjective = speaker.word(COLORS[color])
     if total == 1:
-        return Caption(f"{everything}, {adjective}", content)
+        return SceneCaption(f"{everything}, {adjective}", content)
     part = "all" if number == total else NUMBERS[number]
-    return Caption(f"{everything}, {part} of them {adjective}", content)
+    return SceneCaption(f"{everything}, {part} of them {adjective}", content)
 
 
-def _wordy(scene: Scene, speaker: Speaker) -> Caption:
+def _wordy(scene: Scene, speaker: Speaker) -> SceneCaption:
     """Names all items, and usually the background, in one long sentence."""
     items = tuple(
         _mention(item, speaker, color=0.9, size=0.5, place=0.5)
@@ -204,7 +204,7 @@ def _wordy(scene: Scene, speaker: Speaker) -> Caption:
         ("this picture shows", "in this image we can see", "someone has drawn", "here we have")
     )
     if speaker.chance(0.4):
-        return Caption(f"{start} {names}", Content(items, count=len(items)))
+        return SceneCaption(f"{start} {names}", Content(items, count=len(items)))
     background = _said_background(scene, speaker)
     backdrop = with_article(speaker.backdrop(background))
     text = speaker.pick(
@@ -215,10 +215,10 @@ def _wordy(scene: Scene, speaker: Speaker) -> Caption:
             f"{names} can be seen against {backdrop}",
         )
     )
-    return Caption(text, Content(items, background, count=len(items)))
+    return SceneCaption(text, Content(items, background, count=len(items)))
 
 
-STYLES: tuple[Callable[[Scene, Speaker], Caption], ...] = (
+STYLES: tuple[Callable[[Scene, Speaker], SceneCaption], ...] = (
     _salient,
     _related,
     _layout,

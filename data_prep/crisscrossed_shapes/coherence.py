@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from data_prep.crisscrossed_shapes.captions import Caption
-from data_prep.crisscrossed_shapes.scene_graph import Item, Scene, relations_between
+from data_prep.crisscrossed_shapes.captions import SceneCaption
+from data_prep.crisscrossed_shapes.scene_graph import Scene, SceneItem, relations_between
 from data_prep.crisscrossed_shapes.speech import Speaker, with_article
 
 RELATIONS = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
@@ -67,7 +67,7 @@ class CoherentCaption:
 
 
 def relate(
-    scene: Scene, described: Caption, foreign: Caption, rng: np.random.Generator
+    scene: Scene, described: SceneCaption, foreign: SceneCaption, rng: np.random.Generator
 ) -> CoherentCaption:
     """Returns one caption of a scene, with relations about as frequent as in Clue.
 
@@ -98,14 +98,14 @@ def _name(speaker: Speaker, scene: Scene) -> str:
     """One item by its shape, often with its color."""
     (item,) = speaker.shuffled(scene.items)[:1]
     color = item.color if speaker.chance(0.7) else ""
-    return f"the {speaker.words(Item(shape=item.shape, color=color))}"
+    return f"the {speaker.words(SceneItem(shape=item.shape, color=color))}"
 
 
 def _move(speaker: Speaker, scene: Scene) -> str:
     """A sentence about a motion suggested by the positions in the picture."""
     items = speaker.shuffled(scene.items)[:2]
     names = [
-        with_article(speaker.words(Item(shape=item.shape, color=item.color))) for item in items
+        with_article(speaker.words(SceneItem(shape=item.shape, color=item.color))) for item in items
     ]
     if len(items) == 1:
         return f"{names[0]} {speaker.pick(_MOTIONS_ALONE)}"

@@ -11,13 +11,13 @@ import tensorflow_datasets as tfds
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import Record
 from data_prep.crisscrossed_shapes.all_matches import find_matches
-from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption, describe
+from data_prep.crisscrossed_shapes.captions import DESCRIBERS, SceneCaption, describe
 from data_prep.crisscrossed_shapes.coherence import RELATIONS, relate
 from data_prep.crisscrossed_shapes.graph_similarity import encode
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
 from data_prep.crisscrossed_shapes.scene_graph import Scene, full_content
 from data_prep.crisscrossed_shapes.scenes import make_scenes
-from data_prep.crisscrossed_shapes.simulated_ratings import RatedPairs, rate_split
+from data_prep.crisscrossed_shapes.simulated_ratings import SimulatedRatings, rate_split
 from data_prep.cxc.rating_files import KINDS
 from data_prep.published_figures import Figure, Within
 from data_prep.schema import (
@@ -33,7 +33,7 @@ from data_prep.schema import (
 class Builder(RandomAccessBuilder):
     """Rendered scenes with five captions each, and graded pairs as in Crisscrossed Captions."""
 
-    VERSION = tfds.core.Version("1.0.0")
+    VERSION = tfds.core.Version("1.1.0")
     REFERS_TO: ClassVar[tuple[str, ...]] = ("crisscrossed_shapes/images",)
     RELEASE_NOTES: ClassVar = {"1.0.0": "Initial release."}
     BUILDER_CONFIGS: ClassVar = [
@@ -79,11 +79,11 @@ class Builder(RandomAccessBuilder):
             f"{split}/records": size for split, size in cls.SPLIT_SIZES.items()
         }
         if config == "matches":
-            each = {"task=i2t": 1, "task=t2i": DESCRIBERS}
+            each = {"direction=i2t": 1, "direction=t2i": DESCRIBERS}
             return {
-                f"{split}/rows with {task}": size * queries
+                f"{split}/rows with {direction}": size * queries
                 for split, size in cls.SPLIT_SIZES.items()
-                for task, queries in each.items()
+                for direction, queries in each.items()
                 if split != "train"
             }
         return sizes | {"*/captions of an image": "5" if config == "images" else "1"}
@@ -130,7 +130,7 @@ class Builder(RandomAccessBuilder):
         image_ids: Sequence[int],
         images: Sequence[np.ndarray],
         scenes: Sequence[Scene],
-        captions: Sequence[Sequence[Caption]],
+        captions: Sequence[Sequence[SceneCaption]],
     ) -> Iterator[Record]:
         """Yields every image with one caption; images take the describers in turn."""
         for place, image_id in enumerate(image_ids):
@@ -151,7 +151,9 @@ class Builder(RandomAccessBuilder):
 
 
 def _captioned_images(
-    image_ids: Sequence[int], images: Sequence[np.ndarray], captions: Sequence[Sequence[Caption]]
+    image_ids: Sequence[int],
+    images: Sequence[np.ndarray],
+    captions: Sequence[Sequence[SceneCaption]],
 ) -> Iterator[Record]:
     for image_id, image, group in zip(image_ids, images, captions, strict=True):
         yield (
@@ -166,7 +168,7 @@ def _captioned_images(
 
 
 def _matches(
-    first_id: int, scenes: Sequence[Scene], captions: Sequence[Sequence[Caption]]
+    first_id: int, scenes: Sequence[Scene], captions: Sequence[Sequence[SceneCaption]]
 ) -> Iterator[Record]:
     """Yields every caption with the images that it is true of, and every image with its captions.
 
@@ -175,14 +177,14 @@ def _matches(
     said = encode([caption.content for group in captions for caption in group])
     shown = encode([full_content(scene) for scene in scenes])
     caption, image = find_matches(said, shown) + [[first_id * DESCRIBERS], [first_id]]
-    for task, query, positive in (("t2i", caption, image), ("i2t", image, caption)):
+    for direction, query, positive in (("t2i", caption, image), ("i2t", image, caption)):
         order = np.argsort(query, kind="stable")
         queries, starts = np.unique(query[order], return_index=True)
         for query_id, ids in zip(queries, np.split(positive[order], starts[1:]), strict=True):
             yield (
-                f"{task}/{query_id}",
+                f"{direction}/{query_id}",
                 {
-                    "task": task,
+                    "direction": direction,
                     "query_id": query_id,
                     "positive_ids": ids,
                     "unreachable_ids": (),
@@ -191,28 +193,28 @@ def _matches(
 
 
 def _rated_captions(
-    captions: Sequence[Sequence[Caption]], rated_pairs: Iterable[RatedPairs]
+    captions: Sequence[Sequence[SceneCaption]], rated_pairs: Iterable[SimulatedRatings]
 ) -> Iterator[Record]:
     """Yields the rated caption pairs; the set of a pair is its sampling method."""
     texts = [caption.text for group in captions for caption in group]
     key = itertools.count()
     for rated in rated_pairs:
-        if rated.task != "sts":
+        if rated.rating != "sts":
             continue
         for (i, j), score in zip(rated.pairs.tolist(), rated.scores, strict=True):
             pair_id, sentences = next(key), (texts[i], texts[j])
             yield pair_id, sentence_pair_example(pair_id, rated.method, sentences, score)
 
 
-def _rated_pairs(first_id: int, rated_pairs: Iterable[RatedPairs]) -> Iterator[Record]:
+def _rated_pairs(first_id: int, rated_pairs: Iterable[SimulatedRatings]) -> Iterator[Record]:
     first_ids = {"image": first_id, "caption": first_id * DESCRIBERS}
     key = itertools.count()
     for rated in rated_pairs:
-        left, right = (first_ids[side] for side in KINDS[rated.task])
+        left, right = (first_ids[side] for side in KINDS[rated.rating])
         for (i, j), scores, mean in zip(
             rated.pairs.tolist(), rated.rater_scores, rated.scores, strict=True
         ):
             yield (
                 next(key),
-                rating_example(rated.task, left + i, right + j, mean, rated.method, scores),
+                rating_example(rated.rating, left + i, right + j, mean, rated.method, scores),
             )

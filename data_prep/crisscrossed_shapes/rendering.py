@@ -5,7 +5,7 @@ import io
 import numpy as np
 from PIL import Image, ImageDraw
 
-from data_prep.crisscrossed_shapes.scene_graph import COLUMNS, ROWS, Background, Item, Scene
+from data_prep.crisscrossed_shapes.scene_graph import COLUMNS, ROWS, Background, Scene, SceneItem
 
 SIZE = 64
 _OVERSAMPLING = 4
@@ -102,7 +102,7 @@ def png(pixels: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def _outline(item: Item, rng: np.random.Generator) -> np.ndarray:
+def _outline(item: SceneItem, rng: np.random.Generator) -> np.ndarray:
     """Polygon of an item in pixels, [K, 2] as (x, y)."""
     angle = np.radians(rng.uniform(-10, 10))
     rotation = np.array([(np.cos(angle), np.sin(angle)), (-np.sin(angle), np.cos(angle))])

@@ -16,7 +16,7 @@ OPPOSITES = {"left of": "right of", "right of": "left of", "above": "below", "be
 
 
 @dataclasses.dataclass(frozen=True, order=True)
-class Item:
+class SceneItem:
     """One object of a scene, or a caption's mention of it; unmentioned attributes are ""."""
 
     row: str = ""
@@ -41,7 +41,7 @@ class Scene:
     Since items are sorted, scenes are equal if and only if their scene graphs are.
     """
 
-    items: tuple[Item, ...]
+    items: tuple[SceneItem, ...]
     background: Background
 
 
@@ -56,13 +56,13 @@ class Content:
       relations: (i, relation, j): `items[i]` is `relation` `items[j]`.
     """
 
-    items: tuple[Item, ...] = ()
+    items: tuple[SceneItem, ...] = ()
     background: Background = Background()
     count: int | None = None
     relations: tuple[tuple[int, str, int], ...] = ()
 
 
-def relations_between(first: Item, second: Item) -> tuple[str, ...]:
+def relations_between(first: SceneItem, second: SceneItem) -> tuple[str, ...]:
     """Relations of the first item to the second, by their cells: zero, one or two."""
     right = COLUMNS.index(first.column) - COLUMNS.index(second.column)
     down = ROWS.index(first.row) - ROWS.index(second.row)

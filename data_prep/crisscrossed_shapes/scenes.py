@@ -21,8 +21,8 @@ from data_prep.crisscrossed_shapes.scene_graph import (
     SHAPES,
     SIZES,
     Background,
-    Item,
     Scene,
+    SceneItem,
 )
 
 _COUNT_ODDS = (0.2, 0.35, 0.3, 0.15)
@@ -105,9 +105,9 @@ def _drawn(rng: np.random.Generator) -> Scene:
     return Scene(tuple(sorted(_drawn_item(int(cell), theme, rng) for cell in cells)), background)
 
 
-def _drawn_item(cell: int, theme: Theme, rng: np.random.Generator) -> Item:
+def _drawn_item(cell: int, theme: Theme, rng: np.random.Generator) -> SceneItem:
     row, column = divmod(cell, len(COLUMNS))
-    return Item(
+    return SceneItem(
         ROWS[row],
         COLUMNS[column],
         shape=_choice(rng, theme.shapes if rng.random() < _ON_THEME else SHAPES),

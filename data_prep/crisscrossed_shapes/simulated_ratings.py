@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from data_prep.crisscrossed_shapes import graph_similarity, pair_sampling
-from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption
+from data_prep.crisscrossed_shapes.captions import DESCRIBERS, SceneCaption
 from data_prep.crisscrossed_shapes.scene_graph import Scene, full_content
 from data_prep.sampling import scheme
 from data_prep.sampling.groups import number_groups
@@ -25,17 +25,17 @@ _POWER = {"sts": 0.6, "sis": 0.8, "sits": 1.3}
 
 
 @dataclasses.dataclass(frozen=True)
-class RatedPairs:
-    """Pairs of one task from one sampling method.
+class SimulatedRatings:
+    """Pairs of one rating from one sampling method.
 
     Attributes:
-      task: `sts` (caption, caption), `sis` (image, image) or `sits` (caption, image).
+      rating: `sts` (caption, caption), `sis` (image, image) or `sits` (caption, image).
       method: sampling method.
       pairs: int [P, 2], positions of captions and images in the split.
       rater_scores: float32 [P, 5], 0 to 5.
     """
 
-    task: str
+    rating: str
     method: str
     pairs: np.ndarray
     rater_scores: np.ndarray
@@ -46,25 +46,25 @@ class RatedPairs:
         return self.rater_scores.mean(axis=1)
 
 
-def rate(similarities: np.ndarray, task: str, rng: np.random.Generator) -> np.ndarray:
+def rate(similarities: np.ndarray, rating: str, rng: np.random.Generator) -> np.ndarray:
     """Five raters' ratings of similarities from 0 to 1, float32 [P, 5] in steps of a tenth.
 
     The first rater is the strictest and the last the most lenient; each also makes an independent
     error on every pair, and all ratings are clipped to the scale.
     """
-    meant = 5 * similarities[:, None] ** _POWER[task]
-    leaning = _LEANING[task] * np.linspace(-1, 1, RATERS)
-    noise = rng.normal(scale=_NOISE[task], size=(len(similarities), RATERS))
+    meant = 5 * similarities[:, None] ** _POWER[rating]
+    leaning = _LEANING[rating] * np.linspace(-1, 1, RATERS)
+    noise = rng.normal(scale=_NOISE[rating], size=(len(similarities), RATERS))
     said = np.clip(meant + leaning + noise, 0, 5)
     return (np.round(said / _STEP) * _STEP).astype(np.float32)
 
 
 def rate_split(
     scenes: Sequence[Scene],
-    captions: Sequence[Sequence[Caption]],
+    captions: Sequence[Sequence[SceneCaption]],
     images: np.ndarray,
     rng: np.random.Generator,
-) -> Iterator[RatedPairs]:
+) -> Iterator[SimulatedRatings]:
     """Samples and rates the pairs of one split.
 
     Args:
@@ -77,15 +77,15 @@ def rate_split(
     said = graph_similarity.encode([caption.content for caption in flat])
     shown = graph_similarity.encode([full_content(scene) for scene in scenes])
 
-    def rated(task: str, method: str, pairs: np.ndarray) -> RatedPairs:
+    def rated(rating: str, method: str, pairs: np.ndarray) -> SimulatedRatings:
         left, right = pairs.T
-        if task == "sts":
+        if rating == "sts":
             similar = graph_similarity.resemblance(said[left], said[right])
-        elif task == "sis":
+        elif rating == "sis":
             similar = graph_similarity.resemblance(shown[left], shown[right])
         else:
             similar = graph_similarity.fit(said[left], shown[right])
-        return RatedPairs(task, method, pairs, rate(similar, task, rng))
+        return SimulatedRatings(rating, method, pairs, rate(similar, rating, rng))
 
     groups = number_groups(len(scenes), DESCRIBERS)
     through_captions = [

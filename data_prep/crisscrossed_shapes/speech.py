@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from data_prep.crisscrossed_shapes import lexicon
-from data_prep.crisscrossed_shapes.scene_graph import Background, Item
+from data_prep.crisscrossed_shapes.scene_graph import Background, SceneItem
 
 _HABIT = 0.5  # probability that a describer uses the favorite word
 
@@ -30,7 +30,7 @@ class Speaker:
         """One of the options, drawn uniformly."""
         return options[int(self._rng.integers(len(options)))]
 
-    def shuffled(self, items: Sequence[Item]) -> list[Item]:
+    def shuffled(self, items: Sequence[SceneItem]) -> list[SceneItem]:
         """The items in a random order."""
         return [items[k] for k in self._rng.permutation(len(items))]
 
@@ -40,7 +40,7 @@ class Speaker:
             return words[self._habit % len(words)]
         return self.pick(words)
 
-    def words(self, item: Item, plural: bool = False) -> str:
+    def words(self, item: SceneItem, plural: bool = False) -> str:
         """Size, color and shape, if mentioned, without article: `big red star`."""
         noun = self.word(lexicon.NOUNS[item.shape])
         if plural:
@@ -49,13 +49,13 @@ class Speaker:
         color = [self.word(lexicon.COLORS[item.color])] if item.color else []
         return " ".join([*size, *color, noun])
 
-    def phrase(self, item: Item) -> str:
+    def phrase(self, item: SceneItem) -> str:
         """The words with article and, if mentioned, place: `a big red star at the top`."""
         place = (item.row, item.column)
         where = [self.word(lexicon.PLACES[place])] if any(place) else []
         return " ".join([with_article(self.words(item)), *where])
 
-    def number(self, item: Item, number: int) -> str:
+    def number(self, item: SceneItem, number: int) -> str:
         """Several items with the same description: `two red stars`."""
         if number == 1:
             return self.pick((with_article(self.words(item)), f"one {self.words(item)}"))

@@ -37,7 +37,7 @@ class Builder(RandomAccessBuilder):
     kept. Configs with captions or images leave out rows whose caption or image is missing.
     """
 
-    VERSION = tfds.core.Version("1.0.0")
+    VERSION = tfds.core.Version("1.1.0")
     REFERS_TO: ClassVar[tuple[str, ...]] = ("coco_captions/captions", "coco_captions/images")
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="sts", description="Caption-caption pairs, ids."),
@@ -63,8 +63,8 @@ class Builder(RandomAccessBuilder):
     """
     HOMEPAGE = "https://github.com/google-research-datasets/Crisscrossed-Captions"
     EXPECTED: ClassVar[dict[str, int]] = {
-        f"{task}/{split}/{method}": count
-        for task, by_split in RELEASED.items()
+        f"{rating}/{split}/{method}": count
+        for rating, by_split in RELEASED.items()
         for split, methods in by_split.items()
         for method, count in methods.items()
     }
@@ -79,25 +79,25 @@ class Builder(RandomAccessBuilder):
         """See `RandomAccessBuilder`: Parekh et al. 2021, and means over the released files."""
         figures: dict[str, Figure] = {}
         for name, count in cls.EXPECTED.items():
-            task, split, method = name.split("/")
-            if task != config.partition("_")[0]:
+            rating, split, method = name.split("/")
+            if rating != config.partition("_")[0]:
                 continue
-            kind = f"with task={task}, method={method}"
+            kind = f"with rating={rating}, method={method}"
             figures[f"{split}/rows {kind}"] = count
             figures[f"{split}/mean score {kind}"] = _MEANS[method][split == "test"]
             figures[f"{split}/* score {kind}"] = Within(0, 5)
-            if task != "sits":
-                twice = _RATED_TWICE[split] if task == "sis" else 0
+            if rating != "sits":
+                twice = _RATED_TWICE[split] if rating == "sis" else 0
                 figures[f"{split}/pairs in both orders {kind}"] = twice
         return figures
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         ratings = {
-            split: list(scan_ratings(folder / file_name(self._task, split), self._task))
+            split: list(scan_ratings(folder / file_name(self._rating, split), self._rating))
             for split in ("validation", "test")
         }
         # Count only rows, since the method of a damaged row is unknown.
-        found = {f"{self._task}/{split}": len(rows) for split, rows in ratings.items()}
+        found = {f"{self._rating}/{split}": len(rows) for split, rows in ratings.items()}
         expected: collections.Counter[str] = collections.Counter()
         for name, count in self.EXPECTED.items():
             expected[name.rpartition("/")[0]] += count
@@ -111,36 +111,36 @@ class Builder(RandomAccessBuilder):
         return {split: self._examples(rows, readers) for split, rows in ratings.items()}
 
     @property
-    def _task(self) -> str:
+    def _rating(self) -> str:
         return self.builder_config.name.partition("_")[0]
 
     @property
     def _added(self) -> dict[str, str]:
         """Features in addition to the ids -> kind: `{"left_caption": "caption", ...}`."""
         added = _ADDED[self.builder_config.name.partition("_")[2]]
-        sides = zip(("left", "right"), KINDS[self._task], strict=True)
+        sides = zip(("left", "right"), KINDS[self._rating], strict=True)
         return {f"{side}_{kind}": kind for side, kind in sides if kind in added}
 
     def _examples(
         self, ratings: Iterable[Rating | LeftOut], readers: Mapping[str, Callable[[int], Any]]
     ) -> Iterator[Record | LeftOut]:
-        for row, rating in enumerate(ratings):
-            if isinstance(rating, LeftOut):
-                yield rating
+        for row, rated in enumerate(ratings):
+            if isinstance(rated, LeftOut):
+                yield rated
                 continue
-            assert rating.score is not None  # Released files have the column.
+            assert rated.score is not None  # Released files have the column.
             # Scores of single raters were announced, but only the means were released.
             example = schema.rating_example(
-                self._task, rating.left_id, rating.right_id, rating.score, rating.method
+                self._rating, rated.left_id, rated.right_id, rated.score, rated.method
             )
             try:
                 for name, kind in self._added.items():
-                    side = rating.left_id if name.startswith("left") else rating.right_id
+                    side = rated.left_id if name.startswith("left") else rated.right_id
                     example[name] = readers[kind](side)
             except BadImageError as error:
-                yield LeftOut(rating.where, error.reason, error.detail)
+                yield LeftOut(rated.where, error.reason, error.detail)
             except KeyError as error:
-                yield LeftOut(rating.where, "no caption", f"caption {error}")
+                yield LeftOut(rated.where, "no caption", f"caption {error}")
             else:
                 yield row, example
 

@@ -7,20 +7,20 @@ from collections.abc import Collection, Iterator, Mapping
 from data_prep.building.record_counts import LeftOut
 from data_prep.reading.text_files import AnyPath, scan_csv
 
-# Task -> columns of the left and the right side.
+# Rating -> columns of the left and the right side.
 SIDES = {
     "sts": ("caption1", "caption2"),
     "sis": ("image1", "image2"),
     "sits": ("caption", "image"),
 }
-# Task -> kinds of the left and the right side.
+# Rating -> kinds of the left and the right side.
 KINDS = {
     "sts": ("caption", "caption"),
     "sis": ("image", "image"),
     "sits": ("caption", "image"),
 }
 SCORE, METHOD = "agg_score", "sampling_method"
-# Task -> split -> sampling method -> number of released pairs.
+# Rating -> split -> sampling method -> number of released pairs.
 RELEASED = {
     "sts": {
         "validation": {"c2c_cocaption": 25_000, "c2c_isim": 19_009},
@@ -57,14 +57,14 @@ class Rating:
     method: str
 
 
-def file_name(task: str, split: str) -> str:
-    """File name for a task; the released files shorten `validation`."""
-    return f"{task}_{'val' if split == 'validation' else split}.csv"
+def file_name(rating: str, split: str) -> str:
+    """File name for a rating; the released files shorten `validation`."""
+    return f"{rating}_{'val' if split == 'validation' else split}.csv"
 
 
 def scan_ratings(
     path: AnyPath,
-    task: str,
+    rating: str,
     *,
     released: bool = True,
     own_methods: bool = False,
@@ -74,7 +74,7 @@ def scan_ratings(
 
     Args:
       path: path of the file.
-      task: `sts`, `sis` or `sits`.
+      rating: `sts`, `sis` or `sits`.
       released: whether the file is a released one: then items have the names of COCO's val2014,
         sampling methods are known, and no pair appears twice. Other files may use plain ids and
         methods of their own.
@@ -89,27 +89,27 @@ def scan_ratings(
       UnexpectedFilesError: a column is missing, or the file is truncated.
     """
     seen: dict[tuple[int, int], str] = {}
-    methods = RELEASED[task]["test"] if released and not own_methods else None
-    columns = (*SIDES[task], *([SCORE] if need_scores else []), METHOD)
+    methods = RELEASED[rating]["test"] if released and not own_methods else None
+    columns = (*SIDES[rating], *([SCORE] if need_scores else []), METHOD)
     for row in scan_csv(path, columns=columns):
-        rating = row if isinstance(row, LeftOut) else _rating(*row, task, released, methods)
-        if released and isinstance(rating, Rating):
-            pair = (rating.left_id, rating.right_id)
-            first = seen.setdefault(pair, rating.where)
-            if first != rating.where:
-                rating = LeftOut(rating.where, "pair appears twice", f"first in {first}")
-        yield rating
+        found = row if isinstance(row, LeftOut) else _read_row(*row, rating, released, methods)
+        if released and isinstance(found, Rating):
+            pair = (found.left_id, found.right_id)
+            first = seen.setdefault(pair, found.where)
+            if first != found.where:
+                found = LeftOut(found.where, "pair appears twice", f"first in {first}")
+        yield found
 
 
-def _rating(
+def _read_row(
     where: str,
     row: Mapping[str, str],
-    task: str,
+    rating: str,
     released: bool,
     methods: Collection[str] | None,
 ) -> Rating | LeftOut:
     ids = []
-    for column in SIDES[task]:
+    for column in SIDES[rating]:
         name, reason = _ANY_ID, "neither a number nor a COCO name"
         if released:
             name, reason = _CAPTION if column.startswith("caption") else _IMAGE, "no COCO name"

@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.eccv_labels.label_files import Gallery, read_gallery, read_positives
+from data_prep.eccv_labels.label_files import LabeledGallery, read_gallery, read_positives
 from data_prep.published_figures import Figure, Known
 
 _FOLD_IMAGES = 1000
@@ -28,7 +28,7 @@ class Builder(RandomAccessBuilder):
     them. `unreachable_ids` lists them.
     """
 
-    VERSION = tfds.core.Version("1.0.0")
+    VERSION = tfds.core.Version("1.1.0")
     REFERS_TO: ClassVar[tuple[str, ...]] = ("eccv_labels/gallery", "coco_captions/captions")
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="eccv", description="Positives of ECCV Caption."),
@@ -93,9 +93,9 @@ class Builder(RandomAccessBuilder):
         rows = {"queries": "rows", "positives": "positive_ids", "unreachable": "unreachable_ids"}
         for name, count in cls.EXPECTED.items():
             if name.startswith(f"{config}/"):
-                _, task, kind = name.split("/")
+                _, direction, kind = name.split("/")
                 figure = Known(count, _BEYOND) if count and kind == "unreachable" else count
-                figures[f"test/{rows[kind]} with task={task}"] = figure
+                figures[f"test/{rows[kind]} with direction={direction}"] = figure
         return figures
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
@@ -107,18 +107,18 @@ class Builder(RandomAccessBuilder):
             return {"test": _gallery_examples(gallery)}
         lists: dict[str, dict[int, list[int]]] = {}
         self.info.metadata["unreachable"] = {}
-        for task, ending in _FILES.items():
-            positives = lists[task] = read_positives(folder / f"{_LISTS[name]}_{ending}.json")
-            items = gallery.items(task)
+        for direction, ending in _FILES.items():
+            positives = lists[direction] = read_positives(folder / f"{_LISTS[name]}_{ending}.json")
+            items = gallery.items(direction)
             unreachable = {
                 str(query): beyond
                 for query, ids in positives.items()
                 if (beyond := [item for item in ids if item not in items])
             }
-            self.info.metadata["unreachable"][task] = unreachable
-            found[f"{name}/{task}/queries"] = len(positives)
-            found[f"{name}/{task}/positives"] = sum(map(len, positives.values()))
-            found[f"{name}/{task}/unreachable"] = sum(map(len, unreachable.values()))
+            self.info.metadata["unreachable"][direction] = unreachable
+            found[f"{name}/{direction}/queries"] = len(positives)
+            found[f"{name}/{direction}/positives"] = sum(map(len, positives.values()))
+            found[f"{name}/{direction}/unreachable"] = sum(map(len, unreachable.values()))
         self._check_counts(found, folder)
         return {"test": _query_examples(f"{folder}/{_LISTS[name]}", lists, gallery)}
 
@@ -128,22 +128,22 @@ class Builder(RandomAccessBuilder):
 
 
 def _query_examples(
-    source: str, lists: Mapping[str, Mapping[int, list[int]]], gallery: Gallery
+    source: str, lists: Mapping[str, Mapping[int, list[int]]], gallery: LabeledGallery
 ) -> Iterator[Record | LeftOut]:
-    for task, positives in lists.items():
-        items = gallery.items(task)
-        queries = gallery.items("t2i" if task == "i2t" else "i2t")
+    for direction, positives in lists.items():
+        items = gallery.items(direction)
+        queries = gallery.items("t2i" if direction == "i2t" else "i2t")
         for query, ids in positives.items():
-            where = f"{source}_{_FILES[task]}.json query {query}"
+            where = f"{source}_{_FILES[direction]}.json query {query}"
             if query not in queries:
                 yield LeftOut(where, "query outside of the test split")
             elif len(set(ids)) < len(ids):
                 yield LeftOut(where, "positive appears twice")
             else:
                 yield (
-                    f"{task}/{query}",
+                    f"{direction}/{query}",
                     {
-                        "task": task,
+                        "direction": direction,
                         "query_id": query,
                         "positive_ids": ids,
                         "unreachable_ids": [item for item in ids if item not in items],
@@ -151,7 +151,7 @@ def _query_examples(
                 )
 
 
-def _gallery_examples(gallery: Gallery) -> Iterator[Record]:
+def _gallery_examples(gallery: LabeledGallery) -> Iterator[Record]:
     for place, (image, captions) in enumerate(gallery.captions.items()):
         yield (
             image,

@@ -16,7 +16,7 @@ _LARGEST_ID = np.iinfo(np.int32).max
 
 
 @dataclasses.dataclass(frozen=True)
-class Gallery:
+class LabeledGallery:
     """The captions and images that queries search.
 
     Attributes:
@@ -27,12 +27,12 @@ class Gallery:
     captions: dict[int, list[int]]
     image_of: dict[int, int]
 
-    def items(self, task: str) -> Mapping[int, Any]:
-        """The items that a task searches, by id: captions for `i2t`, images for `t2i`."""
-        return self.image_of if task == "i2t" else self.captions
+    def items(self, direction: str) -> Mapping[int, Any]:
+        """The items that a direction searches, by id: captions for `i2t`, images for `t2i`."""
+        return self.image_of if direction == "i2t" else self.captions
 
 
-def read_gallery(folder: pathlib.Path) -> Gallery:
+def read_gallery(folder: pathlib.Path) -> LabeledGallery:
     """Reads the order of the captions and which image each belongs to.
 
     Raises:
@@ -57,7 +57,7 @@ def read_gallery(folder: pathlib.Path) -> Gallery:
             f"{order} does not list the captions image by image, five for each. "
             "Download the file again."
         )
-    return Gallery(captions, image_of)
+    return LabeledGallery(captions, image_of)
 
 
 def read_positives(path: pathlib.Path) -> dict[int, list[int]]:

@@ -33,7 +33,7 @@ class Builder(RandomAccessBuilder):
     k-th caption is 5 x image id + k.
     """
 
-    VERSION = tfds.core.Version("1.0.0")
+    VERSION = tfds.core.Version("1.1.0")
     REFERS_TO: ClassVar[tuple[str, ...]] = ("flickr8k/features", "flickr8k/images")
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="images", description="Photographs and captions."),
@@ -90,11 +90,11 @@ class Builder(RandomAccessBuilder):
         """See `RandomAccessBuilder`: Hodosh, Young and Hockenmaier 2013."""
         if config == "ratings":
             return {
-                "test/rows with task=expert, method=expert": 5664,
+                "test/rows with rating=expert, method=expert": 5664,
                 # The published number, and that of a common copy with damaged lines.
-                "test/rows with task=crowd, method=crowd": Within(47_288, 47_830),
-                "* score with task=expert, method=expert": Within(1, 4),
-                "* score with task=crowd, method=crowd": Within(0, 1),
+                "test/rows with rating=crowd, method=crowd": Within(47_288, 47_830),
+                "* score with rating=expert, method=expert": Within(1, 4),
+                "* score with rating=crowd, method=crowd": Within(0, 1),
             }
         figures: dict[str, Figure]
         if config == "test_pairs":
@@ -119,7 +119,7 @@ class Builder(RandomAccessBuilder):
             ratings = [
                 rating
                 for rating in flickr8k_files.read_ratings(folder)
-                if rating.task != "expert" or rating.image != rating.caption_image
+                if rating.kind != "expert" or rating.image != rating.caption_image
             ]
             rated = {r.image for r in ratings} | {r.caption_image for r in ratings}
             if unknown := rated - image_ids.keys():
@@ -127,7 +127,7 @@ class Builder(RandomAccessBuilder):
                     f"{len(unknown):,} rated images in {folder} have no captions; the first is "
                     f"{min(unknown)}"
                 )
-            found["expert"] = sum(rating.task == "expert" for rating in ratings)
+            found["expert"] = sum(rating.kind == "expert" for rating in ratings)
             schema.check_counts(found, self.EXPECTED, str(folder))
             if found["expert"] == len(ratings):
                 raise UnexpectedFilesError(f"{folder} has no crowd ratings")
@@ -148,7 +148,7 @@ class Builder(RandomAccessBuilder):
         }
 
     def _training_and_test(
-        self, captions: flickr8k_files.Captions, folder: pathlib.Path
+        self, captions: flickr8k_files.CaptionFile, folder: pathlib.Path
     ) -> dict[str, list[str]]:
         """The images of `test`, and all others (for `unseen`, only unseen ones) for training."""
         test = set(captions.splits["test"])
@@ -214,7 +214,7 @@ def _read_features(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _rating_examples(
-    ratings: list[flickr8k_files.Rating], image_ids: Mapping[str, int]
+    ratings: list[flickr8k_files.JudgedPair], image_ids: Mapping[str, int]
 ) -> Iterator[Record]:
     for number, rating in enumerate(ratings):
         caption_id = 5 * image_ids[rating.caption_image] + rating.caption_idx
@@ -223,6 +223,6 @@ def _rating_examples(
         yield (
             number,
             schema.rating_example(
-                rating.task, caption_id, image_id, rating.score, rating.task, raters
+                rating.kind, caption_id, image_id, rating.score, rating.kind, raters
             ),
         )

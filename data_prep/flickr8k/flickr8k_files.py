@@ -32,7 +32,7 @@ _WITHOUT_IMAGE = "2258277193_586949ec62.jpg.1"
 
 
 @dataclasses.dataclass(frozen=True)
-class Captions:
+class CaptionFile:
     """Captions and splits.
 
     Attributes:
@@ -74,10 +74,10 @@ class Captions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rating:
+class JudgedPair:
     """One rated pair: does caption number `caption_idx` of `caption_image` describe `image`?"""
 
-    task: str
+    kind: str
     image: str
     caption_image: str
     caption_idx: int
@@ -85,7 +85,7 @@ class Rating:
     rater_scores: tuple[float, ...]
 
 
-def read_captions(folder: pathlib.Path) -> Captions:
+def read_captions(folder: pathlib.Path) -> CaptionFile:
     """Reads all captions and the three splits.
 
     Raises:
@@ -103,7 +103,7 @@ def read_captions(folder: pathlib.Path) -> Captions:
             for each in group
         }
         splits = {split: [each.name for each in group] for split, group in images.items()}
-        return Captions(captions, splits, WITHOUT_SPLIT)
+        return CaptionFile(captions, splits, WITHOUT_SPLIT)
     texts: dict[str, list[str]] = {}
     for where, row in _read_original(folder / "Flickr8k.token.txt", "key", "caption"):
         image, number = _caption_key(row["key"], where)
@@ -116,11 +116,11 @@ def read_captions(folder: pathlib.Path) -> Captions:
         ]
         for name, split in ORIGINAL_SPLITS.items()
     }
-    return Captions(texts, splits)
+    return CaptionFile(texts, splits)
 
 
-def read_ratings(folder: pathlib.Path) -> Iterator[Rating]:
-    """Reads the ratings of the experts (task `expert`, 1 to 4) and the crowd (`crowd`, 0 to 1).
+def read_ratings(folder: pathlib.Path) -> Iterator[JudgedPair]:
+    """Reads the ratings of the experts (rating `expert`, 1 to 4) and the crowd (`crowd`, 0 to 1).
 
     The score is the mean of the three experts, or the fraction of the crowd that said yes.
 
@@ -131,11 +131,11 @@ def read_ratings(folder: pathlib.Path) -> Iterator[Rating]:
     pairs = IdSet("pair")
     for where, rating in _rows_of_ratings(folder):
         pair = f"{rating.image} with {rating.caption_image}#{rating.caption_idx}"
-        pairs.add(f"{rating.task} {pair}", where)
+        pairs.add(f"{rating.kind} {pair}", where)
         yield rating
 
 
-def _rows_of_ratings(folder: pathlib.Path) -> Iterator[tuple[str, Rating]]:
+def _rows_of_ratings(folder: pathlib.Path) -> Iterator[tuple[str, JudgedPair]]:
     if (folder / "expert_annotations.csv").exists():
         pair = ("image", "caption_image", "caption_idx")
         raters = tuple(f"rating{k}" for k in (1, 2, 3))
@@ -155,7 +155,7 @@ def _rows_of_ratings(folder: pathlib.Path) -> Iterator[tuple[str, Rating]]:
         yield where, _crowd(row["image"], row["key"], row["yes_fraction"], where)
 
 
-def _read_tidy_captions(path: pathlib.Path) -> Captions:
+def _read_tidy_captions(path: pathlib.Path) -> CaptionFile:
     texts: dict[str, list[str]] = {}
     splits: dict[str, list[str]] = {split: [] for split in TIDY_SPLITS.values()}
     for where, row in read_csv(path, columns=("image", "caption_idx", "split", "caption")):
@@ -163,7 +163,7 @@ def _read_tidy_captions(path: pathlib.Path) -> Captions:
         _add(texts, image, number, row["caption"], where)
         if number == 0 and row["split"] in TIDY_SPLITS:
             splits[TIDY_SPLITS[row["split"]]].append(image)
-    return Captions(texts, splits)
+    return CaptionFile(texts, splits)
 
 
 def _read_original(path: pathlib.Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -185,13 +185,13 @@ def _add(texts: dict[str, list[str]], image: str, number: int, caption: str, whe
     captions[number] = caption
 
 
-def _expert(image: str, key: str, scores: list[str], where: str) -> Rating:
+def _expert(image: str, key: str, scores: list[str], where: str) -> JudgedPair:
     raters = tuple(_score(score, 1, 4, where) for score in scores)
-    return Rating("expert", image, *_caption_key(key, where), sum(raters) / 3, raters)
+    return JudgedPair("expert", image, *_caption_key(key, where), sum(raters) / 3, raters)
 
 
-def _crowd(image: str, key: str, fraction: str, where: str) -> Rating:
-    return Rating("crowd", image, *_caption_key(key, where), _score(fraction, 0, 1, where), ())
+def _crowd(image: str, key: str, fraction: str, where: str) -> JudgedPair:
+    return JudgedPair("crowd", image, *_caption_key(key, where), _score(fraction, 0, 1, where), ())
 
 
 def _score(text: str, low: int, high: int, where: str) -> float:

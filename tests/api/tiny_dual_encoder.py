@@ -8,8 +8,8 @@ from xmodal.api.model import Model
 from xmodal.base import mesh as mesh_lib
 from xmodal.models import make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer
-from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import split
 

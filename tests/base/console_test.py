@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 from absl import logging
-from xmodal import console, progress
+from xmodal.base import console, progress
 
 progress._QUIET_SECONDS = 0.0
 
@@ -42,7 +42,7 @@ def test_control_c_ends_a_command_with_one_line():
 THREADS = """
 import asyncio
 
-from xmodal import console
+from xmodal.base import console
 
 class Broken:
     def __init__(self, error):
@@ -101,7 +101,7 @@ INTERRUPTED = """
 import os
 import signal
 
-from xmodal import console
+from xmodal.base import console
 
 class Swallowing:
     def __del__(self):

@@ -9,9 +9,9 @@ from xmodal.base.cxc_files import PAIRS, describe_differences, file_name, read_c
 
 def _write(folder, **files):
     columns = {"sts": "caption1,caption2", "sis": "image1,image2", "sits": "caption,image"}
-    for task, header in columns.items():
-        rows = files.get(task, "")
-        path = folder / f"{task}_val.csv"
+    for rating, header in columns.items():
+        rows = files.get(rating, "")
+        path = folder / f"{rating}_val.csv"
         path.write_text(f"{header},agg_score,sampling_method\n{rows}", encoding="utf-8")
 
 
@@ -108,9 +108,9 @@ def test_the_released_files_have_the_published_numbers_of_pairs(real_data):
         "test": {"sts": 44_045, "sis": 46_719, "sits": 44_833},
     }
     for split, counts in expected.items():
-        assert counts == {task: PAIRS[file_name(task, split)] for task in counts}
+        assert counts == {rating: PAIRS[file_name(rating, split)] for rating in counts}
         ratings = read_cxc_ratings(real_data / "cxc", split)
-        assert {task: len(columns["scores"]) for task, columns in ratings.items()} == counts
+        assert {rating: len(columns["scores"]) for rating, columns in ratings.items()} == counts
         assert describe_differences(ratings, split) == []
         for columns in ratings.values():
             assert 0 <= columns["scores"].min() <= columns["scores"].max() <= 5

@@ -11,7 +11,7 @@ import PIL.Image
 import pytest
 
 from tests.browser import SIZES, check_accessibility, check_layout, open_page
-from xmodal.base.page import Group, Item, Page, Row, Section, from_markdown, to_data_uri
+from xmodal.base.page import Group, Page, PageItem, PageRow, Section, from_markdown, to_data_uri
 
 EVIL = """<script>alert(1)</script> & "quotes" 'too'"""
 
@@ -24,21 +24,21 @@ def make_picture(width=60, height=40, shade=100, kind="PNG"):
 
 def make_page():
     items = [
-        Item(f"caption {n} {'long ' * n}", make_picture(60 + n, 40, 20 * n), f"image {n}",
+        PageItem(f"caption {n} {'long ' * n}", make_picture(60 + n, 40, 20 * n), f"image {n}",
              notes=[f"{n}", "0.5"], mark="own" if n == 2 else "")
         for n in range(7)
     ]  # fmt: skip
-    words = Item(words=[("a", 0.25), ("<b>", 0.5), ("&", 0.0), *[("word", 0.1)] * 30])
-    rows = [Row(items, "found"), Row([words], "words")]
-    sections = [Section(EVIL, rows, Item("text", items[0].picture, "q"))] * 3
+    words = PageItem(words=[("a", 0.25), ("<b>", 0.5), ("&", 0.0), *[("word", 0.1)] * 30])
+    rows = [PageRow(items, "found"), PageRow([words], "words")]
+    sections = [Section(EVIL, rows, PageItem("text", items[0].picture, "q"))] * 3
     groups = [Group("First", sections, "On it."), Group("Second", sections[:1])]
     return Page("A page <of> tests", groups, ["A note."])
 
 
 def test_text_is_escaped_everywhere():
-    item = Item(EVIL, make_picture(), EVIL, [(EVIL, 1.0)], [EVIL], EVIL)
-    plain = Item(EVIL, notes=[EVIL])
-    rows = [Row([item, plain], EVIL)]
+    item = PageItem(EVIL, make_picture(), EVIL, [(EVIL, 1.0)], [EVIL], EVIL)
+    plain = PageItem(EVIL, notes=[EVIL])
+    rows = [PageRow([item, plain], EVIL)]
     text = Page(EVIL, [Group(EVIL, [Section(EVIL, rows, item)], EVIL)], [EVIL]).to_html()
     assert EVIL not in text
     assert "<script" not in text
@@ -53,8 +53,8 @@ def test_a_printed_page_has_its_texts_without_the_bytes_of_pictures():
 
 
 def test_words_are_shaded_by_their_weight():
-    item = Item(words=[("a", 0.25), ("<b>", 0.5), ("&", 0.0)])
-    text = Page("t", [Group("", [Section("s", [Row([item])])])]).to_html()
+    item = PageItem(words=[("a", 0.25), ("<b>", 0.5), ("&", 0.0)])
+    text = Page("t", [Group("", [Section("s", [PageRow([item])])])]).to_html()
     shades = re.findall(r'--share: ([\d.]+)" title="([\d.]+)">([^<]+)<', text)
     expected = ["0.50 0.250 a", "1.00 0.500 &lt;b&gt;", "0.00 0.000 &amp;"]
     assert [" ".join(each) for each in shades] == expected

@@ -18,7 +18,7 @@ ADDRESS, NUMBER, INDEX = processes.VARIABLES
 PROGRAM = """
 import sys, time
 from absl import logging
-from xmodal import processes
+from xmodal.base import processes
 from xmodal.base.config import UserError
 
 logging.set_verbosity(logging.INFO)
@@ -149,7 +149,7 @@ def test_process_0_waits_for_no_dead_process_either(run_two):
 ASSEMBLE = """
 from configs import quickstart
 from xmodal.data.datasets import Source
-from xmodal.runs.run import assemble
+from xmodal.runs.run import resolve
 
 read = Source.read
 
@@ -164,7 +164,7 @@ Source.read = tell
 config = quickstart.get_config("t2t")
 config.data.data_dir = {folder!r}
 config.batch_size = 16
-print("Entries", assemble(config).config.model.text.encoder.vocab_size)
+print("Entries", resolve(config).config.model.text.encoder.vocab_size)
 """
 
 

@@ -58,7 +58,7 @@ def test_a_slow_first_item_is_no_measure_of_the_others(clock, caplog):
 
 PROGRAM = """
 import time
-from xmodal import progress
+from xmodal.base import progress
 
 progress._QUIET_SECONDS = 0.0
 with progress.progress("Reading", 5) as advance:

@@ -21,9 +21,9 @@ import jax
 import numpy as np
 from absl import logging
 
-from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.damaged_checkpoints import set_damaged_aside
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 
 

@@ -61,8 +61,7 @@ def step_ours(task: Task) -> Iterator[int]:
 
     from configs import base, cxc_multitask, cxc_text_text
     from xmodal.base import mesh as mesh_lib
-    from xmodal.runs import compiled_step, run
-    from xmodal.runs.preflight import preflight
+    from xmodal.runs import compiled_step, preflight, run
     from xmodal.training.optimization import schedules
 
     yield 0

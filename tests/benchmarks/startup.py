@@ -21,14 +21,13 @@ def lap(name):
     global last
     now = time.perf_counter()
     times[name], last = round(now - last, 2), now
-from xmodal import binary
-from xmodal import mesh as mesh_lib
-from xmodal.training import compiled_step, loop, run
-from xmodal.runs.initialization import start
-from xmodal.runs.config.inheritance import inherit
+from xmodal.base import mesh as mesh_lib
+from xmodal.cli import config_flag
+from xmodal.runs import compiled_step, loop, run
+from xmodal.runs import start
 def main(argv):
     lap("imports")
-    parts = run.assemble(inherit(binary.read_config()))
+    parts = run.resolve(config_flag.read_config())
     lap("parts")
     state = start.starting_state(parts, "no/such/run")
     lap("first_state")
@@ -39,7 +38,7 @@ def main(argv):
     float(scalars["train/loss"])
     lap("first_step")
     print(json.dumps(times), flush=True)
-binary.run(main)
+config_flag.run(main)
 """
 
 

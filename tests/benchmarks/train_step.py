@@ -25,9 +25,8 @@ from xmodal.cli import config_flag
 from xmodal.data import FeatureReader
 from xmodal.runs import frozen_features, loop, run
 from xmodal.runs.compiled_step import CompiledStep, abstract_batch, compile_step
-from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.costs import accelerators, preflight
 from xmodal.runs.parts import Parts
-from xmodal.runs.preflight import accelerators, preflight
 from xmodal.training import state
 
 flags.adopt_module_key_flags(config_flag)
@@ -104,12 +103,9 @@ def main(argv: list[str]) -> None:
     """Prints the figures."""
     del argv
     logging.set_verbosity(logging.WARNING)
-    config = inherit(config_flag.read_config())
+    config = config_flag.read_config()
     config.total_steps = 10**6
-    if PIPELINE.value:
-        parts = run.assemble(config)
-    else:
-        parts = run.assemble_without_data(config, mesh_lib.make_mesh())
+    parts = run.resolve(config, needs_data=PIPELINE.value)
 
     def fresh() -> state.TrainState:
         return state.create_state(parts.init_state, parts.state_shapes)

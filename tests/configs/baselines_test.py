@@ -6,7 +6,7 @@ from configs import baselines
 from xmodal import data
 from xmodal.base.config import UserError
 from xmodal.models import make_dual_encoder
-from xmodal.runs.initialization import published_towers
+from xmodal.runs import published_towers
 
 # Settings of the published weights, which a folder would provide.
 FOLDERS = {

@@ -1,22 +1,25 @@
 """One command trains on a folder of pictures; named towers replace the small ones."""
 
+import sys
+
 import pytest
-from ml_collections import ConfigDict
+from absl import flags
 
 from configs import base, own_data
 from tests.data_prep.captioned_images import own_folders
 from xmodal.base.config import UserError
-from xmodal.base.scratch import keep_overrides
-from xmodal.runs import loop
+from xmodal.cli import config_flag
+from xmodal.runs import loop, preflight
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.finished import finished_reports
 from xmodal.runs.folder.run_folder import load_records
-from xmodal.runs.preflight import preflight
+
+FILE = own_data.__file__
 
 
 def make_config(folder):
-    config = own_data.get_config()
+    config = own_data.complete(own_data.get_config())
     config.data.manual_dir, config.data.data_dir = str(folder), f"{folder}_tfds"
     config.evals.own.bootstrap_samples = 10
     return config
@@ -24,14 +27,27 @@ def make_config(folder):
 
 def captions_alone(config):
     """Compiles in seconds and trains for a few steps."""
-    config.total_steps = "1; 3 epochs from 20 examples; 1 epochs from 50000 examples"
+    config.total_steps = "3 epochs"
     config.optimizer.schedule.warmup_steps = "1 epochs"
     config.evals.own.every = config.checkpoint.every = "3 epochs"
     config.model.image = config.data.image = None
-    del config.scratch["image"], config.optimizer.groups["image_tower"]
+    del config.optimizer.groups["image_tower"]
     config.data.captions_per_image = 2
     config.tasks = {"t2t": base.task("caption_0", "caption_1", "softmax")}
     return config
+
+
+@pytest.fixture
+def config_of_flags(own_flags, monkeypatch):
+    """Command line -> config."""
+
+    def read(*overrides, argument=""):
+        monkeypatch.setattr(sys, "argv", ["main", f"--config={FILE}{argument}", *overrides])
+        flags.FLAGS.unparse_flags()
+        config_flag._parse_flags(sys.argv)
+        return config_flag.read_config()
+
+    return read
 
 
 @pytest.fixture
@@ -45,23 +61,27 @@ def folder(tmp_path):
 @pytest.mark.slow
 def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     config, run_dir = make_config(folder), tmp_path / "run"
-    config.total_steps, config.scratch["image"]["data"]["image"]["size"] = 4, 32
+    config.total_steps = 4
     config.optimizer.schedule.warmup_steps = 1
     assert loop.train(config, str(run_dir))
     report = (run_dir / "test" / "own" / "report.md").read_text()
     assert "A caption and its own image" in report
     assert list(run_dir.glob("**/events*"))
     # Another run starts only from its text side, with a different, random image encoder.
-    other = make_config(folder)
+    other = own_data.get_config()
     other.init_from.run, other.init_from.include = str(run_dir), ["text/"]
     other.init_from.optimizer = False
+    other = own_data.complete(other)
+    other.data, other.evals = make_config(folder).data, make_config(folder).evals
+    for key in ("tokenizer", "lower_case", "unknown", "markers", "max_length"):
+        del other.data.text[key]
     filled = inherit(other)
     assert filled.model.image.encoder.name == "efficientnet"
     saved = run_folder.load_run(str(run_dir)).model.text.encoder
     assert filled.model.text.encoder.vocab_size == saved.vocab_size > 0
     assert filled.data.text.vocabulary == str(run_dir / "vocab.txt")
     # Starting it again continues the run, even without the folder of the first run.
-    other.total_steps, other.scratch["image"]["data"]["image"]["size"] = 2, 32
+    other.total_steps = 2
     other.optimizer.schedule.warmup_steps = 1
     first, second = other.copy_and_resolve_references(), other.copy_and_resolve_references()
     assert loop.train(first, str(tmp_path / "second"))
@@ -82,7 +102,6 @@ def test_changed_files_do_not_go_on_with_a_run(folder, tmp_path):
     steps_per_epoch = before["examples"] // 16
     assert saved.batch_size == 16
     assert saved.total_steps == 3 * steps_per_epoch
-    assert "scratch" not in saved
     # Answering without any work would rely on files that may have changed.
     assert not finished_reports(captions_alone(make_config(folder)), run_dir)
     assert loop.train(captions_alone(make_config(folder)), run_dir)
@@ -94,18 +113,31 @@ def test_changed_files_do_not_go_on_with_a_run(folder, tmp_path):
 
 
 def test_sides_without_weights_are_small():
+    config = own_data.complete(own_data.get_config())
+    assert inherit(config).model == config.model
+    assert config.model.image.encoder.name == "efficientnet"
+    assert config.model.text.encoder.name == "words"
+    assert config.data.text.tokenizer == "nltk"
+    assert {name: group.rate for name, group in config.optimizer.groups.items()} == {
+        "image_tower": 1.0, "text_tower": 1.0
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("include", "with_weights"),
+    [
+        ([".*"], {"image", "text"}),
+        (["text/"], {"text"}),
+        (["image/enc"], {"image"}),
+        (["s"], set()),
+    ],
+)
+def test_sides_that_a_run_provides(include, with_weights):
     config = own_data.get_config()
-    small = inherit(config)
-    assert small.model.image.encoder.name == "efficientnet"
-    assert small.model.text.encoder.name == "words"
-    assert small.data.text.tokenizer == "nltk"
-    assert "scratch" in config
-    assert "scratch" not in small
-    config.scratch["sound"] = config.scratch["text"]
-    with pytest.raises(
-        UserError, match=r"config.scratch has \['sound'\]; its keys are image, text"
-    ):
-        inherit(config)
+    config.init_from.run, config.init_from.include = "runs/other", include
+    own_data.complete(config)
+    assert {s for s in ("image", "text") if not config.model[s].encoder.name} == with_weights
+    assert config.data.text.min_count == (1 if "text" in with_weights else 2)
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path):
@@ -113,17 +145,34 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path):
         loop.train(make_config(tmp_path / "nowhere"), str(tmp_path / "run"))
 
 
-def test_overrides_stand():
-    config = own_data.get_config()
+def test_overrides_stand(config_of_flags):
     convnet = {"name": "convnet", "channels": (8, 16), "units": (1, 1)}
-    config.model.image.encoder, config.data.image.augment.area = ConfigDict(convnet), (0.9, 1.0)
-    keep_overrides(
-        config, ["model.image.encoder", "data.image.augment.area", "data.no.such", "name"]
+    small = config_of_flags(
+        f"--config.model.image.encoder={convnet}",
+        "--config.data.image.augment.area=(0.9, 1.0)",
+        "--config.data.image.augment.color=True",
+        "--config.data.text.min_count=1",
+        "--config.optimizer.groups.text_tower.rate=0.3",
     )
-    small = inherit(config)
     assert small.model.image.encoder.to_dict() == convnet
     assert small.data.image.augment.area == (0.9, 1.0)
+    assert small.data.image.augment.color is True
+    assert small.data.text.min_count == 1
+    assert small.optimizer.groups.text_tower.rate == 0.3
     # The rest is unchanged.
     assert small.model.image.head.name == "mean"
     assert small.data.image.augment.erase == 0.3
     assert small.model.text.encoder.name == "words"
+
+
+def test_a_named_tower_on_the_command_line(config_of_flags):
+    config = config_of_flags("--config.init_from.towers.text=weights/minilm")
+    assert config.model.text.encoder.to_dict() == {"name": ""}
+    assert config.optimizer.groups.text_tower.rate == 0.1
+    assert config.model.image.encoder.name == "efficientnet"
+
+
+def test_the_frozen_variant_has_no_small_towers(config_of_flags):
+    frozen = config_of_flags(argument=":frozen")
+    assert frozen.model.image.encoder.to_dict() == {"name": ""}
+    assert frozen.data.image.augment is None

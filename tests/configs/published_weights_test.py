@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import safetensors.numpy
-from ml_collections import ConfigDict
 
 from configs import (
     cc_pretrain,
@@ -23,9 +22,9 @@ from configs import (
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.runs import run
+from xmodal.runs.config.dataset_facts import DatasetFacts
+from xmodal.runs.config.fill_config import fill
 from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.config.sizes import resolve_sizes
-from xmodal.training.optimization.schedules import resolve_epochs
 from xmodal.training.tree import flatten
 
 SCALED = {"normalization": "imagenet", "size": 380}
@@ -111,7 +110,7 @@ def test_a_named_tower_takes_the_place_of_a_small_one(named, towers):
     sides = ("image", "text") if named == "both" else (named,)
     names = {"image": "mobilenet", "text": "minilm"}
     config.init_from.towers.update({side: str(towers / names[side]) for side in sides})
-    filled = inherit(config)
+    filled = inherit(own_data.complete(config))
     encoders = {side: filled.model[side].encoder.name for side in ("image", "text")}
     assert encoders == {
         "image": "mobilenet_v2" if "image" in sides else "efficientnet",
@@ -127,7 +126,7 @@ def test_a_named_tower_takes_the_place_of_a_small_one(named, towers):
 def test_frozen_towers_of_own_data(towers):
     config = own_data.get_config("frozen")
     config.init_from.towers = {"image": str(towers / "mobilenet"), "text": str(towers / "minilm")}
-    filled = ConfigDict(resolve_epochs(resolve_sizes(inherit(config).to_dict(), 300), 9))
+    filled = fill(inherit(config), DatasetFacts({"examples": 300})).config
     parts = run.build(filled, mesh_lib.make_mesh())
     assert {path.rsplit("/", 1)[0] for path in flatten(parts.trained)} == {
         "image/projection", "text/projection"
@@ -155,5 +154,5 @@ def test_finetuning_needs_the_two_folders_alone(towers):
     text = filled.data.text
     assert (text.tokenizer, text.lower_case, text.max_length) == ("wordpiece", True, 48)
     assert text.vocabulary == f"{towers}/minilm/vocab.txt"
-    in_steps = ConfigDict(resolve_epochs(filled.to_dict(), 10))
-    assert run.build(in_steps, mesh_lib.make_mesh()).settings.data.text.unknown == "drop"
+    spec = fill(filled, DatasetFacts({"examples": 640}))
+    assert run.build(spec.config, mesh_lib.make_mesh()).settings.data.text.unknown == "drop"

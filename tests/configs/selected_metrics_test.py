@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from configs import pcme, vsrn
 from data_prep.cxc.rating_files import RELEASED
@@ -14,11 +13,9 @@ from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.evaluators.boards import BoardsOptions
 from xmodal.evals.results import evaluator_tag
 from xmodal.runs.config.awaited_metrics import check_awaited, possible_tags
-from xmodal.runs.config.fill_config import fill_metric
-from xmodal.runs.config.run_config import read_settings
-from xmodal.runs.config.sizes import resolve_sizes
+from xmodal.runs.config.dataset_facts import DatasetFacts
+from xmodal.runs.config.fill_config import fill
 from xmodal.runs.evaluation.splits import SplitSource
-from xmodal.training.optimization.schedules import resolve_epochs
 
 # Without the baselines, which are not trained and so select no checkpoint.
 OTHERS = [
@@ -36,9 +33,8 @@ SENTENCES = {
 
 def parse(config):
     """A config whose metrics are filled in, as a section and as its dataclass."""
-    sized = resolve_sizes(fill_metric(config).to_dict(), 1000)
-    lengths = ConfigDict(resolve_epochs(sized, 1000))
-    return lengths, read_settings(lengths)
+    spec = fill(config, DatasetFacts({"examples": 1_000_000}))
+    return spec.config, spec.settings
 
 
 def sides_of(settings):

@@ -112,11 +112,11 @@ class Builder(RandomAccessBuilder):
             yield image_id, example
 
     def _ratings(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        for k, task in enumerate(["sts", "sts", "sis", "sits"]):
+        for k, rating in enumerate(["sts", "sts", "sis", "sits"]):
             yield (
                 k,
                 {
-                    "task": task,
+                    "rating": rating,
                     "left_id": 2000 + k,
                     "right_id": 200 + k,
                     "score": 1.5 * k,
@@ -129,10 +129,10 @@ class Builder(RandomAccessBuilder):
 def _matches() -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields lists of one to three positives."""
     positives = {("i2t", 200): (2001, 2010), ("t2i", 2001): (200,), ("t2i", 2010): (200, 202, 201)}
-    for number, ((task, query), ids) in enumerate(positives.items()):
+    for number, ((direction, query), ids) in enumerate(positives.items()):
         yield (
             number,
-            {"task": task, "query_id": query, "positive_ids": ids, "unreachable_ids": ()},
+            {"direction": direction, "query_id": query, "positive_ids": ids, "unreachable_ids": ()},
         )
 
 

@@ -27,12 +27,15 @@ import jax
 import numpy as np
 
 from configs import quickstart
-from xmodal import convert_weights, evals, losses, mesh as mesh_lib, models, preprocessing
+from xmodal import evals, losses, models, preprocessing
+from xmodal.base import mesh as mesh_lib
+from xmodal.cli import convert
 from xmodal.base.config import read
 from xmodal.evals.boards.make import make_boards
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.runner import evaluate_boards
-from xmodal.training import reporting, rngs, state, step, tasks, views
+from xmodal.runs import reporting
+from xmodal.training import rngs, state, step, tasks, views
 from xmodal.runs.initialization import from_run, from_towers
 from xmodal.training.optimization import optimizer
 from xmodal.runs.folder import checkpoints

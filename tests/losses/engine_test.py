@@ -10,8 +10,8 @@ import pytest
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.losses import engine, terms
-from xmodal.runs.preflight.collectives import Collectives, count_collectives
-from xmodal.runs.preflight.program import read_program
+from xmodal.runs.costs.collectives import Collectives, count_collectives
+from xmodal.runs.costs.program import read_program
 
 MARGIN = 0.7
 TERMS = {

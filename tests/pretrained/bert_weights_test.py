@@ -18,7 +18,7 @@ from xmodal.models import Mode, make_tower
 from xmodal.pretrained import bert_weights
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import read_weights, save_tower
-from xmodal.pretrained.weight_files import Source, load_source
+from xmodal.pretrained.weight_files import WeightSource, load_source
 
 NUM_CAPTIONS = 1000
 
@@ -236,7 +236,7 @@ def test_files_of_something_else(tmp_path):
     hub = published.to_hub(published.make_weights(published.SMALL), 4, version=2)
     files = {"vocab.txt": published.make_vocabulary(37)}
     for lower_case in (True, False):
-        source = Source("x", hub | {"do_lower_case": np.bool_(lower_case)}, files)
+        source = WeightSource("x", hub | {"do_lower_case": np.bool_(lower_case)}, files)
         if lower_case:
             assert bert_weights.describe_bert(source).encoder["heads"] == 4
     with pytest.raises(UserError, match="its tokenizer is not that of the uncased BERT"):

@@ -10,7 +10,7 @@ from xmodal.models import ENCODERS, make_tower
 from xmodal.pretrained import image_towers
 from xmodal.pretrained.converters import CONVERTERS, convert
 from xmodal.pretrained.folder import read_description, read_weights, save_tower
-from xmodal.pretrained.weight_files import Source
+from xmodal.pretrained.weight_files import WeightSource
 
 
 def fold(source, tower, folder, variant=""):
@@ -64,7 +64,7 @@ def test_an_efficientnet_is_the_variant_asked_for_or_refused(tmp_path):
 def test_the_depth_of_a_resnet_is_counted(convs, depth):
     arrays = {f"conv{n}/weights": np.zeros((1, 1, 1, 1)) for n in range(convs)}
     arrays |= {f"{name}/Momentum": array for name, array in arrays.items()}
-    description = image_towers.describe_resnet(Source("x", arrays, {}), "slim")
+    description = image_towers.describe_resnet(WeightSource("x", arrays, {}), "slim")
     assert description.encoder == {"name": "resnet", "depth": depth, "variant": "slim"}
     assert description.preprocessing == {"normalization": "inception", "size": 224}
 
@@ -72,14 +72,14 @@ def test_the_depth_of_a_resnet_is_counted(convs, depth):
 def test_a_slim_checkpoint_with_a_mean_of_pixels_wants_it_subtracted():
     arrays = {f"resnet_v1_50/c{n}/weights": np.zeros((1, 1, 1, 1)) for n in range(54)}
     arrays["resnet_v1_50/mean_rgb"] = np.zeros(3)
-    description = image_towers.describe_resnet(Source("x", arrays, {}), "slim")
+    description = image_towers.describe_resnet(WeightSource("x", arrays, {}), "slim")
     assert description.preprocessing == {"normalization": "vgg", "size": 224}
     assert make_tower("tower", description.side()).module.encoder.normalization == "vgg"
 
 
 @pytest.mark.parametrize("channels", [112, 448, 300])
 def test_the_width_of_a_mobilenet(channels):
-    source = Source("x", {"block_16_project/kernel": np.zeros((1, 1, 2, channels))}, {})
+    source = WeightSource("x", {"block_16_project/kernel": np.zeros((1, 1, 2, channels))}, {})
     if channels == 300:
         with pytest.raises(
             UserError, match="300 channels, which is not a width of MobileNetV2 among"

@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 import pytest
+
 from tests import tiny_encoder as tiny
 from tests import tiny_run
-
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.runs import loop

@@ -3,9 +3,9 @@
 import pathlib
 
 import pytest
-from tests import tiny_run
 
 import data_prep
+from tests import tiny_run
 from xmodal.runs import loop
 
 

@@ -7,18 +7,16 @@ import pathlib
 import jax
 import numpy as np
 import pytest
-from tests import tiny_encoder as tiny
-from tests.tiny_run import train
 
 from configs import base, cxc
+from tests import tiny_encoder as tiny
+from tests.tiny_run import train
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.models.encoders import efficientnet
-from xmodal.runs import frozen_features, loop, run
+from xmodal.runs import frozen_features, loop, preflight, run, start
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.initialization import start
-from xmodal.runs.preflight import preflight
 from xmodal.runs.folder import checkpoints, run_folder
 
 TINY = "tiny_captions"
@@ -81,7 +79,7 @@ def image_config(request, tiny_data_dir, tmp_path, monkeypatch):
 
 
 def start_run(config):
-    parts = run.assemble(config)
+    parts = run.resolve(config)
     return parts, start.starting_state(parts, "/no/such/run")
 
 

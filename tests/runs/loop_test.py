@@ -1,5 +1,6 @@
 """Whole runs of a tiny text model on a tiny dataset: stopped, continued, failed."""
 
+import functools
 import json
 import os
 import resource
@@ -10,16 +11,15 @@ import time
 import jax
 import numpy as np
 import pytest
+
 from tests import tiny_encoder as tiny
 from tests import tiny_run
 from tests.tiny_run import TINY, TOTAL_STEPS
-
 from xmodal import data
 from xmodal.base.config import UserError
-from xmodal.runs import loop
-from xmodal.runs.preflight import preflight
+from xmodal.runs import loop, preflight
+from xmodal.runs.config.dataset_facts import ask_dataset
 from xmodal.runs.folder import checkpoints, folder_lock, run_folder, run_records
-from xmodal.runs.config import run_config
 
 
 def test_the_loss_falls(whole):
@@ -71,15 +71,15 @@ def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path, monkey
     folder, _ = whole
     records = json.loads((folder / "records.json").read_text())
     ((name, digits),) = records["train"].items()
-    settings = run_config.read_settings(config)
+    ask = functools.partial(ask_dataset, data.parse(config.data), "train")
     records["train"][name] = data.UNKNOWN_HASH
     run_folder.save_records(str(tmp_path), records)
-    found = run_records.check_records(str(tmp_path), settings)
+    found = run_records.check_records(str(tmp_path), ask().records)
     assert found == {"train": {name: digits}, "examples": 37}
     run_folder.save_records(str(tmp_path), found)
     with monkeypatch.context() as patch:  # A dataset without a hash does not erase a known one.
         patch.setattr(data, "split_hashes", lambda *args: {name: data.UNKNOWN_HASH})
-        assert run_records.check_records(str(tmp_path), settings) == found
+        assert run_records.check_records(str(tmp_path), ask().records) == found
     older = {"train": {name: "0123456789abcdef" * 4}, "examples": 37}
     for before, described in (
         (older, f"{name} 0123456789abcdef (37 examples) -> {name} {digits[:16]} (37 examples)"),
@@ -88,9 +88,9 @@ def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path, monkey
     ):
         run_folder.save_records(str(tmp_path), before)
         with pytest.raises(UserError, match="was started with other records") as caught:
-            run_records.check_records(str(tmp_path), settings)
+            run_records.check_records(str(tmp_path), ask().records)
         assert described in str(caught.value)
-        allowed = run_records.check_records(str(tmp_path), settings, allow_changes=True)
+        allowed = run_records.check_records(str(tmp_path), ask().records, allow_changes=True)
         assert allowed == found
     run_folder.save_records(str(tmp_path), found | {"examples": 4})  # fewer than a batch
     with pytest.raises(UserError, match="add --allow_changes=records to use these"):
@@ -218,7 +218,7 @@ def test_a_full_disk_ends_in_one_sentence_and_leaves_the_last_checkpoint(
 
 
 def test_a_workdir_that_is_a_file_is_refused_before_the_dataset(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "assemble", lambda *_, **__: pytest.fail("assembled for nothing"))
+    monkeypatch.setattr(loop, "resolve", lambda *_, **__: pytest.fail("resolved for nothing"))
     (tmp_path / "run").write_text("mine")
     for place in (tmp_path / "run", tmp_path / "run/inside", "/proc/run"):
         with pytest.raises(UserError, match=f"Cannot write to {place}"):
@@ -229,7 +229,7 @@ def test_a_workdir_that_is_a_file_is_refused_before_the_dataset(config, tmp_path
 def test_a_folder_that_another_process_writes_is_refused_before_the_dataset(
     config, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(loop, "assemble", lambda *_, **__: pytest.fail("assembled for nothing"))
+    monkeypatch.setattr(loop, "resolve", lambda *_, **__: pytest.fail("resolved for nothing"))
     with folder_lock.hold(tmp_path):
         with pytest.raises(UserError, match=f"is being written by process {os.getpid()} on"):
             loop.train(config, str(tmp_path))

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.tiny_run import load_state
 
 from configs import base
+from tests.tiny_run import load_state
 from xmodal.losses import LOSSES
 from xmodal.runs import loop, reporting
 from xmodal.runs.folder import run_folder

@@ -1,4 +1,4 @@
-"""Parts built before and after the dataset is known share the trace of equal parameters."""
+"""A start traces the model once."""
 
 import jax
 import pytest
@@ -33,39 +33,32 @@ def config(few_shapes):
 
 
 def make_state(config):
-    parts = run.assemble(config, mesh_lib.make_mesh(jax.devices()[:2]))
+    parts = run.resolve(config, mesh=mesh_lib.make_mesh(jax.devices()[:2]))
     return parts, state.create_state(parts.init_state, parts.state_shapes)
 
 
-def test_the_first_parameters_are_traced_once(config, traces):
+@pytest.mark.parametrize("rows", ["given", "learned"])
+def test_the_first_parameters_are_traced_once(config, traces, rows):
+    known = config.model.text.encoder.vocab_size
+    if rows == "learned":
+        config.model.text.encoder.vocab_size = 0
     parts, first = make_state(config)
     assert len(traces) == 1
+    assert parts.config.model.text.encoder.vocab_size == known
+    assert known in {leaf.shape[0] for leaf in jax.tree.leaves(first.params["text"]) if leaf.ndim}
     shapes = jax.tree.map(lambda x: (x.shape, x.dtype), parts.state_shapes)
     assert jax.tree.map(lambda x: (x.shape, x.dtype), first) == shapes
 
 
-def test_a_vocabulary_to_be_learned_changes_the_parameters(config, traces):
-    rows = config.model.text.encoder.vocab_size
-    config.model.text.encoder.vocab_size = 0
-    parts, first = make_state(config)
+def test_everything_else_is_checked_before_a_dataset_is_built(config, traces, monkeypatch):
+    found, prepare = [], data.prepare
+
+    def build(*args, **kwargs):
+        found.append(len(traces))
+        prepare(*args, **kwargs)
+
+    monkeypatch.setattr(data, "is_prepared", lambda config: False)
+    monkeypatch.setattr(data, "prepare", build)
+    make_state(config)
+    assert found == [1]
     assert len(traces) == 2
-    assert parts.config.model.text.encoder.vocab_size == rows
-    assert rows in {leaf.shape[0] for leaf in jax.tree.leaves(first.params["text"]) if leaf.ndim}
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("seed", 1),
-        ("model.text.encoder.width", 64),
-        ("data.text.max_length", 12),
-        ("tasks.t2t.weight", 0.5),
-    ],
-)
-def test_other_parts_start_otherwise(config, path, value):
-    mesh = mesh_lib.make_mesh(jax.devices()[:1])
-    parts = run.build(config, mesh)
-    other = config.copy_and_resolve_references()
-    other.update_from_flattened_dict({path: value})
-    assert parts.starts_like(run.build(config, mesh))
-    assert not parts.starts_like(run.build(other, mesh))

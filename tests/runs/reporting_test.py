@@ -11,8 +11,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
-from xmodal.runs.tensorboard.writer import flat_config, make_writer
 from xmodal.runs import reporting
+from xmodal.runs.tensorboard.writer import flat_config, make_writer
 
 IDS = np.array([4, 9], np.int32)
 

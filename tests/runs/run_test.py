@@ -9,9 +9,10 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.runs import run
+from xmodal.runs.config.dataset_facts import DatasetFacts
+from xmodal.runs.config.fill_config import fill
 from xmodal.runs.evaluation.suite import EvalSuite
-from xmodal.runs.config import fill_config
-from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.run import resolve
 
 
 class AskedForDataError(Exception):
@@ -42,10 +43,7 @@ def without_data(monkeypatch):
         raise AskedForDataError
 
     monkeypatch.setattr(data, "prepare", prepare)
-
-
-def assemble(config):
-    return run.assemble(inherit(config))
+    monkeypatch.setattr(data, "is_prepared", lambda config: False)
 
 
 def change(config, where, value):
@@ -151,7 +149,7 @@ def change(config, where, value):
 def test_mistakes_are_found_without_any_data(text_config, where, value, message):
     change(text_config, where, value)
     with pytest.raises(UserError, match=message):
-        assemble(text_config)
+        resolve(text_config)
 
 
 @pytest.mark.parametrize("engine", ["dense", "chunked", "ring", "auto:1"])
@@ -159,18 +157,18 @@ def test_mistakes_are_found_without_any_data(text_config, where, value, message)
 def test_a_config_without_mistakes_asks_for_data(text_config, engine):
     change(text_config, "tasks.t2t.loss.options.engine", engine)
     with pytest.raises(AskedForDataError):
-        assemble(text_config)
+        resolve(text_config)
 
 
 @pytest.mark.usefixtures("without_data")
 def test_sides_of_model_data_and_tasks_go_together(config):
     change(config, "data.image", None)
     with pytest.raises(UserError, match="One of config.model.image and config.data.image is None"):
-        assemble(config)
+        resolve(config)
     change(config, "model.image", None)
     message = r"tasks compare views of the sides \['image', 'text'\], config.model has \['text'\]"
     with pytest.raises(UserError, match=message):
-        assemble(config)
+        resolve(config)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +188,7 @@ def test_missing_keys_are_named(config, where, message):
         section = section[parent]
     del section[last]
     with pytest.raises(UserError, match=message):
-        assemble(config)
+        resolve(config)
 
 
 @pytest.mark.parametrize(
@@ -224,26 +222,25 @@ def test_the_metric_of_the_best_checkpoint_follows_the_dataset(text_config, eval
     text_config.evals = evals
     for select in ({"metric": "", "mode": "max"}, {}):
         text_config.select = select
-        assert fill_config.fill_metric(text_config).select.to_dict() == {
-            "metric": metric,
-            "mode": "max",
-        }
+        spec = fill(text_config, DatasetFacts())
+        assert spec.config.select.to_dict() == {"metric": metric, "mode": "max"}
+        assert spec.settings.select.metric == metric
     text_config.evals = {"a": {"type": "pairs"}}
     with pytest.raises(UserError, match="config.select.metric is empty, and no evaluator"):
-        fill_config.fill_metric(text_config)
+        fill(text_config, DatasetFacts())
 
 
 def test_a_batch_larger_than_the_split(text_config, few_shapes):
     text_config.data.data_dir, text_config.batch_size = few_shapes, 160
     with pytest.raises(UserError, match="160 is more than the 150 training examples"):
-        assemble(text_config)
+        resolve(text_config)
 
 
 def test_more_captions_than_an_image_has(text_config, few_shapes):
     text_config.data.data_dir, text_config.data.captions_per_image = few_shapes, 6
     message = "An image has 5 caption.s., fewer than config.data.captions_per_image=6; set it to"
     with pytest.raises(UserError, match=message):
-        assemble(text_config)
+        resolve(text_config)
 
 
 @pytest.mark.parametrize(("examples", "epoch"), [("images", 150 // 16), ("pairs", 750 // 16)])
@@ -259,7 +256,7 @@ def test_lengths_in_epochs_become_steps(text_config, few_shapes, examples, epoch
     config.tasks.t2t.weight = {
         "schedule": "linear", "from": 0.0, "to": 1.0, "start": 0, "end": "2 epochs"
     }  # fmt: skip
-    parts = assemble(config)
+    parts = resolve(config)
     assert parts.settings.total_steps == parts.config.total_steps == 3 * epoch
     assert parts.settings.checkpoint.every == epoch
     assert parts.config.evals.shapes.every == epoch
@@ -274,16 +271,16 @@ def test_the_vocabulary_fills_the_size_of_the_model(text_config, few_shapes):
     config = text_config
     config.data.data_dir = few_shapes
     assert config.model.text.encoder.vocab_size == 0
-    parts = assemble(config)
+    parts = resolve(config)
     rows = data.vocabulary_size(config.data.to_dict())
     assert parts.config.model.text.encoder.vocab_size == rows
     table = parts.shapes[0]["text"]["encoder"]["word_embeddings"]
     assert table.shape == (rows, 64)
     config.model.text.encoder.vocab_size = rows - 1
     with pytest.raises(UserError, match=f"vocab_size={rows - 1} is smaller than .*{rows} entries"):
-        assemble(config)
+        resolve(config)
     config.model.text.encoder.vocab_size = rows + 5
-    assert assemble(config).config.model.text.encoder.vocab_size == rows + 5
+    assert resolve(config).config.model.text.encoder.vocab_size == rows + 5
 
 
 def test_words_are_learned_from_the_training_split_alone(few_shapes):
@@ -292,7 +289,7 @@ def test_words_are_learned_from_the_training_split_alone(few_shapes):
     config.data.data_dir, config.train_split = few_shapes, "train[:20]"
     config.data.text.update({"tokenizer": "spaces", "min_count": 1})
     config.batch_size = 16
-    parts = assemble(config)
+    parts = resolve(config)
     known = data.load_vocabulary(config.data, "train[:20]")
     assert len(known) < data.vocabulary_size(config.data)
     assert parts.config.model.text.encoder.vocab_size == len(known)
@@ -307,7 +304,7 @@ def test_task_modules_over_words_follow_the_vocabulary(few_shapes, rows):
     """Even if the text tower already has rows, as in a continued run."""
     config = vsrn.get_config("quick")
     config.data.data_dir, config.model.text.encoder.vocab_size = few_shapes, rows
-    found = assemble(config).config
+    found = resolve(config).config
     entries = data.vocabulary_size(config.data)
     assert found.tasks.generation.loss.module.vocab_size == entries
     assert found.model.text.encoder.vocab_size == (rows or entries)

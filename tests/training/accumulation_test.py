@@ -9,6 +9,7 @@ import pytest
 
 from configs import base, cxc, quickstart
 from tests import tiny_encoder as tiny
+from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.runs import run
@@ -245,6 +246,15 @@ def test_one_part_is_in_memory_at_a_time():
     assert parts < whole / 2
 
 
+@pytest.fixture
+def no_data(monkeypatch):
+    def prepare(*args, **kwargs):
+        raise data.DatasetMissingError("there is none")
+
+    monkeypatch.setattr(data, "prepare", prepare)
+
+
+@pytest.mark.usefixtures("no_data")
 def test_numbers_of_parts_that_do_not_fit():
     mesh = tiny.make_parts(tiny.make_image_config()).mesh
     accumulation.check(3, 48, mesh)
@@ -256,13 +266,15 @@ def test_numbers_of_parts_that_do_not_fit():
         accumulation.check(4, 48, mesh)
     config = tiny.make_config(accumulation_steps=3)
     with pytest.raises(UserError, match="accumulation_steps=3 does not split the 2 items"):
-        run.assemble_without_data(config, mesh)
+        run.resolve(config, mesh=mesh, needs_data=False)
 
 
-@pytest.mark.parametrize("later", [64, 50])
-def test_a_batch_that_depends_on_the_dataset_is_not_checked_before_its_size_is_known(later):
-    config = quickstart.get_config()
+@pytest.mark.usefixtures("no_data")
+def test_a_batch_that_depends_on_the_dataset_is_not_checked_before_its_size_is_known():
+    config = quickstart.get_config("t2t")
     config.accumulation_steps, config.batch_size = 3, None
-    config.batch_size = f"24; {later} from 2000 examples"
-    parts = run.assemble_without_data(config, tiny.make_parts(tiny.make_image_config()).mesh)
+    config.batch_size = "auto"
+    mesh = tiny.make_parts(tiny.make_image_config()).mesh
+    parts = run.resolve(config, mesh=mesh, needs_data=False)
     assert parts.settings.accumulation_steps == 3
+    assert parts.spec.missing == "there is none"

@@ -25,8 +25,8 @@ from xmodal.base.config import UserError
 __all__ = [
     "HOME",
     "PAIRS",
+    "RATINGS",
     "SPLITS",
-    "TASKS",
     "THRESHOLDS",
     "describe_differences",
     "file_name",
@@ -34,15 +34,15 @@ __all__ = [
     "read_cxc_file",
     "read_cxc_ratings",
 ]
-TASKS = tuple(SIDES)
+RATINGS = tuple(SIDES)
 # Lowest scores of positive pairs, of section 3 of the paper.
 THRESHOLDS: Mapping[str, float] = {"sts": 3.0, "sits": 3.0, "sis": 2.5}
 # Split -> its part of the file names.
 SPLITS = {"validation": "val", "test": "test"}
 # File -> number of released pairs.
 PAIRS = {
-    file_name(task, split): sum(methods.values())
-    for task, by_split in RELEASED.items()
+    file_name(rating, split): sum(methods.values())
+    for rating, by_split in RELEASED.items()
     for split, methods in by_split.items()
 }
 HOME = "https://github.com/google-research-datasets/Crisscrossed-Captions/tree/master/data"
@@ -56,22 +56,22 @@ def read_cxc_ratings(folder: epath.Path, split: str) -> dict[str, dict[str, np.n
       split: `validation` or `test`; other splits have no ratings.
 
     Returns:
-      Task -> columns, as `read_cxc_file` gives them.
+      Rating -> columns, as `read_cxc_file` gives them.
 
     Raises:
       UserError: a file is missing or damaged.
     """
     if split not in SPLITS:
         return {}
-    return {task: read_cxc_file(folder / file_name(task, split), task) for task in TASKS}
+    return {rating: read_cxc_file(folder / file_name(rating, split), rating) for rating in RATINGS}
 
 
-def read_cxc_file(path: AnyPath, task: str) -> dict[str, np.ndarray]:
+def read_cxc_file(path: AnyPath, rating: str) -> dict[str, np.ndarray]:
     """Reads one file, released or written by `xmodal annotate`.
 
     Args:
       path: path of the file.
-      task: `sts`, `sis` or `sits`.
+      rating: `sts`, `sis` or `sits`.
 
     Returns:
       `left_ids`, `right_ids` int32 [P], `scores` float32 [P] and `methods` strings [P].
@@ -81,7 +81,7 @@ def read_cxc_file(path: AnyPath, task: str) -> dict[str, np.ndarray]:
         not from 0 to 5, or a pair appears twice.
     """
     try:
-        rows = scan_ratings(path, task, own_methods=True)
+        rows = scan_ratings(path, rating, own_methods=True)
         ratings = list(without_bad_rows(rows, path))
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist; get the CxC ratings from {HOME}") from error
@@ -99,30 +99,30 @@ def describe_differences(ratings: Mapping[str, Mapping[str, np.ndarray]], split:
     """Returns how files differ from the released ones, a phrase for every difference.
 
     Args:
-      ratings: task -> columns of its file, see `read_cxc_ratings`.
+      ratings: rating -> columns of its file, see `read_cxc_ratings`.
       split: `validation` or `test`.
     """
     differences = []
-    for task, columns in ratings.items():
-        name, pairs = file_name(task, split), len(columns["scores"])
+    for rating, columns in ratings.items():
+        name, pairs = file_name(rating, split), len(columns["scores"])
         if pairs != PAIRS[name]:
             differences.append(f"{name} holds {pairs:,} pairs instead of {PAIRS[name]:,}")
-        if unknown := sorted(set(columns["methods"].tolist()) - set(RELEASED[task][split])):
+        if unknown := sorted(set(columns["methods"].tolist()) - set(RELEASED[rating][split])):
             differences.append(f"{name} has the unknown sampling methods {', '.join(unknown)}")
     return differences
 
 
-def format_cxc_file(task: str, columns: Mapping[str, np.ndarray]) -> str:
+def format_cxc_file(rating: str, columns: Mapping[str, np.ndarray]) -> str:
     """Returns the content of a file in the released layout.
 
     Args:
-      task: `sts`, `sis` or `sits`.
+      rating: `sts`, `sis` or `sits`.
       columns: `left_ids`, `right_ids`, `scores` and `methods`, [P] each. Scores are rounded to two
         decimals, as in the released files.
     """
     names = ["COCO_val2014:sentid:{}" if "caption" in side else "COCO_val2014_{:012d}.jpg"
-             for side in SIDES[task]]  # fmt: skip
-    lines = [",".join([*SIDES[task], SCORE, METHOD])]
+             for side in SIDES[rating]]  # fmt: skip
+    lines = [",".join([*SIDES[rating], SCORE, METHOD])]
     rows = (columns[name].tolist() for name in ("left_ids", "right_ids", "scores", "methods"))
     for left, right, score, method in zip(*rows, strict=True):
         lines.append(f"{names[0].format(left)},{names[1].format(right)},{round(score, 2)},{method}")

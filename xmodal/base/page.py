@@ -21,7 +21,7 @@ _SHOWN = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": 
 
 
 @dataclasses.dataclass(frozen=True)
-class Item:
+class PageItem:
     """A picture, a text, or both.
 
     Attributes:
@@ -48,10 +48,10 @@ class Item:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class PageRow:
     """Items in their order, under a title."""
 
-    items: Sequence[Item]
+    items: Sequence[PageItem]
     title: str = ""
 
 
@@ -66,8 +66,8 @@ class Section:
     """
 
     title: str
-    rows: Sequence[Row]
-    query: Item | None = None
+    rows: Sequence[PageRow]
+    query: PageItem | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +142,7 @@ def to_data_uri(picture: Picture) -> str:
 @functools.cache
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("xmodal", "."),
+        loader=jinja2.PackageLoader("xmodal.base", "."),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

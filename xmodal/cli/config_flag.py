@@ -14,7 +14,6 @@ from ml_collections import ConfigDict, config_flags
 import xmodal
 from xmodal.base.config import UserError
 from xmodal.base.console import make_log_readable, readable_errors
-from xmodal.base.scratch import keep_overrides
 from xmodal.cli.config_files import describe_configs, find_config_file
 
 
@@ -110,7 +109,10 @@ def run(main: Callable[[list[str]], None]) -> None:
 
 
 def read_config() -> ConfigDict:
-    """The config that --config names.
+    """The config that --config names, with the overrides of the command line.
+
+    The config file may define `complete(config, argument="")`, which then fills in what depends on
+    them.
 
     Raises:
       UserError: the file cannot be opened.
@@ -121,19 +123,21 @@ def read_config() -> ConfigDict:
     except OSError as error:
         message = re.sub(r"^\[Errno \d+\] ", "", str(error).splitlines()[-1].strip())
         raise UserError(f"--config: {message}") from error
-    keep_overrides(config, overridden_paths())
+    with config.unlocked():
+        call_config_file("complete", config)
     return config
 
 
-def call_config_file(name: str) -> Any:
-    """Returns the result of another function of the config file, called with the file's argument.
+def call_config_file(name: str, *arguments: Any) -> Any:
+    """Returns the result of another function of the config file.
 
     Args:
       name: name of the function; None is returned if the file does not have it.
+      *arguments: its arguments, before that of the file.
     """
     path, *argument = config_flags.get_config_filename(flags.FLAGS["config"]).split(":", 1)
     function = runpy.run_path(path).get(name)
-    return None if function is None else function(*argument)
+    return None if function is None else function(*arguments, *argument)
 
 
 def overridden_paths() -> set[str]:

@@ -15,6 +15,7 @@ from xmodal.data.datasets import (
     UNKNOWN_HASH,
     DatasetMissingError,
     follows_files,
+    is_prepared,
     read_captions,
     split_hashes,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "cut_texts",
     "eval_split",
     "follows_files",
+    "is_prepared",
     "load_tokenizer",
     "load_vocabulary",
     "num_train_examples",

@@ -240,6 +240,15 @@ def follows_files(config: DataConfig) -> bool:
     return bool(config.manual_dir) and place("", config.manual_dir) != ""
 
 
+def is_prepared(config: DataConfig) -> bool:
+    """Returns whether a dataset can be read without building it first.
+
+    Raises:
+      UserError: see `describe_builder`.
+    """
+    return describe_builder(config).is_prepared()
+
+
 def open_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     """Opens a prepared dataset; builds it first if that needs no download.
 

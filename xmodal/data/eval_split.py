@@ -42,7 +42,7 @@ class EvalSplit:
         `categories`) or strings. A column whose length varies between records is left out. Columns
         of sentence pairs are `score`, `set` and `average`, see `sentence_pairs.as_captions`.
       label_names: names of the values of label columns, if the dataset has them.
-      ratings: rated pairs by task: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
+      ratings: rated pairs by rating: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
         `methods` strings [P]; empty for a dataset without ratings. Pairs of absent items are left
         out.
       partial: part of the published split that is present, such as "181 of 5,000 images"; "" for
@@ -120,7 +120,7 @@ class EvalSplit:
 
     @functools.cached_property
     def lists(self) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
-        """Lists of positives by name, "matches", and retrieval task, see `load_matches`."""
+        """Lists of positives by name, "matches", and direction, see `load_matches`."""
         found = {} if self.has_pairs else load_matches(self._config, self.split)
         return {MATCHES: found} if found else {}
 
@@ -292,10 +292,10 @@ def _keep_known(
 ) -> tuple[dict[str, dict[str, np.ndarray]], int]:
     """Returns the rated pairs with both sides present, and the number of other pairs."""
     kept, dropped = {}, 0
-    for task, pairs in ratings.items():
-        left = image_ids if task == "sis" else caption_ids
-        right = caption_ids if task == "sts" else image_ids
+    for rating, pairs in ratings.items():
+        left = image_ids if rating == "sis" else caption_ids
+        right = caption_ids if rating == "sts" else image_ids
         known = np.isin(pairs["left_ids"], left) & np.isin(pairs["right_ids"], right)
-        kept[task] = {name: column[known] for name, column in pairs.items()}
+        kept[rating] = {name: column[known] for name, column in pairs.items()}
         dropped += int((~known).sum())
     return kept, dropped

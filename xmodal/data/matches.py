@@ -7,24 +7,24 @@ from xmodal.data.data_config import DataConfig
 from xmodal.data.datasets import open_beside
 
 MATCHES = "matches"
-_COLUMNS = ("task", "query_id", "positive_ids")
+_COLUMNS = ("direction", "query_id", "positive_ids")
 
 
 def load_matches(config: DataConfig, split: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Returns every matching pair, by retrieval task, `i2t` and `t2i`.
+    """Returns every matching pair, by direction, `i2t` and `t2i`.
 
-    Each task has the ids of queries and of their positives, int32 [P] each. The result is empty if
-    the dataset has no such lists for this split. They are built on the first call.
+    Each has the ids of queries and of their positives, int32 [P] each. The result is empty if the
+    dataset has no such lists for this split. They are built on the first call.
     """
     source = open_beside(config, MATCHES, split)
     if source is None:
         return {}
     columns = source.get(_COLUMNS)
-    tasks, queries = (dense(columns[name]) for name in _COLUMNS[:2])
+    directions, queries = (dense(columns[name]) for name in _COLUMNS[:2])
     positives = ragged(columns["positive_ids"])
-    task = np.repeat(tasks, positives.lengths)
+    direction = np.repeat(directions, positives.lengths)
     query = np.repeat(queries, positives.lengths)
     return {
-        name.decode(): (query[task == name], positives.values[task == name])
-        for name in np.unique(tasks)
+        name.decode(): (query[direction == name], positives.values[direction == name])
+        for name in np.unique(directions)
     }

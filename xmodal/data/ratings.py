@@ -12,18 +12,18 @@ _RATINGS = "ratings"
 
 
 def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarray]]:
-    """Returns the rated pairs of a split by task.
+    """Returns the rated pairs of a split by rating.
 
-    Each task has `left_ids`, `right_ids` int32 [P], `scores` float32 [P] and `methods` strings [P].
-    The result is empty if the dataset has no ratings for this split.
+    Each has `left_ids`, `right_ids` int32 [P], `scores` float32 [P] and `methods` strings [P]. The
+    result is empty if the dataset has no ratings for this split.
     """
     if config.ratings_dir:
         return read_cxc_ratings(epath.Path(config.ratings_dir), split)
     source = open_beside(config, _RATINGS, split)
     if source is None:
         return {}
-    columns = source.get(["task", "left_id", "right_id", "score", "method"])
-    tasks = np.char.decode(dense(columns["task"]).astype(bytes), "utf-8")
+    columns = source.get(["rating", "left_id", "right_id", "score", "method"])
+    ratings = np.char.decode(dense(columns["rating"]).astype(bytes), "utf-8")
     pairs = {
         "left_ids": dense(columns["left_id"]),
         "right_ids": dense(columns["right_id"]),
@@ -31,8 +31,8 @@ def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarr
         "methods": np.char.decode(dense(columns["method"]).astype(bytes), "utf-8"),
     }
     return {
-        str(task): {name: column[tasks == task] for name, column in pairs.items()}
-        for task in np.unique(tasks)
+        str(rating): {name: column[ratings == rating] for name, column in pairs.items()}
+        for rating in np.unique(ratings)
     }
 
 

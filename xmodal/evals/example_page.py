@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.base.page import Group, Item, Page, Row, Section
+from xmodal.base.page import Group, Page, PageItem, PageRow, Section
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
@@ -134,7 +134,7 @@ def _make_section(
     known = [name for name in boards if isinstance(boards[name].tasks[pick.task].positives, Ragged)]
     ratings = _ratings(boards, pick.task, query)
 
-    def show(item: int) -> Item:
+    def show(item: int) -> PageItem:
         of_item = [name for name in known if item in _positives(boards[name], pick.task, query)]
         notes = [f"rank {rank_of[item]:,}", f"{scores[item]:.4f}"]
         notes += [f"rated {rating:.2f} ({name})" for name, rating in ratings.get(int(item), ())]
@@ -146,10 +146,10 @@ def _make_section(
     rank = f"rank {pick.ranks[number] + 1:,} of {found:,}"
     if pick.others is not None:
         rank += f", of the other model {pick.others[number] + 1:,}"
-    rows = [Row([show(item) for item in first], "Found first")]
+    rows = [PageRow([show(item) for item in first], "Found first")]
     if len(missed):
         title = f"Positives farther down: {len(missed):,} of {len(positives):,}"
-        rows.append(Row([show(item) for item in missed[:_SHOWN]], title))
+        rows.append(PageRow([show(item) for item in missed[:_SHOWN]], title))
     title = f"{_NOUNS[query_side]} {pick.queries[number]}: {rank}"
     query_item = shown(query_side, pick.queries[number])
     if pick.task == "t2i":  # The image of the query is an answer.
@@ -195,7 +195,9 @@ class _Shown:
         )
         self._pictures: dict[int, bytes] = {}
 
-    def __call__(self, side: str, item_id: int, notes: Sequence[str] = (), mark: str = "") -> Item:
+    def __call__(
+        self, side: str, item_id: int, notes: Sequence[str] = (), mark: str = ""
+    ) -> PageItem:
         image, text = int(item_id), ""
         if side == "text":
             (at,) = self._captions(np.array([item_id]))
@@ -205,7 +207,7 @@ class _Shown:
         if side == "image" and picture is None:
             text = f"image {image}" + (f', "{caption}"' if caption else "")
         alt = f"image {image}" if side == "text" or not caption else f"image {image}: {caption}"
-        return Item(text, picture, alt, notes=notes, mark=mark)
+        return PageItem(text, picture, alt, notes=notes, mark=mark)
 
     def _picture(self, image: int) -> bytes | None:
         (row,) = self._images.find(np.array([image]))

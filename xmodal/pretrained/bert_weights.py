@@ -10,7 +10,7 @@ import numpy as np
 from xmodal.base.config import UserError
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.weight_files import Source
+from xmodal.pretrained.weight_files import WeightSource
 
 EXPECTED_UNEXPECTED = (
     # The heads for pretraining: next sentence, masked words.
@@ -217,7 +217,7 @@ def _layer_parts(names: _Names, width: int, mlp_dim: int) -> Iterator[_Part]:
             yield _Part(f"{part}/{ours}", names.parts[part] + names.end + theirs, (width,))
 
 
-def describe_bert(source: Source) -> Description:
+def describe_bert(source: WeightSource) -> Description:
     """Returns the size, the pooling and the tokenizer of a published BERT after checking them.
 
     Raises:
@@ -333,7 +333,7 @@ def _check_config(path: str, config: Mapping[str, Any]) -> None:
             )
 
 
-def _vocabulary(source: Source) -> list[str]:
+def _vocabulary(source: WeightSource) -> list[str]:
     if "vocab.txt" in source.files:
         return source.files["vocab.txt"].rstrip("\n").split("\n")
     model = source.files.get("tokenizer.json", {}).get("model", {})
@@ -342,7 +342,7 @@ def _vocabulary(source: Source) -> list[str]:
     raise UserError(f"{source.path}: vocab.txt is missing beside the weights.")
 
 
-def _check_uncased(source: Source, vocabulary: list[str]) -> None:
+def _check_uncased(source: WeightSource, vocabulary: list[str]) -> None:
     settings = source.files.get("tokenizer_config.json", {})
     normalizer = source.files.get("tokenizer.json", {}).get("normalizer") or {}
     cased = [token for token in vocabulary if token != token.lower() and token[:1] != "["]
@@ -362,7 +362,7 @@ def _check_uncased(source: Source, vocabulary: list[str]) -> None:
         )
 
 
-def _pooling(source: Source) -> tuple[str | None, bool]:
+def _pooling(source: WeightSource) -> tuple[str | None, bool]:
     """Returns the head of a sentence encoder or None, and whether it divides by norms."""
     kinds = [module["type"].rpartition(".")[2] for module in source.files.get("modules.json", ())]
     if others := set(kinds) - {"Transformer", "Pooling", "Normalize"}:

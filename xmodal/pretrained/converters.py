@@ -18,7 +18,7 @@ from xmodal.pretrained import (
 )
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.weight_files import Source, load_source
+from xmodal.pretrained.weight_files import WeightSource, load_source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Converter:
       takes_vocabulary: whether `--vocabulary` can choose among its words.
     """
 
-    describe: Callable[[Source, str], Description]
+    describe: Callable[[WeightSource, str], Description]
     convert: Callable[..., tuple[dict[str, np.ndarray], Report]]
-    load: Callable[..., Source] = load_source
+    load: Callable[..., WeightSource] = load_source
     variants: tuple[str, ...] = ()
     expected_unexpected: tuple[str, ...] = ()
     takes_vocabulary: bool = False

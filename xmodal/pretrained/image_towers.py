@@ -9,7 +9,7 @@ from xmodal.models.encoders import efficientnet, mobilenet_v2, resnet
 from xmodal.models.encoders.mbconv import scale_channels
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.keras_names import KerasNames
-from xmodal.pretrained.weight_files import Source
+from xmodal.pretrained.weight_files import WeightSource
 
 # The published widths of MobileNetV2.
 MOBILENET_WIDTHS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
@@ -21,7 +21,7 @@ _EFFICIENTNET_SIZES = {
 _COPIES = ("Momentum", "ExponentialMovingAverage", "RMSProp", "RMSProp_1")
 
 
-def describe_resnet(source: Source, variant: str) -> Description:
+def describe_resnet(source: WeightSource, variant: str) -> Description:
     """Returns a ResNet of the requested variant, with the depth given by its convolutions."""
     convs = sum(
         array.ndim == 4 and not name.endswith(_COPIES) for name, array in source.arrays.items()
@@ -45,19 +45,19 @@ def describe_resnet(source: Source, variant: str) -> Description:
     return _describe("resnet", keywords, normalization, 224)
 
 
-def describe_efficientnet(source: Source, variant: str) -> Description:
+def describe_efficientnet(source: WeightSource, variant: str) -> Description:
     """Returns the requested variant; the converter checks whether the source matches it."""
     del source
     return _describe("efficientnet", {"variant": variant}, "imagenet", _EFFICIENTNET_SIZES[variant])
 
 
-def describe_inception_v3(source: Source, variant: str) -> Description:
+def describe_inception_v3(source: WeightSource, variant: str) -> Description:
     """Returns Inception v3, which has only one variant."""
     del source, variant
     return _describe("inception_v3", {}, "inception", 299)
 
 
-def describe_mobilenet_v2(source: Source, variant: str) -> Description:
+def describe_mobilenet_v2(source: WeightSource, variant: str) -> Description:
     """Returns a MobileNetV2, with the width given by its last narrow convolution."""
     del variant
     is_folded = "block_16/project/kernel" in source.arrays

@@ -57,14 +57,16 @@ def convert_inception_v3(arrays: Mapping[str, np.ndarray], **keywords: Any) -> t
     return convert(arrays, encoder, _slim(arrays) if is_slim else _keras(arrays))
 
 
-def _list_convs() -> dict[str, inception_v3.Conv]:
+def _list_convs() -> dict[str, inception_v3.InceptionConv]:
     """Returns our convolutions by name, in the order in which Keras and TF-slim create them."""
     steps = dict(inception_v3.STEM)
     for block, branches in inception_v3.BLOCKS.items():
         for number, branch in enumerate(branches):
             for letter, step in itertools.chain(*inception_v3.letter_steps(branch)):
                 steps[f"{block}/branch{number}_{letter}"] = step
-    return {name: step for name, step in steps.items() if isinstance(step, inception_v3.Conv)}
+    return {
+        name: step for name, step in steps.items() if isinstance(step, inception_v3.InceptionConv)
+    }
 
 
 def _keras(arrays: Mapping[str, np.ndarray]) -> Rule:

@@ -17,7 +17,7 @@ from xmodal.pretrained.renaming import COUNTERS
 from xmodal.pretrained.torch_files import read_options
 from xmodal.pretrained.torch_models import Arrays, Published
 from xmodal.pretrained.vocabularies import has_words, read_words
-from xmodal.pretrained.weight_files import Source, load_source
+from xmodal.pretrained.weight_files import WeightSource, load_source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +124,7 @@ def convert_model(
     return arrays, ModelDescription(sides, published.similarity, parameters, tasks), report
 
 
-def _describe(model: str, source: Source, variant: str) -> Published:
+def _describe(model: str, source: WeightSource, variant: str) -> Published:
     """Returns the model of a source, in the requested variant or the one that its options name."""
     converter = MODELS[model]
     trained = None

@@ -42,7 +42,7 @@ _SCHEMES = ("gs", "s3", "az")
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class WeightSource:
     """Weights as they were published.
 
     Attributes:
@@ -61,7 +61,7 @@ class Source:
     files: Mapping[str, Any]
 
 
-def load_source(path: str | os.PathLike) -> Source:
+def load_source(path: str | os.PathLike) -> WeightSource:
     """Returns all arrays at `path`, local or gs://, and detects their format.
 
     Raises:
@@ -75,7 +75,7 @@ def load_source(path: str | os.PathLike) -> Source:
         path = path.parent
     read = _recognize(path)
     folder = path if path.is_dir() else path.parent
-    return Source(os.fspath(path), read(), _small_files(folder))
+    return WeightSource(os.fspath(path), read(), _small_files(folder))
 
 
 def _recognize(path: epath.Path) -> Callable[[], dict[str, np.ndarray]]:

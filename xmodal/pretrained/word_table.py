@@ -10,11 +10,11 @@ from xmodal.base.config import UserError
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.vocabularies import read_words
-from xmodal.pretrained.weight_files import Source
+from xmodal.pretrained.weight_files import WeightSource
 from xmodal.pretrained.word_vectors import load_word_vectors
 
 
-def load_word_table(path: str | os.PathLike, vocabulary: str = "") -> Source:
+def load_word_table(path: str | os.PathLike, vocabulary: str = "") -> WeightSource:
     """Returns a file of word vectors as a source; see `load_word_vectors`.
 
     Words with blanks, which occur in some published files, are left out: the tokenizer never
@@ -39,10 +39,10 @@ def load_word_table(path: str | os.PathLike, vocabulary: str = "") -> Source:
     if len(rows) < len(vectors):
         vectors = vectors[list(rows.values())]
     vocabulary = "".join(f"{word}\n" for word in rows)
-    return Source(os.fspath(path), {"vectors": vectors}, {"vocab.txt": vocabulary})
+    return WeightSource(os.fspath(path), {"vectors": vectors}, {"vocab.txt": vocabulary})
 
 
-def describe_words(source: Source) -> Description:
+def describe_words(source: WeightSource) -> Description:
     """Returns the tower of a table, which averages the vectors of a text's words."""
     vocab_size, width = source.arrays["vectors"].shape
     encoder = {"name": "words", "vocab_size": vocab_size, "width": width}

@@ -9,8 +9,8 @@ from absl import logging
 
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
+from xmodal.runs.costs import cost, memory
 from xmodal.runs.parts import Parts
-from xmodal.runs.preflight import cost, memory
 from xmodal.training.state import TrainState
 from xmodal.training.step import Batch, Scalars, jit_step, make_step
 

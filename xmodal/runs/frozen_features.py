@@ -20,8 +20,8 @@ import numpy as np
 from absl import logging
 
 from xmodal import data
-from xmodal.base import processes
 from xmodal.base import mesh as mesh_lib
+from xmodal.base import processes
 from xmodal.base.config import UserError
 from xmodal.base.progress import progress
 from xmodal.runs.frozen_checks import check_folder

@@ -11,33 +11,26 @@ import ml_collections
 import numpy as np
 from absl import logging
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh
 
 from xmodal import data
-from xmodal.base import processes
 from xmodal.base import mesh as mesh_lib
+from xmodal.base import processes
 from xmodal.base.disk_errors import disk_errors
 from xmodal.base.result_files import check_writable
-from xmodal.runs.tensorboard.writer import make_writer
 from xmodal.runs import frozen_features, reporting
 from xmodal.runs.compiled_step import compile_step
 from xmodal.runs.evaluation.checkpoint_evaluation import evaluate_best
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.initialization.start import starting_state
-from xmodal.runs.outputs import Outputs, make_reporter, write_facts
-from xmodal.runs.parts import Parts
-from xmodal.runs.run import assemble
 from xmodal.runs.folder import checkpoints, folder_lock, run_folder
 from xmodal.runs.folder.compute import Compute
 from xmodal.runs.folder.damaged_checkpoints import set_damaged_aside
 from xmodal.runs.folder.finished import mark_finished, where_to_look
-from xmodal.runs.folder.model_card import write_card
-from xmodal.runs.folder.run_folder import Records
-from xmodal.runs.folder.run_records import check_records
-from xmodal.runs.config.fill_config import fill
-from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.config.run_changes import check_changes, check_devices, check_metric
-from xmodal.runs.config.run_config import read_settings
+from xmodal.runs.model_card import write_card
+from xmodal.runs.outputs import Outputs, make_reporter, write_facts
+from xmodal.runs.parts import Parts
+from xmodal.runs.run import resolve
+from xmodal.runs.start import starting_state
+from xmodal.runs.tensorboard.writer import make_writer
 from xmodal.runs.watchdog import Watchdog
 
 _NO_ROOM = "Make room or use another --workdir; the same command resumes from the last checkpoint."
@@ -71,19 +64,19 @@ def train(
     if processes.index() == 0:
         check_writable(run_dir)
         folder_lock.check_free(run_dir)
-    parts, records = prepare(config, run_dir, allow_changes)
+    parts = resolve(config, run_dir, allow_changes=allow_changes)
     evaluation = RunEvaluation(parts)
     with (
         folder_lock.hold(run_dir) as check_lock,
         disk_errors(run_dir, _NO_ROOM),
         Watchdog(parts.settings.hang_timeout) as watchdog,
     ):
-        if not _train(parts, run_dir, records, evaluation, check_lock, watchdog):
+        if not _train(parts, run_dir, evaluation, check_lock, watchdog):
             return False
         watchdog.note("final evaluation")
         evaluations = evaluate_best(evaluation, run_dir)
         watchdog.note("model card")
-        write_card(run_dir, parts, records, evaluations)
+        write_card(run_dir, parts, parts.spec.records, evaluations)
         if not evaluation.follows_files:
             mark_finished(config, run_dir)
     if processes.index() == 0:
@@ -91,40 +84,9 @@ def train(
     return True
 
 
-def prepare(
-    config: ml_collections.ConfigDict,
-    run_dir: str,
-    allow_changes: Collection[str] = (),
-    mesh: Mesh | None = None,
-) -> tuple[Parts, Records]:
-    """Returns the parts of a run and its records; a resumed run keeps the records of its start.
-
-    Args:
-      config: see `train`.
-      run_dir: the run's folder.
-      allow_changes: see `train`.
-      mesh: devices of the run; None for all there are.
-
-    Raises:
-      UserError: see `train`.
-    """
-    config = inherit(config, run_dir)
-    if examples := run_folder.load_records(run_dir).get("examples"):
-        # Before a dataset is needed.
-        check_changes(run_dir, read_settings(fill(config, examples)), allow_changes)
-    parts = assemble(config, mesh)
-    changes = check_changes(run_dir, parts.settings, allow_changes)
-    for change in [*changes, *check_devices(run_dir, parts, allow_changes)]:
-        logging.warning("%s resumes with a change: %s.", run_dir, change)
-    check_metric(run_dir, parts.settings)
-    may_change = "records" in allow_changes
-    return parts, check_records(run_dir, parts.settings, allow_changes=may_change)
-
-
 def _train(
     parts: Parts,
     run_dir: str,
-    records: Records,
     evaluation: RunEvaluation,
     check_lock: Callable[[], None],
     watchdog: Watchdog,
@@ -141,7 +103,7 @@ def _train(
         batch_size=parts.settings.batch_size,
         flops_per_step=compiled.most_flops,
     )
-    _save_start(parts, run_dir, records, compute)
+    _save_start(parts, run_dir, compute)
     saver = checkpoints.Checkpoints(run_dir, parts.settings.checkpoint, parts.settings.select)
     writer = make_writer(run_dir)
     write_facts(writer, parts)
@@ -183,9 +145,9 @@ def _train(
     return True
 
 
-def _save_start(parts: Parts, run_dir: str, records: Records, compute: Compute) -> None:
+def _save_start(parts: Parts, run_dir: str, compute: Compute) -> None:
     """Writes the facts about a start that later starts and readers of the run need."""
-    settings, vocabulary = parts.settings, None
+    settings, records, vocabulary = parts.settings, parts.spec.records, None
     if settings.data.text is not None:
         vocabulary = data.load_vocabulary(settings.data, settings.train_split)
     if vocabulary is not None:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from absl import logging
 
 from xmodal.evals.reports.summary import select_curves
-from xmodal.runs.tensorboard.example_views import Views
 from xmodal.runs import reporting
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.initialization.start import describe
-from xmodal.training.optimization.optimizer import observe_metrics
-from xmodal.training.optimization.schedules import is_due
-from xmodal.runs.parts import Parts
 from xmodal.runs.folder import checkpoints
 from xmodal.runs.folder.compute import Compute
+from xmodal.runs.parts import Parts
+from xmodal.runs.start import describe
+from xmodal.runs.tensorboard.example_views import Views
+from xmodal.training.optimization.optimizer import observe_metrics
+from xmodal.training.optimization.schedules import is_due
 from xmodal.training.state import TrainState
 
 if TYPE_CHECKING:

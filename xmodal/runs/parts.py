@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import jax
 import ml_collections
@@ -11,59 +10,60 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
+from xmodal.evals.evaluators import Options
 from xmodal.models import DualEncoder
+from xmodal.runs.config.run_config import RunConfig
+from xmodal.runs.config.spec import Spec
 from xmodal.training.optimization.optimizer import make_optimizer
 from xmodal.training.state import TrainState, first_state, init_params, with_shardings
 from xmodal.training.tasks import Task
 from xmodal.training.tree import Tree, partition
-
-if TYPE_CHECKING:
-    from xmodal.runs.config.run_config import RunConfig
 
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
     """The parts of a run, checked against each other.
 
+    The loop, the trial before it, the evaluation and a sweep are given these and nothing else.
+
     Attributes:
-      config: the config, including all settings that follow from the dataset.
-      settings: the same config as a dataclass.
+      spec: the config that they are made from; nothing reads a config again.
       mesh: all devices.
       model: the towers and their similarity.
       tasks: the trained tasks.
       batch: name -> shape and dtype of the columns of a global training batch.
-      draft: parts with the same initial parameters, if there are any.
     """
 
-    config: ml_collections.ConfigDict
-    settings: "RunConfig"
+    spec: Spec
     mesh: Mesh
     model: DualEncoder
     tasks: tuple[Task, ...]
     batch: Mapping[str, jax.ShapeDtypeStruct]
-    draft: "Parts | None" = None
+
+    @property
+    def config(self) -> ml_collections.ConfigDict:
+        """The config, with all settings that follow from the dataset."""
+        return self.spec.config
+
+    @property
+    def settings(self) -> RunConfig:
+        """The same config as a dataclass."""
+        return self.spec.settings
+
+    @property
+    def evals(self) -> Mapping[str, Options]:
+        """Options of the evaluators, by name."""
+        return self.spec.evals
 
     @functools.cached_property
     def init_params(self) -> Callable[[], tuple[Tree, Tree]]:
         """Returns fresh `(params, model_state)`; compiled, and takes seconds to trace."""
-        if self.draft is not None:
-            return self.draft.init_params
         # The number of items does not affect the parameters.
         one = {
             name: np.zeros((1, *spec.shape[1:]), spec.dtype) for name, spec in self.batch.items()
         }
         return jax.jit(
             functools.partial(init_params, self.model, self.tasks, one, self.settings.seed)
-        )
-
-    def starts_like(self, other: "Parts") -> bool:
-        """Returns whether the initial parameters are equal."""
-        columns, others = (
-            {name: (spec.shape[1:], spec.dtype) for name, spec in parts.batch.items()}
-            for parts in (self, other)
-        )
-        return columns == others and all(
-            self.config[key] == other.config[key] for key in ("model", "tasks", "seed")
         )
 
     @functools.cached_property

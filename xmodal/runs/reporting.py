@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
-from xmodal.runs.config.sections import SelectConfig
+from xmodal.runs.sections import SelectConfig
 
 if TYPE_CHECKING:
     from clu import metric_writers

@@ -1,26 +1,30 @@
-"""The parts of a run, built from its config and checked before device time is spent."""
+"""From a config to the parts of a run, in one pass."""
 
 import dataclasses
-import functools
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import ml_collections
+from absl import logging
 from jax.sharding import Mesh
 
 from xmodal import data
-from xmodal.base import processes
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
-from xmodal.evals import read_options
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
-from xmodal.training import accumulation
 from xmodal.runs import frozen_checks
-from xmodal.training.optimization.optimizer import make_optimizer
-from xmodal.runs.parts import Parts
 from xmodal.runs.config.awaited_metrics import check_awaited, check_mode
-from xmodal.runs.config.fill_config import MANY, fill, fill_metric, fill_placeholders
-from xmodal.runs.config.run_config import RunConfig, read_settings
+from xmodal.runs.config.dataset_facts import DatasetFacts, ask_dataset, facts_without_data
+from xmodal.runs.config.fill_config import fill
+from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.config.run_changes import check_changes, check_devices, check_metric
+from xmodal.runs.config.run_config import RunConfig
+from xmodal.runs.config.spec import Spec, read_spec
 from xmodal.runs.config.widths import check_widths
+from xmodal.runs.folder.run_records import check_records
+from xmodal.runs.parts import Parts
+from xmodal.training import accumulation
+from xmodal.training.optimization.optimizer import make_optimizer
 from xmodal.training.step import check_sides, select_l2
 from xmodal.training.tasks import (
     Task,
@@ -32,105 +36,129 @@ from xmodal.training.tasks import (
 )
 from xmodal.training.tree import flatten
 
+_ANY_LENGTH = 2**31 - 1
 
-def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Parts:
-    """Prepares the datasets of a run and builds all its parts, without compiling anything.
+
+def resolve(
+    config: ml_collections.ConfigDict,
+    run_dir: str | None = None,
+    *,
+    mesh: Mesh | None = None,
+    allow_changes: Collection[str] = (),
+    needs_data: bool = True,
+) -> Parts:
+    """Returns the parts of a run; every error in its config is found here.
+
+    The order: what the config inherits from weights, what it asks the training data, the values
+    that follow from these, one reading of every section, and the parts built from it; nothing is
+    compiled. If the dataset still has to be built, which may take hours, all errors that can be
+    found without it are found first.
 
     Args:
-      config: the root, see `inheritance.inherit`.
+      config: the root; it is not changed.
+      run_dir: the run's folder; an existing run is resumed. None for no folder.
       mesh: devices of the run; None for all available ones.
+      allow_changes: see `loop.train`.
+      needs_data: whether a missing dataset is an error; if not, `Spec.missing` tells, and sizes
+        that depend on the dataset are arbitrary.
 
     Raises:
-      UserError: an unknown key or name anywhere, a number out of range, or two parts that do not
-        fit; all of these are found before a dataset is built or needed.
-      data.DatasetMissingError: a dataset is missing; says how to get it.
+      UserError: an unknown key or name anywhere, a number out of range, two parts that do not fit,
+        or a difference from the existing run.
+      data.DatasetMissingError: the dataset is missing; says how to get it.
     """
     mesh = mesh_lib.make_mesh() if mesh is None else mesh
-    draft = assemble_without_data(config, mesh)
-    settings = draft.settings
-    if settings.data.text is not None and settings.data.text.vocabulary:
-        data.load_vocabulary(settings.data)
-    data.prepare(settings.data, splits=[settings.train_split])
-    read_captions = functools.partial(_read_training_data, settings)
-    # Columns and vocabularies are written beside the dataset for the other processes.
-    processes.first_does("read the captions of the training split", read_captions)
-    examples = read_captions()
-    parts = build(fill(config, examples), mesh, draft)
-    settings = parts.settings
-    _check_batch_size(settings, mesh)
-    if settings.batch_size > examples:
-        raise UserError(
-            f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
-            f"examples of config.train_split={settings.train_split!r}."
-        )
-    _ = parts.optimizer  # Its schedule may not fit the run, whose length is only known now.
+    config = inherit(config, run_dir)
+    source, train_split = _training_data(config)
+    known = facts_without_data(source, run_dir)
+    if needs_data and not data.is_prepared(source):
+        _build_checked(config, known, run_dir, mesh, allow_changes)
+    try:
+        facts = ask_dataset(source, train_split)
+    except data.DatasetMissingError as error:
+        if needs_data:
+            raise
+        facts = dataclasses.replace(known, missing=str(error))
+    else:
+        if run_dir is not None:
+            may_change = "records" in allow_changes
+            records = check_records(run_dir, facts.records, allow_changes=may_change)
+            facts = dataclasses.replace(facts, records=records)
+    parts, changes = _build_checked(config, facts, run_dir, mesh, allow_changes)
+    if run_dir is not None:
+        changes += check_devices(run_dir, parts, allow_changes)
+        check_metric(run_dir, parts.settings)
+    for change in changes:
+        logging.warning("%s resumes with a change: %s.", run_dir, change)
     return parts
 
 
-def assemble_without_data(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
-    """Builds and checks the parts of a run whose dataset is not known.
+def _training_data(config: ml_collections.ConfigDict) -> tuple[data.DataConfig, str]:
+    return data.parse(config.data), config.get("train_split", RunConfig.train_split)
 
-    The vocabulary and an epoch get arbitrary sizes if the config leaves them open.
 
-    Args:
-      config: see `assemble`.
-      mesh: devices of the run.
+def _build_checked(
+    config: ml_collections.ConfigDict,
+    facts: DatasetFacts,
+    run_dir: str | None,
+    mesh: Mesh,
+    allow_changes: Collection[str],
+) -> tuple[Parts, list[str]]:
+    """Returns the parts of a run that trains, and the allowed changes to an existing run."""
+    spec = fill(config, facts)
+    settings, changes = spec.settings, []
+    if run_dir is not None and facts.examples is not None:
+        changes = check_changes(run_dir, settings, allow_changes)
+    given, filled = config.to_dict(), spec.config.to_dict()
 
-    Raises:
-      UserError: see `assemble`.
-    """
-    config = fill_metric(config)
-    draft = fill_placeholders(config)
-    settings = read_settings(draft)
-    if config.batch_size == settings.batch_size:  # It does not depend on the dataset.
-        _check_batch_size(settings, mesh)
-    parts = build(draft, mesh)
-    evals = read_options(settings.evals)
+    def is_known(*keys: str) -> bool:
+        return not facts.missing or all(given.get(key) == filled.get(key) for key in keys)
+
+    if is_known("batch_size"):
+        mesh_lib.check_batch_size(settings.batch_size, mesh)
+        accumulation.check(settings.accumulation_steps, settings.batch_size, mesh)
+    parts = _build(spec, mesh)
     check_mode(settings.select)
-    check_awaited(settings.awaited_metrics, evals, config.to_dict(), parts.model.towers)
-    check_widths(settings.model, parts.model, parts.tasks, evals, parts.shapes, parts.batch)
-    # Groups that start late are valid in a run of unknown length.
-    given, filled = config.to_dict(), draft.to_dict()
-    known = all(given[key] == filled[key] for key in ("total_steps", "optimizer"))
-    total_steps = settings.total_steps if known else MANY
-    make_optimizer(settings.optimizer, total_steps, parts.trained)
+    check_awaited(settings.awaited_metrics, spec.evals, spec.config.to_dict(), parts.model.towers)
+    check_widths(settings.model, parts.model, parts.tasks, spec.evals, parts.shapes, parts.batch)
     if settings.l2 is not None:
         select_l2(settings.l2.pattern, flatten(parts.trained))
-    if known:  # The paths of moments contain the steps at which groups start.
-        _ = parts.state_shapes  # Checks config.sharding.
-    return parts
+    if is_known("total_steps", "optimizer"):
+        _ = parts.state_shapes  # Checks the optimizer and config.sharding.
+    else:
+        # Groups that start late are valid in a run of unknown length.
+        make_optimizer(settings.optimizer, _ANY_LENGTH, parts.trained)
+    if not facts.missing and settings.batch_size > facts.records["examples"]:
+        raise UserError(
+            f"config.batch_size={settings.batch_size} is more than the "
+            f"{facts.records['examples']:,} training examples of "
+            f"config.train_split={settings.train_split!r}."
+        )
+    return parts, changes
 
 
-def _read_training_data(settings: RunConfig) -> int:
-    """Returns the examples of an epoch; learns the vocabulary if it has not been learned yet."""
-    examples = data.num_train_examples(settings.data, settings.train_split)
-    if settings.data.text is not None:
-        data.load_vocabulary(settings.data, settings.train_split)
-    return examples
-
-
-def build(config: ml_collections.ConfigDict, mesh: Mesh, draft: Parts | None = None) -> Parts:
-    """Builds all parts for the devices of `mesh`.
+def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
+    """Returns the parts of a config that leaves nothing open, such as that of a saved run.
 
     Args:
-      config: config that leaves nothing open, see `fill_config`.
+      config: see `Spec.config`.
       mesh: all devices.
-      draft: parts that were built before the dataset was known.
 
     Raises:
       UserError: an unknown key or name, a number out of range, or two parts that do not fit.
     """
-    settings = read_settings(config)
-    model, tasks = _check_fits(settings, mesh)
-    batch = data.batch_spec(settings.data, settings.batch_size)
+    return _build(read_spec(config), mesh)
+
+
+def _build(spec: Spec, mesh: Mesh) -> Parts:
+    model, tasks = _check_fits(spec.settings, mesh)
+    batch = data.batch_spec(spec.settings.data, spec.settings.batch_size)
     if missing := sorted(columns(tasks) - set(batch)):
         raise UserError(
             f"config.tasks read the columns {missing}, and a batch has {sorted(batch)}; name the "
             "labels of the dataset in config.data.labels."
         )
-    parts = Parts(config, settings, mesh, model, tasks, batch)
-    if draft is not None and parts.starts_like(draft):
-        parts = dataclasses.replace(parts, draft=draft)
+    parts = Parts(spec, mesh, model, tasks, batch)
     check_reads(tasks, flatten(parts.shapes[0]))
     frozen_checks.check(parts)
     return parts
@@ -165,12 +193,7 @@ def check_data_sides(towers: Collection[str], config: data.DataConfig) -> None:
             )
 
 
-def _check_batch_size(settings: RunConfig, mesh: Mesh) -> None:
-    mesh_lib.check_batch_size(settings.batch_size, mesh)
-    accumulation.check(settings.accumulation_steps, settings.batch_size, mesh)
-
-
-def make_model(config: Mapping[str, object], mesh: Mesh) -> DualEncoder:
+def make_model(config: Mapping[str, Any], mesh: Mesh) -> DualEncoder:
     """Returns the model of `config.model` for the devices of `mesh`."""
     devices = mesh.devices.flatten()
     return make_dual_encoder(config, Devices(len(devices), devices[0].platform))

@@ -60,11 +60,11 @@ def test_figures_of_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys
     names = ["cosines", "distributions", "positives", "rated_twice", "rater_spread"]
     assert sorted(path.stem for path in tmp_path.glob("out/*.png")) == names
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    rows = {(row["task"], row["method"]): row for row in summary["rows"]}
+    rows = {(row["rating"], row["method"]): row for row in summary["rows"]}
     assert rows["sts", "c2c_cocaption"]["pairs"] == 125
     assert rows["sits", "c2i_original"]["pairs"] == 125
     # The simulated raters differ most on caption pairs and least on caption-image pairs.
-    spread = [rows[task]["rater_deviation"] for task in (("sts", "all"), ("sits", "all"))]
+    spread = [rows[rating]["rater_deviation"] for rating in (("sts", "all"), ("sits", "all"))]
     assert spread[0] > spread[1] > 0.2
     assert "c2c_cocaption" in printed
     images = tensorboard_images(tmp_path / "out")
@@ -129,7 +129,7 @@ def test_mistakes_are_named_without_a_stack_trace(tmp_path, monkeypatch, args, m
 def test_a_threshold_that_is_none_is_refused(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         run(monkeypatch, "--ratings=x", "--output=y", "--positive=sts=3")
-    assert "'sts=3' is not TASK:SCORE" in capsys.readouterr().err
+    assert "'sts=3' is not RATING:SCORE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_split_that_is_not_there_lists_the_others(few_shapes, tmp_path, monkey
 def many_methods(number):
     rng = np.random.default_rng(0)
     return RatedPairs(
-        task="semantics",
+        rating="semantics",
         left_ids=None,
         right_ids=None,
         methods=np.array([f"set_{k % number}$^" for k in range(600)]),

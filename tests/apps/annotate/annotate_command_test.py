@@ -112,11 +112,11 @@ def test_questions_are_refused_before_anything_is_written(run, few_shapes, tmp_p
     (tmp_path / "pairs").mkdir()
     (tmp_path / "pairs" / "sts_test.csv").write_text("caption1,caption2,sampling_method\n1,2,x\n")
     made = ["make", "cxc", *shapes, f"--pairs={tmp_path}/pairs"]
-    asked = run(*made, "--tasks=sts,sis,sits")
+    asked = run(*made, "--ratings=sts,sis,sits")
     assert "no pairs of ['sis', 'sits']; it has ['sts']" in asked[1]
     # By default, all tasks that have pairs; here, none is of a caption of the split.
     assert "1 of the captions that" in run(*made)[1]
-    assert "captions that" in run(*made, "--tasks=sts")[1]
+    assert "captions that" in run(*made, "--ratings=sts")[1]
     assert "has none of sts_test.csv" in run(*made[:-1], f"--pairs={tmp_path}/none")[1]
     assert "lease_minutes is -1.0" in run(*made, "--lease_minutes=-1")[1]
     assert "two are compared" in run("make", "preference", *shapes, "--models=a.npz")[1]

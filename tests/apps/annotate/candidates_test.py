@@ -79,13 +79,13 @@ def as_scores(path):
 
 
 @pytest.mark.parametrize("form", [str, as_scores, as_rankings])
-@pytest.mark.parametrize(("task", "queries"), [("i2t", IMAGES[::2]), ("t2i", CAPTIONS[1::3])])
-def test_best_items_are_those_of_a_slow_loop(tmp_path, form, task, queries):
+@pytest.mark.parametrize(("direction", "queries"), [("i2t", IMAGES[::2]), ("t2i", CAPTIONS[1::3])])
+def test_best_items_are_those_of_a_slow_loop(tmp_path, form, direction, queries):
     path = write_embeddings(tmp_path / "model.npz", 0)
-    expected = slow_lists(path)[task]
-    assert best_items(read_source(form(path), None), SPLIT, task, queries[:0], 3) == []
+    expected = slow_lists(path)[direction]
+    assert best_items(read_source(form(path), None), SPLIT, direction, queries[:0], 3) == []
     for depth in (1, 4, 100):
-        found = best_items(read_source(form(path), None), SPLIT, task, queries, depth)
+        found = best_items(read_source(form(path), None), SPLIT, direction, queries, depth)
         assert [items.tolist() for items in found] == [
             expected[query][:depth] for query in queries.tolist()
         ]
@@ -149,8 +149,10 @@ def random_lists(path, split, queries, seed):
     rng = np.random.default_rng(seed)
     galleries = {"i2t": split.caption_ids, "t2i": split.image_ids}
     lists = {
-        task: {str(query): rng.permutation(galleries[task])[:30].tolist() for query in asked}
-        for task, asked in queries.items()
+        direction: {
+            str(query): rng.permutation(galleries[direction])[:30].tolist() for query in asked
+        }
+        for direction, asked in queries.items()
     }
     path.write_text(json.dumps(lists))
     return lists
@@ -176,11 +178,11 @@ def test_sets_of_candidates_with_two_golden_pairs(tmp_path):
     near = {
         pair
         for each in lists
-        for task, of_query in each.items()
+        for direction, of_query in each.items()
         for query, items in of_query.items()
         for pair in (
             [(i, int(query)) for i in items[:DEPTH]]
-            if task == "i2t"
+            if direction == "i2t"
             else [(int(query), i) for i in items[:DEPTH]]
         )
     }

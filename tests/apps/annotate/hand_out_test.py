@@ -11,7 +11,7 @@ from xmodal.apps.annotate.golden import decide, find_doubts
 from xmodal.apps.annotate.hand_out import HandOut, NotYoursError, Place, Rest
 from xmodal.apps.annotate.questions import BadAnswer
 from xmodal.apps.annotate.raters import end_rater, find_rater, invite
-from xmodal.apps.annotate.study_file import Question, StudyFile, Unit
+from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion, StudyUnit
 from xmodal.base.config import UserError
 
 
@@ -137,7 +137,7 @@ def test_progress_and_a_limit_of_units(tmp_path):
 
 
 def test_models_change_sides_and_answers_are_about_the_first_one(tmp_path):
-    units = [Unit((Question("preference", 1, 2, about=10, note="Story"),))]
+    units = [StudyUnit((StudyQuestion("preference", 1, 2, about=10, note="Story"),))]
     study = make_study(tmp_path / "study", units, raters_per_item=20, kind="preference")
     hand_out, sides = HandOut(study), collections.Counter()
     for rater in raters(study, 20):
@@ -154,9 +154,11 @@ def test_models_change_sides_and_answers_are_about_the_first_one(tmp_path):
 
 
 def matches(*golden, test=False, image=4):
-    asked = [Question("match", 10 + n, n + 1) for n in range(2)]
-    known = [Question("match", 30 + n, image, golden=answer) for n, answer in enumerate(golden)]
-    return Unit((*known, *asked), test=test)
+    asked = [StudyQuestion("match", 10 + n, n + 1) for n in range(2)]
+    known = [
+        StudyQuestion("match", 30 + n, image, golden=answer) for n, answer in enumerate(golden)
+    ]
+    return StudyUnit((*known, *asked), test=test)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -166,8 +168,8 @@ def test_no_rater_sees_a_pair_twice_golden_or_not(tmp_path, seed):
     known = [(10 * n, n) for n in range(1, 7)]
 
     def make(pairs, *golden, test=False):
-        asked = (Question("match", *pair, golden=draw.choice(golden)) for pair in pairs)
-        return Unit(tuple(asked), test=test)
+        asked = (StudyQuestion("match", *pair, golden=draw.choice(golden)) for pair in pairs)
+        return StudyUnit(tuple(asked), test=test)
 
     units = [make([(60, 1), known[5]], "yes", "no", test=True)]
     some = [draw.sample(known[:5], draw.randint(1, 2)) for _ in range(14)]
@@ -229,7 +231,7 @@ def test_a_wrong_golden_answer_asks_for_a_decision(tmp_path):
 def test_those_who_fail_the_qualification_get_nothing_else(tmp_path):
     study = make_study(
         tmp_path / "study",
-        [Unit(matches("yes", "no").questions[:2], test=True), matches("yes", image=5)],
+        [StudyUnit(matches("yes", "no").questions[:2], test=True), matches("yes", image=5)],
         kind="eccv",
         pass_share=1.0,
         raters_per_item=1,

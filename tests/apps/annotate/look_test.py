@@ -5,20 +5,26 @@ import pytest
 from tests.apps.annotate.server import links, serving
 from tests.apps.annotate.small_studies import make_study, pairs
 from tests.browser import SIZES, check_accessibility, check_layout, open_page
-from xmodal.apps.annotate.study_file import Caption, Question, Unit
+from xmodal.apps.annotate.study_file import StudyCaption, StudyQuestion, StudyUnit
 
 LONG = (
     "A man in a bright yellow jacket rides a wave on top of a surfboard while two friends with a "
     "small brown dog watch from the beach, next to Llanfairpwllgwyngyllgogerychwyrndrobwll."
 )
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
-CAPTIONS = [Caption(10, LONG, 1), Caption(20, SCRIPT, 2), Caption(30, "Two dogs.", 3)]
+CAPTIONS = [
+    StudyCaption(10, LONG, 1),
+    StudyCaption(20, SCRIPT, 2),
+    StudyCaption(30, "Two dogs.", 3),
+]
 STUDIES = {
     "sts": pairs("sts", (10, 20), (20, 30)),
     "sis": pairs("sis", (1, 2), (2, 3)),
     "sits": pairs("sits", (20, 1), (10, 2)),
-    "match": [Unit((Question("match", 10, 1), Question("match", 20, 2)))],
-    "preference": [Unit((Question("preference", 1, 2, about=each),)) for each in (10, 20)],
+    "match": [StudyUnit((StudyQuestion("match", 10, 1), StudyQuestion("match", 20, 2)))],
+    "preference": [
+        StudyUnit((StudyQuestion("preference", 1, 2, about=each),)) for each in (10, 20)
+    ],
 }
 # The layout depends on the size and the contrast on the scheme; two combinations cover both.
 LOOKS = [("desktop", "light"), ("phone", "dark")]

@@ -9,13 +9,20 @@ from xmodal.apps.annotate.aggregating import aggregate
 from xmodal.apps.annotate.golden import decide
 from xmodal.apps.annotate.hand_out import HandOut, Place
 from xmodal.apps.annotate.match_labels import positives_of_queries, read_added
-from xmodal.apps.annotate.study_file import Caption, Question, Settings, StudyFile, Unit, create
+from xmodal.apps.annotate.study_file import (
+    Settings,
+    StudyCaption,
+    StudyFile,
+    StudyQuestion,
+    StudyUnit,
+    create,
+)
 from xmodal.base.config import UserError
 from xmodal.evals.labels.released import read_lists
 
 
 def match(caption, image, golden=None):
-    return Question("match", caption, image, golden=golden)
+    return StudyQuestion("match", caption, image, golden=golden)
 
 
 def answer(hand_out, rater, answers):
@@ -28,8 +35,8 @@ def answer(hand_out, rater, answers):
 @pytest.fixture
 def study(tmp_path):
     units = [
-        Unit((match(10, 1), match(10, 2), match(61, 6, "yes"), match(60, 1, "no"))),
-        Unit((match(20, 2), match(30, 1), match(51, 5, "yes"), match(60, 2, "no"))),
+        StudyUnit((match(10, 1), match(10, 2), match(61, 6, "yes"), match(60, 1, "no"))),
+        StudyUnit((match(20, 2), match(30, 1), match(51, 5, "yes"), match(60, 2, "no"))),
     ]
     return make_study(
         tmp_path / "study",
@@ -133,8 +140,11 @@ def test_counts_of_the_released_positives(real_data, tmp_path):
     # A pair is shown once. In the released files, a positive of one direction need not be positive
     # in the other, even if its query is in both lists, so the two directions are asked separately
     # here.
-    by_task = {"i2t": (sorted(i2t), sorted(images), ()), "t2i": (sorted(t2i), (), sorted(captions))}
-    for task, (pairs, image_queries, caption_queries) in by_task.items():
+    asked = {
+        "i2t": (sorted(i2t), sorted(images), ()),
+        "t2i": (sorted(t2i), (), sorted(captions)),
+    }
+    for direction, (pairs, image_queries, caption_queries) in asked.items():
         settings = Settings(
             kind="eccv",
             raters_per_item=1,
@@ -142,19 +152,19 @@ def test_counts_of_the_released_positives(real_data, tmp_path):
             caption_queries=tuple(caption_queries),
         )
         units = [
-            Unit(tuple(match(*pair) for pair in pairs[start : start + 18]))
+            StudyUnit(tuple(match(*pair) for pair in pairs[start : start + 18]))
             for start in range(0, len(pairs), 18)
         ]
-        path = tmp_path / task
-        create(path, settings, units, [Caption(1, "text", 1)], [])
+        path = tmp_path / direction
+        create(path, settings, units, [StudyCaption(1, "text", 1)], [])
         fill_in(StudyFile(path), "weak_yes")
-        aggregate(StudyFile(path), tmp_path / f"{task}_labels", human_only=True)
-    for task, name, queries, positives in (
+        aggregate(StudyFile(path), tmp_path / f"{direction}_labels", human_only=True)
+    for direction, name, queries, positives in (
         ("i2t", "image_to_caption", 1_261, 22_550),
         ("t2i", "caption_to_image", 1_332, 11_279),
     ):
         file = f"eccv_{name}.json"
-        written = json.loads((tmp_path / f"{task}_labels" / file).read_text())
+        written = json.loads((tmp_path / f"{direction}_labels" / file).read_text())
         assert (len(written), sum(map(len, written.values()))) == (queries, positives)
         released = json.loads((folder / file).read_text())
         assert {query: sorted(items) for query, items in released.items()} == written
@@ -167,7 +177,7 @@ def test_cxc_as_a_sixth_annotator(real_data):
     added = read_added(str(real_data), "test")
     assert len(added) == 35_585
     found = positives_of_queries(added, *queries)
-    assert {task: sum(map(len, lists.values())) for task, lists in found.items()} == {
+    assert {direction: sum(map(len, lists.values())) for direction, lists in found.items()} == {
         "i2t": 8_906,
         "t2i": 1_895,
     }

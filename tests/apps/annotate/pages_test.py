@@ -9,10 +9,14 @@ import pytest
 from tests.apps.annotate.server import links, serving
 from tests.apps.annotate.small_studies import make_study, pairs
 from xmodal.apps.annotate.raters import end_rater, invite
-from xmodal.apps.annotate.study_file import Caption
+from xmodal.apps.annotate.study_file import StudyCaption
 
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=alert(1)> & \"more\""
-CAPTIONS = [Caption(10, SCRIPT, 1), Caption(20, "plain", 2), Caption(30, "another", 3)]
+CAPTIONS = [
+    StudyCaption(10, SCRIPT, 1),
+    StudyCaption(20, "plain", 2),
+    StudyCaption(30, "another", 3),
+]
 
 
 class Client:

@@ -11,7 +11,14 @@ from xmodal.apps.annotate.aggregating import aggregate
 from xmodal.apps.annotate.collected import read_answers
 from xmodal.apps.annotate.hand_out import HandOut, Place
 from xmodal.apps.annotate.rating_labels import describe_ratings, mean_ratings
-from xmodal.apps.annotate.study_file import Caption, Question, Settings, StudyFile, Unit, create
+from xmodal.apps.annotate.study_file import (
+    Settings,
+    StudyCaption,
+    StudyFile,
+    StudyQuestion,
+    StudyUnit,
+    create,
+)
 from xmodal.base.config import UserError
 from xmodal.base.cxc_files import THRESHOLDS, format_cxc_file, read_cxc_file
 
@@ -53,16 +60,16 @@ RELEASED = {
 }
 
 
-@pytest.mark.parametrize("task", RELEASED)
-def test_released_ratings_are_written_as_they_were_released(real_data, task):
-    path = epath.Path(real_data / "cxc" / f"{task}_test.csv")
-    columns = read_cxc_file(path, task)
-    assert format_cxc_file(task, columns | {"scores": columns["scores"].astype(np.float64)}) == (
+@pytest.mark.parametrize("rating", RELEASED)
+def test_released_ratings_are_written_as_they_were_released(real_data, rating):
+    path = epath.Path(real_data / "cxc" / f"{rating}_test.csv")
+    columns = read_cxc_file(path, rating)
+    assert format_cxc_file(rating, columns | {"scores": columns["scores"].astype(np.float64)}) == (
         path.read_text()
     )
-    rows = describe_ratings({task: columns})
-    assert {row[1]: (row[2], row[5]) for row in rows} == RELEASED[task]
-    assert {float(row[4]) for row in rows} == {THRESHOLDS[task]}
+    rows = describe_ratings({rating: columns})
+    assert {row[1]: (row[2], row[5]) for row in rows} == RELEASED[rating]
+    assert {float(row[4]) for row in rows} == {THRESHOLDS[rating]}
 
 
 def test_five_raters_whose_means_are_released_scores(real_data, tmp_path):
@@ -71,10 +78,12 @@ def test_five_raters_whose_means_are_released_scores(real_data, tmp_path):
     released = {name: column[:12] for name, column in read_cxc_file(path, "sits").items()}
     ids = zip(*(released[name].tolist() for name in ("left_ids", "right_ids")), strict=True)
     units = [
-        Unit((Question("sits", left, right, note=method),))
+        StudyUnit((StudyQuestion("sits", left, right, note=method),))
         for (left, right), method in zip(ids, released["methods"].tolist(), strict=True)
     ]
-    captions = [Caption(each, "text", 1) for each in sorted(set(released["left_ids"].tolist()))]
+    captions = [
+        StudyCaption(each, "text", 1) for each in sorted(set(released["left_ids"].tolist()))
+    ]
     create(tmp_path / "study", Settings(), units, captions, [])
     study = StudyFile(tmp_path / "study")
     hand_out = HandOut(study)

@@ -6,16 +6,16 @@ import PIL.Image
 
 from xmodal.apps.annotate.raters import find_rater, invite
 from xmodal.apps.annotate.study_file import (
-    Caption,
-    Picture,
-    Question,
     Settings,
+    StudyCaption,
     StudyFile,
-    Unit,
+    StudyPicture,
+    StudyQuestion,
+    StudyUnit,
     create,
 )
 
-CAPTIONS = [Caption(10 * image + n, f"caption {n} of {image}", image) for image in range(1, 7)
+CAPTIONS = [StudyCaption(10 * image + n, f"caption {n} of {image}", image) for image in range(1, 7)
             for n in range(2)]  # fmt: skip
 
 
@@ -23,7 +23,7 @@ def picture(image_id, size=(64, 48)):
     file = io.BytesIO()
     color = (40 * image_id % 256, 90 * image_id % 256, 160)
     PIL.Image.new("RGB", size, color).save(file, "PNG")
-    return Picture(image_id, "image/png", file.getvalue())
+    return StudyPicture(image_id, "image/png", file.getvalue())
 
 
 def make_study(path, units, captions=CAPTIONS, **settings):
@@ -32,7 +32,7 @@ def make_study(path, units, captions=CAPTIONS, **settings):
 
 
 def pairs(kind, *ends, note="any"):
-    return [Unit((Question(kind, left, right, note=note),)) for left, right in ends]
+    return [StudyUnit((StudyQuestion(kind, left, right, note=note),)) for left, right in ends]
 
 
 def sts_units(count=4):

@@ -8,12 +8,12 @@ from tests.apps.annotate.small_studies import make_study, raters
 from xmodal.apps.analysis.votes import count_votes
 from xmodal.apps.annotate.aggregating import aggregate
 from xmodal.apps.annotate.hand_out import HandOut, Place
-from xmodal.apps.annotate.study_file import Question, Unit
+from xmodal.apps.annotate.study_file import StudyQuestion, StudyUnit
 
 
 def preference(left, right, about, *groups):
     note = json.dumps(list(groups)) if groups else ""
-    return Unit((Question("preference", left, right, about=about, note=note),))
+    return StudyUnit((StudyQuestion("preference", left, right, about=about, note=note),))
 
 
 def vote(study, choose):

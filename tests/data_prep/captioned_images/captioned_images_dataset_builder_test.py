@@ -219,7 +219,7 @@ def test_ratings_belong_to_the_split_of_both_sides(tmp_path):
     folders.write_csv(folder / "ratings.csv", [["left", "right", "score"], *ratings])
     builder = prepare(folder, "ratings", min_kept=0)
     images = prepare(folder)
-    names = ["task", "left_id", "right_id", "score"]
+    names = ["rating", "left_id", "right_id", "score"]
     test = read_columns(builder, "test", names)
     found = sorted(zip(*(test[name].tolist() for name in names), strict=True))
     columns = read_columns(images, "test", ["picture", "image_id", "caption_ids"])

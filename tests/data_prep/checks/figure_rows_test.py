@@ -15,7 +15,7 @@ from data_prep.checks.figure_rows import (
     NOTED,
     OK,
     PART,
-    Row,
+    FigureRow,
     judge,
     lookup,
     missing_rows,
@@ -59,7 +59,7 @@ def test_names_come_before_patterns_and_missing_rows_are_named():
     assert lookup(figures, "test/ac", None) == 1
     assert lookup(figures, "test/x", None) == 4
     assert lookup(figures, "train/x", 5) == 5
-    (row,) = missing_rows(figures, [Row("test/ac", 1, 1, OK)], part=False)
+    (row,) = missing_rows(figures, [FigureRow("test/ac", 1, 1, OK)], part=False)
     assert (row.name, row.found, row.expected, row.verdict) == ("test/ab", 0, 2, DIFFERS)
 
 
@@ -75,10 +75,10 @@ def test_every_dataset_has_published_figures(dataset):
 
 def _rated(*pairs):
     columns = SplitContents(dict(schema.rating_features().items()))
-    for task, method, left, right, score in pairs:
+    for rating, method, left, right, score in pairs:
         columns.add(
             {
-                "task": task.encode(),
+                "rating": rating.encode(),
                 "method": method.encode(),
                 "left_id": left,
                 "right_id": right,
@@ -94,7 +94,7 @@ class _Dataset:
 
     def __init__(self, columns, is_part=False):
         self.splits, self.is_part = {"test": columns}, is_part
-        self.figures = {"test/mean score with task=a, method=m": 1.75}
+        self.figures = {"test/mean score with rating=a, method=m": 1.75}
 
     def row(self, name, found, default=None, *, note=""):
         figure = lookup(self.figures, name, default)
@@ -105,15 +105,15 @@ def test_pairs_in_both_orders_and_broken_circles():
     circle = [("sts", "c2c_cocaption", k, (k + 1) % 5, 3.0) for k in range(5)]
     dataset = _rated(*circle, ("sis", "i2i_csim", 1, 2, 1.0), ("sis", "i2i_csim", 2, 1, 4.0))
     rows = {row.name: row.found for row in identity.pairs(dataset)}
-    assert rows["pairs in both orders with task=sis, method=i2i_csim"] == 1
-    assert rows["pairs in both orders with task=sts, method=c2c_cocaption"] == 0
+    assert rows["pairs in both orders with rating=sis, method=i2i_csim"] == 1
+    assert rows["pairs in both orders with rating=sts, method=c2c_cocaption"] == 0
     assert not any(row.found for row in identity.structure(dataset))
     broken = _rated(*circle[:4], ("sts", "c2c_cocaption", 4, 2, 3.0), circle[0])
     (row,) = identity.structure(broken)
     # 0 is never right, 2 is twice; the first pair is repeated: 0 is left and 1 right twice.
     assert (row.found, row.verdict) == (4, DIFFERS)
     rows = {row.name: row.found for row in identity.pairs(broken)}
-    assert rows["pairs repeated with task=sts, method=c2c_cocaption"] == 1
+    assert rows["pairs repeated with rating=sts, method=c2c_cocaption"] == 1
     # If a row was left out, its cycle is incomplete.
     (row,) = identity.structure(_Dataset(_rated(*circle[:4]).splits["test"], is_part=True))
     assert (row.found, row.verdict) == (2, NOTED)
@@ -123,13 +123,13 @@ def test_ranges_and_means_of_scores_by_kind():
     dataset = _rated(("a", "m", 0, 0, 1.0), ("a", "m", 1, 1, 2.0), ("b", "m", 2, 2, math.nan))
     rows = {row.name: row.found for row in counts.scores(dataset)}
     assert rows == {
-        "scores not finite with task=a, method=m": 0,
-        "lowest score with task=a, method=m": 1.0,
-        "highest score with task=a, method=m": 2.0,
-        "mean score with task=a, method=m": 1.5,
-        "scores not finite with task=b, method=m": 1,
+        "scores not finite with rating=a, method=m": 0,
+        "lowest score with rating=a, method=m": 1.0,
+        "highest score with rating=a, method=m": 2.0,
+        "mean score with rating=a, method=m": 1.5,
+        "scores not finite with rating=b, method=m": 1,
     }
-    mean = "mean score with task=a, method=m"
+    mean = "mean score with rating=a, method=m"
     verdicts = {row.name: row.verdict for row in counts.scores(dataset)}
     assert verdicts[mean] == DIFFERS
     part = _Dataset(dataset.splits["test"], is_part=True)
@@ -159,9 +159,9 @@ def test_memory_is_a_few_bytes_per_record():
 
 def test_the_table_has_a_line_per_row_and_counts_verdicts():
     rows = [
-        Row("test/records", 12345, 12345, OK),
-        Row("test/hash", "a" * 64, "b" * 64, DIFFERS, "changed"),
-        Row("test/mean", 1.5, None, NOTED),
+        FigureRow("test/records", 12345, 12345, OK),
+        FigureRow("test/hash", "a" * 64, "b" * 64, DIFFERS, "changed"),
+        FigureRow("test/mean", 1.5, None, NOTED),
     ]
     text = table(rows)
     assert "12,345" in text

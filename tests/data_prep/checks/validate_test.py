@@ -17,7 +17,7 @@ from tests.data_prep.fuzzing.stand_ins import STAND_INS
 
 _FIGURES = {
     "images": {"train/records": 2, "validation/records": 1, "test/records": 2},
-    "ratings": {"test/rows with task=expert, method=expert": 1},
+    "ratings": {"test/rows with rating=expert, method=expert": 1},
 }
 
 

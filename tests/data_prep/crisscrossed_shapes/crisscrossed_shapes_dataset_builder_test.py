@@ -57,14 +57,16 @@ def test_ratings_refer_to_images_and_captions_of_their_split(images, data_dir):
         own = {example["image_id"] for example in images[split]}
         captions = {int(caption) for example in images[split] for caption in example["caption_ids"]}
         originals = 0
-        for rating in builder.as_data_source(split):
+        for pair in builder.as_data_source(split):
             for side, item in zip(
-                sides[rating["task"].decode()], (rating["left_id"], rating["right_id"]), strict=True
+                sides[pair["rating"].decode()],
+                (pair["left_id"], pair["right_id"]),
+                strict=True,
             ):
                 assert int(item) in (captions if side == "c" else own)
-            assert rating["score"] == pytest.approx(np.mean(rating["rater_scores"]), abs=1e-5)
-            if rating["method"] == b"c2i_original":
-                assert rating["left_id"] // 5 == rating["right_id"]
+            assert pair["score"] == pytest.approx(np.mean(pair["rater_scores"]), abs=1e-5)
+            if pair["method"] == b"c2i_original":
+                assert pair["left_id"] // 5 == pair["right_id"]
                 originals += 1
         assert originals == len(captions)
 
@@ -76,9 +78,9 @@ def test_matches_are_all_true_pairs(images, data_dir):
         own = {int(image["image_id"]) for image in images[split]}
         pairs = {"i2t": set(), "t2i": set()}
         for example in builder.as_data_source(split):
-            task, query = example["task"].decode(), int(example["query_id"])
+            direction, query = example["direction"].decode(), int(example["query_id"])
             assert len(example["positive_ids"])
-            pairs[task] |= {(query, int(positive)) for positive in example["positive_ids"]}
+            pairs[direction] |= {(query, int(positive)) for positive in example["positive_ids"]}
         assert {(image, caption) for caption, image in pairs["t2i"]} == pairs["i2t"]
         # A caption is true of its own image; other splits are other galleries.
         assert {(image, 5 * image + k) for image in own for k in range(5)} < pairs["i2t"]
@@ -119,7 +121,9 @@ def test_one_caption_of_every_image_with_its_coherence_relations(data_dir, image
 
 
 def test_rated_captions_are_the_ratings_with_their_texts(data_dir, images):
-    ratings = [r for r in build("ratings", data_dir).as_data_source("test") if r["task"] == b"sts"]
+    ratings = [
+        r for r in build("ratings", data_dir).as_data_source("test") if r["rating"] == b"sts"
+    ]
     pairs = list(build("rated_captions", data_dir).as_data_source("test"))
     texts = {
         int(caption_id): text

@@ -6,9 +6,9 @@ import pytest
 from PIL import Image
 
 from data_prep.crisscrossed_shapes import rendering, scene_graph
-from data_prep.crisscrossed_shapes.scene_graph import Background, Item, Scene
+from data_prep.crisscrossed_shapes.scene_graph import Background, Scene, SceneItem
 
-ITEM = Item("top", "right", "square", "red", "large")
+ITEM = SceneItem("top", "right", "square", "red", "large")
 SCENE = Scene((ITEM,), Background("plain", "grey"))
 
 

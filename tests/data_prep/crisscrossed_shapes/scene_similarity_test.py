@@ -5,7 +5,7 @@ import pytest
 
 from data_prep.crisscrossed_shapes import all_matches, graph_similarity
 from data_prep.crisscrossed_shapes.captions import describe
-from data_prep.crisscrossed_shapes.scene_graph import Background, Content, Item, full_content
+from data_prep.crisscrossed_shapes.scene_graph import Background, Content, SceneItem, full_content
 from data_prep.crisscrossed_shapes.scenes import make_scenes
 
 OPPOSITE = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
@@ -22,7 +22,7 @@ def slow_shared_weight(left, right):
         return {*content.relations, *((j, OPPOSITE[r], i) for i, r, j in content.relations)}
 
     best = 0.0
-    mine, other = list(left.items), list(right.items) + [Item()] * 4
+    mine, other = list(left.items), list(right.items) + [SceneItem()] * 4
     for order in itertools.permutations(range(len(other)), len(mine)):
         total = sum(
             value
@@ -86,13 +86,13 @@ def test_resemblance_is_symmetric_and_one_only_for_the_same(contents, pairs):
 
 
 def test_worked_example():
-    star = Item(shape="star", color="red")
-    ring = Item(shape="ring")
+    star = SceneItem(shape="star", color="red")
+    ring = SceneItem(shape="ring")
     caption = Content((star, ring), Background(color="grey"), relations=((0, "above", 1),))
     scene = Content(
         (
-            Item("top", "left", "ring", "blue", "small"),
-            Item("bottom", "left", "star", "red", "small"),
+            SceneItem("top", "left", "ring", "blue", "small"),
+            SceneItem("bottom", "left", "star", "red", "small"),
         ),
         Background("plain", "grey"),
         2,

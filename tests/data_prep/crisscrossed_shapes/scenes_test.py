@@ -1,7 +1,7 @@
 import itertools
 
 from data_prep.crisscrossed_shapes import scene_graph
-from data_prep.crisscrossed_shapes.scene_graph import Background, Content, Item, Scene
+from data_prep.crisscrossed_shapes.scene_graph import Background, Content, Scene, SceneItem
 from data_prep.crisscrossed_shapes.scenes import make_scenes
 
 SIZES = {"train": 700, "validation": 150, "test": 150}
@@ -52,9 +52,9 @@ def test_most_scenes_have_a_near_duplicate_in_their_split():
 def test_relations_and_full_content_of_a_scene():
     scene = Scene(
         (
-            Item("bottom", "left", "star", "red", "small"),
-            Item("middle", "right", "ring", "blue", "large"),
-            Item("top", "right", "moon", "pink", "large"),
+            SceneItem("bottom", "left", "star", "red", "small"),
+            SceneItem("middle", "right", "ring", "blue", "large"),
+            SceneItem("top", "right", "moon", "pink", "large"),
         ),
         Background("plain", "grey"),
     )

@@ -25,7 +25,7 @@ def rated():
 
 
 def test_methods_tasks_and_sizes_are_those_of_the_release(rated):
-    assert {method: part.task for method, part in rated.items()} == {
+    assert {method: part.rating for method, part in rated.items()} == {
         "c2c_cocaption": "sts",
         "c2c_isim": "sts",
         "i2i_csim": "sis",
@@ -40,13 +40,13 @@ def test_methods_tasks_and_sizes_are_those_of_the_release(rated):
 
 
 def test_pairs_have_the_structure_of_the_release(rated):
-    for task in ("sts", "sis", "sits"):
-        parts = [part.pairs for part in rated.values() if part.task == task]
+    for rating in ("sts", "sis", "sits"):
+        parts = [part.pairs for part in rated.values() if part.rating == rating]
         pairs = [tuple(pair) for pair in np.concatenate(parts).tolist()]
-        assert len(pairs) == len(set(pairs)), f"{task} has the same pair twice in one order"
-        if task == "sts":
+        assert len(pairs) == len(set(pairs)), f"{rating} has the same pair twice in one order"
+        if rating == "sts":
             assert len(pairs) == len({frozenset(pair) for pair in pairs})
-        if task != "sits":
+        if rating != "sits":
             assert all(left != right for left, right in pairs)
     reversed_sis = {tuple(p) for p in rated["i2i_csim"].pairs.tolist()} & {
         tuple(p[::-1]) for p in rated["i2i_csim"].pairs.tolist()
@@ -57,7 +57,7 @@ def test_pairs_have_the_structure_of_the_release(rated):
 def test_scores_are_distributed_as_in_the_release(rated):
     mean = {method: part.scores.mean() for method, part in rated.items()}
     share = {
-        method: (part.scores >= (2.5 if part.task == "sis" else 3)).mean()
+        method: (part.scores >= (2.5 if part.rating == "sis" else 3)).mean()
         for method, part in rated.items()
     }
     assert mean["c2i_original"] > 4.6
@@ -83,15 +83,15 @@ def test_raters_use_the_scale_in_tenths_and_agree_least_on_captions(rated):
         np.testing.assert_allclose(part.rater_scores * 10, (part.rater_scores * 10).round())
         np.testing.assert_allclose(part.scores, part.rater_scores.mean(axis=1))
         inside = (part.scores > 1) & (part.scores < 4)
-        spread.setdefault(part.task, []).append(part.rater_scores[inside].std(axis=1))
-    spread = {task: np.concatenate(values).mean() for task, values in spread.items()}
+        spread.setdefault(part.rating, []).append(part.rater_scores[inside].std(axis=1))
+    spread = {rating: np.concatenate(values).mean() for rating, values in spread.items()}
     assert spread["sts"] > 1.2 * spread["sis"] > 1.2**2 * spread["sits"]
 
 
-@pytest.mark.parametrize("task", ["sts", "sis", "sits"])
-def test_ratings_follow_similarity(task):
+@pytest.mark.parametrize("rating", ["sts", "sis", "sits"])
+def test_ratings_follow_similarity(rating):
     similarities = np.linspace(0, 1, 1001)
-    scores = simulated_ratings.rate(similarities, task, np.random.default_rng(0)).mean(axis=1)
+    scores = simulated_ratings.rate(similarities, rating, np.random.default_rng(0)).mean(axis=1)
     bins = scores[:1000].reshape(10, 100).mean(axis=1)
     assert (np.diff(bins) > 0).all()
     assert bins[0] < 1.3

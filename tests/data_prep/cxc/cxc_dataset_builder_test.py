@@ -84,7 +84,7 @@ def _splits(folder, config, data_dir=None):
 def test_pairs_in_both_orders_are_two_rows(manual_dir):
     builder = _build(manual_dir, "sis")
     pairs = [
-        (int(e["left_id"]), int(e["right_id"]), float(e["score"]), e["task"], e["method"])
+        (int(e["left_id"]), int(e["right_id"]), float(e["score"]), e["rating"], e["method"])
         for e in builder.as_data_source("validation")
     ]
     assert sorted(pairs) == [

@@ -56,7 +56,7 @@ def _examples(folder, config="eccv"):
 def test_positives_beyond_the_gallery_are_kept_and_named(manual_dir):
     builder = _build(manual_dir, "eccv", manual_dir / "tfds")
     found = {
-        (e["task"].decode(), int(e["query_id"])): [
+        (e["direction"].decode(), int(e["query_id"])): [
             list(e[name]) for name in ("positive_ids", "unreachable_ids")
         ]
         for e in builder.as_data_source("test")
@@ -145,8 +145,8 @@ def test_the_real_files_hold_what_was_published(real_data, tmp_path):
     assert unreachable == {"i2t": {"575916": [144675], "421999": [467259]}, "t2i": {}}
     lengths = {"i2t": [], "t2i": []}
     for example in builder.as_data_source("test"):
-        lengths[example["task"].decode()].append(len(example["positive_ids"]))
-    assert {task: (min(n), max(n), sum(n)) for task, n in lengths.items()} == {
+        lengths[example["direction"].decode()].append(len(example["positive_ids"]))
+    assert {direction: (min(n), max(n), sum(n)) for direction, n in lengths.items()} == {
         "i2t": (6, 48, 22_550),
         "t2i": (1, 19, 11_279),
     }

@@ -118,12 +118,12 @@ def test_features_stand_in_for_pixels(manual_dir):
 
 def test_ratings_leave_out_experts_on_own_captions(manual_dir):
     examples = list(_build(manual_dir, "ratings").as_data_source("test"))
-    expert, crowd = sorted(examples, key=lambda example: example["task"] != b"expert")
-    assert expert["task"] == b"expert"
+    expert, crowd = sorted(examples, key=lambda example: example["rating"] != b"expert")
+    assert expert["rating"] == b"expert"
     assert (expert["left_id"], expert["right_id"]) == (5 * 2 + 2, 0)
     assert expert["score"] == np.float32(5 / 3)
     assert list(expert["rater_scores"]) == [1, 2, 2]
-    assert crowd["task"] == b"crowd"
+    assert crowd["rating"] == b"crowd"
     assert (crowd["left_id"], crowd["right_id"], crowd["score"]) == (5 * 2 + 1, 2, 0.75)
 
 
@@ -220,7 +220,7 @@ def test_the_real_files_hold_what_was_published(real_data, tmp_path):
 def test_the_real_ratings_are_of_test_images_and_test_captions(real_data):
     captions = flickr8k_files.read_captions(real_data / "flickr8k")
     ratings = list(flickr8k_files.read_ratings(real_data / "flickr8k"))
-    experts = [r for r in ratings if r.task == "expert"]
+    experts = [r for r in ratings if r.kind == "expert"]
     assert len(experts) == 5822
     assert sum(r.image != r.caption_image for r in experts) == Builder.EXPECTED["expert"]
     assert len(ratings) - len(experts) == 47_288

@@ -95,7 +95,7 @@ def _check(example: dict[str, Any]) -> None:
         if name == "relations":
             assert set(np.asarray(value).tolist()) <= {0, 1}, f"{name} {value}"
         elif name == "score":
-            low, high = (1, 4) if example.get("task") == "expert" else (0, 5)
+            low, high = (1, 4) if example.get("rating") == "expert" else (0, 5)
             assert low <= value <= high, f"score {value}"
         elif "image" in name and isinstance(value, bytes):
             image = PIL.Image.open(io.BytesIO(value))

@@ -16,8 +16,8 @@ def test_number_of_parameters(tower):
 
 
 def test_steps_are_lettered_with_poolings():
-    fork = (inception_v3.Conv(2, (1, 3)), inception_v3.Conv(2, (3, 1)))
-    branch = ("average", inception_v3.Conv(4), fork)
+    fork = (inception_v3.InceptionConv(2, (1, 3)), inception_v3.InceptionConv(2, (3, 1)))
+    branch = ("average", inception_v3.InceptionConv(4), fork)
     assert inception_v3.letter_steps(branch) == [
         [("a", "average")], [("b", branch[1])], [("c", fork[0]), ("d", fork[1])],
     ]  # fmt: skip

@@ -68,3 +68,15 @@ def test_flatten_joins_a_fixed_number_of_tokens():
     np.testing.assert_array_equal(vector, [np.concatenate(row) for row in TOKENS])
     with pytest.raises(UserError, match="'flatten' joins a fixed number of tokens"):
         head.apply({}, Features(jnp.asarray(TOKENS), MASK), Mode.EVALUATE)
+
+
+@pytest.mark.parametrize("name", ["flatten", *POOLS])
+def test_a_head_is_exported_for_any_number_of_items(name):
+    head = make_head("head", {"name": name})
+    shape = jax.ShapeDtypeStruct(jax.export.symbolic_shape("items, 5, 4"), np.float32)
+
+    def pool(tokens):
+        return head.apply({}, Features(tokens, None), Mode.EVALUATE).vector
+
+    exported = jax.export.export(jax.jit(pool))(shape)
+    np.testing.assert_allclose(exported.call(TOKENS[:2]), pool(TOKENS[:2]), rtol=1e-6)

@@ -7,18 +7,18 @@ import jax
 import numpy as np
 import pytest
 import safetensors.numpy
-from tests import tiny_encoder as tiny
 
 from configs import base
+from tests import tiny_encoder as tiny
 from xmodal import data
 from xmodal.base.config import UserError
 from xmodal.models.tower import make_tower
-from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.conversion_report import Report
+from xmodal.pretrained.folder import Description, save_tower
 from xmodal.runs import run
-from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
+from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.tree import flatten
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
@@ -93,7 +93,7 @@ def test_towers_fill_what_a_config_leaves_unset(bert, mobilenet, few_shapes):
         "max_length": tiny.TOKENS,
     }  # fmt: skip
     assert config.model.text.head is None  # The caller's config is unchanged.
-    parts = run.assemble(filled)
+    parts = run.resolve(filled)
     assert parts.batch["image"].shape == (16, 96, 96, 3)
     words = parts.shapes[0]["text"]["encoder"]["word_embeddings"]
     assert words.shape == (len(WORDS), 8)

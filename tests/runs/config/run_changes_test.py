@@ -4,16 +4,16 @@ import dataclasses
 import shutil
 
 import pytest
-from tests import tiny_encoder as tiny
 
 from configs import cmcm_clue, cxc
+from tests import tiny_encoder as tiny
 from xmodal.base.config import UserError
-from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.folder.compute import Compute
 from xmodal.runs.config import run_config
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.config.run_changes import check_changes, check_devices, check_metric, differences
-from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
+from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.folder.compute import Compute
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
 

@@ -1,34 +1,42 @@
-"""Settings that depend on the number of training examples."""
+"""Sizes that follow from the number of training examples."""
 
 import pytest
 
-from xmodal.base.config import UserError
 from xmodal.runs.config.sizes import resolve_sizes
 
-BATCH = "16; 32 from 500 examples; 0.5 epochs from 5000 examples"
-
 
 @pytest.mark.parametrize(
-    ("examples", "expected"),
-    [(0, 16), (499, 16), (500, 32), (4999, 32), (5000, "0.5 epochs"), (10**6, "0.5 epochs")],
-)
-def test_the_last_value_that_enough_examples_reach_counts(examples, expected):
-    config = {"batch_size": BATCH, "evals": {"own": {"every": [BATCH, 3]}}, "name": "a; b"}
-    assert resolve_sizes(config, examples) == {
-        "batch_size": expected,
-        "evals": {"own": {"every": [expected, 3]}},
-        "name": "a; b",
-    }
-
-
-@pytest.mark.parametrize(
-    "text",
+    ("examples", "batch_size", "total_steps", "every"),
     [
-        "1; 2 from 9 examples; 3 from 9 examples",
-        "1; 2 from 9 examples; 3",
-        "1; from 9 examples; 2 from 10 examples",
+        (0, 4, "60 epochs", "10 epochs"),
+        (31, 4, "60 epochs", "10 epochs"),
+        (32, 16, "60 epochs", "10 epochs"),
+        (199, 16, "60 epochs", "10 epochs"),
+        (200, 32, "60 epochs", "10 epochs"),
+        (1999, 32, "60 epochs", "10 epochs"),
+        (2000, 64, "30 epochs", "3 epochs"),
+        (49_999, 64, "30 epochs", "3 epochs"),
+        (50_000, 64, "10 epochs", "1 epochs"),
     ],
 )
-def test_other_texts_are_refused_with_their_place(text):
-    with pytest.raises(UserError, match=r"config\.a\.b is .*ascending"):
-        resolve_sizes({"a": {"b": text}}, 10)
+def test_auto_depends_on_the_examples(examples, batch_size, total_steps, every):
+    config = {
+        "batch_size": "auto",
+        "total_steps": "auto",
+        "checkpoint": {"every": "auto", "keep_last": 3},
+        "evals": {"a": {"every": "auto", "batch_size": 8}, "b": {"every": 5}, "c": "auto"},
+        "tasks": {"t": {"loss": {"options": {"engine": "auto"}}}},
+    }
+    before = repr(config)
+    assert resolve_sizes(config, examples) == config | {
+        "batch_size": batch_size,
+        "total_steps": total_steps,
+        "checkpoint": {"every": every, "keep_last": 3},
+        "evals": {"a": {"every": every, "batch_size": 8}, "b": {"every": 5}, "c": "auto"},
+    }
+    assert repr(config) == before
+
+
+def test_everything_else_stays():
+    sections = {"batch_size": 7, "data": {"every": "auto"}}
+    assert resolve_sizes(sections, 10) == sections

@@ -3,8 +3,8 @@
 import jax
 import numpy as np
 import pytest
-from tests import tiny_encoder as tiny
 
+from tests import tiny_encoder as tiny
 from xmodal.evals import Embedder
 
 LONGEST, CAPTIONS = 24, 150

@@ -6,15 +6,15 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from tests import tiny_encoder as tiny
 
 from configs import cxc
+from tests import tiny_encoder as tiny
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, read
+from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training import state
 from xmodal.training.optimization import optimizer
-from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
 
 BEST = "shapes/mean_recall@10"
 FSDP = [("params/text", "fsdp"), (".*", "replicated")]

@@ -6,9 +6,9 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from tests import tiny_encoder as tiny
 from checkpoints_test import BEST, make_saver, make_state, restore_latest, save
 
+from tests import tiny_encoder as tiny
 from xmodal.base.config import UserError
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.damaged_checkpoints import newest_whole, set_damaged_aside

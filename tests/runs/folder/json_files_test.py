@@ -3,8 +3,8 @@
 import logging
 
 import pytest
-from tests import tiny_encoder as tiny
 
+from tests import tiny_encoder as tiny
 from xmodal.base.config import UserError
 from xmodal.runs.folder import compute, run_folder
 

@@ -13,15 +13,14 @@ from tensorboard.context import RequestContext
 from tensorboard.plugins.base_plugin import TBContext
 from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups, metadata
 from tensorboard.util import tensor_util
-from tests.tiny_run import TINY, TOTAL_STEPS
 
+from tests.tiny_run import TINY, TOTAL_STEPS
 from xmodal.evals.reports.summary import select_curves
-from xmodal.runs.run import assemble
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.compute import Compute
-from xmodal.runs.folder.model_card import write_card
 from xmodal.runs.folder.run_folder import load_records
-from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.model_card import write_card
+from xmodal.runs.run import resolve
 
 SETTINGS = metadata.SESSION_START_INFO_TAG
 
@@ -141,7 +140,7 @@ def test_the_card_of_a_run_that_moved_to_other_devices(run, config, tmp_path):
         text = (tmp_path / "model_card.md").read_text()
         return text.partition("## Training")[2].partition("## Use")[0]
 
-    parts = assemble(inherit(config, str(run)))
+    parts = resolve(config, str(run))
     # Nothing changed at step 10; the second start at step 20 replaces that of step 25.
     card = card_after((0, 16, 4, "v3", 2e9), (10, 16, 4, "v3", 2e9), (25, 16, 2, "v4", 9e9),
                       (20, 8, 8, "v4", 1e9), (TOTAL_STEPS, 16, 1, "cpu", 1e9))  # fmt: skip

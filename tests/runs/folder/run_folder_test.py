@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from tests import tiny_encoder as tiny
 from checkpoints_test import BEST, make_state, save
 from ml_collections import ConfigDict
 
+from tests import tiny_encoder as tiny
 from xmodal.base.config import UserError
 from xmodal.runs.folder import run_folder
 

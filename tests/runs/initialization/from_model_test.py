@@ -11,16 +11,16 @@ from configs import pcme, released
 from xmodal.base.config import UserError
 from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import efficientnet
+from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.model_folder import ModelDescription, save_model
-from xmodal.pretrained.conversion_report import Report
 from xmodal.runs import run
+from xmodal.runs.config import run_config
+from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.suite import Request
 from xmodal.runs.initialization import from_towers, published_towers
 from xmodal.training.optimization import schedules
-from xmodal.runs.config import run_config
-from xmodal.runs.config.inheritance import inherit
 from xmodal.training.tree import flatten
 
 WORDS = ["<pad>", "<start>", "<end>", "<unk>", "a", "red", "green", "circle", "above", "the", "."]

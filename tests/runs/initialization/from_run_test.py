@@ -6,13 +6,13 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from tests import tiny_encoder as tiny
 
 from configs import cxc
+from tests import tiny_encoder as tiny
 from xmodal.base.config import UserError
-from xmodal.runs.initialization import from_run
 from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.config.sections import CheckpointConfig, InitConfig, SelectConfig
+from xmodal.runs.initialization import from_run
+from xmodal.runs.sections import CheckpointConfig, InitConfig, SelectConfig
 from xmodal.training.tree import flatten
 
 

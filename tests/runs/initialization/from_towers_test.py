@@ -3,17 +3,17 @@
 import jax
 import numpy as np
 import pytest
-from tests import tiny_encoder as tiny
 
+from tests import tiny_encoder as tiny
 from xmodal.base.config import UserError
 from xmodal.models.tower import make_tower
-from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.conversion_report import Report
-from xmodal.runs.initialization import from_towers, start
-from xmodal.runs.folder import checkpoints
+from xmodal.pretrained.folder import Description, save_tower
 from xmodal.runs.config import run_config
 from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
+from xmodal.runs.folder import checkpoints
+from xmodal.runs.initialization import from_towers, start
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.tree import flatten
 
 BERT = {

@@ -10,10 +10,10 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.runs import run
-from xmodal.runs.initialization import from_word_vectors
-from xmodal.training.optimization import schedules
 from xmodal.runs.config import run_config
 from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.initialization import from_word_vectors
+from xmodal.training.optimization import schedules
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from xmodal.api.search.index import Hit
-from xmodal.base.page import Group, Item, Page, Picture, Row, Section
+from xmodal.base.page import Group, Page, PageItem, PageRow, Picture, Section
 
 
 def as_table(hits: Sequence[Hit]) -> str:
@@ -34,9 +34,9 @@ def as_page(
       asked: the picture of the query.
     """
     items = [
-        Item(hit.item, picture(hit), hit.item, notes=[f"{hit.rank}", f"{hit.score:.4f}"])
+        PageItem(hit.item, picture(hit), hit.item, notes=[f"{hit.rank}", f"{hit.score:.4f}"])
         for hit in hits
     ]
-    own = None if asked is None else Item(picture=asked, alt=query)
-    section = Section(f"{len(hits)} hits, most similar first", [Row(items)], own)
+    own = None if asked is None else PageItem(picture=asked, alt=query)
+    section = Section(f"{len(hits)} hits, most similar first", [PageRow(items)], own)
     return Page(query, [Group("", [section])])

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 GRAY = "#555555"
 LIGHT = "#d8d8d8"
-# Colors of tasks and methods by position: readable on white, also for the color-blind.
+# Colors of ratings and methods by position: readable on white, also for the color-blind.
 COLORS = ("#2f6fab", "#c4572a", "#4a8f4f", "#8a5aa8", "#a98317", "#3f9aa3")
 
 
@@ -56,5 +56,5 @@ def label(axes: "Axes", *, title: str = "", x: str = "", y: str = "") -> None:
 
 
 def color(place: int) -> str:
-    """Color of the task or method at this position."""
+    """Color of the rating or method at this position."""
     return COLORS[place % len(COLORS)]

@@ -5,9 +5,9 @@ r"""Draws the figures of the Crisscrossed Captions (CxC) paper for any rated pai
     python -m xmodal describe --dataset=flickr8k --output=FIGURES
 
 --ratings is a folder of CSV files as CxC released them; --dataset a prepared dataset with scores.
-Writes PNG files and the same pictures for TensorBoard: distributions of scores by task and sampling
-method, numbers of positive pairs, scores against cosines, the spread of the raters, and pairs rated
-twice. Figures without data are left out, with a note on the data they need.
+Writes PNG files and the same pictures for TensorBoard: distributions of scores by rating and
+sampling method, numbers of positive pairs, scores against cosines, the spread of the raters, and
+pairs rated twice. Figures without data are left out, with a note on the data they need.
 
 Cosines are those of --embeddings (an npz file as for `python -m xmodal.eval_main --embeddings`) or,
 if texts are known, of bags of words: averaged --word_vectors, or else word counts. Texts are the
@@ -56,7 +56,7 @@ from xmodal.runs.tensorboard.writer import make_writer
 # Figure -> data that it needs.
 _FIGURES = {
     "distributions": "scores",
-    "positives": "a score from which pairs are positive; give it by --positive=TASK:SCORE",
+    "positives": "a score from which pairs are positive; give it by --positive=RATING:SCORE",
     "cosines": "embeddings of the rated items, or their texts; see --embeddings and --texts",
     "rater_spread": "the scores of single raters",
     "rated_twice": "pairs of one kind that were rated in both orders",
@@ -110,7 +110,7 @@ def _read_ratings(args: argparse.Namespace) -> dict[str, RatedPairs]:
 def _cosines(
     args: argparse.Namespace, rated: Mapping[str, RatedPairs]
 ) -> tuple[dict[str, np.ndarray], str]:
-    """Task -> cosine of every pair, for the tasks that have any, and the name of the vectors."""
+    """Rating -> cosine of every pair, where any is known, and the name of the vectors."""
     if args.embeddings:
         found = _cosines_of(_read_embeddings(args.embeddings), rated)
         if not found:
@@ -121,8 +121,8 @@ def _cosines(
     if args.word_vectors:
         encode, by = _averaged(args.word_vectors, texts, rated), "averaged word vectors"
     found = {
-        task: cosines_of_texts(pairs, encode)
-        for task, pairs in rated.items()
+        rating: cosines_of_texts(pairs, encode)
+        for rating, pairs in rated.items()
         if pairs.texts is not None
     }
     if texts:
@@ -135,11 +135,11 @@ def _cosines_of(
     vectors: Mapping[str, Vectors], rated: Mapping[str, RatedPairs]
 ) -> dict[str, np.ndarray]:
     found = {
-        task: cosines_of_items(pairs, vectors)
-        for task, pairs in rated.items()
+        rating: cosines_of_items(pairs, vectors)
+        for rating, pairs in rated.items()
         if pairs.left_ids is not None
     }
-    return {task: values for task, values in found.items() if np.isfinite(values).any()}
+    return {rating: values for rating, values in found.items() if np.isfinite(values).any()}
 
 
 def _read_embeddings(path: str) -> dict[str, Vectors]:
@@ -200,9 +200,9 @@ def _parse() -> argparse.Namespace:
         "--positive",
         type=_thresholds,
         default=[],
-        metavar="TASK:SCORE,...",
+        metavar="RATING:SCORE,...",
         help="scores from which pairs are positive; known: "
-        + ", ".join(f"{task}:{score:g}" for task, score in THRESHOLDS.items()),
+        + ", ".join(f"{rating}:{score:g}" for rating, score in THRESHOLDS.items()),
     )
     args = parser.parse_args()
     check_config(parser, args)
@@ -212,10 +212,11 @@ def _parse() -> argparse.Namespace:
 def _thresholds(text: str) -> list[tuple[str, float]]:
     try:
         return [
-            (task, float(score)) for task, score in (part.split(":") for part in text.split(","))
+            (rating, float(score))
+            for rating, score in (part.split(":") for part in text.split(","))
         ]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not TASK:SCORE,...") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not RATING:SCORE,...") from None
 
 
 if __name__ == "__main__":

@@ -90,13 +90,13 @@ def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     """Samples and writes pairs of captions and images."""
     _check_output(args, ("sits",))
     rated = read_folder(pathlib.Path(args.ratings), args.split)
-    rated = {task: pairs for task, pairs in rated.items() if task != "sits"}
+    rated = {rating: pairs for rating, pairs in rated.items() if rating != "sits"}
     groups = only_named(rated, groups) if args.partial else groups
     pairs = sample_across(groups, rated, seed=args.seed, per_source=args.per_source)
     # Rated pairs are only sources: facts about them are left out.
     known = pairs | located_by_method(rated, groups)
     facts = [f for f in check_structure(known, groups, neighbors=1) if f.method in pairs]
-    paths = [f"{args.ratings}/{file_name(task, args.split)}" for task in rated]
+    paths = [f"{args.ratings}/{file_name(rating, args.split)}" for rating in rated]
     settings = {"per_source": args.per_source, "files": _hash_files({"ratings": paths})}
     _report(args, groups, pairs, facts, settings)
     return facts
@@ -177,11 +177,11 @@ def _read_encoder(kind: str, path: str) -> Encoder:
     return Encoder(path, kind, ids, vectors)
 
 
-def _check_output(args: argparse.Namespace, tasks: tuple[str, ...]) -> None:
+def _check_output(args: argparse.Namespace, ratings: tuple[str, ...]) -> None:
     """Raises an error, before any work, if the output is not writable or has ratings."""
     check_writable(args.output)
-    for task in tasks:
-        path = pathlib.Path(args.output) / file_name(task, args.split)
+    for rating in ratings:
+        path = pathlib.Path(args.output) / file_name(rating, args.split)
         if path.exists() and is_rated(path):
             raise UserError(f"{path} has ratings, which would be lost; use another --output.")
 
@@ -229,7 +229,7 @@ def _parse() -> argparse.Namespace:
     across = commands.add_parser("across", parents=[shared, sampling])
     across.add_argument("--ratings", required=True, help="folder of rated pairs")
     across.add_argument(
-        "--per_source", type=_positive, default=PER_SOURCE, help="pairs per image and task"
+        "--per_source", type=_positive, default=PER_SOURCE, help="pairs per image and rating"
     )
     across.set_defaults(run=_across)
     check = commands.add_parser("check", parents=[shared, nearest])

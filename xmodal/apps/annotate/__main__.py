@@ -147,7 +147,7 @@ def _add_kinds(kinds: argparse._SubParsersAction) -> None:
     ranked.add_argument("--similarity", help="for embeddings whose file names none")
     cxc = kinds.add_parser("cxc", parents=[shared], help="pairs with sliders from 0 to 5")
     cxc.add_argument("--pairs", required=True, help="folder of {sts,sis,sits}_SPLIT.csv")
-    cxc.add_argument("--tasks", type=_names, help="some of sts,sis,sits; default: all in --pairs")
+    cxc.add_argument("--ratings", type=_names, help="some of sts,sis,sits; default: all in --pairs")
     eccv = kinds.add_parser("eccv", parents=[shared, ranked], help="candidates of several models")
     eccv.add_argument("--images", type=int, default=-1, help="queries to draw; -1 for all")
     eccv.add_argument("--captions", type=int, default=-1, help="queries to draw; -1 for all")

@@ -57,7 +57,7 @@ def aggregate(
     if study.settings.kind == "cxc":
         means = mean_ratings(answers)
         contents |= rating_files(means, study.settings.split)
-        header = ["task", "sampling method", "pairs", "mean", "positive from", "positive"]
+        header = ["rating", "sampling method", "pairs", "mean", "positive from", "positive"]
         parts.append(format_table([header, *describe_ratings(means)]))
     elif study.settings.kind == "eccv":
         lists = _positives(study, answers, add, without, human_only)
@@ -130,8 +130,8 @@ def _describe_progress(study: StudyFile, answers: list[Answer]) -> str:
 def _describe_lists(lists: dict[str, dict[int, list[int]]]) -> str:
     names = {"i2t": "captions of an image", "t2i": "images of a caption"}
     rows = []
-    for task, of_query in lists.items():
+    for direction, of_query in lists.items():
         positives = sum(map(len, of_query.values()))
         mean = f"{positives / len(of_query):.2f}" if of_query else ""
-        rows.append([names[task], f"{len(of_query):,}", f"{positives:,}", mean])
+        rows.append([names[direction], f"{len(of_query):,}", f"{positives:,}", mean])
     return format_table([["positives", "queries", "number", "per query"], *rows])

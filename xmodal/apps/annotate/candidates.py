@@ -15,7 +15,7 @@ from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, So
 from xmodal.evals.ranking.ranks import compute_ranks
 from xmodal.evals.runner import open_rankings
 
-# Task -> the ids of its queries and of its gallery.
+# Direction -> the ids of its queries and of its gallery.
 _KINDS = {"i2t": ("image_ids", "caption_ids"), "t2i": ("caption_ids", "image_ids")}
 
 
@@ -33,14 +33,14 @@ def read_source(path: str, similarity: str | None) -> Source:
 
 
 def best_items(
-    source: Source, split: Ids, task: str, queries: np.ndarray, depth: int
+    source: Source, split: Ids, direction: str, queries: np.ndarray, depth: int
 ) -> list[np.ndarray]:
     """Returns the best items of every query, best first.
 
     Args:
       source: source of one model.
       split: the queries and the galleries; other items of a model are ignored.
-      task: `i2t` or `t2i`.
+      direction: `i2t` or `t2i`.
       queries: int [Q], their ids.
       depth: number of items; fewer if the gallery or a ranked list has fewer.
 
@@ -51,13 +51,13 @@ def best_items(
       UserError: the model lacks a side, an item or a query.
     """
     if isinstance(source, RankedLists):
-        return _from_lists(source, split, task, queries, depth)
+        return _from_lists(source, split, direction, queries, depth)
     _check_complete(source, split)
     if not len(queries):
         return []
-    kind, found = _KINDS[task]
+    kind, found = _KINDS[direction]
     ids = {"image_ids": np.asarray(split.image_ids), "caption_ids": np.asarray(split.caption_ids)}
-    scores = open_rankings(source, _Items(**{**ids, kind: np.asarray(queries)}))(task)
+    scores = open_rankings(source, _Items(**{**ids, kind: np.asarray(queries)}))(direction)
     # Ties are broken by the order of the gallery, as in an evaluation.
     answers, _ = compute_ranks(scores, [], depths=(min(depth, scores.shape[1]), 0))
     return list(ids[found][answers.lists])
@@ -96,16 +96,16 @@ def _check_complete(source: Embeddings | ScoreMatrix, split: Ids) -> None:
 
 
 def _from_lists(
-    source: RankedLists, split: Ids, task: str, queries: np.ndarray, depth: int
+    source: RankedLists, split: Ids, direction: str, queries: np.ndarray, depth: int
 ) -> list[np.ndarray]:
-    lists = source.i2t if task == "i2t" else source.t2i
-    known = np.asarray(split.caption_ids if task == "i2t" else split.image_ids)
+    lists = source.i2t if direction == "i2t" else source.t2i
+    known = np.asarray(split.caption_ids if direction == "i2t" else split.image_ids)
     if lists is None:
-        raise UserError(f"{source.place} has no lists under {task!r}.")
+        raise UserError(f"{source.place} has no lists under {direction!r}.")
     best = []
     for query in queries:
         if int(query) not in lists:
-            raise UserError(f"{source.place} has no list of query {query} under {task!r}.")
+            raise UserError(f"{source.place} has no list of query {query} under {direction!r}.")
         ranked = lists[int(query)]
         best.append(ranked[np.isin(ranked, known)][:depth])
     return best

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmodal.apps.annotate.candidates import best_items
-from xmodal.apps.annotate.study_file import Question, Unit
+from xmodal.apps.annotate.study_file import StudyQuestion, StudyUnit
 from xmodal.base.config import UserError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def collect(
     Args:
       models: models that each propose their best items.
       split: the queries and galleries.
-      queries: task, `i2t` and `t2i`, -> ids of its queries.
+      queries: direction, `i2t` and `t2i`, -> ids of its queries.
       top: number of candidates per model and query.
 
     Raises:
@@ -67,11 +67,11 @@ def collect(
     pairs: dict[_Pair, None] = {}
     near: set[_Pair] = set()
     proposed = 0
-    for task, asked in queries.items():
-        lists = [best_items(each, split, task, asked, max(top, DEPTH)) for each in models]
+    for direction, asked in queries.items():
+        lists = [best_items(each, split, direction, asked, max(top, DEPTH)) for each in models]
         for row, query in enumerate(asked.tolist()):
             for best in (ranked[row].tolist() for ranked in lists):
-                found = [(query, each) if task == "t2i" else (each, query) for each in best]
+                found = [(query, each) if direction == "t2i" else (each, query) for each in best]
                 near.update(found[:DEPTH])
                 pairs.update(dict.fromkeys(found[:top]))
                 proposed += len(found[:top])
@@ -85,7 +85,7 @@ def draw_up(
     per_hit: int,
     qualification: int,
     generator: np.random.Generator,
-) -> list[Unit]:
+) -> list[StudyUnit]:
     """Returns sets of candidates in random order, each with two golden pairs in random places.
 
     Args:
@@ -103,17 +103,19 @@ def draw_up(
     units = []
     if qualification:
         known = [golden.draw_once(place % 2 == 0) for place in range(qualification)]
-        units.append(Unit(_shuffle(known, generator), test=True))
+        units.append(StudyUnit(_shuffle(known, generator), test=True))
     order = generator.permutation(len(pool.pairs))
     for rows in np.array_split(order, -(-len(order) // per_hit) or 1):
         chosen = [pool.pairs[row] for row in rows]
-        asked = [Question("match", caption, image) for caption, image in chosen]
+        asked = [StudyQuestion("match", caption, image) for caption, image in chosen]
         known = [golden.draw(positive, set(chosen)) for positive in (True, False)]
-        units.append(Unit(_shuffle([*asked, *known], generator)))
+        units.append(StudyUnit(_shuffle([*asked, *known], generator)))
     return units
 
 
-def _shuffle(questions: list[Question], generator: np.random.Generator) -> tuple[Question, ...]:
+def _shuffle(
+    questions: list[StudyQuestion], generator: np.random.Generator
+) -> tuple[StudyQuestion, ...]:
     return tuple(questions[row] for row in generator.permutation(len(questions)))
 
 
@@ -131,12 +133,12 @@ class _Golden:
         shuffled = [originals[row] for row in generator.permutation(len(originals))]
         self._positives = sorted(shuffled, key=candidates.__contains__)
 
-    def draw(self, positive: bool, besides: set[_Pair]) -> Question:
+    def draw(self, positive: bool, besides: set[_Pair]) -> StudyQuestion:
         """Returns a golden pair that is not among others."""
         caption, image = self._positive(besides) if positive else self._negative()
-        return Question("match", caption, image, golden="yes" if positive else "no")
+        return StudyQuestion("match", caption, image, golden="yes" if positive else "no")
 
-    def draw_once(self, positive: bool) -> Question:
+    def draw_once(self, positive: bool) -> StudyQuestion:
         """Returns a golden pair that is not a candidate, and will not be drawn again."""
         question = self.draw(positive, self._candidates)
         if positive:

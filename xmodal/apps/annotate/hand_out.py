@@ -15,7 +15,7 @@ from collections.abc import Callable
 from xmodal.apps.annotate.golden import judge_unit, qualifies
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.apps.annotate.raters import Rater
-from xmodal.apps.annotate.study_file import Question, StudyFile
+from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion
 from xmodal.base.config import UserError
 
 _SWAP = {"left": "right", "right": "left"}
@@ -74,7 +74,7 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True)
-class Page:
+class HandedPage:
     """A question as one rater sees it.
 
     Attributes:
@@ -88,7 +88,7 @@ class Page:
     """
 
     place: Place
-    question: Question
+    question: StudyQuestion
     questions: int
     answer: str | None
     finished: int
@@ -123,7 +123,7 @@ class HandOut:
             self._renew(connection, rater, unit, until=self._clock())
             return Place(unit, number)
 
-    def page(self, rater: Rater, place: Place) -> Page:
+    def page(self, rater: Rater, place: Place) -> HandedPage:
         """Returns a question that the rater holds, or answered last.
 
         Raises:
@@ -146,7 +146,7 @@ class HandOut:
             question = dataclasses.replace(question, left=question.right, right=question.left)
             value = value and _SWAP.get(value, value)
         is_open = row["state"] == "open"
-        return Page(
+        return HandedPage(
             place=place,
             question=question,
             questions=questions,
@@ -305,11 +305,11 @@ class HandOut:
         }
 
 
-def _read_question(connection: sqlite3.Connection, place: Place) -> Question:
+def _read_question(connection: sqlite3.Connection, place: Place) -> StudyQuestion:
     row = connection.execute(
         "SELECT * FROM questions WHERE (unit, number) = (?, ?)", (place.unit, place.number)
     ).fetchone()
-    return Question(
+    return StudyQuestion(
         row["kind"], row["left_id"], row["right_id"], row["about"], row["golden"], row["note"]
     )
 

@@ -9,7 +9,7 @@ from xmodal.apps.annotate import candidates_study, preference_study, rated_pairs
 from xmodal.apps.annotate.candidates import read_source
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.apps.annotate.split_items import captions_of, open_items, pictures_of
-from xmodal.apps.annotate.study_file import Settings, Unit, check_new_file, create
+from xmodal.apps.annotate.study_file import Settings, StudyUnit, check_new_file, create
 from xmodal.base.config import UserError, read
 from xmodal.evals.from_files import name_of
 
@@ -43,24 +43,28 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
     )
 
 
-def _make_cxc(options: Mapping[str, Any], split: Any) -> tuple[list[Unit], dict[str, Any], str]:
+def _make_cxc(
+    options: Mapping[str, Any], split: Any
+) -> tuple[list[StudyUnit], dict[str, Any], str]:
     try:
         units = rated_pairs_study.draw_up(
-            options["pairs"], split, options["tasks"], options["seed"]
+            options["pairs"], split, options["ratings"], options["seed"]
         )
     except (FileNotFoundError, ValueError) as error:
         raise UserError(str(error)) from error
     return units, {}, ""
 
 
-def _make_eccv(options: Mapping[str, Any], split: Any) -> tuple[list[Unit], dict[str, Any], str]:
+def _make_eccv(
+    options: Mapping[str, Any], split: Any
+) -> tuple[list[StudyUnit], dict[str, Any], str]:
     generator = np.random.default_rng(options["seed"])
     queries = {
         "i2t": candidates_study.draw_queries(split.image_ids, options["images"], generator),
         "t2i": candidates_study.draw_queries(split.caption_ids, options["captions"], generator),
     }
     models = [read_source(path, options["similarity"]) for path in options["models"]]
-    queries = {task: ids for task, ids in queries.items() if len(ids)}
+    queries = {direction: ids for direction, ids in queries.items() if len(ids)}
     pool = candidates_study.collect(models, split, queries, options["top"])
     units = candidates_study.draw_up(
         pool,
@@ -70,14 +74,14 @@ def _make_eccv(options: Mapping[str, Any], split: Any) -> tuple[list[Unit], dict
         generator=generator,
     )
     names = {"i2t": "image_queries", "t2i": "caption_queries"}
-    more = {names[task]: tuple(ids.tolist()) for task, ids in queries.items()}
+    more = {names[direction]: tuple(ids.tolist()) for direction, ids in queries.items()}
     said = f"; {len(pool.pairs):,} pairs of {pool.proposed:,} that the models propose"
     return units, more | {"pass_share": options["pass_share"]}, said
 
 
 def _make_preference(
     options: Mapping[str, Any], split: Any
-) -> tuple[list[Unit], dict[str, Any], str]:
+) -> tuple[list[StudyUnit], dict[str, Any], str]:
     if len(options["models"]) != 2:
         raise UserError(f"--models names {len(options['models'])} models; two are compared.")
     first, second = (read_source(path, options["similarity"]) for path in options["models"])
@@ -93,7 +97,7 @@ def _make_preference(
     return units, names, f"; the models agree on {same:,} of {len(split.caption_ids):,} captions"
 
 
-_Maker = Callable[[Mapping[str, Any], Any], tuple[list[Unit], dict[str, Any], str]]
+_Maker = Callable[[Mapping[str, Any], Any], tuple[list[StudyUnit], dict[str, Any], str]]
 _MAKERS: Mapping[str, _Maker] = {
     "cxc": _make_cxc,
     "eccv": _make_eccv,
@@ -101,7 +105,7 @@ _MAKERS: Mapping[str, _Maker] = {
 }
 
 
-def _image_ids(units: list[Unit]) -> set[int]:
+def _image_ids(units: list[StudyUnit]) -> set[int]:
     """The images that questions show."""
     found: set[int] = set()
     for question in (question for unit in units for question in unit.questions):

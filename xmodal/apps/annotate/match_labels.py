@@ -42,7 +42,7 @@ def judge_pairs(answers: Iterable[Answer]) -> Judged:
 def positives_of_queries(
     pairs: Iterable[_Pair], image_queries: Iterable[int], caption_queries: Iterable[int]
 ) -> dict[str, Lists]:
-    """Returns task, `i2t` and `t2i`, -> query -> sorted ids; queries without positives are absent.
+    """Returns direction, `i2t` and `t2i`, -> query -> sorted ids, for queries with positives.
 
     Args:
       pairs: positive ones.
@@ -57,15 +57,15 @@ def positives_of_queries(
         if caption in captions:
             found["t2i"].setdefault(caption, set()).add(image)
     return {
-        task: {query: sorted(lists[query]) for query in sorted(lists)}
-        for task, lists in found.items()
+        direction: {query: sorted(lists[query]) for query in sorted(lists)}
+        for direction, lists in found.items()
     }
 
 
 def lists_files(name: str, lists: Mapping[str, Lists]) -> dict[str, str]:
     """Returns file name -> content, in the format of the released JSON files."""
     ends = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
-    return {f"{name}_{ends[task]}.json": json.dumps(lists[task]) for task in lists}
+    return {f"{name}_{ends[direction]}.json": json.dumps(lists[direction]) for direction in lists}
 
 
 def read_originals(study: StudyFile) -> list[_Pair]:
@@ -86,8 +86,8 @@ def read_added(folder: str, split: str) -> set[_Pair]:
     labels = read_annotations(folder, split)
     if lists := labels.lists.get("cxc"):
         pairs: set[_Pair] = set()
-        for task, (queries, items) in lists.items():
-            captions, images = (items, queries) if task == "i2t" else (queries, items)
+        for direction, (queries, items) in lists.items():
+            captions, images = (items, queries) if direction == "i2t" else (queries, items)
             pairs.update(zip(captions.tolist(), images.tolist(), strict=True))
         return pairs
     if (rated := labels.ratings.get("sits")) is None:

@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from xmodal.apps.annotate.guard import Guard
-from xmodal.apps.annotate.hand_out import HandOut, NotYoursError, Page, Place, Rest
+from xmodal.apps.annotate.hand_out import HandedPage, HandOut, NotYoursError, Place, Rest
 from xmodal.apps.annotate.questions import KINDS, BadAnswer
 from xmodal.apps.annotate.raters import Rater, find_rater
 from xmodal.apps.annotate.study_file import StudyFile
@@ -178,7 +178,7 @@ class _Pages:
             raise _unknown_link()
         return rater
 
-    def _describe(self, page: Page) -> dict[str, Any]:
+    def _describe(self, page: HandedPage) -> dict[str, Any]:
         """Values for the template of a question."""
         question, kind = page.question, KINDS[page.question.kind]
         with self._study.reading() as connection:

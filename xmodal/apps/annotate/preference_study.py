@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmodal.apps.annotate.candidates import best_items
-from xmodal.apps.annotate.study_file import Question, Unit
+from xmodal.apps.annotate.study_file import StudyQuestion, StudyUnit
 from xmodal.base.config import UserError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def draw_up(
     examples: int,
     labels: str | None,
     generator: np.random.Generator,
-) -> tuple[list[Unit], int]:
+) -> tuple[list[StudyUnit], int]:
     """Returns a unit per caption, and for how many captions both models find the same picture.
 
     Args:
@@ -49,9 +49,9 @@ def draw_up(
         raise UserError("Both models find the same picture for every caption: nothing to compare.")
     rows = generator.permutation(different)[:examples]
     units = [
-        Unit(
+        StudyUnit(
             (
-                Question(
+                StudyQuestion(
                     "preference",
                     int(best[0][row]),
                     int(best[1][row]),

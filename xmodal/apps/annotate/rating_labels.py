@@ -6,46 +6,47 @@ from collections.abc import Iterable
 import numpy as np
 
 from xmodal.apps.annotate.collected import Answer, group, question_of
-from xmodal.base.cxc_files import TASKS, THRESHOLDS, file_name, format_cxc_file
+from xmodal.base.cxc_files import RATINGS, THRESHOLDS, file_name, format_cxc_file
 
 
 def mean_ratings(answers: Iterable[Answer]) -> dict[str, dict[str, np.ndarray]]:
     """Returns the mean of every pair that has all its ratings.
 
     Returns:
-      Task -> `left_ids`, `right_ids` int64 [P], `scores` float64 [P] and `methods` strings [P], in
-      the order of the questions.
+      Rating -> `left_ids`, `right_ids` int64 [P], `scores` float64 [P] and `methods` strings [P],
+      in the order of the questions.
     """
     counted = [answer for answer in answers if answer.counts]
     found = {}
-    for task, of_task in group(counted, lambda answer: answer.kind).items():
-        pairs = list(group(of_task, question_of).values())
+    for rating, of_rating in group(counted, lambda answer: answer.kind).items():
+        pairs = list(group(of_rating, question_of).values())
         first = [ratings[0] for ratings in pairs]
-        found[task] = {
+        found[rating] = {
             "left_ids": np.array([each.left for each in first]),
             "right_ids": np.array([each.right for each in first]),
             "scores": np.array([_mean(ratings) for ratings in pairs]),
             "methods": np.array([each.note for each in first]),
         }
-    return {task: found[task] for task in TASKS if task in found}
+    return {rating: found[rating] for rating in RATINGS if rating in found}
 
 
 def rating_files(means: dict[str, dict[str, np.ndarray]], split: str) -> dict[str, str]:
     """Returns file name -> content."""
     return {
-        file_name(task, split): format_cxc_file(task, columns) for task, columns in means.items()
+        file_name(rating, split): format_cxc_file(rating, columns)
+        for rating, columns in means.items()
     }
 
 
 def describe_ratings(means: dict[str, dict[str, np.ndarray]]) -> list[list[str]]:
-    """Returns rows of task, method, pairs, mean score, threshold and positive pairs."""
+    """Returns rows of rating, method, pairs, mean score, threshold and positive pairs."""
     rows = []
-    for task, columns in means.items():
+    for rating, columns in means.items():
         for method in dict.fromkeys(columns["methods"].tolist()):
             scores = columns["scores"][columns["methods"] == method]
-            positive = int((scores.round(2) >= THRESHOLDS[task]).sum())
+            positive = int((scores.round(2) >= THRESHOLDS[rating]).sum())
             pairs, mean = f"{len(scores):,}", f"{scores.mean():.2f}"
-            rows.append([task, method, pairs, mean, f"{THRESHOLDS[task]}", f"{positive:,}"])
+            rows.append([rating, method, pairs, mean, f"{THRESHOLDS[rating]}", f"{positive:,}"])
     return rows
 
 

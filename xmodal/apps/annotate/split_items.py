@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import PIL.Image
 
-from xmodal.apps.annotate.study_file import Caption, Picture
+from xmodal.apps.annotate.study_file import StudyCaption, StudyPicture
 from xmodal.base.config import UserError
 from xmodal.base.console import quietly
 
@@ -41,14 +41,14 @@ def open_items(options: Mapping[str, Any]) -> "EvalSplit":
     return split
 
 
-def captions_of(split: "EvalSplit") -> Iterator[Caption]:
+def captions_of(split: "EvalSplit") -> Iterator[StudyCaption]:
     """Returns all captions of a split."""
     ids = split.caption_ids.tolist(), split.caption_image_ids.tolist()
     for caption, image, text in zip(*ids, split.caption_texts, strict=True):
-        yield Caption(caption, text, image)
+        yield StudyCaption(caption, text, image)
 
 
-def pictures_of(split: "EvalSplit", image_ids: Iterable[int]) -> Iterator[Picture]:
+def pictures_of(split: "EvalSplit", image_ids: Iterable[int]) -> Iterator[StudyPicture]:
     """Returns the pictures of some images.
 
     Raises:
@@ -61,14 +61,14 @@ def pictures_of(split: "EvalSplit", image_ids: Iterable[int]) -> Iterator[Pictur
             yield _as_picture(image, data)
 
 
-def _as_picture(image: int, data: bytes) -> Picture:
+def _as_picture(image: int, data: bytes) -> StudyPicture:
     try:
         with PIL.Image.open(io.BytesIO(data)) as opened:
             if opened.format in _TYPES:
                 opened.verify()
-                return Picture(image, _TYPES[opened.format], data)
+                return StudyPicture(image, _TYPES[opened.format], data)
             file = io.BytesIO()
             opened.convert("RGB").save(file, "PNG")
-            return Picture(image, _TYPES["PNG"], file.getvalue())
+            return StudyPicture(image, _TYPES["PNG"], file.getvalue())
     except (OSError, SyntaxError) as error:
         raise UserError(f"The picture of image {image} cannot be decoded: {error}.") from error

@@ -111,7 +111,7 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Question:
+class StudyQuestion:
     """A question about two items.
 
     Attributes:
@@ -132,7 +132,7 @@ class Question:
 
 
 @dataclasses.dataclass(frozen=True)
-class Unit:
+class StudyUnit:
     """Questions that a rater gets together.
 
     Attributes:
@@ -142,14 +142,14 @@ class Unit:
       position: order within a stage, for units that equally many raters have finished.
     """
 
-    questions: tuple[Question, ...]
+    questions: tuple[StudyQuestion, ...]
     test: bool = False
     stage: int = 0
     position: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
-class Caption:
+class StudyCaption:
     """A caption of the split.
 
     Attributes:
@@ -164,7 +164,7 @@ class Caption:
 
 
 @dataclasses.dataclass(frozen=True)
-class Picture:
+class StudyPicture:
     """An encoded picture.
 
     Attributes:
@@ -229,9 +229,9 @@ class StudyFile:
 def create(
     path: str | os.PathLike,
     settings: Settings,
-    units: Iterable[Unit],
-    captions: Iterable[Caption],
-    pictures: Iterable[Picture],
+    units: Iterable[StudyUnit],
+    captions: Iterable[StudyCaption],
+    pictures: Iterable[StudyPicture],
 ) -> None:
     """Writes a new study, complete or not at all; units are numbered in the given order.
 
@@ -300,7 +300,7 @@ def _connect(path: pathlib.Path) -> sqlite3.Connection:
     return connection
 
 
-def _insert(connection: sqlite3.Connection, number: int, unit: Unit) -> None:
+def _insert(connection: sqlite3.Connection, number: int, unit: StudyUnit) -> None:
     connection.execute(
         "INSERT INTO units (id, test, stage, position) VALUES (?, ?, ?, ?)",
         (number, unit.test, unit.stage, unit.position),

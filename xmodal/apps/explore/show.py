@@ -16,7 +16,7 @@ import numpy as np
 
 from xmodal.base import console
 from xmodal.base.config import UserError
-from xmodal.base.page import Group, Item, Page, Row, Section
+from xmodal.base.page import Group, Page, PageItem, PageRow, Section
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model
@@ -38,17 +38,17 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
     captions = len(split.caption_ids)
     rows = np.sort(generator.choice(captions, min(count, captions), replace=False))
     texts = [split.caption_texts[row] for row in rows]
-    shown: list[list[Row]] = [[] for _ in rows]
+    shown: list[list[PageRow]] = [[] for _ in rows]
     for model in models:
         attention, best = _attention(model, texts), _find_best(model, texts, split)
         for number, row in enumerate(rows):
             title = model.name
             if attention is not None:
-                shown[number].append(Row([Item(words=attention[number])], title))
+                shown[number].append(PageRow([PageItem(words=attention[number])], title))
                 title = ""
             if best is not None:
                 own = int(split.caption_rows[row])
-                shown[number].append(Row(_show(split, best[number], own), title))
+                shown[number].append(PageRow(_show(split, best[number], own), title))
     sections = [Section(text, found) for text, found in zip(texts, shown, strict=True)]
     items = [item for found in shown for row in found for item in row.items]
     total = f"{len(split.image_ids):,}"
@@ -80,10 +80,10 @@ def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list
     return [[hit.row for hit in hits] for hits in found]
 
 
-def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[Item]:
+def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[PageItem]:
     pictures = split.pictures(np.asarray(best))
     return [
-        Item(
+        PageItem(
             picture=picture,
             alt=f"image {split.image_ids[place]}",
             notes=[f"{rank}"],

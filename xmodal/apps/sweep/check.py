@@ -10,10 +10,9 @@ from xmodal.apps.sweep.distributions import Distribution
 from xmodal.apps.sweep.plan import with_values
 from xmodal.base.config import UserError, lookup
 from xmodal.data import DatasetMissingError
-from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.parts import Parts
-from xmodal.runs.run import assemble
+from xmodal.runs.run import resolve
 
 
 def check_values(config: ConfigDict, parameters: Mapping[str, Distribution]) -> Parts:
@@ -32,7 +31,7 @@ def check_values(config: ConfigDict, parameters: Mapping[str, Distribution]) -> 
       UserError: the config is wrong, or rejects a path or one of its values; names them.
       data.DatasetMissingError: a dataset is missing; says how to get it.
     """
-    parts = assemble(inherit(config))
+    parts = resolve(config)
     for path, distribution in parameters.items():
         for value in distribution.ends():
             _check_value(config, path, value)
@@ -41,7 +40,7 @@ def check_values(config: ConfigDict, parameters: Mapping[str, Distribution]) -> 
 
 def _check_value(config: ConfigDict, path: str, value: Any) -> None:
     try:
-        assemble(inherit(with_values(config, {path: value})))
+        resolve(with_values(config, {path: value}))
     except DatasetMissingError:
         raise
     except UserError as error:

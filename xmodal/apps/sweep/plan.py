@@ -13,7 +13,6 @@ from xmodal.apps.sweep.distributions import Choice, Distribution
 from xmodal.apps.sweep.space import Space, draw, to_section
 from xmodal.base.config import UserError
 from xmodal.base.result_files import csv_text, format_json, write_files
-from xmodal.base.scratch import keep_overrides
 from xmodal.evals.metrics import lower_is_better
 
 _FILE, _TABLE = "sweep.json", "draws.csv"
@@ -124,7 +123,6 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
             section, place = inner, f"{place}.{name}"
         with section.unlocked(), section.ignore_type():
             section[last] = ConfigDict(value) if isinstance(value, Mapping) else value
-    keep_overrides(config, values)
     return config
 
 

@@ -51,7 +51,7 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     (split,) = found
     files = ReleasedFiles(folder, split)
     ratings = {}
-    for task in cxc_files.TASKS:
+    for task in cxc_files.RATINGS:
         if path := files.get(cxc_files.file_name(task, split)):
             ratings[task] = cxc_files.read_cxc_file(path, task)
     files.differences += cxc_files.describe_differences(ratings, split)

@@ -46,7 +46,7 @@ _COUNTS: dict[str, dict[str, int]] = {
 
 def names_of(split: str) -> list[str]:
     """All files with information about a split."""
-    names = [cxc_files.file_name(task, split) for task in cxc_files.TASKS]
+    names = [cxc_files.file_name(task, split) for task in cxc_files.RATINGS]
     names += [ORDERS[split], *CATEGORIES]
     if split == "test":
         names += [OWN, *(name for tasks in LISTS.values() for name in tasks.values())]

@@ -28,7 +28,7 @@ _CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 @dataclasses.dataclass(frozen=True)
-class Conv:
+class InceptionConv:
     """A convolution, its batch normalization and a ReLU."""
 
     channels: int
@@ -39,52 +39,57 @@ class Conv:
 
 # Convolutions of one step have the same input; their outputs are concatenated, as are those of
 # the branches of a block. The other steps are poolings, by name.
-Step = Conv | tuple[Conv, Conv] | str
+Step = InceptionConv | tuple[InceptionConv, InceptionConv] | str
 Branch = tuple[Step, ...]
 
 
-def _reduce(channels: int, kernel: tuple[int, int] = (3, 3)) -> Conv:
-    return Conv(channels, kernel, 2, "VALID")
+def _reduce(channels: int, kernel: tuple[int, int] = (3, 3)) -> InceptionConv:
+    return InceptionConv(channels, kernel, 2, "VALID")
 
 
-def _fork(channels: int) -> tuple[Conv, Conv]:
-    return Conv(channels, (1, 3)), Conv(channels, (3, 1))
+def _fork(channels: int) -> tuple[InceptionConv, InceptionConv]:
+    return InceptionConv(channels, (1, 3)), InceptionConv(channels, (3, 1))
 
 
 def _block_35(pooled: int) -> tuple[Branch, ...]:
     return (
-        (Conv(64),),
-        (Conv(48), Conv(64, (5, 5))),
-        (Conv(64), Conv(96, (3, 3)), Conv(96, (3, 3))),
-        ("average", Conv(pooled)),
+        (InceptionConv(64),),
+        (InceptionConv(48), InceptionConv(64, (5, 5))),
+        (InceptionConv(64), InceptionConv(96, (3, 3)), InceptionConv(96, (3, 3))),
+        ("average", InceptionConv(pooled)),
     )
 
 
 def _block_17(inner: int) -> tuple[Branch, ...]:
     row, column = (1, 7), (7, 1)
-    twice = (Conv(inner, column), Conv(inner, row), Conv(inner, column), Conv(192, row))
+    twice = (
+        InceptionConv(inner, column),
+        InceptionConv(inner, row),
+        InceptionConv(inner, column),
+        InceptionConv(192, row),
+    )
     return (
-        (Conv(192),),
-        (Conv(inner), Conv(inner, row), Conv(192, column)),
-        (Conv(inner), *twice),
-        ("average", Conv(192)),
+        (InceptionConv(192),),
+        (InceptionConv(inner), InceptionConv(inner, row), InceptionConv(192, column)),
+        (InceptionConv(inner), *twice),
+        ("average", InceptionConv(192)),
     )
 
 
 _BLOCK_8 = (
-    (Conv(320),),
-    (Conv(384), _fork(384)),
-    (Conv(448), Conv(384, (3, 3)), _fork(384)),
-    ("average", Conv(192)),
+    (InceptionConv(320),),
+    (InceptionConv(384), _fork(384)),
+    (InceptionConv(448), InceptionConv(384, (3, 3)), _fork(384)),
+    ("average", InceptionConv(192)),
 )
 
-STEM: Mapping[str, Conv | str] = {
+STEM: Mapping[str, InceptionConv | str] = {
     "conv_1a": _reduce(32),
-    "conv_2a": Conv(32, (3, 3), padding="VALID"),
-    "conv_2b": Conv(64, (3, 3)),
+    "conv_2a": InceptionConv(32, (3, 3), padding="VALID"),
+    "conv_2b": InceptionConv(64, (3, 3)),
     "pool_3a": "max",
-    "conv_3b": Conv(80),
-    "conv_4a": Conv(192, (3, 3), padding="VALID"),
+    "conv_3b": InceptionConv(80),
+    "conv_4a": InceptionConv(192, (3, 3), padding="VALID"),
     "pool_5a": "max",
 }
 BLOCKS: Mapping[str, tuple[Branch, ...]] = {
@@ -93,7 +98,7 @@ BLOCKS: Mapping[str, tuple[Branch, ...]] = {
     "mixed_5d": _block_35(64),
     "mixed_6a": (
         (_reduce(384),),
-        (Conv(64), Conv(96, (3, 3)), _reduce(96)),
+        (InceptionConv(64), InceptionConv(96, (3, 3)), _reduce(96)),
         ("max",),
     ),
     "mixed_6b": _block_17(128),
@@ -101,8 +106,8 @@ BLOCKS: Mapping[str, tuple[Branch, ...]] = {
     "mixed_6d": _block_17(160),
     "mixed_6e": _block_17(192),
     "mixed_7a": (
-        (Conv(192), _reduce(320)),
-        (Conv(192), Conv(192, (1, 7)), Conv(192, (7, 1)), _reduce(192)),
+        (InceptionConv(192), _reduce(320)),
+        (InceptionConv(192), InceptionConv(192, (1, 7)), InceptionConv(192, (7, 1)), _reduce(192)),
         ("max",),
     ),
     "mixed_7b": _BLOCK_8,
@@ -110,7 +115,7 @@ BLOCKS: Mapping[str, tuple[Branch, ...]] = {
 }
 
 
-def letter_steps(branch: Branch) -> list[list[tuple[str, Conv | str]]]:
+def letter_steps(branch: Branch) -> list[list[tuple[str, InceptionConv | str]]]:
     """Returns the steps of a branch with a letter for each convolution and pooling: a, b, ..."""
     letters = iter("abcde")
     return [
@@ -142,7 +147,7 @@ class Mixed(nn.Module):
 
 
 def _run(
-    owner: "Mixed | InceptionV3", x: jax.Array, step: Conv | str, name: str, mode: Mode
+    owner: "Mixed | InceptionV3", x: jax.Array, step: InceptionConv | str, name: str, mode: Mode
 ) -> jax.Array:
     """A convolution or pooling, called inside a compact method of `owner`."""
     if step == "max":

@@ -1,6 +1,7 @@
 """Heads without parameters."""
 
 import dataclasses
+import math
 
 import flax.linen as nn
 import jax
@@ -140,7 +141,9 @@ class Flatten(nn.Module):
                 "The head 'flatten' joins a fixed number of tokens, but here it varies; use "
                 "'mean' or another head."
             )
-        return Embedding(features.tokens.reshape(len(features.tokens), -1).astype(jnp.float32))
+        # Not `len`: a bundle's number of items is a symbol.
+        items, *shape = features.tokens.shape
+        return Embedding(features.tokens.reshape(items, math.prod(shape)).astype(jnp.float32))
 
 
 class First(Pooling):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from xmodal import data
 from xmodal.base.config import UserError, lookup
 from xmodal.evals.boards.definitions import RATING_SIDES, Definition, definitions_of
 from xmodal.evals.boards.positives import Ragged
@@ -13,8 +14,7 @@ from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.boards import BoardsOptions, tags_of_boards
 from xmodal.evals.metrics import lower_is_better
 from xmodal.evals.results import evaluator_tag
-from xmodal.runs.evaluation.splits import SplitSource
-from xmodal.runs.config.sections import SelectConfig
+from xmodal.runs.sections import SelectConfig
 
 
 def check_awaited(
@@ -41,9 +41,19 @@ def check_awaited(
         name = tag.partition("/")[0]
         options = lookup(f"{where}={tag!r}", name, evals)
         if isinstance(options, BoardsOptions):
-            dataset = SplitSource.of(config, name, options).own.dataset
+            dataset = dataset_of(config, name, options)
             known = possible_tags(options, dataset, sides)
             lookup(where, tag, {evaluator_tag(name, each): None for each in known})
+
+
+def dataset_of(config: Mapping[str, Any], name: str, options: Options) -> str:
+    """Returns the dataset of an evaluator, which may have its own.
+
+    Raises:
+      UserError: an unknown key or a value out of range in its section `data`.
+    """
+    own = dict(config["data"]) | dict(options.data or {})
+    return data.parse(own, f"config.evals.{name}.data").dataset
 
 
 def check_mode(select: SelectConfig) -> None:

@@ -1,116 +1,111 @@
 """Values that a config leaves open and that follow from its dataset.
 
-They are the metric that selects the best checkpoint, sizes that depend on the number of examples,
-lengths in epochs, and the size of the vocabulary.
+They are sizes that depend on the number of examples, lengths in epochs, the size of the vocabulary,
+and the metric that selects the best checkpoint.
 """
 
 import dataclasses
+from typing import Annotated, Any
 
 import ml_collections
 
-from xmodal import data
-from xmodal.base.config import UserError
-from xmodal.evals import read_options
+from xmodal.base.config import Bounds, UserError, check_value
 from xmodal.evals.results import evaluator_tag
-from xmodal.runs.evaluation.splits import SplitSource
-from xmodal.training.optimization.schedules import resolve_epochs
-from xmodal.runs.config.run_config import read_settings
+from xmodal.models import ENCODERS
+from xmodal.runs.config.awaited_metrics import dataset_of
+from xmodal.runs.config.dataset_facts import DatasetFacts
+from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.config.sizes import resolve_sizes
+from xmodal.runs.config.spec import Spec, read_spec
+from xmodal.training.optimization.schedules import resolve_epochs
 
-# Placeholders until the dataset is known.
-_SOME_STEPS, _SOME_ROWS = 1000, 1000
-MANY = 2**31 - 1
+# Stand in for a dataset that is not known.
+_MANY, _SOME_STEPS, _SOME_ROWS = 2**31 - 1, 1000, 1000
 
 
-def fill(config: ml_collections.ConfigDict, examples: int) -> ml_collections.ConfigDict:
+def fill(config: ml_collections.ConfigDict, facts: DatasetFacts) -> Spec:
     """Returns a config that leaves nothing open.
 
     Args:
-      config: config whose vocabulary has been learned.
-      examples: training examples per epoch.
+      config: the root, with all that it inherits.
+      facts: what its dataset says; sizes that depend on facts that are not known are arbitrary, but
+        large enough for a check.
+
+    Raises:
+      UserError: an unknown key or name, a value out of range, or a model with fewer rows than the
+        vocabulary has entries.
+    """
+    examples = _MANY if facts.examples is None else facts.examples
+    sized = resolve_sizes(config.to_dict(), examples)
+    steps = _SOME_STEPS
+    if facts.examples is not None:
+        batch_size = sized.get("batch_size", RunConfig.batch_size)
+        check_value("config.batch_size", Annotated[int, Bounds(at_least=1)], batch_size)
+        steps = max(1, examples // int(batch_size))
+    filled = ml_collections.ConfigDict(resolve_epochs(sized, steps))
+    _fill_vocabulary(filled, facts.entries)
+    spec = read_spec(filled)
+    spec = dataclasses.replace(spec, records=facts.records, missing=facts.missing)
+    return _fill_metrics(spec)
+
+
+def _fill_vocabulary(config: ml_collections.ConfigDict, entries: int | None) -> None:
+    """Sets the rows of the word table, and task modules' outputs over words, if they are 0.
 
     Raises:
       UserError: the model has fewer rows than the vocabulary has entries.
     """
-    config = fill_metric(config)
-    config = ml_collections.ConfigDict(resolve_sizes(config.to_dict(), examples))
-    batch_size = read_settings(_in_steps(config, _SOME_STEPS)).batch_size
-    return _fill_vocabulary(_in_steps(config, max(1, examples // batch_size)))
-
-
-def fill_placeholders(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-    """Returns a config with arbitrary sizes, large enough for a check, if it leaves any open."""
-    config = _in_steps(config, _SOME_STEPS)
-    if config.model.text is None:
-        return config
-    rows = _vocabulary_rows(config) or _SOME_ROWS
-    return _with_rows(config, rows, rows)
-
-
-def fill_metric(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-    """Reads the evaluators; sets the metrics of `select` and the plateau if they are ""."""
-    draft = read_settings(_in_steps(config, _SOME_STEPS))
-    found = []
-    for name, options in read_options(draft.evals).items():
-        dataset = SplitSource.of(config.to_dict(), name, options).own.dataset
-        options.check_dataset(f"config.evals.{name}", dataset)
-        if tag := options.default_metric(dataset):
-            found.append(evaluator_tag(name, tag))
-    plateau = draft.optimizer.plateau
-    if draft.select.metric and (plateau is None or plateau.metric):
-        return config
-    if not (draft.select.metric or found):
-        raise UserError(
-            "config.select.metric is empty, and no evaluator of config.evals has a default metric; "
-            "name the one that selects the best checkpoint."
-        )
-    config = config.copy_and_resolve_references()
-    with config.unlocked():
-        metric = draft.select.metric or found[0]
-        config.select = dataclasses.asdict(draft.select) | {"metric": metric}
-        if plateau is not None:
-            chosen = {"metric": plateau.metric or metric}
-            config.optimizer.plateau = dataclasses.asdict(plateau) | chosen
-    return config
-
-
-def _in_steps(config: ml_collections.ConfigDict, steps_per_epoch: int) -> ml_collections.ConfigDict:
-    """Fills in lengths in epochs, assuming many examples if their number is not known."""
-    sized = resolve_sizes(config.to_dict(), MANY)
-    return ml_collections.ConfigDict(resolve_epochs(sized, steps_per_epoch))
-
-
-def _fill_vocabulary(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-    """Sets `model.text.encoder.vocab_size` to the size of the vocabulary if it is 0.
-
-    Raises:
-      UserError: the model has fewer rows than the vocabulary has entries.
-    """
-    if config.model.text is None:
-        return config
-    entries = data.vocabulary_size(config.data, config.train_split)
-    rows = _vocabulary_rows(config)
+    text = config.model.get("text")
+    if text is None or not _has_rows(text.encoder):
+        return
+    rows = text.encoder.get("vocab_size", 0)
+    if entries is None:
+        entries = rows or _SOME_ROWS
     if 0 < rows < entries:
         raise UserError(
             f"config.model.text.encoder.vocab_size={rows} is smaller than the vocabulary of "
             f"config.data.text ({entries} entries); set it to {entries}, or to 0 to use that size."
         )
-    return _with_rows(config, rows or entries, entries)
-
-
-def _vocabulary_rows(config: ml_collections.ConfigDict) -> int:
-    return 0 if config.model.text is None else config.model.text.encoder.get("vocab_size", 0)
-
-
-def _with_rows(
-    config: ml_collections.ConfigDict, rows: int, entries: int
-) -> ml_collections.ConfigDict:
-    """Sets the rows of the word table, and task modules' outputs over words, if they are 0."""
-    config = config.copy_and_resolve_references()
     with config.unlocked():
-        config.model.text.encoder.vocab_size = rows
-        for task in config.tasks.values():
+        text.encoder.vocab_size = rows or entries
+        for task in config.get("tasks", {}).values():
             module = task.loss.get("module", {})
             if module.get("vocab_size") == 0:
                 module.vocab_size = entries
-    return config
+
+
+def _has_rows(encoder: ml_collections.ConfigDict) -> bool:
+    """Whether an encoder reads the size of the vocabulary; an unknown one is an error later."""
+    row: Any = ENCODERS.get(encoder.get("name"))
+    keys = () if row is None else dataclasses.fields(row.config)
+    return any(key.name == "vocab_size" for key in keys)
+
+
+def _fill_metrics(spec: Spec) -> Spec:
+    """Sets the metrics of `select` and of the plateau if they are "".
+
+    Raises:
+      UserError: no evaluator has a metric to select by, or one cannot use its dataset.
+    """
+    config, settings, found = spec.config, spec.settings, []
+    for name, options in spec.evals.items():
+        dataset = dataset_of(config.to_dict(), name, options)
+        options.check_dataset(f"config.evals.{name}", dataset)
+        if tag := options.default_metric(dataset):
+            found.append(evaluator_tag(name, tag))
+    select, plateau = settings.select, settings.optimizer.plateau
+    if not (select.metric or found):
+        raise UserError(
+            "config.select.metric is empty, and no evaluator of config.evals has a default metric; "
+            "name the one that selects the best checkpoint."
+        )
+    select = dataclasses.replace(select, metric=select.metric or found[0])
+    optimizer = settings.optimizer
+    with config.unlocked():
+        config.select = dataclasses.asdict(select)
+        if plateau is not None:
+            plateau = dataclasses.replace(plateau, metric=plateau.metric or select.metric)
+            optimizer = dataclasses.replace(optimizer, plateau=plateau)
+            config.optimizer.plateau = dataclasses.asdict(plateau)
+    settings = dataclasses.replace(settings, select=select, optimizer=optimizer)
+    return dataclasses.replace(spec, settings=settings)

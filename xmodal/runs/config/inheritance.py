@@ -5,7 +5,6 @@ scaling of pixels, and the keywords of the layers. If a config leaves these unse
 "", or 0 for `vocab_size` and `size`), they come from the weights; any other value is an error.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
 from typing import Any
@@ -17,12 +16,11 @@ from etils import epath
 from xmodal.base.config import UserError, read
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.model_folder import SIDES, read_model
-from xmodal.base.scratch import pop_scratch
-from xmodal.runs.initialization import from_run, from_towers, from_word_vectors
-from xmodal.runs.folder import run_folder
 from xmodal.runs.config.origins import Origin, model_origin, own_origin, run_origin, tower_origin
 from xmodal.runs.config.section_check import check_sections
-from xmodal.runs.config.sections import InitConfig
+from xmodal.runs.folder import run_folder
+from xmodal.runs.initialization import from_towers, from_word_vectors
+from xmodal.runs.sections import InitConfig
 
 
 def inherit(
@@ -39,12 +37,10 @@ def inherit(
       UserError: a run, tower or file is missing, incomplete or damaged, or contradicts the config.
     """
     config = config.copy_and_resolve_references()
-    if "model" not in config or "data" not in config:
-        return config  # Reading the config reports the problem.
+    if missing := [name for name in ("model", "data") if name not in config]:
+        raise UserError(f"config lacks {missing}.")
     check_sections(config)
-    goes_on = bool(run_dir and run_folder.steps(run_dir))
-    _fill_scratch(config, run_dir if goes_on else None)
-    if run_dir and goes_on:
+    if run_dir and run_folder.steps(run_dir):
         origins = [own_origin(run_dir)]
     else:
         source = read(InitConfig, "config.init_from", config.get("init_from", {}))
@@ -77,27 +73,6 @@ def inherit(
                 f"config.init_from.towers.{side}, or an encoder."
             )
     return config
-
-
-def _fill_scratch(config: ml_collections.ConfigDict, own_run: str | None) -> None:
-    """Applies `config.scratch` to the sides that take no weights from `init_from`.
-
-    Args:
-      config: the root.
-      own_run: folder of a continued run, which needs no other folder; None for a new one.
-    """
-    sections = pop_scratch(config)
-    source = read(InitConfig, "config.init_from", config.get("init_from", {}))
-    if unknown := sorted(set(sections) - set(SIDES)):
-        raise UserError(f"config.scratch has {unknown}; its keys are {', '.join(SIDES)}.")
-    named = set(from_towers.named_folders(source))
-    if sections and source.run:
-        # A continued run has the parameters of its source under the same paths.
-        own = dataclasses.replace(source, run=own_run, step="latest") if own_run else source
-        named |= {path.partition("/")[0] for path in from_run.split_paths(own)[0]}
-    for side in sections.keys() - named:
-        with config.unlocked():
-            config.update(sections[side])
 
 
 def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:

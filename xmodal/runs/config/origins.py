@@ -9,14 +9,14 @@ from etils import epath
 
 from xmodal.base.config import lookup, read
 from xmodal.models import ENCODERS, HEADS
-from xmodal.models.projection import ProjectionConfig
 from xmodal.models.entry_table import Row
+from xmodal.models.projection import ProjectionConfig
 from xmodal.preprocessing import TextConfig
 from xmodal.pretrained.folder import check_weights, read_description
 from xmodal.pretrained.model_folder import read_model
-from xmodal.runs.initialization import from_run
 from xmodal.runs.folder import run_folder
-from xmodal.runs.config.sections import InitConfig
+from xmodal.runs.initialization import from_run
+from xmodal.runs.sections import InitConfig
 
 _SIDES = ("image", "text")
 # How an encoder or head is computed or trained: keywords that may differ between runs.

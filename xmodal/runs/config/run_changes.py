@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from xmodal.base.config import UserError
 from xmodal.evals import read_options
-from xmodal.training.optimization.schedules import read_schedule
+from xmodal.runs.config.run_config import RunConfig, read_settings
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.compute import read_starts
-from xmodal.runs.config.run_config import RunConfig, read_settings
+from xmodal.training.optimization.schedules import read_schedule
 from xmodal.training.tree import flatten
 
 if TYPE_CHECKING:

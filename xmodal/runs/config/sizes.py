@@ -1,57 +1,46 @@
-"""Settings that depend on the number of training examples, such as the batch size."""
+"""Numbers that a config leaves to the size of its dataset with the value "auto"."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from xmodal.base.config import UserError
+AUTO = "auto"
+# Smallest number of training examples -> value. A small dataset takes small batches, so that an
+# epoch has enough updates, and more epochs.
+_BATCH_SIZE = {0: 4, 32: 16, 200: 32, 2000: 64}
+_TOTAL_STEPS = {0: "60 epochs", 2000: "30 epochs", 50000: "10 epochs"}
+_EVERY = {0: "10 epochs", 2000: "3 epochs", 50000: "1 epochs"}
 
-_LATER = re.compile(r"(?P<value>.+?) from (?P<examples>\d+) examples")
 
+def resolve_sizes(config: Mapping[str, Any], examples: int) -> dict[str, Any]:
+    """Returns a config in which "auto" is replaced by the value for a number of examples.
 
-def resolve_sizes(config: Any, examples: int, where: str = "config") -> Any:
-    """Replaces every string with "from N examples" by the value that applies.
+    `batch_size`, `total_steps`, `checkpoint.every` and `evals.NAME.every` may be "auto":
 
-    "16; 32 from 500 examples; 64 from 5000 examples" is 16 for 499 examples and 32 for 500.
+    | examples | 1 | 32 | 200 | 2,000 | 50,000 |
+    | --- | --- | --- | --- | --- | --- |
+    | batch_size | 4 | 16 | 32 | 64 | 64 |
+    | total_steps, in epochs | 60 | 60 | 60 | 30 | 10 |
+    | every, in epochs | 10 | 10 | 10 | 3 | 1 |
 
     Args:
-      config: nested mappings, lists and tuples; mappings are returned as dicts.
+      config: the root, or some of its sections, as nested dicts.
       examples: examples per epoch.
-      where: place of this part in the whole config, for errors.
-
-    Raises:
-      UserError: a later value lacks its number of examples, or the numbers are not ascending.
     """
-    if isinstance(config, Mapping):
-        return {
-            key: resolve_sizes(value, examples, f"{where}.{key}") for key, value in config.items()
-        }
-    if isinstance(config, (list, tuple)):
-        return type(config)(
-            resolve_sizes(item, examples, f"{where}[{i}]") for i, item in enumerate(config)
-        )
-    if not isinstance(config, str) or not re.search(r";.* from \d+ examples", config):
-        return config
-    first, *later = (part.strip() for part in config.split(";"))
-    chosen, before = first, 0
-    for part in later:
-        match = _LATER.fullmatch(part)
-        if match is None or int(match["examples"]) <= before:
-            raise UserError(
-                f"{where} is {config!r}; it has to be a string like '16; 32 from 500 examples; 64 "
-                "from 5000 examples', with ascending numbers."
-            )
-        before = int(match["examples"])
-        if examples >= before:
-            chosen = match["value"]
-    return _number(chosen)
+    sized = dict(config)
+    _choose(sized, "batch_size", _BATCH_SIZE, examples)
+    _choose(sized, "total_steps", _TOTAL_STEPS, examples)
+    if isinstance(config.get("checkpoint"), Mapping):
+        sized["checkpoint"] = dict(config["checkpoint"])
+        _choose(sized["checkpoint"], "every", _EVERY, examples)
+    if isinstance(config.get("evals"), Mapping):
+        sized["evals"] = dict(config["evals"])
+        for name, section in sized["evals"].items():
+            if isinstance(section, Mapping):
+                sized["evals"][name] = dict(section)
+                _choose(sized["evals"][name], "every", _EVERY, examples)
+    return sized
 
 
-def _number(text: str) -> int | float | str:
-    """The string as a number if it is one, else unchanged."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+def _choose(section: dict[str, Any], key: str, values: Mapping[int, Any], examples: int) -> None:
+    if section.get(key) == AUTO:
+        section[key] = values[max(least for least in values if least <= examples)]

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable
 from absl import logging
 
 from xmodal.evals import Evaluation
-from xmodal.runs.tensorboard.example_views import Views
-from xmodal.runs.tensorboard.writer import make_writer
-from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.evaluation_files import event_writer, write_all
+from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.sentence_notes import describe_sentences
 from xmodal.runs.evaluation.suite import FINAL_SPLITS, Request
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.finished import FINAL
 from xmodal.runs.folder.run_records import training_hashes
+from xmodal.runs.tensorboard.example_views import Views
+from xmodal.runs.tensorboard.writer import make_writer
 
 
 def evaluate_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:

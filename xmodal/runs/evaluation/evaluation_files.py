@@ -17,8 +17,8 @@ from xmodal.base.config import UserError
 from xmodal.evals.evaluation import EXAMPLES, REPORT
 from xmodal.evals.reports.paired_differences import format_comparison
 from xmodal.evals.reports.summary import select_curves
-from xmodal.runs.tensorboard.writer import make_writer, write_settings
 from xmodal.runs.evaluation.model_identity import ModelIdentity
+from xmodal.runs.tensorboard.writer import make_writer, write_settings
 
 if TYPE_CHECKING:
     from clu import metric_writers

@@ -13,10 +13,10 @@ from xmodal.evals.example_page import check_examples
 from xmodal.evals.from_files import choose_similarity, name_of
 from xmodal.evals.inputs.sentences import Sentences, has_sentences, load_sentences
 from xmodal.evals.reports.store import StoredResults
-from xmodal.runs.tensorboard.example_views import View
-from xmodal.runs.evaluation.suite import FINAL_SPLITS, EvalSuite, Opened, Request, evaluate_all
-from xmodal.training.optimization.schedules import resolve_epochs
 from xmodal.runs.config.sizes import resolve_sizes
+from xmodal.runs.evaluation.suite import FINAL_SPLITS, EvalSuite, Opened, Request, evaluate_all
+from xmodal.runs.tensorboard.example_views import View
+from xmodal.training.optimization.schedules import resolve_epochs
 
 _VECTORS = (None, "vector")
 

@@ -8,14 +8,14 @@ import numpy as np
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, lookup
 from xmodal.evals import Evaluation
-from xmodal.runs.tensorboard.example_views import Views
 from xmodal.runs import run
-from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.evaluation_files import event_writer, write_all
+from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.suite import FINAL_SPLITS, EvalSuite, Request
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.run_records import training_hashes
+from xmodal.runs.tensorboard.example_views import Views
 
 
 def evaluate_runs(

@@ -21,12 +21,12 @@ from xmodal.evals.inputs.ensemble import average
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
-from xmodal.similarity import Similarity
-from xmodal.runs.tensorboard.example_views import View
 from xmodal.runs.evaluation.suite import FINAL_SPLITS, EvalSuite, Opened, Request, evaluate_all
-from xmodal.training.optimization.schedules import is_due
 from xmodal.runs.parts import Parts
 from xmodal.runs.predictors import make_predictors
+from xmodal.runs.tensorboard.example_views import View
+from xmodal.similarity import Similarity
+from xmodal.training.optimization.schedules import is_due
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree
 

@@ -14,8 +14,8 @@ from xmodal.evals import Embeddings, Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.reports.store import StoredResults, load_ranks
-from xmodal.runs.tensorboard.example_views import View
 from xmodal.runs.evaluation.splits import SplitSource
+from xmodal.runs.tensorboard.example_views import View
 
 
 @dataclasses.dataclass(frozen=True)

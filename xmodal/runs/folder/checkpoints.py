@@ -19,12 +19,12 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from xmodal.base import buckets, processes
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
-from xmodal.training.optimization.optimizer import moments_of, with_moments
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.checkpoint_shapes import check_arrays, read_shapes
 from xmodal.runs.folder.file_hashes import find_frozen_damage, find_step_damage, save_hashes
 from xmodal.runs.folder.run_folder import ITEMS
-from xmodal.runs.config.sections import CheckpointConfig, SelectConfig
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
+from xmodal.training.optimization.optimizer import moments_of, with_moments
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten, merge, split
 

@@ -27,7 +27,7 @@ from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError, read
 from xmodal.runs.folder.folder_lock import LOCK
 from xmodal.runs.folder.json_files import read_json
-from xmodal.runs.config.sections import SelectConfig
+from xmodal.runs.sections import SelectConfig
 
 VOCABULARY = "vocab.txt"
 # Items of a checkpoint, besides its metrics.

@@ -8,28 +8,23 @@ from xmodal import data
 from xmodal.base.config import UserError
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.run_folder import Records
-from xmodal.runs.config.run_config import RunConfig
 
 
-def check_records(run_dir: str, settings: RunConfig, *, allow_changes: bool = False) -> Records:
+def check_records(run_dir: str, found: Records, *, allow_changes: bool = False) -> Records:
     """Compares the records that a run would train on with those it was started with.
 
     Args:
       run_dir: the run's folder, which may be empty or missing.
-      settings: settings of the run; its dataset is prepared.
+      found: `train`, the hash of the training split by its name and version, see
+        `data.split_hashes`; `examples`, the examples of an epoch.
       allow_changes: whether to continue with other records.
 
     Returns:
-      `train`: the hash of the training split by its name and version, see `data.split_hashes`;
-      `examples`: examples per epoch.
+      The records to save: those found, with hashes that only an earlier start knew.
 
     Raises:
       UserError: the records have changed.
     """
-    found: Records = {
-        "train": data.split_hashes(settings.data, settings.train_split),
-        "examples": data.num_train_examples(settings.data, settings.train_split),
-    }
     before = run_folder.load_records(run_dir)
     if not before and run_folder.steps(run_dir):
         text = "%s has no records.json: whether it resumes with the same data is not known."

@@ -8,10 +8,10 @@ import numpy as np
 from absl import logging
 
 from xmodal.base.config import UserError
-from xmodal.training.optimization.optimizer import moments_of, with_moments
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.checkpoint_shapes import describe_differences, read_shapes
-from xmodal.runs.config.sections import InitConfig
+from xmodal.runs.sections import InitConfig
+from xmodal.training.optimization.optimizer import moments_of, with_moments
 from xmodal.training.state import TrainState, replace_arrays
 from xmodal.training.tree import Tree, flatten, matches, part_of
 

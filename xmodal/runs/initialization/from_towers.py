@@ -10,7 +10,7 @@ import numpy as np
 from xmodal.base.config import UserError
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_tasks
-from xmodal.runs.config.sections import InitConfig
+from xmodal.runs.sections import InitConfig
 from xmodal.training.state import TrainState, replace_arrays
 from xmodal.training.tree import flatten, matches, part_of, top_levels
 

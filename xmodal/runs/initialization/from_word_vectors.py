@@ -11,7 +11,7 @@ from absl import logging
 from xmodal import data
 from xmodal.base.config import UserError
 from xmodal.pretrained.word_vectors import find_vectors
-from xmodal.runs.config.sections import InitConfig
+from xmodal.runs.sections import InitConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten, matches, path_of
 

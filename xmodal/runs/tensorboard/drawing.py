@@ -11,7 +11,7 @@ import PIL.Image
 import PIL.ImageDraw
 import PIL.ImageFont
 
-from xmodal.base.page import Item, Row, Section
+from xmodal.base.page import PageItem, PageRow, Section
 
 # In pixels. TensorBoard shows pictures about 350 wide, so text is legible only in few columns.
 _COLUMNS = 3
@@ -22,8 +22,8 @@ _INK, _PALE, _PAPER, _MARK = (20, 20, 20), (90, 90, 90), (255, 255, 255), (10, 1
 
 def draw_section(section: Section) -> np.ndarray:
     """Returns a picture of a section, uint8 [H, W, 3]; marked items have a green frame."""
-    query = [] if section.query is None else [Row([section.query])]
-    lines = [*_lines(Row([], section.title)), *(line for row in query for line in _lines(row))]
+    query = [] if section.query is None else [PageRow([section.query])]
+    lines = [*_lines(PageRow([], section.title)), *(line for row in query for line in _lines(row))]
     lines += [line for row in section.rows for line in _lines(row)]
     size = (_COLUMNS * (_CELL + _GAP) + _GAP, _GAP + sum(map(_line_height, lines)))
     image = PIL.Image.new("RGB", size, _PAPER)
@@ -38,19 +38,19 @@ def draw_section(section: Section) -> np.ndarray:
     return np.asarray(image)
 
 
-def _lines(row: Row) -> list[str | Sequence[Item]]:
+def _lines(row: PageRow) -> list[str | Sequence[PageItem]]:
     """The title of a row, if it has one, and its items, a few at a time."""
     starts = range(0, len(row.items), _COLUMNS)
     items = [row.items[start : start + _COLUMNS] for start in starts]
     return [row.title, *items] if row.title else [*items]
 
 
-def _line_height(line: str | Sequence[Item]) -> int:
+def _line_height(line: str | Sequence[PageItem]) -> int:
     return _LINE if isinstance(line, str) else _height(line) + _GAP
 
 
 def _draw_item(
-    image: PIL.Image.Image, pen: PIL.ImageDraw.ImageDraw, item: Item, left: int, top: int
+    image: PIL.Image.Image, pen: PIL.ImageDraw.ImageDraw, item: PageItem, left: int, top: int
 ) -> None:
     down = top + _GAP
     if item.picture is not None:
@@ -68,7 +68,7 @@ def _draw_item(
         pen.rectangle((left, top, left + _CELL, top + _height([item])), outline=_MARK, width=3)
 
 
-def _height(items: Sequence[Item]) -> int:
+def _height(items: Sequence[PageItem]) -> int:
     """Pixels of the tallest item."""
     return max(
         (
@@ -81,7 +81,7 @@ def _height(items: Sequence[Item]) -> int:
     )
 
 
-def _notes(item: Item) -> str:
+def _notes(item: PageItem) -> str:
     return " · ".join(item.notes)
 
 

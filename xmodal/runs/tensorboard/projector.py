@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import PIL.Image
 
+from xmodal.base.result_files import write_files
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.embed import Items
 from xmodal.evals.inputs.sources import Embeddings
-from xmodal.base.result_files import write_files
 
 _TILE = 40  # Pixels per picture; all pictures are in one file, at most 8192 pixels wide.
 _MOST = (8192 // _TILE) ** 2

@@ -11,16 +11,20 @@ from xmodal.evals.published import ECCV_TABLE_4, ECCV_TABLE_5_METRICS
 RECALLS = ("recall@1", "recall@5", "recall@10")
 
 
-def evaluated(board, tasks=("i2t", "t2i", "t2t", "i2i"), ratings=()):
+def evaluated(board, directions=("i2t", "t2i", "t2t", "i2i"), ratings=()):
     """All tags of a board, as in `metrics.json`."""
-    judging = [f"{board}/{task}/{metric}" for task in tasks for metric in (*RECALLS, "median_rank")]
-    if "i2t" in tasks:
+    judging = [
+        f"{board}/{direction}/{metric}"
+        for direction in directions
+        for metric in (*RECALLS, "median_rank")
+    ]
+    if "i2t" in directions:
         judging += [f"{board}/mean/{metric}" for metric in RECALLS]
-    judging += [f"{board}/{task}/spearman" for task in ratings]
+    judging += [f"{board}/{direction}/spearman" for direction in ratings]
     counts = ("queries", "skipped_queries", "tied_queries", "gallery")
-    behind = [f"{board}/{task}/{count}" for task in tasks for count in counts]
-    for task in ratings:
-        behind += [f"{board}/{task}/{name}" for name in ("spearman_std", "pairs")]
+    behind = [f"{board}/{direction}/{count}" for direction in directions for count in counts]
+    for direction in ratings:
+        behind += [f"{board}/{direction}/{name}" for name in ("spearman_std", "pairs")]
     ends = [f"{tag}_{end}" for tag in judging for end in ("low", "high")]
     return dict.fromkeys([*judging, *ends, *behind, f"{board}/mean_recall@10"], 1.0)
 
@@ -64,7 +68,7 @@ def test_the_board_of_the_project_has_a_choice_of_its_own():
 
 
 def test_boards_of_the_paper_do_not_hide_the_others():
-    models = dict.fromkeys("ab", CXC | evaluated("coco5k", tasks=("i2t", "t2i", "t2t")))
+    models = dict.fromkeys("ab", CXC | evaluated("coco5k", directions=("i2t", "t2i", "t2t")))
     assert choose_metrics(models) == (
         "coco5k/mean/recall@1",
         "coco5k/mean/recall@5",
@@ -74,7 +78,7 @@ def test_boards_of_the_paper_do_not_hide_the_others():
 
 
 def test_boards_of_the_paper_without_its_metrics_have_others():
-    models = dict.fromkeys("ab", CXC | evaluated("coco5k", tasks=("t2t",)))
+    models = dict.fromkeys("ab", CXC | evaluated("coco5k", directions=("t2t",)))
     assert choose_metrics(models)[-1] == "coco5k/t2t/recall@1"
 
 

@@ -8,10 +8,10 @@ from xmodal.apps.analysis.ratings.cosines import Vectors
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
 
 
-def make_pairs(task, ids, texts=None):
+def make_pairs(rating, ids, texts=None):
     left, right = np.array(ids).T
     return RatedPairs(
-        task, left, right, np.full(len(ids), "m"), np.zeros(len(ids), np.float32), texts=texts
+        rating, left, right, np.full(len(ids), "m"), np.zeros(len(ids), np.float32), texts=texts
     )
 
 

@@ -10,11 +10,11 @@ from xmodal.apps.analysis.ratings import score_statistics
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
 
 
-def make_pairs(task, rows, raters=None):
+def make_pairs(rating, rows, raters=None):
     """Rows are (left id, right id, score, method)."""
     left, right, scores, methods = zip(*rows, strict=True)
     return RatedPairs(
-        task,
+        rating,
         np.array(left),
         np.array(right),
         np.array(methods),
@@ -26,7 +26,7 @@ def make_pairs(task, rows, raters=None):
 STS = [(1, 2, 3.0, "a"), (2, 3, 2.5, "a"), (3, 1, 4.0, "b"), (1, 3, 3.5, "b"), (5, 6, 0.5, "a")]
 
 
-def test_rows_of_methods_and_of_the_whole_task():
+def test_rows_of_methods_and_of_the_whole_rating():
     whole, a, b = score_statistics.summarize({"sts": make_pairs("sts", STS)}, {"sts": 3.0})
     assert (whole.method, whole.pairs, whole.positives) == ("all", 5, 3)
     assert (a.method, a.pairs, a.mean, a.positives) == ("a", 3, 2.0, 1)
@@ -35,7 +35,7 @@ def test_rows_of_methods_and_of_the_whole_task():
     assert whole.rater_deviation is None
 
 
-def test_tasks_without_a_threshold_have_no_positives():
+def test_ratings_without_a_threshold_have_no_positives():
     summaries = score_statistics.summarize({"expert": make_pairs("expert", STS)}, {"sts": 3.0})
     assert [each.positives for each in summaries] == [None] * 3
     table = score_statistics.format_summaries(summaries)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _CELLS = 50  # cells of a density along each side
 _FEWEST = 20  # pairs needed for a point of a curve
-_MOST_PLOTS = 4  # methods of one task that get their own plot
+_MOST_PLOTS = 4  # methods of one rating that get their own plot
 
 
 def draw_cosines(
@@ -32,8 +32,8 @@ def draw_cosines(
     """Scores against cosines, as a density for every sampling method, with the mean score.
 
     Args:
-      rated: task -> its pairs.
-      cosines: task -> cosine of every pair, float [P], NaN where it is not known.
+      rated: rating -> its pairs.
+      cosines: rating -> cosine of every pair, float [P], NaN where it is not known.
       by: name of the vectors, for the axis.
       title: printed above.
 
@@ -41,12 +41,12 @@ def draw_cosines(
       The bytes of a PNG; empty if no cosine is known.
     """
     plots = []
-    for task, values in cosines.items():
+    for rating, values in cosines.items():
         known = np.isfinite(values)
-        methods = [(name, rows & known) for name, rows in methods_of(rated[task])]
+        methods = [(name, rows & known) for name, rows in methods_of(rated[rating])]
         if len(methods) > 1 + _MOST_PLOTS:
             methods = methods[:1]
-        plots.append([(task, name, rows) for name, rows in methods if rows.sum() > 2])
+        plots.append([(rating, name, rows) for name, rows in methods if rows.sum() > 2])
     plots = [row for row in plots if row]
     if not plots:
         return b""
@@ -57,12 +57,12 @@ def draw_cosines(
     for axes in grid.ravel():
         axes.set_axis_off()
     for plotted, row in zip(grid, plots, strict=True):
-        for axes, (task, method, rows) in zip(plotted, row, strict=False):
+        for axes, (rating, method, rows) in zip(plotted, row, strict=False):
             axes.set_axis_on()
-            scores = rated[task].scores[rows].astype(np.float64)
-            _draw_density(axes, cosines[task][rows].astype(np.float64), scores)
-            rho = spearman(cosines[task][rows], scores)
-            heading = f"{name_of(task, method)}\n{rows.sum():,} pairs, Spearman {rho:.3f}"
+            scores = rated[rating].scores[rows].astype(np.float64)
+            _draw_density(axes, cosines[rating][rows].astype(np.float64), scores)
+            rho = spearman(cosines[rating][rows], scores)
+            heading = f"{name_of(rating, method)}\n{rows.sum():,} pairs, Spearman {rho:.3f}"
             label(axes, title=heading, x=f"cosine of {by}", y="score")
     return to_png(figure)
 
@@ -104,14 +104,14 @@ def _draw_curve(
 
 
 def draw_rater_spread(rated: Mapping[str, RatedPairs], *, title: str = "") -> bytes:
-    """The spread of the raters of a pair: its distribution for every task, and over the scale.
+    """The spread of the raters of a pair: its distribution for every rating, and over the scale.
 
     Returns:
-      The bytes of a PNG; empty if no task has raters.
+      The bytes of a PNG; empty if no rating has raters.
     """
     spreads = {
-        task: deviations
-        for task, pairs in rated.items()
+        rating: deviations
+        for rating, pairs in rated.items()
         if (deviations := rater_deviations(pairs)) is not None
     }
     if not spreads:
@@ -121,13 +121,13 @@ def draw_rater_spread(rated: Mapping[str, RatedPairs], *, title: str = "") -> by
     left, right = figure.subplots(1, 2)
     highest = max(np.nanmax(values) for values in spreads.values())
     edges = np.linspace(0, max(highest, 0.1), 31)
-    for place, task in enumerate(rated):
-        if task not in spreads:
+    for place, rating in enumerate(rated):
+        if rating not in spreads:
             continue
-        known = np.isfinite(spreads[task])
-        values, scores = spreads[task][known], rated[task].scores[known].astype(np.float64)
+        known = np.isfinite(spreads[rating])
+        values, scores = spreads[rating][known], rated[rating].scores[known].astype(np.float64)
         counts, _ = np.histogram(values, edges)
-        name = f"{task}: {len(values):,} pairs, mean {values.mean():.2f}"
+        name = f"{rating}: {len(values):,} pairs, mean {values.mean():.2f}"
         left.stairs(counts / len(values), edges, color=color(place), linewidth=1.6, label=name)
         span = np.linspace(scores.min(), scores.max() + 1e-9, 21)
         _draw_curve(right, scores, values, span, fewest=1, shade=color(place))
@@ -150,18 +150,20 @@ def draw_rated_twice(rated: Mapping[str, RatedPairs], *, title: str = "") -> byt
     Returns:
       The bytes of a PNG; empty if no pair was rated twice.
     """
-    twice = {task: found for task, pairs in rated.items() if len(found := rated_twice(pairs)) > 2}
+    twice = {
+        rating: found for rating, pairs in rated.items() if len(found := rated_twice(pairs)) > 2
+    }
     if not twice:
         return b""
     figure = new_figure(8, 0.5 + 3.3 * len(twice))
     figure.suptitle(title, fontsize=12, parse_math=False)
     grid = figure.subplots(len(twice), 2, squeeze=False)
-    for (left, right), (task, scores) in zip(grid, twice.items(), strict=True):
+    for (left, right), (rating, scores) in zip(grid, twice.items(), strict=True):
         a, b = scores.astype(np.float64).T
         left.plot([scores.min(), scores.max()], [scores.min(), scores.max()], color=LIGHT)
         left.scatter(a, b, s=4, color=GRAY, alpha=0.35, linewidths=0)
         strip(left, keep=("bottom", "left"))
-        heading = f"{task}: {len(a):,} pairs rated in both orders\nSpearman {spearman(a, b):.3f}"
+        heading = f"{rating}: {len(a):,} pairs rated in both orders\nSpearman {spearman(a, b):.3f}"
         label(left, title=heading, x="score in one order", y="in the other")
         difference = a - b
         right.hist(difference, bins=41, color=GRAY)

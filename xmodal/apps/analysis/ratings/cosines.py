@@ -61,7 +61,7 @@ def cosines_of_items(pairs: RatedPairs, vectors: Mapping[str, Vectors]) -> np.nd
       vectors: "caption" and "image" -> vectors in one space.
     """
     found = []
-    for kind, ids in zip(sides_of(pairs.task), (pairs.left_ids, pairs.right_ids), strict=True):
+    for kind, ids in zip(sides_of(pairs.rating), (pairs.left_ids, pairs.right_ids), strict=True):
         if kind not in vectors:
             return np.full(len(pairs), np.nan, np.float32)
         found.append((vectors[kind].vectors, positions(vectors[kind].ids, ids)))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Features with the two sentences of a pair, in datasets that store them with the ratings.
 _SENTENCES = (("sentence1", "sentence2"), ("left_caption", "right_caption"))
-_RATED = ("task", "left_id", "right_id", "score", "method", "rater_scores", "year", "dataset")
+_RATED = ("rating", "left_id", "right_id", "score", "method", "rater_scores", "year", "dataset")
 
 
 def read_ratings(
@@ -29,8 +29,8 @@ def read_ratings(
       split: name of the split.
 
     Returns:
-      Task -> its pairs. Pairs of a dataset without tasks are one task with its name; if sampling
-      methods are not known, methods are the sets that pairs come from.
+      Rating -> its pairs. Pairs of a dataset without this column are one rating with its name; if
+      sampling methods are not known, methods are the sets that pairs come from.
 
     Raises:
       NotPreparedError: the dataset does not exist, with the command that prepares it.
@@ -42,17 +42,17 @@ def read_ratings(
     found: dict[str, RatedPairs] = {}
     for builder in open_configs(dataset, config, data_dir):
         if "score" in builder.info.features:
-            for task, pairs in _read_builder(builder, split).items():
+            for rating, pairs in _read_builder(builder, split).items():
                 # Configs may add texts or images to the same pairs, and may then lack some pairs.
-                if task not in found or len(pairs) > len(found[task]):
-                    found[task] = pairs
+                if rating not in found or len(pairs) > len(found[rating]):
+                    found[rating] = pairs
     if not found:
         raise UnexpectedFilesError(
             f"{dataset} (config {config or 'any that is prepared'}) has no scores"
         )
-    # Records are not ordered, but the tasks of CxC are.
-    first = [task for task in SIDES if task in found]
-    return {task: found[task] for task in [*first, *sorted(found.keys() - SIDES.keys())]}
+    # Records are not ordered, but the ratings of CxC are.
+    first = [rating for rating in SIDES if rating in found]
+    return {rating: found[rating] for rating in [*first, *sorted(found.keys() - SIDES.keys())]}
 
 
 def read_texts(dataset: str, data_dir: str | None, split: str) -> dict[int, str]:
@@ -74,7 +74,7 @@ def _read_builder(builder: "DatasetBuilder", split: str) -> dict[str, RatedPairs
     sentences = next((each for each in _SENTENCES if each[0] in builder.info.features), ())
     columns: dict[str, Any] = read_columns(builder, split, (*_RATED, *sentences))
     number = len(columns["score"])
-    tasks = _strings(columns, "task", number, builder.name)
+    ratings = _strings(columns, "rating", number, builder.name)
     methods = _strings(columns, "method", number, "")
     if "method" not in columns and "dataset" in columns:
         parts = [columns[name].astype(str) for name in ("year", "dataset") if name in columns]
@@ -85,17 +85,17 @@ def _read_builder(builder: "DatasetBuilder", split: str) -> dict[str, RatedPairs
         sides = [[text.decode() for text in columns[name].tolist()] for name in sentences]
         texts = np.array(sides, object).T
     found = {}
-    for task in dict.fromkeys(tasks.tolist()):
-        rows = tasks == task
-        of_task = None if raters is None else raters[rows]
-        rated = of_task is not None and np.isfinite(of_task).any()
-        found[task] = RatedPairs(
-            task=task,
+    for rating in dict.fromkeys(ratings.tolist()):
+        rows = ratings == rating
+        of_rating = None if raters is None else raters[rows]
+        rated = of_rating is not None and np.isfinite(of_rating).any()
+        found[rating] = RatedPairs(
+            rating=rating,
             left_ids=columns["left_id"][rows] if "left_id" in columns else None,
             right_ids=columns["right_id"][rows] if "right_id" in columns else None,
             methods=methods[rows],
             scores=columns["score"][rows],
-            rater_scores=of_task if rated else None,
+            rater_scores=of_rating if rated else None,
             texts=None if texts is None else texts[rows],
         )
     return found

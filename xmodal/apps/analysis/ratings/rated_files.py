@@ -21,19 +21,19 @@ def read_folder(
       need_scores: whether pairs that are not rated yet are an error.
 
     Returns:
-      Task -> its pairs, for every file that exists.
+      Rating -> its pairs, for every file that exists.
 
     Raises:
       FileNotFoundError: none of them exists.
       UnexpectedFilesError: a file is empty or damaged, a row is not a rated pair, or scores are
         missing.
     """
-    files = {task: folder / file_name(task, split) for task in SIDES}
-    present = {task: path for task, path in files.items() if path.exists()}
+    files = {rating: folder / file_name(rating, split) for rating in SIDES}
+    present = {rating: path for rating, path in files.items() if path.exists()}
     if not present:
         wanted = ", ".join(path.name for path in files.values())
         raise FileNotFoundError(f"{folder} has none of {wanted}; name another folder or split")
-    return {task: _read_file(path, task, need_scores) for task, path in present.items()}
+    return {rating: _read_file(path, rating, need_scores) for rating, path in present.items()}
 
 
 def is_rated(path: pathlib.Path) -> bool:
@@ -42,14 +42,14 @@ def is_rated(path: pathlib.Path) -> bool:
         return SCORE in file.readline().strip().split(",")
 
 
-def _read_file(path: pathlib.Path, task: str, need_scores: bool) -> RatedPairs:
-    rows = scan_ratings(path, task, released=False, need_scores=need_scores)
+def _read_file(path: pathlib.Path, rating: str, need_scores: bool) -> RatedPairs:
+    rows = scan_ratings(path, rating, released=False, need_scores=need_scores)
     pairs = list(without_bad_rows(rows, path))
     if not pairs:
         raise UnexpectedFilesError(f"{path} has no pairs; download or make it again")
     scores = [pair.score for pair in pairs]
     return RatedPairs(
-        task=task,
+        rating=rating,
         left_ids=np.array([pair.left_id for pair in pairs], np.int64),
         right_ids=np.array([pair.right_id for pair in pairs], np.int64),
         methods=np.array([pair.method for pair in pairs]),
@@ -57,14 +57,14 @@ def _read_file(path: pathlib.Path, task: str, need_scores: bool) -> RatedPairs:
     )
 
 
-def format_rows(task: str, ids: np.ndarray, methods: np.ndarray) -> str:
+def format_rows(rating: str, ids: np.ndarray, methods: np.ndarray) -> str:
     """Content of a file of pairs to be rated.
 
     Args:
-      task: `sts`, `sis` or `sits`.
+      rating: `sts`, `sis` or `sits`.
       ids: int [P, 2].
       methods: strings [P].
     """
     rows = zip(*ids.T.tolist(), methods.tolist(), strict=True)
-    header = ",".join((*SIDES[task], METHOD))
+    header = ",".join((*SIDES[rating], METHOD))
     return "\n".join([header, *(f"{left},{right},{method}" for left, right, method in rows), ""])

@@ -7,10 +7,10 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class RatedPairs:
-    """Pairs of one task.
+    """Pairs of one rating.
 
     Attributes:
-      task: `sts`, `sis`, `sits`, or another name.
+      rating: `sts`, `sis`, `sits`, or another name.
       left_ids: int64 [P], captions for `sts` and `sits`, images for `sis`; None if the dataset only
         has the texts of pairs.
       right_ids: int64 [P], images for `sis` and `sits`, or None.
@@ -20,7 +20,7 @@ class RatedPairs:
       texts: the two sentences of every pair, strings [P, 2], or None.
     """
 
-    task: str
+    rating: str
     left_ids: np.ndarray | None
     right_ids: np.ndarray | None
     methods: np.ndarray

@@ -24,30 +24,30 @@ _WIDEST_TAIL = 20  # largest number of positives per item with its own bar
 
 
 def draw_distributions(rated: Mapping[str, RatedPairs], *, title: str = "") -> bytes:
-    """The distribution of the scores of every task, one row for each sampling method.
+    """The distribution of the scores of every rating, one row for each sampling method.
 
     Args:
-      rated: task -> its pairs.
+      rated: rating -> its pairs.
       title: printed above.
 
     Returns:
       The bytes of a PNG.
     """
-    rows = {task: list(methods_of(pairs)) for task, pairs in rated.items()}
+    rows = {rating: list(methods_of(pairs)) for rating, pairs in rated.items()}
     most = max(map(len, rows.values()))
     figure = new_figure(3.6 * len(rated), 0.9 + 0.75 * most)
     figure.suptitle(title, fontsize=12, parse_math=False)
     grid = figure.subplots(most, len(rated), squeeze=False)
-    for column, (task, pairs) in enumerate(rated.items()):
+    for column, (rating, pairs) in enumerate(rated.items()):
         bins = _bins(pairs.scores)
         for row, axes in enumerate(grid[:, column]):
-            if row >= len(rows[task]):
+            if row >= len(rows[rating]):
                 axes.set_axis_off()
                 continue
-            method, chosen = rows[task][row]
+            method, chosen = rows[rating][row]
             scores = pairs.scores[chosen]
             _draw_histogram(axes, scores, bins, color(column) if row == 0 else GRAY)
-            name = method if row else name_of(task, method)
+            name = method if row else name_of(rating, method)
             axes.set_title(
                 f"{name}: {len(scores):,} pairs, mean {scores.mean(dtype=np.float64):.2f}",
                 fontsize=8,
@@ -93,33 +93,33 @@ def draw_positives(
     """The number of positive pairs of every sampling method, and of positives of the items.
 
     Args:
-      rated: task -> its pairs; those without a score in `positive` are left out.
-      positive: task -> score from which a pair is positive.
+      rated: rating -> its pairs; those without a score in `positive` are left out.
+      positive: rating -> score from which a pair is positive.
       title: printed above.
 
     Returns:
-      The bytes of a PNG; empty if no task has positives.
+      The bytes of a PNG; empty if no rating has positives.
     """
-    counted = {task: pairs for task, pairs in rated.items() if task in positive}
+    counted = {rating: pairs for rating, pairs in rated.items() if rating in positive}
     if not counted:
         return b""
     summaries = [each for each in summarize(counted, positive) if each.positives is not None]
     per_item = [
-        (task, kind, counts)
-        for task, pairs in counted.items()
-        for kind, counts in positives_per_item(pairs, positive[task]).items()
+        (rating, kind, counts)
+        for rating, pairs in counted.items()
+        for kind, counts in positives_per_item(pairs, positive[rating]).items()
     ]
     figure = new_figure(10, 1.2 + max(0.34 * len(summaries), 1.1 * len(per_item), 1.5))
     figure.suptitle(title, fontsize=12, parse_math=False)
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(1.25, 1))[0]
     axes = left.subplots()
-    places = {task: place for place, task in enumerate(rated)}
+    places = {rating: place for place, rating in enumerate(rated)}
     for row, each in enumerate(summaries):
         axes.barh(row, each.pairs, color=LIGHT)
-        axes.barh(row, each.positives, color=color(places[each.task]))
+        axes.barh(row, each.positives, color=color(places[each.rating]))
         text = f"  {each.positives:,} of {each.pairs:,} ({each.positives / each.pairs:.0%})"
         axes.text(each.pairs, row, text, va="center", fontsize=8, color=GRAY)
-    names = [name_of(f"{each.task} ≥ {each.threshold:g}", each.method) for each in summaries]
+    names = [name_of(f"{each.rating} ≥ {each.threshold:g}", each.method) for each in summaries]
     axes.set_yticks(range(len(names)), names, parse_math=False)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.55 * max(each.pairs for each in summaries))
@@ -127,12 +127,12 @@ def draw_positives(
     strip(axes, keep=())
     label(axes, title="positive pairs")
     if per_item:
-        for axes, (task, kind, counts) in zip(
+        for axes, (rating, kind, counts) in zip(
             np.ravel(right.subplots(len(per_item), 1, squeeze=False)), per_item, strict=True
         ):
-            _draw_per_item(axes, counts, color(places[task]))
+            _draw_per_item(axes, counts, color(places[rating]))
             mean = f"mean {counts.mean():.2f}, at most {counts.max()}"
-            label(axes, title=f"{task}: positives of a rated {kind}, {mean}")
+            label(axes, title=f"{rating}: positives of a rated {kind}, {mean}")
     return to_png(figure)
 
 

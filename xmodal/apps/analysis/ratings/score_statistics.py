@@ -15,10 +15,10 @@ _MANY_METHODS = 6
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """Pairs of one task from one sampling method, or all pairs of the task.
+    """Pairs of one rating from one sampling method, or all pairs of the rating.
 
     Attributes:
-      task: see `RatedPairs`.
+      rating: see `RatedPairs`.
       method: sampling method, or `ALL`.
       pairs: number of pairs.
       mean: mean of the scores.
@@ -29,7 +29,7 @@ class Summary:
         are not known.
     """
 
-    task: str
+    rating: str
     method: str
     pairs: int
     mean: float
@@ -40,15 +40,15 @@ class Summary:
 
 
 def summarize(rated: Mapping[str, RatedPairs], positive: Mapping[str, float]) -> list[Summary]:
-    """One row for every sampling method of every task, and one for the task.
+    """One row for every sampling method of every rating, and one for the rating.
 
     Args:
-      rated: task -> its pairs.
-      positive: task -> score from which a pair is positive; other tasks have no positives.
+      rated: rating -> its pairs.
+      positive: rating -> score from which a pair is positive; other ratings have no positives.
     """
     return [
-        _summarize(pairs, method, rows, positive.get(task))
-        for task, pairs in rated.items()
+        _summarize(pairs, method, rows, positive.get(rating))
+        for rating, pairs in rated.items()
         for method, rows in methods_of(pairs)
     ]
 
@@ -60,7 +60,7 @@ def methods_of(pairs: RatedPairs) -> Iterator[tuple[str, np.ndarray]]:
     frequent one first, or, if they are many sets of pairs, by name.
     """
     found = pairs.by_method()
-    unnamed = set(found) <= {"", pairs.task}
+    unnamed = set(found) <= {"", pairs.rating}
     if unnamed or len(found) > 1:
         yield ALL, np.ones(len(pairs), bool)
     if not unnamed:
@@ -68,9 +68,9 @@ def methods_of(pairs: RatedPairs) -> Iterator[tuple[str, np.ndarray]]:
         yield from ((name, found[name]) for name in names)
 
 
-def name_of(task: str, method: str) -> str:
+def name_of(rating: str, method: str) -> str:
     """The name of a method's pairs in figures."""
-    return task if method == ALL else f"{task}, {method}"
+    return rating if method == ALL else f"{rating}, {method}"
 
 
 def _summarize(
@@ -82,7 +82,7 @@ def _summarize(
         known = deviations[rows & np.isfinite(deviations)]
         deviations = float(known.mean()) if len(known) else None
     return Summary(
-        task=pairs.task,
+        rating=pairs.rating,
         method=method,
         pairs=len(scores),
         mean=float(scores.mean()),
@@ -116,7 +116,7 @@ def rated_twice(pairs: RatedPairs) -> np.ndarray:
 
     The score of the order with the smaller id on the left comes first.
     """
-    if pairs.left_ids is None or len(set(sides_of(pairs.task))) > 1:
+    if pairs.left_ids is None or len(set(sides_of(pairs.rating))) > 1:
         return np.zeros((0, 2), np.float32)
     low = np.minimum(pairs.left_ids, pairs.right_ids)
     high = np.maximum(pairs.left_ids, pairs.right_ids)
@@ -127,10 +127,10 @@ def rated_twice(pairs: RatedPairs) -> np.ndarray:
     return np.stack([scores[:-1][turned], scores[1:][turned]], axis=1)
 
 
-def sides_of(task: str) -> tuple[str, str]:
-    """Kinds of the left and the right side of a task: "caption" or "image"."""
-    # Tasks besides those of CxC pair a caption with an image.
-    return KINDS.get(task, KINDS["sits"])
+def sides_of(rating: str) -> tuple[str, str]:
+    """Kinds of the left and the right side of a rating: "caption" or "image"."""
+    # Ratings besides those of CxC pair a caption with an image.
+    return KINDS.get(rating, KINDS["sits"])
 
 
 def positives_per_item(pairs: RatedPairs, threshold: float) -> dict[str, np.ndarray]:
@@ -142,7 +142,7 @@ def positives_per_item(pairs: RatedPairs, threshold: float) -> dict[str, np.ndar
     """
     if pairs.left_ids is None:
         return {}
-    left, right = sides_of(pairs.task)
+    left, right = sides_of(pairs.rating)
     positive = pairs.scores >= threshold
     ends = np.stack([pairs.left_ids, pairs.right_ids], axis=1)
     if left != right:
@@ -161,12 +161,12 @@ def _counts(items: np.ndarray, positives: np.ndarray) -> np.ndarray:
 
 def format_summaries(summaries: list[Summary]) -> str:
     """A table, one line per row."""
-    header = ("task", "sampling method", "pairs", "mean", "quartiles", "positives", "rater SD")
+    header = ("rating", "sampling method", "pairs", "mean", "quartiles", "positives", "rater SD")
     rows = [header]
     for each in summaries:
         quartiles = " ".join(f"{value:.2f}" for value in each.quartiles)
         positives = "" if each.positives is None else f"{each.positives:,} (≥ {each.threshold:g})"
         deviation = "" if each.rater_deviation is None else f"{each.rater_deviation:.3f}"
         numbers = (f"{each.pairs:,}", f"{each.mean:.2f}", quartiles, positives, deviation)
-        rows.append((each.task, each.method, *numbers))
+        rows.append((each.rating, each.method, *numbers))
     return align_columns(rows, right=range(2, len(header)))

@@ -19,20 +19,20 @@ Two = tuple[np.ndarray, np.ndarray]
 
 
 def draw_ratings(rated: Mapping[str, Two], *, title: str = "") -> bytes:
-    """Draws similarity against rating for every task, with the line of best fit.
+    """Draws similarity against rating for every rating, with the line of best fit.
 
     Args:
-      rated: task -> ratings and similarities, float [P] each.
+      rated: rating -> ratings and similarities, float [P] each.
       title: printed above.
 
     Returns:
       The bytes of a PNG.
     """
     figure, grid = _row(len(rated), 3.8, title)
-    for place, (axes, (task, pairs)) in enumerate(zip(grid, rated.items(), strict=True)):
+    for place, (axes, (rating, pairs)) in enumerate(zip(grid, rated.items(), strict=True)):
         ratings, similarities = (np.asarray(each, np.float64) for each in pairs)
         axes.scatter(ratings, similarities, s=5, color=color(place), alpha=0.35, linewidths=0)
-        heading = f"{task}: {len(ratings):,} pairs"
+        heading = f"{rating}: {len(ratings):,} pairs"
         if np.ptp(ratings) > 0 and np.ptp(similarities) > 0:
             slope, height = np.polyfit(ratings, similarities, 1)
             ends = np.array([ratings.min(), ratings.max()])

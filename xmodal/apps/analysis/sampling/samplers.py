@@ -12,7 +12,7 @@ from data_prep.sampling.nearest import NEIGHBORS, nearest
 from xmodal.apps.analysis.ratings.rated_files import format_rows
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
 
-# Sampling method -> task, in the order of the scheme.
+# Sampling method -> rating, in the order of the scheme.
 METHODS = {
     "c2c_isim": "sts",
     "c2c_cocaption": "sts",
@@ -70,7 +70,7 @@ def sample_across(
 
     Args:
       groups: groups of the captions.
-      rated: task -> rated pairs; `sts` or `sis`, or both.
+      rated: rating -> rated pairs; `sts` or `sis`, or both.
       seed: seed of the draws.
       per_source: number of pairs that every image takes from each kind of ratings.
 
@@ -108,7 +108,7 @@ def locate(pairs: RatedPairs, groups: Groups, *, partial: bool = False) -> np.nd
     Raises:
       UnexpectedFilesError: an item belongs to another image, and `partial` is False.
     """
-    kinds = KINDS[pairs.task]
+    kinds = KINDS[pairs.rating]
     ids = np.stack([pairs.left_ids, pairs.right_ids], axis=1)
     found = np.stack([groups.find(k, i) for k, i in zip(kinds, ids.T, strict=True)], axis=1)
     lost = (found < 0).any(axis=1)
@@ -116,7 +116,7 @@ def locate(pairs: RatedPairs, groups: Groups, *, partial: bool = False) -> np.nd
         row = lost.argmax()
         side = int(found[row, 0] >= 0)
         raise UnexpectedFilesError(
-            f"{lost.sum():,} of the {len(ids):,} {pairs.task} pairs name items that are not of "
+            f"{lost.sum():,} of the {len(ids):,} {pairs.rating} pairs name items that are not of "
             f"this split, the first is {kinds[side]} {ids[row, side]}; is it another split?"
         )
     return found
@@ -128,7 +128,7 @@ def located_by_method(
     """Sampling method -> its pairs by position, int [P, 2], for pairs read from files.
 
     Args:
-      rated: task -> its pairs.
+      rated: rating -> its pairs.
       groups: groups of the split.
       partial: leave out pairs of other items, which are an error otherwise.
     """
@@ -144,13 +144,13 @@ def only_named(rated: Mapping[str, RatedPairs], groups: Groups) -> Groups:
     """The groups of the images that occur in pairs, themselves or through a caption."""
     named = np.zeros(len(groups), bool)
     for pairs in rated.values():
-        for kind, positions in zip(KINDS[pairs.task], locate(pairs, groups).T, strict=True):
+        for kind, positions in zip(KINDS[pairs.rating], locate(pairs, groups).T, strict=True):
             named[groups.owners[positions] if kind == "caption" else positions] = True
     return groups.take(named)
 
 
 def file_contents(split: str, groups: Groups, sampled: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """Files of pairs to be rated, one per task.
+    """Files of pairs to be rated, one per rating.
 
     Args:
       split: split of the groups.
@@ -161,16 +161,16 @@ def file_contents(split: str, groups: Groups, sampled: Mapping[str, np.ndarray])
       File name -> content.
     """
     ids = {"caption": groups.caption_ids, "image": groups.image_ids}
-    by_task: dict[str, list[tuple[np.ndarray, str]]] = {}
+    by_rating: dict[str, list[tuple[np.ndarray, str]]] = {}
     for method, pairs in sampled.items():
         kinds = KINDS[METHODS[method]]
         named = np.stack([ids[k][side] for k, side in zip(kinds, pairs.T, strict=True)], axis=1)
-        by_task.setdefault(METHODS[method], []).append((named, method))
+        by_rating.setdefault(METHODS[method], []).append((named, method))
     return {
-        file_name(task, split): format_rows(
-            task,
+        file_name(rating, split): format_rows(
+            rating,
             np.concatenate([named for named, _ in parts]),
             np.repeat([method for _, method in parts], [len(named) for named, _ in parts]),
         )
-        for task, parts in by_task.items()
+        for rating, parts in by_rating.items()
     }

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
-from xmodal.runs.preflight.program import Operation, Program, count_bytes
+from xmodal.runs.costs.program import Operation, Program, count_bytes
 
 KINDS = (
     "all-gather",

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from xmodal.runs.preflight import accelerators
+from xmodal.runs.costs import accelerators
 
 
 @pytest.mark.parametrize(

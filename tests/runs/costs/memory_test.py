@@ -9,8 +9,8 @@ import pytest
 
 from configs import base
 from xmodal.base.config import UserError
-from xmodal.runs.preflight import memory
-from xmodal.runs.preflight.cost import Cost
+from xmodal.runs.costs import memory
+from xmodal.runs.costs.cost import Cost
 
 
 def make_parts(devices=8, engine=None, loss="softmax", batch_size=65536, parts=1, sharding=()):

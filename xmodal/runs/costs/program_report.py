@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from xmodal.runs.preflight.accelerators import Accelerator
-from xmodal.runs.preflight.cost import Cost
-from xmodal.runs.preflight.traffic import KINDS
+from xmodal.runs.costs.accelerators import Accelerator
+from xmodal.runs.costs.cost import Cost
+from xmodal.runs.costs.traffic import KINDS
 
 _WIDTH = 30
 

@@ -10,15 +10,15 @@ import jax
 
 import xmodal
 from xmodal.base import processes
-from xmodal.evals import Evaluation
-from xmodal.evals.evaluation import REPORT
 from xmodal.base.page import from_markdown
 from xmodal.base.result_files import write_files
-from xmodal.runs.initialization.start import describe
-from xmodal.runs.parts import Parts
+from xmodal.evals import Evaluation
+from xmodal.evals.evaluation import REPORT
 from xmodal.runs.folder.compute import Compute, read_starts
 from xmodal.runs.folder.finished import FINAL
 from xmodal.runs.folder.run_folder import Records
+from xmodal.runs.parts import Parts
+from xmodal.runs.start import describe
 
 _CARD, _PAGE = "model_card.md", "model_card.html"
 _DIGITS = 16  # Shown digits of a hash.

@@ -10,14 +10,15 @@ from xmodal.base.config import UserError
 from xmodal.evals.embed import Items
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.model_folder import read_model
+from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.config.run_config import RunConfig
+from xmodal.runs.config.sizes import resolve_sizes
+from xmodal.runs.config.spec import read_spec
 from xmodal.runs.evaluation.sentence_notes import describe_words
 from xmodal.runs.initialization import from_towers
-from xmodal.training.optimization import schedules
 from xmodal.runs.parts import Parts
 from xmodal.runs.run import check_data_sides, make_model
-from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.config.run_config import RunConfig, read_settings
-from xmodal.runs.config.sizes import resolve_sizes
+from xmodal.training.optimization import schedules
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, make_tasks
 from xmodal.training.tree import Tree, flatten
@@ -36,7 +37,8 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
     """
     in_steps = schedules.resolve_epochs(resolve_sizes(config.to_dict(), 0), 1)
     config = inherit(ml_collections.ConfigDict(in_steps))
-    settings = read_settings(config)
+    spec = read_spec(config)
+    settings = spec.settings
     folders = from_towers.named_folders(settings.init_from)
     for side in ("image", "text"):
         if config.model[side] is not None and side not in folders:
@@ -51,7 +53,7 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
     model = make_model(settings.model, mesh)
     check_data_sides(model.towers, settings.data)
     batch = data.batch_spec(settings.data, settings.batch_size, trains=False)
-    return Parts(config, settings, mesh, model, _tasks_with_weights(settings), batch)
+    return Parts(spec, mesh, model, _tasks_with_weights(settings), batch)
 
 
 def _tasks_with_weights(settings: RunConfig) -> tuple[Task, ...]:

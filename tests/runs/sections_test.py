@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from xmodal.runs.config.sections import SelectConfig
+from xmodal.runs.sections import SelectConfig
 
 
 @pytest.mark.parametrize(

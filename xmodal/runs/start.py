@@ -6,10 +6,10 @@ import numpy as np
 from absl import logging
 
 from xmodal.base.config import UserError
+from xmodal.runs.config.run_config import RunConfig
+from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.initialization import from_run, from_towers, from_word_vectors
 from xmodal.runs.parts import Parts
-from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.config.run_config import RunConfig
 from xmodal.training.state import TrainState, create_state
 from xmodal.training.tree import flatten, matches, partition, top_levels
 

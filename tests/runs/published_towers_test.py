@@ -13,13 +13,13 @@ from xmodal import data
 from xmodal.base.config import UserError
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained.bag_of_words import embed_texts
+from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import Description, save_tower
-from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.word_vectors import WordVectors
+from xmodal.runs import published_towers
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.suite import Request
-from xmodal.runs.initialization import published_towers
 from xmodal.training.tree import flatten
 
 TINY = "tiny_captions"

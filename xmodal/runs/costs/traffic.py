@@ -4,8 +4,8 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from xmodal.runs.preflight import collectives
-from xmodal.runs.preflight.program import Operation, Program, count_bytes
+from xmodal.runs.costs import collectives
+from xmodal.runs.costs.program import Operation, Program, count_bytes
 
 _FREE = {
     "after-all", "bitcast", "call", "conditional", "constant", "get-tuple-element",

@@ -12,14 +12,13 @@ import sys
 import jax
 import numpy as np
 import pytest
-from tests import tiny_encoder as tiny
 
 from configs import base, cxc
+from tests import tiny_encoder as tiny
 from xmodal.base.config import UserError
-from xmodal.runs import loop
-from xmodal.runs.initialization import start
-from xmodal.runs.preflight import preflight
+from xmodal.runs import loop, preflight, start
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.run import resolve
 
 TINY = "tiny_captions"
 ROOT = pathlib.Path(__file__).parents[3]
@@ -186,7 +185,7 @@ def test_a_checkpoint_that_is_damaged_and_one_that_does_not_fit(config, tmp_path
     loop.train(config, run)
     config.total_steps = 5
     for step, message in ((6, "is at step 6, beyond config.total_steps=5"), (3, "")):
-        parts = loop.prepare(config, run, ("total_steps", "optimizer"))[0]
+        parts = resolve(config, run, allow_changes=("total_steps", "optimizer"))
         with pytest.raises(UserError, match=message) if message else contextlib.nullcontext():
             start.check_start(parts, run, parts.state_shapes, step)
     config.total_steps = 7
@@ -208,9 +207,10 @@ def test_a_checkpoint_that_is_damaged_and_one_that_does_not_fit(config, tmp_path
 
 SLICE = """
 import sys
-from xmodal import binary, main
+from xmodal import main
+from xmodal.cli import config_flag
 sys.argv[1:] = ["--config=configs/quickstart.py:t2t", "--dry_run", *sys.argv[1:]]
-binary.run(main.main)
+config_flag.run(main.main)
 """
 
 

@@ -4,10 +4,10 @@ import dataclasses
 
 import jax
 
-from xmodal.runs.preflight.accelerators import Accelerator
-from xmodal.runs.preflight.collectives import Collectives, count_collectives
-from xmodal.runs.preflight.program import read_program
-from xmodal.runs.preflight.traffic import count_moved, count_traffic
+from xmodal.runs.costs.accelerators import Accelerator
+from xmodal.runs.costs.collectives import Collectives, count_collectives
+from xmodal.runs.costs.program import read_program
+from xmodal.runs.costs.traffic import count_moved, count_traffic
 
 _GIB = 2**30
 

@@ -8,8 +8,8 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xmodal.base import mesh as mesh_lib
-from xmodal.runs.preflight.collectives import Collectives, count_collectives
-from xmodal.runs.preflight.program import read_program
+from xmodal.runs.costs.collectives import Collectives, count_collectives
+from xmodal.runs.costs.program import read_program
 
 
 def test_of_compiled_functions():

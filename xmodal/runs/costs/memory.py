@@ -9,12 +9,11 @@ from typing import Any
 import jax
 
 from xmodal.base.config import UserError
-from xmodal.evals import read_options
 from xmodal.losses import LOSSES
 from xmodal.losses.engine import choose_engine
 from xmodal.models import ENCODERS
+from xmodal.runs.costs.cost import Cost
 from xmodal.runs.parts import Parts
-from xmodal.runs.preflight.cost import Cost
 from xmodal.training.tree import flatten
 
 STEP = "training step"
@@ -78,7 +77,7 @@ def _sentence(what: str, needs: str, parts: Parts, given: int = 0) -> str:
 
 def embedding_remedies(parts: Parts) -> list[str]:
     """Returns config changes that save memory when an evaluation embeds items."""
-    sizes = {name: each.batch_size for name, each in read_options(parts.settings.evals).items()}
+    sizes = {name: each.batch_size for name, each in parts.evals.items()}
     largest = max(sizes.values(), default=1)
     found = [
         f"--config.evals.{name}.batch_size={size // 2} (now {size})."

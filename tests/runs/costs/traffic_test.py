@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.runs.preflight.accelerators import slice_devices
-from xmodal.runs.preflight.program import read_program
-from xmodal.runs.preflight.program_report import format_traffic
-from xmodal.runs.preflight.traffic import KINDS, count_moved, count_traffic
+from xmodal.runs.costs.accelerators import slice_devices
+from xmodal.runs.costs.program import read_program
+from xmodal.runs.costs.program_report import format_traffic
+from xmodal.runs.costs.traffic import KINDS, count_moved, count_traffic
 
 SIZE, WIDTH = 96, 40
 

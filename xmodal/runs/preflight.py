@@ -12,28 +12,24 @@ import ml_collections
 import numpy as np
 from absl import logging
 from etils import epath
-from jax.sharding import Mesh
 
 from xmodal import data
-from xmodal.base import processes
 from xmodal.base import mesh as mesh_lib
+from xmodal.base import processes
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import disk_errors
-from xmodal.evals import read_options
 from xmodal.base.result_files import check_writable
-from xmodal.runs import frozen_features, loop, reporting
+from xmodal.runs import frozen_features, loop, reporting, start
 from xmodal.runs.compiled_step import CompiledStep, compile_step
+from xmodal.runs.costs import accelerators, cost, memory
+from xmodal.runs.costs.memory import STEP
+from xmodal.runs.costs.program_report import format_costs, format_traffic, to_json
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation, make_embedder
-from xmodal.runs.initialization import start
-from xmodal.runs.parts import Parts
-from xmodal.runs.preflight import accelerators, cost, memory
-from xmodal.runs.preflight.memory import STEP
-from xmodal.runs.preflight.program_report import format_costs, format_traffic, to_json
-from xmodal.runs.run import assemble_without_data
 from xmodal.runs.folder import folder_lock
 from xmodal.runs.folder.damaged_checkpoints import newest_whole
-from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.parts import Parts
+from xmodal.runs.run import resolve
 from xmodal.training.state import TrainState
 from xmodal.training.views import tower_inputs
 
@@ -65,11 +61,12 @@ def check(
     _check_folders(run_dir, output)
     if topology:
         mesh = mesh_lib.make_mesh(accelerators.slice_devices(topology))
-        parts, missing = _assemble_slice(config, run_dir, mesh, allow_changes)
+        parts = resolve(config, run_dir, mesh=mesh, allow_changes=allow_changes, needs_data=False)
+        missing = parts.spec.missing or _missing_for_evaluation(parts)
         logging.info("%s", start.describe(parts))
         start.check_start(parts, run_dir, parts.state_shapes, newest_whole(run_dir))
     else:
-        parts, missing = loop.prepare(config, run_dir, allow_changes)[0], ""
+        parts, missing = resolve(config, run_dir, allow_changes=allow_changes), ""
         evaluation = RunEvaluation(parts)
     step, programs = compile_all(parts, parts.state_shapes)
     costs = _measure_all(parts, programs)
@@ -103,19 +100,13 @@ def _check_output(file: epath.Path) -> None:
         raise UserError(f"--output={file} is a folder; name a file, such as {file}/costs.json.")
 
 
-def _assemble_slice(
-    config: ml_collections.ConfigDict, run_dir: str, mesh: Mesh, allow_changes: Collection[str]
-) -> tuple[Parts, str]:
-    """Returns the parts of a run on devices that are not here, and why data is missing."""
-    try:
-        parts = loop.prepare(config, run_dir, allow_changes, mesh)[0]
-    except data.DatasetMissingError as error:
-        return assemble_without_data(inherit(config, run_dir), mesh), str(error)
+def _missing_for_evaluation(parts: Parts) -> str:
+    """Checks the evaluators of a run; returns why one of their datasets is missing, or ""."""
     try:
         RunEvaluation(parts)
     except data.DatasetMissingError as error:
-        return parts, str(error)
-    return parts, ""
+        return str(error)
+    return ""
 
 
 def compile_all(
@@ -137,7 +128,7 @@ def compile_all(
     step = compile_step(parts, state, features)
     programs = {STEP: step.longest}
     embedder = make_embedder(parts)
-    sizes = [options.batch_size for options in read_options(parts.settings.evals).values()]
+    sizes = [options.batch_size for options in parts.evals.values()]
     rows = -(-max(sizes) // parts.mesh.size) * parts.mesh.size
     sharding = mesh_lib.batch_sharded(parts.mesh)
     for side in parts.model.towers:

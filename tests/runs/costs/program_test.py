@@ -1,6 +1,6 @@
 """The text of compiled programs, as written by compilers for CPUs and TPUs."""
 
-from xmodal.runs.preflight.program import count_bytes, read_program
+from xmodal.runs.costs.program import count_bytes, read_program
 
 TEXT = """
 HloModule jit_f, is_scheduled=true

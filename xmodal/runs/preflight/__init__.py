@@ -1,1 +1,0 @@
-"""Checks a run before it starts: compiled programs, their memory, cost and traffic."""
