@@ -265,7 +265,7 @@ class Model:
         It is the same for a bundle and its model.
         """
         images = self._image_config and dataclasses.replace(self._image_config, augment=None)
-        words = self._tokenizer and self._tokenizer.vocabulary
+        words = self._tokenizer and self._tokenizer.identity
         digest = hashlib.sha256(repr((images, words, self.measure[1])).encode())
         for side in sorted(self.sides):
             for name, leaf in sorted(self._weights(side).items()):
