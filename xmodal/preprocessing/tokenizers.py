@@ -73,9 +73,9 @@ class TextConfig:
       markers: "sentence" puts `<start>` and `<end>` around words, "none" nothing. Word pieces are
         always between `[CLS]` and `[SEP]`.
       max_length: T, number of ids of a padded text, including markers.
-      lower_case: "wordpiece": the model is uncased, lower-case and strip accents; "bpe", "ptb", "nltk"
-        and "spaces": lower-case the text; "words": look up in lower case the words unknown as
-        written.
+      lower_case: "wordpiece": the model is uncased, lower-case and strip accents; "bpe", "ptb",
+        "nltk" and "spaces": lower-case the text; "words": look up in lower case the words unknown
+        as written.
       augment: changes of training captions; None for none.
     """
 
