@@ -292,7 +292,7 @@ class Model:
         It is the same for a bundle and its model.
         """
         images = self._image_config and dataclasses.replace(self._image_config, augment=None)
-        words = self._tokenizer and self._tokenizer.vocabulary
+        words = self._tokenizer and self._tokenizer.identity
         similarity, learned = self.measure
         numbers = learned if similarity.module is None else similarity.options
         digest = hashlib.sha256(repr((images, words, numbers)).encode())
