@@ -5,6 +5,7 @@ import json
 import os
 import signal
 
+import optuna
 import pytest
 
 from tests.apps.sweep.bag import SELECT, SPACE
@@ -16,7 +17,6 @@ from xmodal.base.disk_errors import DiskError
 from xmodal.runs import loop, reporting
 from xmodal.runs.folder import run_folder
 
-pytest.importorskip("optuna")
 pytestmark = pytest.mark.usefixtures("one_device")
 
 
@@ -124,7 +124,7 @@ def test_a_run_that_was_finished_but_not_recorded_is_not_repeated(
     sweep, plan, trained, tmp_path, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(run_folder, "load_metrics", interrupt)
+        patch.setattr(optuna.trial.Trial, "set_user_attr", interrupt)
         with pytest.raises(KeyboardInterrupt):
             sweep(1)
     assert trained == ["0000"]
