@@ -87,6 +87,11 @@ class _Block:
     columns: np.ndarray
     length: int
 
+    @functools.cached_property
+    def pairs(self) -> int:
+        """Number of different pairs."""
+        return np.unique(self.rows).size * np.unique(self.columns).size
+
 
 def compute_score_matrix(
     similarity: Similarity,
@@ -116,16 +121,15 @@ def compute_score_matrix(
     matrix = _open_array(place / _MATRIX, shape, np.float32)
     finished = _open_array(place / _FINISHED, (len(blocks),), np.bool_)
     done = _agree(np.array(finished), mesh)
-    pairs = sum(block.rows.size * block.columns.size for block in blocks)
+    pairs = sum(block.pairs for block, is_done in zip(blocks, done, strict=True) if not is_done)
     with progress(f"Scoring {pairs:,} pairs", pairs) as advance:
-        advance(sum(b.rows.size * b.columns.size for b, d in zip(blocks, done, strict=True) if d))
         for numbers in _rounds(blocks, done, mesh.shape[BATCH_AXIS]):
             chosen = [blocks[number] for number in numbers]
             scores = _score_round(similarity, params, images, captions, chosen, regions, mesh)
             for block, found in zip(chosen, scores, strict=True):
                 matrix[block.rows[:, None], block.columns] = found
-                advance(block.rows.size * block.columns.size)
             matrix.flush()
+            advance(sum(blocks[number].pairs for number in dict.fromkeys(numbers)))
             finished[numbers] = True
             finished.flush()
     _remove_at_exit(root, key)
