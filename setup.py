@@ -67,7 +67,7 @@ setuptools.setup(
         "tpu": ["jax[tpu]>=0.10.2,<0.12"],
         "cuda": ["jax[cuda13]>=0.10.2,<0.12"],
         # The record of `python -m xmodal sweep`.
-        "sweep": ["optuna>=4,<6"],
+        "sweep": ["optuna>=4.9,<6"],
         # Approximate search of `python -m xmodal search`.
         "search": ["faiss-cpu>=1.9,<2"],
         # Pages of `python -m xmodal annotate`, and the agreement of raters.
@@ -98,7 +98,7 @@ setuptools.setup(
             "mypy>=1.18,<3",
             "nbclient>=0.10,<1",
             "nbformat>=5.10,<6",
-            "optuna>=4,<6",
+            "optuna>=4.9,<6",
             "playwright>=1.50,<2",
             "pytest>=8,<10",
             "pytest-xdist>=3.8,<4",

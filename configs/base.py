@@ -38,6 +38,8 @@ def base(name: str) -> ConfigDict:
                 "model": "",
                 # `--config.init_from.word_vectors.file=glove.840B.300d.txt` fills the word table.
                 "word_vectors": {"file": "", "misses": "shorten"},
+                # `--config.init_from.blend.run=RUN` averages them with the weights of a second run.
+                "blend": {"run": "", "step": "best", "weight": 0.5},
                 # Parameters that start from published weights in the paper; a warning lists those
                 # that start at random.
                 "published": (),

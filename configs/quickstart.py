@@ -1,6 +1,8 @@
 """The multitask dual encoder on the built-in dataset, small enough for a laptop CPU.
 
-python -m xmodal.main --config=configs/quickstart.py[:i2t|:t2t|:matching|:matching_quick]
+python -m xmodal.main --config=configs/quickstart.py[:VARIANT]
+
+Variants: i2t, t2t, classify, classify_quick, matching, matching_quick.
 """
 
 from ml_collections import ConfigDict
@@ -9,12 +11,17 @@ from configs import base, cxc
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`i2t` and `t2t` train the single-task models on the same data, `matching` a pair scorer."""
+    """Returns the config; `i2t` and `t2t` train the single-task models on the same data.
+
+    `classify` adds evaluators, `matching` a pair scorer.
+    """
     return base.variant(
         multitask(),
         argument,
         i2t=image_text,
         t2t=text_text,
+        classify=classify,
+        classify_quick=lambda config: quick(classify(config)),
         matching=image_text_matching,
         matching_quick=matching_quick,
     )
@@ -69,6 +76,32 @@ def text_text(config: ConfigDict) -> ConfigDict:
     config.name += "_t2t"
     del config.tasks.i2t
     config.model.image = config.data.image = None
+    return config
+
+
+def classify(config: ConfigDict) -> ConfigDict:
+    """Also classifies the images of one object by shape and color, with and without training."""
+    config.name += "_classify"
+    shared = {"data": {"config": "objects"}, "every": config.evals.shapes.every}
+    shape, color = shared | {"labels": "shape"}, shared | {"labels": "color"}
+    on_background = ("only a {}", "a {} on a white background", "a {} and nothing else")
+    colored = tuple(f"only a {{}} {name}" for name in ("circle", "square", "star", "heart"))
+    config.evals.shape = shape | {"type": "zero_shot", "templates": on_background}
+    config.evals.color = color | {"type": "zero_shot", "templates": colored}
+    for name, section in (("shape", shape), ("color", color)):
+        config.evals[f"{name}_knn"] = section | {"type": "knn", "k": 20}
+        config.evals[f"{name}_probe"] = section | {"type": "linear_probe"}
+    return config
+
+
+def quick(config: ConfigDict) -> ConfigDict:
+    """A few steps of the same experiment."""
+    config.name += "_quick"
+    config.total_steps, config.log_every = 50, 10
+    config.optimizer.schedule.warmup_steps = 10
+    for section in config.evals.values():
+        section.every, section.bootstrap_samples = 25, 100
+    config.checkpoint.every = 25
     return config
 
 

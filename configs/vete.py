@@ -103,18 +103,18 @@ def get_space(argument: str = "") -> dict:
     # A language model uses only the word table and has its own dropout.
     reads_table = "pure_text_rnn" in names or "pin_model" in names
     space = {
-        "optimizer.learning_rate": {"name": "log", "low": 1e-4, "high": 1e-2},
-        "optimizer.schedule.rate": {"name": "uniform", "low": 0.5, "high": 1.0},
-        "batch_size": {"name": "choice", "values": (64, 128, 256, 512, 1024)},
-        f"{encoder}.init_scale": {"name": "log", "low": 0.01, "high": 1.0},
-        "tasks.words.loss.module.dropout" if reads_table else f"{encoder}.dropout": {
-            "name": "uniform",
-            "low": 0.0,
-            "high": 0.5,
-        },
+        "optimizer.learning_rate": ("log", 1e-4, 1e-2),
+        "optimizer.schedule.rate": ("uniform", 0.5, 1.0),
+        "batch_size": ("choice", 64, 128, 256, 512, 1024),
+        f"{encoder}.init_scale": ("log", 0.01, 1.0),
+        "tasks.words.loss.module.dropout" if reads_table else f"{encoder}.dropout": (
+            "uniform",
+            0.0,
+            0.5,
+        ),
     }
     if "gru" in names or "lstm" in names:
-        space[f"{encoder}.layers"] = {"name": "choice", "values": (1, 2)}
+        space[f"{encoder}.layers"] = ("choice", 1, 2)
     return space
 
 

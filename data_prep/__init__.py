@@ -12,6 +12,7 @@ from typing import Any
 # Import paths instead of classes, since importing a builder imports TensorFlow and registers it.
 BUILDERS = {
     "captioned_images": "data_prep.captioned_images.captioned_images_dataset_builder:Builder",
+    "class_folders": "data_prep.class_folders.class_folders_dataset_builder:Builder",
     "cite": "data_prep.cite.cite_dataset_builder:Builder",
     "clue": "data_prep.clue.clue_dataset_builder:Builder",
     "coco_captions": "data_prep.coco_captions.coco_captions_dataset_builder:Builder",

@@ -54,7 +54,7 @@ def few_shapes(tmp_path_factory):
     sizes = {"train": 150, "validation": 25, "test": 25}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data_prep.builder_class("crisscrossed_shapes"), "SPLIT_SIZES", sizes)
-        for config in ("images", "ratings", "coherence", "rated_captions", "matches"):
+        for config in ("images", "ratings", "coherence", "rated_captions", "matches", "objects"):
             build("crisscrossed_shapes", config, data_dir=folder)
     return folder
 

@@ -10,7 +10,7 @@ from absl import flags
 from absl.testing import flagsaver
 from ml_collections import ConfigDict
 
-from tests.saved_run import BEST, TOTAL_STEPS, evaluate, make_config, read
+from tests.saved_run import BEST, TOTAL_STEPS, evaluate, evaluate_file, make_config, read
 from xmodal import data, eval_main
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
@@ -19,7 +19,6 @@ from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports import store
 from xmodal.runs import run
-from xmodal.runs.evaluation.file_evaluation import evaluate_file
 from xmodal.runs.evaluation.suite import Request
 from xmodal.runs.folder import checkpoints, run_folder
 
@@ -252,12 +251,10 @@ def test_examples_of_a_checkpoint_and_of_its_embeddings(
     assert "image to text" not in text  # there is no image tower
     assert text.count("data:image/png") >= 20
     request = Request("validation", examples=2)
-    (of_file,), _ = evaluate_file(
-        saved, config, request, names=["shapes"], name="tiny_quick step 2"
-    )
+    (of_file,) = evaluate_file(saved, config, request, names=["shapes"], name="tiny_quick step 2")
     assert of_file.page.to_html() == text
     request = dataclasses.replace(request, compare=str(output))
-    (of_file,), _ = evaluate_file(saved, config, request, names=["shapes"])
+    (of_file,) = evaluate_file(saved, config, request, names=["shapes"])
     assert not any("Changed" in group.title for group in of_file.page.groups)  # the same model
     evaluate(run=str(saved_run_dir), output=str(output), **given | {"examples": 0})
     assert not path.exists()

@@ -25,7 +25,6 @@ whose results in RUN/test are those that training wrote, and to RUN/step_STEP/SP
 """
 
 import os
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -60,7 +59,8 @@ from xmodal.cli.eval_flags import (
 from xmodal.cli.output_flag import OUTPUT
 
 if TYPE_CHECKING:
-    from xmodal.runs.evaluation.model_identity import ModelIdentity
+    from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+    from xmodal.runs.evaluation.subjects import Opened
     from xmodal.runs.evaluation.suite import Request
 
 flags.adopt_module_key_flags(eval_flags)
@@ -82,38 +82,61 @@ def main(argv: list[str]) -> None:
             import xmodal.runs.evaluation.run_evaluation  # noqa: F401
     with processes.connected(settings):
         if FOLLOW.value:
-            follow_run()
-        elif RUN.value and "," in RUN.value:
-            evaluate_ensemble()
-        elif RUN.value:
-            evaluate_run()
-        elif source == ("config",):
-            evaluate_config(config)
-        elif source == ("embeddings", "config"):
-            evaluate_embeddings(config)
+            _follow_run()
+        elif config or RUN.value:
+            _run(source, config)
         else:
-            evaluate_files(*source)
+            _run_on_annotations(*source)
 
 
-def evaluate_run() -> None:
-    """Evaluates one checkpoint of a run."""
+def _run(source: tuple[str, ...], config: ConfigDict | None) -> None:
+    """Evaluates one checkpoint of a run, several runs together, published towers or a file."""
+    from xmodal.runs.evaluation import evaluation_files, subjects
+    from xmodal.runs.published_towers import open_towers
+
+    output, keep_others = OUTPUT.value, False
+    if RUN.value and "," in RUN.value:
+        opened = _open_ensemble()
+    elif RUN.value:
+        opened, output = _open_run()
+        # A folder given by the user may hold the results of another split.
+        keep_others = not OUTPUT.value
+    elif source == ("config",):
+        assert config is not None
+        opened = open_towers(config, EVALUATORS.value)
+    else:
+        assert config is not None
+        opened = subjects.open_file(
+            EMBEDDINGS.value,
+            config,
+            names=EVALUATORS.value,
+            similarity=SIMILARITY.value,
+            name=NAME.value,
+        )
+    evaluation_files.check_output(output, opened.identity, overwrite=OVERWRITE.value)
+    request = _request()
+    evaluations = subjects.evaluate_subjects(opened, output, request, keep_others=keep_others)
+    evaluation_files.print_pages(evaluations, output)
+
+
+def _open_run() -> tuple["Opened", str]:
+    """Returns the checkpoint of a run, and the folder for its results."""
+    from xmodal.runs.evaluation import subjects
     from xmodal.runs.folder import run_folder
 
-    folder = RUN.value
-    config = run_folder.load_run(folder)
+    config = run_folder.load_run(RUN.value)
     # Resolved once: a training run may save a later checkpoint at any time.
-    step = run_folder.resolve_step(folder, STEP.value)
+    step = run_folder.resolve_step(RUN.value, STEP.value)
     # RUN/test has the run's own results, which are those of its best checkpoint.
-    place = "" if STEP.value == "best" else f"step_{step}"
-    output = _output_in_run(place)
-    _check_run_output(output, config)
-    _evaluate_checkpoints(config, [step], output)
+    output = _output_in_run("" if STEP.value == "best" else f"step_{step}")
+    return subjects.open_run(_evaluation_of(config), RUN.value, [step]), output
 
 
-def follow_run() -> None:
+def _follow_run() -> None:
     """Evaluates the checkpoints of a run as they appear."""
     import jax
 
+    from xmodal.runs.evaluation import evaluation_files, subjects
     from xmodal.runs.folder import folder_lock
     from xmodal.runs.folder.following import follow, wait_for_run
 
@@ -123,10 +146,68 @@ def follow_run() -> None:
         raise UserError("--follow runs in one process: hosts could see different checkpoints.")
     folder, timeout = RUN.value, TIMEOUT.value
     config, output = wait_for_run(folder, timeout=timeout), _output_in_run("follow")
-    _check_run_output(output, config)
+    steps = follow(folder, output, timeout=timeout, overwrite=OVERWRITE.value)
+    opened = subjects.open_run(_evaluation_of(config), folder, steps, follows=True)
+    evaluation_files.check_output(output, opened.identity, overwrite=OVERWRITE.value)
     with folder_lock.hold(output) as check_lock:  # A follower writes for hours.
-        steps = follow(folder, output, timeout=timeout, overwrite=OVERWRITE.value)
-        _evaluate_checkpoints(config, steps, output, check_lock)
+        evaluations = subjects.evaluate_subjects(
+            opened, output, _request(), keep_others=not OUTPUT.value, check_lock=check_lock
+        )
+        evaluation_files.print_pages(evaluations, output)
+
+
+def _open_ensemble() -> "Opened":
+    """Returns the runs whose scores are averaged."""
+    from xmodal.runs.evaluation import subjects
+    from xmodal.runs.folder import run_folder
+
+    if SAVE_EMBEDDINGS.value:
+        raise UserError("--save_embeddings takes one run; --run names several.")
+    if not OUTPUT.value:
+        raise UserError("--run names several runs, whose results belong to none: set --output.")
+    folders = [folder.strip() for folder in RUN.value.split(",") if folder.strip()]
+    if len(set(folders)) < 2:
+        raise UserError(f"--run={RUN.value} names one run; remove the comma, or name several runs.")
+    configs = [run_folder.load_run(folder) for folder in folders]
+    for config in configs if ANNOTATIONS.value else ():
+        add_annotations(config, ANNOTATIONS.value)
+    return subjects.open_ensemble(
+        folders, configs, split=SPLIT.value, step=STEP.value, names=EVALUATORS.value
+    )
+
+
+def _run_on_annotations(kind: str) -> None:
+    """Evaluates the embeddings, scores or rankings in the flag of this name."""
+    from xmodal.api import evaluating
+    from xmodal.base import mesh as mesh_lib
+    from xmodal.evals.reports.store import load_ranks
+    from xmodal.runs.evaluation import evaluation_files as files
+    from xmodal.runs.evaluation.model_identity import ModelIdentity
+    from xmodal.runs.tensorboard.example_views import TensorBoardConfig, Views
+
+    model = ModelIdentity.of_file(flags.FLAGS[kind].value, SIMILARITY.value, IDS.value)
+    files.check_output(OUTPUT.value, model, overwrite=OVERWRITE.value)
+    # Read first, since it may be unreadable.
+    other = load_ranks(COMPARE.value) if COMPARE.value else None
+    evaluation = evaluating.evaluate(
+        **{kind: flags.FLAGS[kind].value},
+        ids=IDS.value,
+        annotations=ANNOTATIONS.value,
+        split=SPLIT.value or "test",
+        boards=BOARDS.value,
+        similarity=SIMILARITY.value,
+        partial=PARTIAL.value,
+        name=NAME.value,
+        bootstrap_samples=SAMPLES.value,
+        seed=SEED.value,
+        mesh=mesh_lib.make_mesh(),
+        other=other,
+    )
+    others = {"": other} if other is not None else {}
+    with files.event_writer(OUTPUT.value) as writer:
+        views = Views(writer, TensorBoardConfig(), 0)
+        files.write_all([evaluation], OUTPUT.value, model, others, views)
+    files.print_pages([evaluation], OUTPUT.value)
 
 
 def _output_in_run(place: str) -> str:
@@ -134,45 +215,26 @@ def _output_in_run(place: str) -> str:
     from xmodal.runs.folder.finished import FINAL
 
     output = OUTPUT.value or os.path.join(RUN.value, place, SPLIT.value or FINAL)
-    if place or SPLIT.value not in (None, FINAL):
-        _check_is_elsewhere(output, os.path.join(RUN.value, FINAL))
+    own = os.path.join(RUN.value, FINAL)
+    is_other = place or SPLIT.value not in (None, FINAL)
+    if is_other and not OVERWRITE.value and os.path.realpath(output) == os.path.realpath(own):
+        raise UserError(
+            f"--output={output} is for results of the best checkpoint, which a finished run prints "
+            "as its own; use another folder, leave out --output, or replace them with --overwrite."
+        )
     return output
 
 
-def _check_run_output(output: str, config: ConfigDict) -> None:
-    from xmodal.runs.evaluation.model_identity import ModelIdentity
-    from xmodal.runs.folder.run_records import training_hashes
-
-    _check_output(output, ModelIdentity.of_config(config, training_hashes(RUN.value)))
-
-
-def _evaluate_checkpoints(
-    config: ConfigDict,
-    steps: Iterable[int],
-    output: str,
-    check_lock: Callable[[], None] | None = None,
-) -> None:
-    """Evaluates checkpoints of --run; `check_lock` raises if a follower has lost `output`."""
+def _evaluation_of(config: ConfigDict) -> "RunEvaluation":
+    """Returns the evaluation of the run of a config."""
     from xmodal.base import mesh as mesh_lib
     from xmodal.runs import run
-    from xmodal.runs.evaluation.checkpoint_evaluation import evaluate_checkpoints
-    from xmodal.runs.evaluation.evaluation_files import print_pages
     from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 
     if ANNOTATIONS.value:
         add_annotations(config, ANNOTATIONS.value)
     parts = run.build(config, mesh_lib.make_mesh())
-    evaluations = evaluate_checkpoints(
-        RunEvaluation(parts, names=EVALUATORS.value, trains=False),
-        RUN.value,
-        steps,
-        output,
-        _request(),
-        # A folder given by the user may hold the results of another split.
-        keep_others=not OUTPUT.value,
-        check_lock=check_lock,
-    )
-    print_pages(evaluations, output)
+    return RunEvaluation(parts, names=EVALUATORS.value, trains=False)
 
 
 def add_annotations(config: ConfigDict, folder: str) -> None:
@@ -193,139 +255,10 @@ def add_annotations(config: ConfigDict, folder: str) -> None:
         )
 
 
-def evaluate_ensemble() -> None:
-    """Evaluates the mean of the scores of several runs."""
-    from xmodal.runs.evaluation.evaluation_files import print_pages
-    from xmodal.runs.evaluation.run_ensemble import evaluate_runs, identity
-    from xmodal.runs.folder import run_folder
-
-    if SAVE_EMBEDDINGS.value:
-        raise UserError("--save_embeddings takes one run; --run names several.")
-    if not OUTPUT.value:
-        raise UserError("--run names several runs, whose results belong to none: set --output.")
-    folders = [folder.strip() for folder in RUN.value.split(",") if folder.strip()]
-    if len(set(folders)) < 2:
-        raise UserError(f"--run={RUN.value} names one run; remove the comma, or name several runs.")
-    configs = [run_folder.load_run(folder) for folder in folders]
-    _check_output(OUTPUT.value, identity(folders, configs))
-    if ANNOTATIONS.value:
-        for config in configs:
-            add_annotations(config, ANNOTATIONS.value)
-    evaluations = evaluate_runs(
-        folders,
-        configs,
-        OUTPUT.value,
-        _request(),
-        step=STEP.value,
-        names=EVALUATORS.value,
-    )
-    print_pages(evaluations, OUTPUT.value)
-
-
-def evaluate_config(config: ConfigDict) -> None:
-    """Evaluates published towers on the datasets of `config.evals`."""
-    from xmodal.runs.evaluation.evaluation_files import event_writer, print_pages, write_all
-    from xmodal.runs.evaluation.model_identity import ModelIdentity
-    from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-    from xmodal.runs.published_towers import build_untrained, describe, load_weights
-    from xmodal.runs.tensorboard.example_views import Views
-
-    model = ModelIdentity.of_config(config)
-    _check_output(OUTPUT.value, model)
-    parts = build_untrained(config)
-    params, model_state = load_weights(parts)
-    evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
-    request = _request()
-    others = evaluation.suite.load_others(request)
-    with event_writer(OUTPUT.value, config.to_dict()) as writer:
-        views = Views(writer, parts.settings.tensorboard, 0)
-        evaluations = evaluation.evaluate(
-            params,
-            model_state,
-            name=config.name,
-            request=request,
-            notes=lambda split: describe(parts, split),
-            others=others,
-            view=views,
-        )
-        write_all(evaluations, OUTPUT.value, model, others, views)
-    print_pages(evaluations, OUTPUT.value)
-
-
-def evaluate_embeddings(config: ConfigDict) -> None:
-    """Evaluates a file of embeddings on the datasets of `config.evals`."""
-    from xmodal.runs.evaluation.evaluation_files import event_writer, print_pages, write_all
-    from xmodal.runs.evaluation.file_evaluation import evaluate_file
-    from xmodal.runs.evaluation.model_identity import ModelIdentity
-    from xmodal.runs.tensorboard.example_views import Views, read_config
-
-    model = ModelIdentity.of_file(EMBEDDINGS.value, SIMILARITY.value)
-    _check_output(OUTPUT.value, model)
-    with event_writer(OUTPUT.value) as writer:
-        views = Views(writer, read_config(config), 0)
-        evaluations, others = evaluate_file(
-            EMBEDDINGS.value,
-            config,
-            _request(),
-            names=EVALUATORS.value,
-            similarity=SIMILARITY.value,
-            name=NAME.value,
-            view=views,
-        )
-        write_all(evaluations, OUTPUT.value, model, others, views)
-    print_pages(evaluations, OUTPUT.value)
-
-
-def evaluate_files(kind: str) -> None:
-    """Evaluates the embeddings, scores or rankings in the flag of this name."""
-    from xmodal.base import mesh as mesh_lib
-    from xmodal.evals.from_files import evaluate_files
-    from xmodal.evals.reports.store import load_ranks
-    from xmodal.runs.evaluation.evaluation_files import event_writer, print_pages, write_results
-    from xmodal.runs.evaluation.model_identity import ModelIdentity
-
-    model = ModelIdentity.of_file(flags.FLAGS[kind].value, SIMILARITY.value, IDS.value)
-    _check_output(OUTPUT.value, model)
-    # Read first, since it may be unreadable.
-    other = load_ranks(COMPARE.value) if COMPARE.value else None
-    evaluation = evaluate_files(
-        **{kind: flags.FLAGS[kind].value},
-        ids=IDS.value,
-        annotations=ANNOTATIONS.value,
-        split=SPLIT.value or "test",
-        boards=BOARDS.value,
-        similarity=SIMILARITY.value,
-        partial=PARTIAL.value,
-        name=NAME.value,
-        bootstrap_samples=SAMPLES.value,
-        seed=SEED.value,
-        mesh=mesh_lib.make_mesh(),
-        other=other,
-    )
-    with event_writer(OUTPUT.value) as writer:
-        write_results(evaluation, OUTPUT.value, model, other=other, writer=writer)
-    print_pages([evaluation], OUTPUT.value)
-
-
 def _request() -> "Request":
     from xmodal.runs.evaluation.suite import Request
 
     return Request(SPLIT.value, COMPARE.value, EXAMPLES.value, SAVE_EMBEDDINGS.value)
-
-
-def _check_is_elsewhere(output: str, own: str) -> None:
-    """Keeps results of another checkpoint or split out of the folder of a run's own results."""
-    if not OVERWRITE.value and os.path.realpath(output) == os.path.realpath(own):
-        raise UserError(
-            f"--output={output} is for results of the best checkpoint, which a finished run prints "
-            "as its own; use another folder, leave out --output, or replace them with --overwrite."
-        )
-
-
-def _check_output(output: str, model: "ModelIdentity") -> None:
-    from xmodal.runs.evaluation.evaluation_files import check_output
-
-    check_output(output, model, overwrite=OVERWRITE.value)
 
 
 if __name__ == "__main__":

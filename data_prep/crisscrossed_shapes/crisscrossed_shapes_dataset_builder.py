@@ -15,7 +15,7 @@ from data_prep.crisscrossed_shapes.captions import DESCRIBERS, SceneCaption, des
 from data_prep.crisscrossed_shapes.coherence import RELATIONS, relate
 from data_prep.crisscrossed_shapes.graph_similarity import encode
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
-from data_prep.crisscrossed_shapes.scene_graph import Scene, full_content
+from data_prep.crisscrossed_shapes.scene_graph import COLORS, SHAPES, Scene, full_content
 from data_prep.crisscrossed_shapes.scenes import make_scenes
 from data_prep.crisscrossed_shapes.simulated_ratings import SimulatedRatings, rate_split
 from data_prep.cxc.rating_files import KINDS
@@ -28,6 +28,9 @@ from data_prep.schema import (
     sentence_pair_example,
     sentence_pair_features,
 )
+
+# Label column -> its values, which are also attributes of an item.
+_CLASSES = {"shape": SHAPES, "color": COLORS}
 
 
 class Builder(RandomAccessBuilder):
@@ -49,6 +52,9 @@ class Builder(RandomAccessBuilder):
         tfds.core.BuilderConfig(
             name="matches", description="All images that a caption is true of, and vice versa."
         ),
+        tfds.core.BuilderConfig(
+            name="objects", description="The images of one object, with its shape and color."
+        ),
     ]
     SEED = 20
     CHECK_IMAGES = False
@@ -63,9 +69,14 @@ class Builder(RandomAccessBuilder):
         if self.builder_config.name == "rated_captions":
             return sentence_pair_features()
         related = self.builder_config.name == "coherence"
-        return captioned_image_features(image, relations=len(RELATIONS) if related else 0)
+        features = captioned_image_features(image, relations=len(RELATIONS) if related else 0)
+        if self.builder_config.name == "objects":
+            features = {**features, **dict.fromkeys(_CLASSES, np.int32)}
+        return tfds.features.FeaturesDict(features)
 
     def _metadata(self) -> dict[str, Any]:
+        if self.builder_config.name == "objects":
+            return {name: list(values) for name, values in _CLASSES.items()}
         return {"relations": list(RELATIONS)} if self.builder_config.name == "coherence" else {}
 
     @classmethod
@@ -75,6 +86,8 @@ class Builder(RandomAccessBuilder):
             return {"* score with *": Within(0, 5)}
         if config == "rated_captions":
             return {"*/lowest score *": Within(0, 5), "*/highest score *": Within(0, 5)}
+        if config == "objects":
+            return {"*/captions of an image": "5"}
         sizes: dict[str, Figure] = {
             f"{split}/records": size for split, size in cls.SPLIT_SIZES.items()
         }
@@ -95,7 +108,7 @@ class Builder(RandomAccessBuilder):
         return {
             split: self._examples(scenes, first_id)
             for (split, scenes), first_id in splits
-            if self.builder_config.name in ("images", "coherence") or split != "train"
+            if self.builder_config.name in ("images", "coherence", "objects") or split != "train"
         }
 
     def _examples(self, scenes: Sequence[Scene], first_id: int) -> Iterator[Record]:
@@ -107,6 +120,9 @@ class Builder(RandomAccessBuilder):
         ]
         if self.builder_config.name == "matches":
             yield from _matches(first_id, scenes, captions)
+            return
+        if self.builder_config.name == "objects":
+            yield from self._objects(image_ids, scenes, captions)
             return
         images = [
             render(scene, np.random.default_rng((self.SEED, 1, image_id)))
@@ -124,6 +140,25 @@ class Builder(RandomAccessBuilder):
             yield from _rated_pairs(first_id, rated)
         else:
             yield from _rated_captions(captions, rated)
+
+    def _objects(
+        self,
+        image_ids: Sequence[int],
+        scenes: Sequence[Scene],
+        captions: Sequence[Sequence[SceneCaption]],
+    ) -> Iterator[Record]:
+        """Yields the images of one object, as in `images`, with their classes."""
+        one = [place for place, scene in enumerate(scenes) if len(scene.items) == 1]
+        ids = [image_ids[place] for place in one]
+        images = [
+            render(scenes[place], np.random.default_rng((self.SEED, 1, image_id)))
+            for place, image_id in zip(one, ids, strict=True)
+        ]
+        said = [captions[place] for place in one]
+        for place, (key, example) in zip(one, _captioned_images(ids, images, said), strict=True):
+            (item,) = scenes[place].items
+            classes = {name: values.index(getattr(item, name)) for name, values in _CLASSES.items()}
+            yield key, example | classes
 
     def _coherent_pairs(
         self,

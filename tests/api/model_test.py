@@ -9,8 +9,8 @@ from tiny_dual_encoder import FEATURES, WIDTH, WORDS, make_model, make_texts
 
 from xmodal import Embedding
 from xmodal.api import model as model_module
-from xmodal.api import model_inputs
 from xmodal.base.config import UserError
+from xmodal.evals.inputs import given_items
 from xmodal.preprocessing import ImageConfig, prepare_images
 
 
@@ -137,11 +137,11 @@ def test_tokens_and_pictures_are_those_of_the_evaluation(tmp_path):
     ]
     (expected,) = prepare_images([encode(pixels)], config)
     for form in forms:
-        np.testing.assert_array_equal(model_inputs.prepare_image(form, config), expected)
+        np.testing.assert_array_equal(given_items.prepare_image(form, config), expected)
     gray = pixels[..., 0]
     for form in (gray, gray[..., None], PIL.Image.fromarray(gray)):
         np.testing.assert_array_equal(
-            model_inputs.prepare_image(form, config), prepare_images([encode(gray)], config)[0]
+            given_items.prepare_image(form, config), prepare_images([encode(gray)], config)[0]
         )
 
 
@@ -149,9 +149,9 @@ def test_pictures_of_16_bits_are_the_same_in_every_form(tmp_path):
     pixels = np.random.default_rng(2).integers(0, 2**16, (40, 61)).astype(np.uint16)
     path, config = tmp_path / "deep.png", ImageConfig(size=16)
     PIL.Image.fromarray(pixels).save(path)
-    expected = model_inputs.prepare_image((pixels >> 8).astype(np.uint8), config)
+    expected = given_items.prepare_image((pixels >> 8).astype(np.uint8), config)
     for form in (path, path.read_bytes(), PIL.Image.open(path)):
-        np.testing.assert_array_equal(model_inputs.prepare_image(form, config), expected)
+        np.testing.assert_array_equal(given_items.prepare_image(form, config), expected)
 
 
 def test_transparent_pixels_lie_on_white_in_every_form(tmp_path):
@@ -160,7 +160,7 @@ def test_transparent_pixels_lie_on_white_in_every_form(tmp_path):
     path, config = tmp_path / "hidden.png", ImageConfig(size=16)
     PIL.Image.fromarray(pixels).save(path)
     for form in (path, path.read_bytes(), PIL.Image.open(path), pixels):
-        assert (model_inputs.prepare_image(form, config) == 255).all()
+        assert (given_items.prepare_image(form, config) == 255).all()
 
 
 def test_files_and_pictures_of_turned_cameras_stand_upright(tmp_path):
@@ -169,12 +169,12 @@ def test_files_and_pictures_of_turned_cameras_stand_upright(tmp_path):
     exif[0x0112] = 6
     path, config = tmp_path / "turned.png", ImageConfig(size=16)
     PIL.Image.fromarray(np.rot90(pixels)).save(path, exif=exif)
-    expected = model_inputs.prepare_image(pixels, config)
+    expected = given_items.prepare_image(pixels, config)
     (as_stored,) = prepare_images([path.read_bytes()], config)
     assert (as_stored != expected).any()
     for form in (path, path.read_bytes(), PIL.Image.open(path)):
-        np.testing.assert_array_equal(model_inputs.prepare_image(form, config), expected)
-        found = model_inputs.prepare_image(form, config, upright=False)
+        np.testing.assert_array_equal(given_items.prepare_image(form, config), expected)
+        found = given_items.prepare_image(form, config, upright=False)
         np.testing.assert_array_equal(found, as_stored)
 
 
@@ -185,7 +185,7 @@ def test_images_are_read_batch_by_batch_in_order(tmp_path):
         paths.append(tmp_path / f"{number}.png")
         paths[-1].write_bytes(encode(rng.integers(0, 256, (9, 9, 3)).astype(np.uint8)))
     config = ImageConfig(size=8)
-    given = model_inputs.GivenItems(images=paths, config=config)
+    given = given_items.GivenItems(images=paths, config=config)
     rows = np.array([6, 0, 5, 1, 2])
     batches = list(given.images(2, rows))
     assert [batch["image_id"].tolist() for batch in batches] == [[6, 0], [5, 1], [2]]
@@ -250,11 +250,11 @@ def test_a_picture_is_named_by_its_position_among_all(monkeypatch):
 def test_arrays_that_are_no_pictures():
     config = ImageConfig(size=8)
     with pytest.raises(ValueError, match=r"this one is float64 \[4, 4, 3\]"):
-        model_inputs.prepare_image(np.ones((4, 4, 3)), config)
+        given_items.prepare_image(np.ones((4, 4, 3)), config)
     with pytest.raises(ValueError, match=r"^not an image, but a damaged file or one of"):
-        model_inputs.prepare_image(b"GIF89a of nothing", config)
+        given_items.prepare_image(b"GIF89a of nothing", config)
     with pytest.raises(ValueError, match=r"^not an image, but an empty file$"):
-        model_inputs.prepare_image(b"", config)
+        given_items.prepare_image(b"", config)
 
 
 @pytest.mark.parametrize("recipe", ["cxc", "simclr", "torchvision"])
@@ -263,7 +263,7 @@ def test_pictures_without_pixels(recipe, shape):
     config = ImageConfig(size=8, eval_recipe=recipe)
     for form in (np.zeros((*shape, 3), np.uint8), PIL.Image.new("RGB", shape)):
         with pytest.raises(ValueError, match="it has no pixels"):
-            model_inputs.prepare_image(form, config)
+            given_items.prepare_image(form, config)
 
 
 def test_tensors_that_numpy_cannot_read_are_named():

@@ -126,7 +126,7 @@ def make_suite(task: Task) -> Callable[[], dict[str, float]]:
     from xmodal.evals.boards.make import make_boards
     from xmodal.evals.inputs.sources import Embeddings
     from xmodal.evals.reports.summary import summarize
-    from xmodal.evals.runner import evaluate_boards
+    from xmodal.evals.runner import compute_boards
 
     labels = make_labels(task)
     boards = make_boards(labels, BOARDS if task.scale == 1 else BOARDS[:2])
@@ -136,7 +136,7 @@ def make_suite(task: Task) -> Callable[[], dict[str, float]]:
         source = Embeddings(
             "here", labels.image_ids, images, labels.caption_ids, captions, SIMILARITY
         )
-        return summarize(evaluate_boards(source, labels, boards), intervals=True)
+        return summarize(compute_boards(source, labels, boards), intervals=True)
 
     return run
 

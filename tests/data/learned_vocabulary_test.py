@@ -76,7 +76,7 @@ def test_a_vocabulary_is_learned_once_from_text_alone(tiny_config, monkeypatch):
     data.num_train_examples(tiny_config | {"examples": "pairs", "captions_per_image": 1}, "train")
     monkeypatch.setattr(Source, "read", None)  # The columns without images were kept.
     first = data.load_vocabulary(config)
-    assert first[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert list(first[:5]) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     monkeypatch.setattr(Source, "get", None)
     assert data.load_vocabulary(config) == first
 

@@ -11,9 +11,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tiny_model import OWN_IMAGE, embeddings, in_order, metrics_of
 
 from tests.evals.tiny_split import TinySplit
+from xmodal.api import evaluating
 from xmodal.base import processes
 from xmodal.base.config import UserError
-from xmodal.evals import evaluate_source, from_files, load_embeddings, make_evaluator, read_options
+from xmodal.evals import evaluate_source, load_embeddings, make_evaluator, read_options
 from xmodal.evals.evaluators import boards
 from xmodal.evals.reports import store
 
@@ -188,7 +189,7 @@ def test_a_worse_model_is_told_from_a_better_one(evaluate, model, tmp_path):
 
 
 def test_the_python_function_gives_the_same(annotations, model, evaluate, tmp_path):
-    evaluation = from_files.evaluate_files(
+    evaluation = evaluating.evaluate(
         embeddings=embeddings(),
         annotations=annotations,
         boards=["cxc", "eccv"],
@@ -262,7 +263,7 @@ def test_models_on_other_labels_are_not_compared(evaluate, model, tmp_path, monk
     given = {"similarity": "dot", "boards": ["cxc"]}
     other = evaluate("other", embeddings=str(model / "part.npz"), partial=True, **given)
     monkeypatch.setattr(
-        boards, "evaluate_boards", lambda *_, **__: pytest.fail("evaluated for nothing")
+        boards, "compute_boards", lambda *_, **__: pytest.fail("evaluated for nothing")
     )
     with pytest.raises(UserError, match="labels of board cxc differ"):
         evaluate(embeddings=str(model / "tiny.npz"), compare=str(other / "ranks.npz"), **given)
@@ -275,7 +276,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(
     def work(**given):
         pytest.fail("evaluated for nothing")
 
-    monkeypatch.setattr(from_files, "evaluate_files", work)
+    monkeypatch.setattr(evaluating, "evaluate", work)
     (tmp_path / "out").write_text("mine")
     for output in ("out", "out/deep"):
         with pytest.raises(UserError, match=f"Cannot write to .*{output}: .* Use another folder"):
@@ -302,7 +303,7 @@ def test_results_of_another_model_are_kept_unless_told_otherwise(
         r"out has results of \S+copy.npz .* from \S+other.npz .*; replace them with --overwrite"
     )
     with monkeypatch.context() as patch:
-        patch.setattr(from_files, "evaluate_files", lambda **_: pytest.fail("for nothing"))
+        patch.setattr(evaluating, "evaluate", lambda **_: pytest.fail("for nothing"))
         with pytest.raises(UserError, match=message):
             evaluate(embeddings=other, **given)
     assert (out / "metrics.json").read_text() == before

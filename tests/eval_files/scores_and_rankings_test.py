@@ -5,8 +5,8 @@ import json
 import pytest
 from tiny_model import metrics_of
 
+from xmodal.api import evaluating
 from xmodal.base.config import UserError
-from xmodal.evals import from_files
 
 
 def test_scores_and_rankings_agree_with_the_embeddings(evaluate, model, tmp_path):
@@ -45,7 +45,7 @@ def test_truncated_rankings_say_what_they_cannot_give(evaluate, model):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "Give one of embeddings, scores and rankings, not none"),
+        ({}, "Pass embed_images and embed_texts, or one of embeddings, scores and rank"),
         ({"scores": "s.npy", "rankings": "r.json"}, "not scores and rankings"),
         ({"embeddings": "e.npz", "similarity": "dot", "ids": "i.npz"}, "Ids are for a matrix"),
         ({"scores": "s.npy", "similarity": "dot"}, "Similarity 'dot' is for embeddings; scores"),
@@ -57,4 +57,4 @@ def test_truncated_rankings_say_what_they_cannot_give(evaluate, model):
 )
 def test_arguments_that_do_not_go_together(annotations, given, message):
     with pytest.raises(UserError, match=message):
-        from_files.evaluate_files(annotations=annotations, **given)
+        evaluating.evaluate(annotations=annotations, **given)

@@ -11,7 +11,7 @@ from xmodal.evals.boards.make import make_boards
 from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.runner import evaluate_boards
+from xmodal.evals.runner import compute_boards
 from xmodal.similarity import make_similarity
 
 NUM_IMAGES = 250
@@ -121,7 +121,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_number_of_every_board(kind, labels, boards, split):
     image, text = make_embeddings(kind, labels)
-    results = evaluate_boards(
+    results = compute_boards(
         source_of(labels, image, text, KINDS[kind]),
         labels,
         boards,
@@ -142,7 +142,7 @@ def test_a_score_matrix(labels, boards, split):
     """Half precision, rounded so that equal scores are common."""
     image, text = make_embeddings("structured", labels)
     matrix = np.round(image @ text.T, 1).astype(np.float16)
-    results = evaluate_boards(
+    results = compute_boards(
         ScoreMatrix("here", labels.image_ids, labels.caption_ids, matrix),
         labels,
         boards,
@@ -197,7 +197,7 @@ def test_eccv_caption(kind, labels, boards, split):
         ),
     )
     ours = summarize(
-        evaluate_boards(
+        compute_boards(
             source_of(labels, image, text, KINDS[kind]), labels, boards, bootstrap_samples=2
         ),
         intervals=False,

@@ -38,14 +38,30 @@ def tiny_config(few_shapes, tmp_path):
     return path
 
 
+IMAGE_ENCODERS = {
+    "convnet": {"name": "convnet", "channels": (4, 8), "units": (0, 1)},
+    "vit": {"name": "vit", "patch": 8, "width": 16, "depth": 2, "heads": 2, "mlp_dim": 24},
+}
+
+
 @pytest.fixture
 def image_config(few_shapes, tmp_path):
     """Path of a config file for images and captions."""
-    path = tmp_path / "images.py"
+    return write_image_config(tmp_path / "images.py", few_shapes, "convnet")
+
+
+@pytest.fixture
+def vit_config(few_shapes, tmp_path):
+    """Path of a config file for images, read by a ViT, and captions."""
+    return write_image_config(tmp_path / "vit.py", few_shapes, "vit")
+
+
+def write_image_config(path, few_shapes, encoder):
+    """Writes a config file for images, read by an encoder of `IMAGE_ENCODERS`, and captions."""
     config = CONFIG.format(variant="i2t", data_dir=few_shapes)
     settings = (
         "config.data.image.size = 24",
-        "encoder = {'name': 'convnet', 'channels': (4, 8), 'units': (0, 1)}",
+        f"encoder = {IMAGE_ENCODERS[encoder]}",
         "head, projection = {'name': 'mean'}, {'width': 32}",
         "config.model.image = {'encoder': encoder, 'head': head, 'projection': projection}",
         "return config",

@@ -28,6 +28,7 @@ PAPERS = {
     "pvse": ["shapes/i2t/recall@10"],
     # A pair scorer, which ranks again.
     "quickstart:matching_quick": ["shapes/i2t/recall@10", "reranked/shapes/i2t/recall@10"],
+    "vit": ["shapes/i2t/recall@10"],
 }
 
 

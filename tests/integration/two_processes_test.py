@@ -177,7 +177,7 @@ def test_the_death_of_a_process_ends_the_other(tiny_config, start, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["image_config", "matching_config"])
+@pytest.mark.parametrize("name", ["image_config", "vit_config", "matching_config"])
 def test_checkpoints_move_between_processes_and_devices(
     name, start, read_arrays, tmp_path, request
 ):

@@ -33,7 +33,7 @@ from xmodal.cli import convert
 from xmodal.base.config import read
 from xmodal.evals.boards.make import make_boards
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.runner import evaluate_boards
+from xmodal.evals.runner import compute_boards
 from xmodal.runs import reporting
 from xmodal.training import rngs, state, step, tasks, views
 from xmodal.runs.initialization import from_run, from_towers
@@ -94,7 +94,7 @@ labels = SimpleNamespace(
     partial="",
 )
 source = evals.Embeddings("here", labels.image_ids, images, labels.caption_ids, images, "cosine")
-metrics = summarize(evaluate_boards(source, labels, make_boards(labels), mesh=mesh), intervals=True)
+metrics = summarize(compute_boards(source, labels, make_boards(labels), mesh=mesh), intervals=True)
 assert metrics["pictures/i2t/recall@1"] == 100
 print("done")
 """

@@ -22,6 +22,7 @@ ENCODER_OPTIONS = {
     "resnet": ({}, PIXELS, 2048),
     "rnn": ({"vocab_size": 9, "width": 4, "bidirectional": True}, TEXT, 8),
     "textcnn": ({"vocab_size": 9, "windows": (2, 3), "maps": 4, "embedding_width": 6}, TEXT, 8),
+    "vit": ({"patch": 16, "width": 8, "depth": 2, "heads": 2, "mlp_dim": 12}, PIXELS, 8),
     "words": ({"vocab_size": 9, "width": 8}, TEXT, 8),
 }
 HEAD_OPTIONS = {

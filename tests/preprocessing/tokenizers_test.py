@@ -11,8 +11,9 @@ import pytest
 
 from xmodal.base.config import UserError
 from xmodal.preprocessing import TextConfig, TokenAugmentConfig, make_tokenizer
+from xmodal.preprocessing.tokenizer_files import split_vocabulary
 from xmodal.preprocessing.treebank import split_nltk, split_ptb
-from xmodal.preprocessing.vocabulary import learn_words, split_vocabulary
+from xmodal.preprocessing.vocabulary import learn_words
 from xmodal.preprocessing.words import split_at_spaces, split_words
 
 WORDS = ["dog", "the", "Dog", ".", "n't", "do", "café", "'s", "1,000", "the", "ball"]

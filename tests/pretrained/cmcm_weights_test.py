@@ -14,6 +14,7 @@ from published_polysemous import torch_pixels
 from torch_resnet import make_resnet
 
 from configs import cmcm_clue, released
+from tests.saved_run import evaluate_weights
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking.rerank import refine_selectively
@@ -220,9 +221,12 @@ def test_a_folder_is_evaluated_with_its_classifier(
     params, state = published_towers.load_weights(parts)
     evaluation = RunEvaluation(parts, trains=False)
     found = {
-        each.evaluator: each.tagged for each in evaluation.evaluate(params, state, name="released")
+        each.evaluator: each.tagged
+        for each in evaluate_weights(evaluation, params, state, name="released")
     }
-    source = evaluation.embedding(params, state).get("relations", "test")
+    source = evaluation.suite.evaluator("relations", "test").embeddings(
+        evaluation.provider(params, state)
+    )
     own = unflatten(read_tasks(folder))["relations"]["module"]
     by_hand = Predictions(source.images @ own["left"], source.captions @ own["right"] + own["bias"])
     rows = RNG.integers(len(source.images), size=(2, 9))

@@ -10,6 +10,7 @@ import pytest
 
 from configs import base, cxc
 from tests import tiny_encoder as tiny
+from tests.saved_run import evaluate_weights
 from tests.tiny_run import train
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
@@ -135,7 +136,7 @@ def test_the_losses_are_those_without_stored_features(
     stored = str(tmp_path / "stored")
     parts = run.build(run_folder.load_run(stored), mesh_lib.make_mesh())
     weights = checkpoints.restore_model(stored, TOTAL_STEPS, parts.shapes, parts.mesh)
-    (again,) = RunEvaluation(parts, trains=False).evaluate(*weights, name="again")
+    (again,) = evaluate_weights(RunEvaluation(parts, trains=False), *weights, name="again")
     assert {tag: metrics[0][tag] for tag in again.tagged} == again.tagged
 
 

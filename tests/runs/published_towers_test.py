@@ -9,6 +9,7 @@ import pytest
 
 import data_prep
 from configs import baselines
+from tests.saved_run import evaluate_weights
 from xmodal import data
 from xmodal.base.config import UserError
 from xmodal.models import make_dual_encoder
@@ -108,7 +109,8 @@ def make_config(data_dir, folders):
 def evaluate(config, split):
     parts = published_towers.build_untrained(config)
     params, model_state = published_towers.load_weights(parts)
-    (found,) = RunEvaluation(parts, trains=False).evaluate(
+    (found,) = evaluate_weights(
+        RunEvaluation(parts, trains=False),
         params,
         model_state,
         name=config.name,

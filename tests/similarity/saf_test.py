@@ -139,7 +139,7 @@ def test_the_cost_is_that_of_the_compiled_program():
 def test_errors():
     with pytest.raises(UserError, match="Unknown key.*'widht'.*attention_scale"):
         make_similarity({"name": "saf", "widht": 3})
-    with pytest.raises(UserError, match="similarity.width is 0; it has to be at least 1"):
+    with pytest.raises(UserError, match="similarity.width is 0; it must be at least 1"):
         make_similarity({"name": "saf", "width": 0})
     with pytest.raises(UserError, match=r"field: 'saf' compares tokens"):
         make_similarity({"name": "saf", "field": "mean"})

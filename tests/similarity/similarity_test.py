@@ -152,6 +152,7 @@ def test_bad_parameters(name, parameters, message):
         ({"name": "dot", "temperature": 0.0}, "temperature is 0.0; it must be more than 0"),
         ({"name": "dot", "temperature": "1"}, "temperature is '1'"),
         ({"name": "dot", "max_scale": 100.0}, "set learned_temperature=True"),
+        ({"name": "dot", "learned_temperature": True, "clamp": True}, "clamp needs a limit"),
         (
             {"name": "dot", "learned_temperature": True, "max_scale": 5.0, "temperature": 0.1},
             "starts at the scale 10, above max_scale=5",

@@ -1,40 +1,40 @@
 """Evaluates any model from two embedding functions or from its files."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import PIL.Image
+from jax.sharding import Mesh
 
-from xmodal.base.config import UserError, suggest
+from xmodal.base.config import UserError, read, suggest
 from xmodal.base.progress import progress
-from xmodal.evals import (
-    Embeddings,
-    Evaluation,
-    evaluate_source,
-    from_files,
-    load_embeddings,
-    make_evaluator,
-    read_options,
-)
+from xmodal.evals import Embeddings, Evaluation, evaluate_source, make_evaluator, read_options
 from xmodal.evals.evaluators import Evaluator, Split
-from xmodal.evals.from_files import choose_similarity, name_of
-from xmodal.evals.inputs.sentences import Captions, Sentences, has_sentences, load_sentences
+from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions, boards_of_annotations
+from xmodal.evals.inputs.files import name_of, open_embeddings, open_source
+from xmodal.evals.inputs.galleries import ids_of
+from xmodal.evals.inputs.sources import Provider, RankedLists, Source, with_similarity
 from xmodal.evals.ranking.finite import count_not_finite
+from xmodal.evals.reports.store import StoredResults
 from xmodal.preprocessing.images import decode_image
 from xmodal.similarity import SIMILARITIES
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
 
-_BATCH_SIZE = 64
-_OF_FILES = ("embeddings", "scores", "rankings")
+File = str | os.PathLike | Mapping[str, Any]
 
 
 def evaluate(
     *,
     embed_images: Callable[[list[PIL.Image.Image]], Any] | None = None,
     embed_texts: Callable[[list[str]], Any] | None = None,
+    embeddings: File | None = None,
+    scores: File | None = None,
+    rankings: File | None = None,
+    ids: File | None = None,
     dataset: str = "",
     config: str | None = None,
     split: str = "test",
@@ -42,14 +42,20 @@ def evaluate(
     manual_dir: str = "",
     ratings_dir: str = "",
     annotations: Any = "",
+    evaluator: Mapping[str, Any] | None = None,
+    boards: Sequence[str] | None = None,
     similarity: str | None = None,
+    partial: bool = False,
     batch_size: int | None = None,
     name: str | None = None,
-    **files: Any,
+    bootstrap_samples: int = 1000,
+    seed: int = 0,
+    mesh: Mesh | None = None,
+    other: StoredResults | None = None,
 ) -> Evaluation:
     """Evaluates a model from any framework in the same way as the models of this project.
 
-    Two functions embed the images and captions of a prepared dataset, which is built if possible::
+    Two functions embed the images and texts of a prepared dataset, which is built if possible::
 
         evaluation = xmodal.evaluate(
             embed_images=lambda images: model.encode(images),
@@ -62,35 +68,49 @@ def evaluate(
     `embeddings="model.npz"` instead of the functions reads the embeddings of the dataset's items.
 
     Without a dataset, embeddings, scores or ranked lists are read from files and evaluated on the
-    labels released for MS-COCO: see `xmodal.evals.evaluate_files`, whose arguments this function
-    also takes.
+    labels released for MS-COCO, in the folder `annotations`.
 
     A dataset of captions and images is evaluated by its retrieval boards and ratings, a dataset of
-    sentence pairs (`dataset="semeval_sts", config="pairs"`) by STS correlations.
+    sentence pairs (`dataset="semeval_sts", config="pairs"`) by STS correlations, and any dataset
+    by an `evaluator` such as `{"type": "zero_shot", "templates": ["a photo of a {}."]}`.
 
     Args:
       embed_images: at most `batch_size` PIL images in RGB -> numbers [b, D] or [b, K, D], as a
         PyTorch tensor or an array that NumPy reads; None for a model of texts. Images are decoded
         as for the models of this project, without rotation by their EXIF orientation.
       embed_texts: the same for texts; None for a model of images.
-      dataset: one of `data_prep.BUILDERS`.
+      embeddings: npz file or its arrays, see `arrays.load_embeddings` and `load_sentences`.
+      scores: file or arrays, see `arrays.load_scores`.
+      rankings: file or mapping, see `lists.load_rankings`.
+      ids: ids of a bare matrix of scores.
+      dataset: one of `data_prep.BUILDERS`, or a prepared dataset of TFDS.
       config: TFDS builder config of the dataset; None for "images".
       split: split of the dataset or labels.
       data_dir: folder of prepared datasets; "" for TFDS's own.
       manual_dir: folder of the files that the dataset is built from.
       ratings_dir: folder of the released CSV files of Crisscrossed Captions.
-      annotations: folder of the labels released for MS-COCO.
-      similarity: a name in `xmodal.similarity.SIMILARITIES`, such as "cosine" or "dot";
-        None for that of a file.
+      annotations: folder of the labels released for MS-COCO, see `annotations.read_annotations`.
+      evaluator: an entry of `config.evals`; None for boards or pairs, as the dataset has it.
+      boards: names of boards; None for all that the annotations allow.
+      similarity: a name in `xmodal.similarity.SIMILARITIES`, such as "cosine" or "dot"; None for
+        that of a file. There is no other default, since they rank differently.
+      partial: whether files may lack items of the annotations.
       batch_size: items per call of a function; None for 64.
       name: name of the model's row; by default "model", or that of the file.
-      **files: see `xmodal.evals.evaluate_files`.
+      bootstrap_samples: samples of every interval and correlation on annotations.
+      seed: seed of the bootstrap on annotations.
+      mesh: devices over which galleries of annotations are sharded.
+      other: another model to compare with on annotations.
 
     Raises:
-      UserError: an argument, a file or the result of a function cannot be used.
+      UserError: an argument, a file or the result of a function cannot be used. If models cannot
+        be compared, the error comes before anything is computed.
     """
     functions = {"image": embed_images, "text": embed_texts}
     functions = {side: function for side, function in functions.items() if function is not None}
+    files = {"embeddings": embeddings, "scores": scores, "rankings": rankings}
+    kinds = [kind for kind, file in files.items() if file is not None]
+    of_labels = {"ids": ids, "boards": boards, "partial": partial, "other": other}
     section = {
         "dataset": dataset,
         "config": config,
@@ -99,37 +119,67 @@ def evaluate(
         "ratings_dir": ratings_dir,
     }
     if functions:
-        if files:
-            raise UserError(f"{sorted(files)} cannot be used with embedding functions.")
+        if extra := sorted([*kinds, *(key for key, given in of_labels.items() if given)]):
+            raise UserError(f"{extra} cannot be used with embedding functions.")
         similarity = _checked(dataset, similarity, functions)
-        size = _BATCH_SIZE if batch_size is None else batch_size
-        if not isinstance(size, int | np.integer) or size < 1:
-            raise UserError(f"batch_size={size!r}; it must be an integer of at least 1.")
-        items, evaluator = _open_dataset(section, split, sorted(functions), annotations)
-        embeddings = _embeddings(items, functions, size, f"{dataset} {split}", similarity)
-        return evaluate_source(evaluator, embeddings, name=name or "model")
-    if not any(files.get(kind) is not None for kind in _OF_FILES):
+        provider: Provider = _Functions(functions, batch_size, similarity)
+        made = _open_dataset(section, split, sorted(functions), annotations, evaluator)
+        return evaluate_source(made, provider, name=name or "model")
+    if not kinds:
         raise UserError(
             "Pass embed_images and embed_texts, or one of embeddings, scores and rankings."
         )
+    if len(kinds) > 1:
+        raise UserError(f"Give one of embeddings, scores and rankings, not {' and '.join(kinds)}.")
     if batch_size is not None:
         raise UserError(f"batch_size={batch_size} is for embedding functions; remove it.")
+    (kind,) = kinds
+    file = files[kind]
+    assert file is not None
     if dataset:
-        saved = _read_embeddings(files, similarity)
-        sides = ["text"] if isinstance(saved, Sentences) else sorted(saved.sides)
-        items, evaluator = _open_dataset(section, split, sides, annotations)
-        if isinstance(saved, Sentences):
-            saved = saved.of_split(cast(Captions, items))
-        return evaluate_source(evaluator, saved, name=name or name_of(files["embeddings"]))
-    if unused := [key for key, value in section.items() if value]:
+        given = [key for key, value in of_labels.items() if value]
+        if extra := sorted([*given, *(set(kinds) - {"embeddings"})]):
+            raise UserError(
+                f"{extra} cannot be used with a dataset: pass only embeddings, or annotations "
+                "instead of the dataset."
+            )
+        saved = open_embeddings(file, similarity)
+        sides = sorted(saved.sides) if isinstance(saved, Embeddings) else ["text"]
+        made = _open_dataset(section, split, sides, annotations, evaluator)
+        made.check_provider("evaluator", saved)
+        return evaluate_source(made, saved, name=name or name_of(file))
+    if unused := [key for key, value in (section | {"evaluator": evaluator}).items() if value]:
         raise UserError(f"{unused} need a dataset: pass dataset=NAME, or remove them.")
-    if not annotations:
+    if annotations == "":
         raise UserError(
             "annotations is empty: pass the folder of the labels released for MS-COCO, or "
             "dataset=NAME to evaluate embeddings on a prepared dataset."
         )
-    files |= {"annotations": annotations, "split": split, "similarity": similarity}
-    return from_files.evaluate_files(name=name, **files)
+    labels = {
+        "type": "boards",
+        "annotations": str(annotations) if isinstance(annotations, os.PathLike) else annotations,
+        "boards": (boards,) if isinstance(boards, str) else boards,
+        "bootstrap_samples": bootstrap_samples,
+        "seed": seed,
+    }
+    options = read(BoardsOptions, "evaluate", labels)
+    source = open_source(kind, file, ids, similarity)
+    on_labels = _open_annotations(options, split, source, partial=partial, mesh=mesh)
+    if other is not None:
+        on_labels.check_comparable(other)
+    return evaluate_source(on_labels, source, name=name or name_of(file))
+
+
+def _open_annotations(
+    options: BoardsOptions, split: str, source: Source, *, partial: bool, mesh: Mesh | None
+) -> BoardsEvaluator:
+    """Returns the boards of released labels for the items of a file."""
+    if partial and isinstance(source, RankedLists):
+        raise UserError(
+            "`partial` is for embeddings and scores: ranked lists do not tell which items exist."
+        )
+    ids = None if isinstance(source, RankedLists) else ids_of(source)
+    return boards_of_annotations(options, split, source.place, ids, partial=partial, mesh=mesh)
 
 
 def _checked(dataset: str, similarity: str | None, functions: Mapping[str, Any]) -> str:
@@ -148,72 +198,111 @@ def _checked(dataset: str, similarity: str | None, functions: Mapping[str, Any])
     return similarity
 
 
-def _read_embeddings(files: Mapping[str, Any], similarity: str | None) -> Embeddings | Sentences:
-    if extra := sorted(set(files) - {"embeddings"}):
-        raise UserError(
-            f"{extra} cannot be used with a dataset: pass only embeddings, or annotations instead "
-            "of the dataset."
-        )
-    source = files["embeddings"]
-    if has_sentences(source):
-        return choose_similarity(load_sentences(source), similarity)
-    return choose_similarity(load_embeddings(source), similarity)
-
-
 def _open_dataset(
-    section: Mapping[str, Any], split: str, sides: Sequence[str], annotations: Any
-) -> tuple["EvalSplit", Evaluator]:
-    """Returns a split of a dataset, which is built if possible, and its evaluator."""
+    section: Mapping[str, Any],
+    split: str,
+    sides: Sequence[str],
+    annotations: Any,
+    evaluator: Mapping[str, Any] | None,
+) -> Evaluator:
+    """Returns an evaluator of a split of a dataset, which is built if possible."""
     from xmodal import data  # Imports TensorFlow.
 
+    name = section["dataset"]
+    given = None if evaluator is None else read_options({name: evaluator})[name]
     section = {
         **section,
         "config": section["config"] or "images",
         # Pictures are read whole; it only matters whether there are any.
         "image": {"size": 1} if "image" in sides else None,
         "text": {},
+        "labels": () if given is None else given.labels_read,
     }
-    data.prepare(section, splits=[split])
+    for each in (split,) if given is None else (split, *given.splits_read):
+        data.prepare(section, splits=[each])
     items = data.eval_split(section, split=split)
     # For sentence pairs with scores, the metric is the correlation, as in STS.
     kind = {"type": "pairs"} if items.has_pairs else {"type": "boards", "annotations": annotations}
-    name = section["dataset"]
-    options = read_options({name: kind})[name]
-    return items, make_evaluator(name, options, cast(Split, items), sides)
+    options = given or read_options({name: kind})[name]
+    return make_evaluator(name, options, cast(Split, items), sides)
 
 
-def _embeddings(
-    items: "EvalSplit",
-    functions: dict[str, Callable[[list[Any]], Any]],
-    batch_size: int,
-    place: str,
-    similarity: str,
-) -> Embeddings:
-    """Calls the functions for every image and caption of a split."""
-    read = {
-        "image": lambda rows: [_open(each) for each in items.pictures(rows)],
-        "text": lambda rows: [items.caption_texts[row] for row in rows],
-    }
-    ids = {"image": items.image_ids, "text": items.caption_ids}
-    vectors = {
-        side: _embed(function, read[side], len(ids[side]), batch_size, f"embed_{side}s")
-        for side, function in functions.items()
-    }
-    shapes = {side: list(found.shape[1:]) for side, found in vectors.items()}
-    if len({tuple(shape) for shape in shapes.values()}) > 1:
-        raise UserError(
-            f"embed_images returned vectors of shape {shapes['image']} and embed_texts of shape "
-            f"{shapes['text']}; the shapes must be equal."
+class _Functions(Provider):
+    """A model of embedding functions by side."""
+
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[[list[Any]], Any]],
+        batch_size: int | None,
+        similarity: str,
+    ) -> None:
+        size = 64 if batch_size is None else batch_size
+        if not isinstance(size, int | np.integer) or size < 1:
+            raise UserError(f"batch_size={size!r}; it must be an integer of at least 1.")
+        self.place, self.embeds = "the model", frozenset(functions)
+        self._functions, self._batch_size, self._similarity = functions, size, similarity
+        self._found: dict[int, tuple[Any, Embeddings]] = {}
+
+    def items(
+        self,
+        split: "EvalSplit",
+        *,
+        similarity: Mapping[str, Any] | None = None,
+        batch_size: int = 256,
+    ) -> Embeddings:
+        """See `Provider`; calls the functions for every image and caption, once per split."""
+        del batch_size
+        if id(split) not in self._found:
+            self._found[id(split)] = split, self._embed_split(split)
+        return with_similarity(self._found[id(split)][1], similarity)
+
+    def embed(
+        self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
+    ) -> np.ndarray:
+        """See `Provider`."""
+        del similarity
+        return self._embed(side, len(given), lambda rows: [given[row] for row in rows])
+
+    def _embed_split(self, split: "EvalSplit") -> Embeddings:
+        ids = {"image": split.image_ids, "text": split.caption_ids}
+        read: dict[str, Callable[[np.ndarray], Any]] = {
+            "image": split.pictures,
+            "text": lambda rows: [split.caption_texts[row] for row in rows],
+        }
+        sides = [side for side in self._functions if len(ids[side])]
+        vectors = {side: self._embed(side, len(ids[side]), read[side]) for side in sides}
+        shapes = {side: list(found.shape[1:]) for side, found in vectors.items()}
+        if len({tuple(shape) for shape in shapes.values()}) > 1:
+            raise UserError(
+                f"embed_images returned vectors of shape {shapes['image']} and embed_texts of "
+                f"shape {shapes['text']}; the shapes must be equal."
+            )
+        ids = {side: np.asarray(ids[side], np.int64) for side in vectors}
+        return Embeddings(
+            place=f"{split.name} {split.split}",
+            image_ids=ids.get("image"),
+            images=vectors.get("image"),
+            caption_ids=ids.get("text"),
+            captions=vectors.get("text"),
+            similarity=self._similarity,
         )
-    ids = {side: np.asarray(ids[side], np.int64) for side in vectors}
-    return Embeddings(
-        place=place,
-        image_ids=ids.get("image"),
-        images=vectors.get("image"),
-        caption_ids=ids.get("text"),
-        captions=vectors.get("text"),
-        similarity=similarity,
-    )
+
+    def _embed(self, side: str, count: int, read: Callable[[np.ndarray], Any]) -> np.ndarray:
+        """All vectors of one side, float32 [N, ...]."""
+        name, parts = f"embed_{side}s", list[np.ndarray]()
+        with progress(f"Calling {name} for {count:,} items", count) as advance:
+            for start in range(0, count, self._batch_size):
+                found = read(np.arange(start, min(start + self._batch_size, count)))
+                given = [_open(each) for each in found] if side == "image" else list(found)
+                result = self._functions[side](given)
+                try:
+                    part = _as_array(result)
+                except (TypeError, ValueError, RuntimeError) as error:  # Of NumPy and of PyTorch.
+                    raise UserError(f"{name} returned no array of numbers: {error}.") from error
+                _check_part(part, len(given), parts[0].shape[1:] if parts else None, name)
+                parts.append(part)
+                advance(len(given))
+        return np.concatenate(parts)
 
 
 def _open(encoded: bytes) -> PIL.Image.Image:
@@ -229,29 +318,6 @@ def _as_array(found: Any) -> np.ndarray:
         raise ValueError("its numbers are complex")
     with np.errstate(over="ignore"):
         return np.asarray(array, np.float32)
-
-
-def _embed(
-    function: Callable[[list[Any]], Any],
-    read: Callable[[np.ndarray], Sequence[Any]],
-    count: int,
-    batch_size: int,
-    name: str,
-) -> np.ndarray:
-    """All vectors of one function, float32 [N, ...]."""
-    parts: list[np.ndarray] = []
-    with progress(f"Calling {name} for {count:,} items", count) as advance:
-        for start in range(0, count, batch_size):
-            given = list(read(np.arange(start, min(start + batch_size, count))))
-            found = function(given)
-            try:
-                part = _as_array(found)
-            except (TypeError, ValueError, RuntimeError) as error:  # Of NumPy and of PyTorch.
-                raise UserError(f"{name} returned no array of numbers: {error}.") from error
-            _check_part(part, len(given), parts[0].shape[1:] if parts else None, name)
-            parts.append(part)
-            advance(len(given))
-    return np.concatenate(parts)
 
 
 def _check_part(part: np.ndarray, items: int, first: tuple[int, ...] | None, name: str) -> None:

@@ -16,11 +16,11 @@ import PIL.Image
 from jax.sharding import Mesh
 
 from xmodal.api.item_embeddings import Embedding, join
-from xmodal.api.model_inputs import GivenItems, Picture, prepare_image
 from xmodal.api.pair_scoring import score_given_pairs
 from xmodal.api.token_scores import compare_tokens
 from xmodal.base.config import UserError
 from xmodal.evals.embed import Embedder
+from xmodal.evals.inputs.given_items import GivenItems, Picture, prepare_image
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.pair_scores import PairFunctions
 from xmodal.preprocessing import ImageConfig, Tokenizer
@@ -292,7 +292,7 @@ class Model:
         It is the same for a bundle and its model.
         """
         images = self._image_config and dataclasses.replace(self._image_config, augment=None)
-        words = self._tokenizer and self._tokenizer.vocabulary
+        words = self._tokenizer and self._tokenizer.identity
         similarity, learned = self.measure
         numbers = learned if similarity.module is None else similarity.options
         digest = hashlib.sha256(repr((images, words, numbers)).encode())

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -45,7 +45,7 @@ class Stored:
             return None
         return read(ImageConfig, "config.data.image", self.config.data.image)
 
-    def texts(self) -> tuple[TextConfig, list[str]] | None:
+    def texts(self) -> tuple[TextConfig, Sequence[str]] | None:
         """Returns the preprocessing of the texts and the vocabulary; None without a text side."""
         if self.config.model.get("text") is None:
             return None

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.api.model_inputs import GivenItems
 from xmodal.base.config import UserError
+from xmodal.evals.inputs.given_items import GivenItems
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.preprocessing import ImageConfig, Tokenizer
 

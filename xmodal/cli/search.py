@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import PIL.Image
 
-from xmodal.api.search.index import KINDS, METHODS, Gallery, Hit, Index, check_method
+from xmodal.api.search.gallery import Gallery
+from xmodal.api.search.index import KINDS, METHODS, Hit, Index, check_method
 from xmodal.base import console
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError

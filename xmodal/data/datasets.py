@@ -1,5 +1,6 @@
 """Prepared datasets, read by record number."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -19,7 +20,7 @@ from xmodal.base.progress import progress
 from xmodal.data import column_cache
 from xmodal.data import columns as columns_lib
 from xmodal.data.data_config import DataConfig, parse
-from xmodal.data.records import read_records
+from xmodal.data.records import TFRecords, read_records
 
 UNKNOWN_HASH = "unknown"
 """Hash of a dataset that was prepared before hashes were introduced."""
@@ -61,9 +62,7 @@ class Source:
         self.columns = columns_lib.describe(self._builder.info.features)
         self.check(needs)
         try:
-            self._records = self._builder.as_data_source(
-                split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
-            ).data_source
+            self._records = _open_records(self._builder, split)
         except ValueError as error:
             raise UserError(
                 f"{split!r} is not a split of dataset {config.dataset} ({error}); write it as "
@@ -97,7 +96,13 @@ class Source:
     @property
     def label_names(self) -> dict[str, list[str]]:
         """Names of the values of label columns by column, if the builder has them."""
-        return {name: list(self._metadata[name]) for name in self.columns if name in self._metadata}
+        features, metadata = self._builder.info.features, self._metadata
+        classes = {
+            name: list(feature.names)
+            for name, feature in features.items()
+            if isinstance(feature, tfds.features.ClassLabel) and feature.names
+        }
+        return classes | {name: list(metadata[name]) for name in self.columns if name in metadata}
 
     @property
     def _metadata(self) -> Mapping[str, Any]:
@@ -148,7 +153,9 @@ class Source:
         return {
             name: column
             for name, column in self.columns.items()
-            if name != "image" and not (column.is_ragged and len(column.shape) > 1)
+            if name != "image"
+            and not column.is_picture
+            and not (column.is_ragged and len(column.shape) > 1)
         }
 
     @functools.cached_property
@@ -220,7 +227,8 @@ def describe_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
       UserError: dataset or builder config are unknown (the known ones are listed), or the path of
         the dataset depends on a folder that does not exist.
     """
-    lookup("config.data.dataset", config.dataset, data_prep.BUILDERS)
+    if config.dataset not in data_prep.BUILDERS:
+        return _open_prepared(config)
     cls = data_prep.builder_class(config.dataset)
     if config.config not in cls.builder_configs:
         raise UserError(
@@ -234,8 +242,37 @@ def describe_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
     return cls(config=config.config, data_dir=data_dir)
 
 
+def _open_prepared(config: DataConfig) -> tfds.core.DatasetBuilder:
+    """Returns a dataset that TFDS has prepared; its code is not needed."""
+    place = config.data_dir or None
+    for name in (f"{config.dataset}/{config.config}", config.dataset):
+        with contextlib.suppress(tfds.core.DatasetNotFoundError):
+            return tfds.core.read_only_builder.builder_from_files(name, data_dir=place)
+    # It lists the known names.
+    try:
+        lookup("config.data.dataset", config.dataset, data_prep.BUILDERS)
+    except UserError as error:
+        where = f"--data_dir={place}" if place else "the default folder"
+        raise UserError(
+            f"{error} Nor has TFDS prepared a dataset of that name in {where}: "
+            f"`tfds build {config.dataset}` prepares one that it knows."
+        ) from None
+    raise AssertionError(config.dataset)
+
+
+def _open_records(builder: tfds.core.DatasetBuilder, split: str) -> Any:
+    """Returns the records of a split by number, from any format that TFDS prepares by default."""
+    if builder.info.file_format == tfds.core.FileFormat.TFRECORD:
+        return TFRecords(builder.info.splits[split].file_instructions)
+    return builder.as_data_source(
+        split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
+    ).data_source
+
+
 def follows_files(config: DataConfig) -> bool:
     """Returns whether the dataset changes whenever the files in `manual_dir` change."""
+    if config.dataset not in data_prep.BUILDERS:
+        return False
     place = data_prep.builder_class(config.dataset).data_dir_of
     return bool(config.manual_dir) and place("", config.manual_dir) != ""
 
@@ -289,6 +326,8 @@ def open_beside(config: DataConfig, builder_config: str, split: str) -> Source |
     Its records, such as rated pairs, are about items of the config itself. They are built first if
     necessary, see `open_builder`.
     """
+    if config.dataset not in data_prep.BUILDERS:
+        return None
     if builder_config not in data_prep.builder_class(config.dataset).builder_configs:
         return None
     config = dataclasses.replace(config, config=builder_config)

@@ -57,10 +57,14 @@ class EvalSplit:
         """Reads ids, texts and labels; see `eval_split`."""
         self._source = source = open_captions(config, split)
         self._config, self._tokenizer, self._train_split = config, tokenizer, train_split
-        columns = source.get([name for name in source.columns if name != "image"])
+        self._beside: dict[str, EvalSplit] = {}
+        read = [name for name, each in source.columns.items() if not each.is_picture]
+        columns = source.get([name for name in read if name != "image"])
         if self.has_pairs:
             columns = as_captions(columns)
         self.name, self.split = config.dataset, split
+        if "image_id" not in columns:  # A dataset of TFDS, whose records have no ids.
+            columns["image_id"] = np.arange(len(source), dtype=np.int32)
         self.image_ids = dense(columns["image_id"])
         self._read_captions(columns)
         self.labels = _label_columns(columns, config.labels)
@@ -90,6 +94,14 @@ class EvalSplit:
         self.caption_image_ids = self.image_ids[self.caption_rows]
         self.caption_texts = [text.decode("utf-8", "ignore") for text in captions.values]
 
+    def beside(self, split: str) -> "EvalSplit":
+        """Returns another split of the same dataset, with the same columns and tokenizer."""
+        # Kept, so that evaluators share it, and with it its embeddings.
+        if split not in self._beside:
+            found = EvalSplit(self._config, split, self._tokenizer, self._train_split)
+            self._beside[split] = found
+        return self._beside[split]
+
     @property
     def folder(self) -> epath.Path:
         """Folder of the prepared dataset."""
@@ -99,7 +111,8 @@ class EvalSplit:
     def sides(self) -> tuple[str, ...]:
         """The sides with items to embed, of "image" and "text"."""
         has_images = self._config.image is not None and not self.has_pairs
-        has_captions = self._config.text is not None
+        has_captions = self.has_pairs or "captions" in self._source.columns
+        has_captions = has_captions and self._config.text is not None
         return ("image",) * has_images + ("text",) * has_captions
 
     @property
@@ -160,14 +173,14 @@ class EvalSplit:
                 f"{self.name} {self.split} is evaluated without images: config.data.image is None, "
                 "or its records are sentence pairs"
             )
-        batch_spec(config, batch_size)  # Rejects a size that does not fit the images.
+        batch_spec(config, batch_size, trains=False)  # Rejects a size that does not fit the images.
 
         wanted = np.arange(len(source)) if rows is None else rows
 
         def make_batch(start: int) -> dict[str, np.ndarray]:
-            columns = source.get(["image", "image_id"], wanted[start : start + batch_size])
-            ids = {"image_id": dense(columns["image_id"])}
-            return image_columns(columns["image"], image) | ids
+            rows = wanted[start : start + batch_size]
+            images = source.get(["image"], rows)["image"]
+            return image_columns(images, image) | {"image_id": self.image_ids[rows]}
 
         return read_ahead(make_batch, range(0, len(wanted), batch_size), config.prefetch)
 

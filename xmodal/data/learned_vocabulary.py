@@ -9,10 +9,12 @@ from absl import logging
 from etils import epath
 
 from xmodal.base.atomic import replacing
+from xmodal.base.config import UserError
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, read_captions
 from xmodal.preprocessing import TextConfig, Tokenizer, make_tokenizer, read_vocabulary
-from xmodal.preprocessing.tokenizers import needs_mask, word_splitter
+from xmodal.preprocessing.tokenizer_files import TokenizerFile, vocabulary_file
+from xmodal.preprocessing.tokenizers import file_name, needs_mask, word_splitter
 from xmodal.preprocessing.vocabulary import MASK, learn_words
 from xmodal.preprocessing.wordpiece import SPECIAL_TOKENS, normalize
 
@@ -30,7 +32,9 @@ def load_tokenizer(config: Mapping[str, Any] | DataConfig, train_split: str = _T
     return make_tokenizer(config.require_text(), load_vocabulary(config, train_split))
 
 
-def load_vocabulary(config: Mapping[str, Any] | DataConfig, train_split: str = _TRAIN) -> list[str]:
+def load_vocabulary(
+    config: Mapping[str, Any] | DataConfig, train_split: str = _TRAIN
+) -> TokenizerFile:
     """Returns the vocabulary of `config.text`.
 
     A learned vocabulary comes from the training captions and is cached beside the dataset.
@@ -46,11 +50,16 @@ def load_vocabulary(config: Mapping[str, Any] | DataConfig, train_split: str = _
     text = config.require_text()
     if text.vocabulary:
         return read_vocabulary(text.vocabulary)
+    if (name := file_name(text.tokenizer)) != "vocab.txt":
+        raise UserError(
+            f"config.data.text.tokenizer={text.tokenizer!r} is not learned here: set "
+            f"config.data.text.vocabulary to its {name}."
+        )
     source = Source(config, train_split, ["captions"])
     path = source.folder / _file_name(text, train_split)
     if path.exists():
         return read_vocabulary(path)
-    return list(_learn_and_keep(config, train_split, path))
+    return vocabulary_file(_learn_and_keep(config, train_split, path))
 
 
 def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:

@@ -1,9 +1,11 @@
-"""Records of ArrayRecord files, read by number."""
+"""Records of ArrayRecord and TFRecord files, read by number."""
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from etils import epath
 
 from xmodal.base.config import UserError
 
@@ -26,3 +28,54 @@ def read_records(source: Any, rows: np.ndarray, what: str, remedy: str) -> Seque
         raise UserError(
             f"{what} cannot be read: {str(error).splitlines()[0]}. The file is damaged; {remedy}"
         ) from error
+
+
+class TFRecords:
+    """Records of TFRecord files, the default format of TFDS, by number.
+
+    A record is its length (8 bytes, little endian), a checksum of it (4), the record, and its
+    checksum (4). The lengths are read once, when the files are opened.
+    """
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        """Finds the records of a split; `parts` are its `file_instructions` of TFDS.
+
+        Raises:
+          UserError: a file is missing or truncated.
+        """
+        self._places: list[tuple[str, int, int]] = []
+        for part in parts:
+            places = _find_records(part.filename)
+            stop = None if part.take == -1 else part.skip + part.take
+            self._places += places[part.skip : stop]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitems__(self, rows: Sequence[int]) -> list[bytes]:
+        """Returns the records at the given numbers."""
+        found = []
+        for row in rows:
+            path, start, length = self._places[row]
+            with epath.Path(path).open("rb") as file:
+                file.seek(start)
+                found.append(file.read(length))
+        return found
+
+
+def _find_records(path: str) -> list[tuple[str, int, int]]:
+    """Returns path, position and length of every record of a file."""
+    found, place = [], 0
+    try:
+        size = epath.Path(path).stat().length
+        with epath.Path(path).open("rb") as file:
+            while head := file.read(8):
+                (length,) = struct.unpack("<Q", head)
+                found.append((path, place + 12, length))
+                place += length + 16
+                file.seek(place)
+    except (OSError, struct.error) as error:
+        raise UserError(f"{path} cannot be read: {error}; prepare the dataset again.") from error
+    if place != size:
+        raise UserError(f"{path} is truncated; prepare the dataset again.")
+    return found

@@ -26,7 +26,12 @@ def open_captions(config: DataConfig, split: str) -> Source:
 
 def evaluated_columns(config: DataConfig, columns: Collection[str]) -> Collection[str]:
     """Returns those of a dataset's columns that an evaluation split of a config reads."""
-    return _COLUMNS if has_pairs(columns) else needed_columns(config)
+    if has_pairs(columns):
+        return _COLUMNS
+    needs = needed_columns(config)
+    if config.labels and "captions" not in columns:  # Labeled images, such as those of TFDS.
+        return [name for name in needs if name in ("image", *config.labels)]
+    return needs
 
 
 def has_pairs(columns: Collection[str]) -> bool:

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from xmodal.evals.embed import Embedder
     from xmodal.evals.evaluation import Evaluation, evaluate_source
     from xmodal.evals.evaluators import EVALUATORS, make_evaluator, read_options
-    from xmodal.evals.from_files import evaluate_files
     from xmodal.evals.inputs.arrays import load_embeddings, save_embeddings
     from xmodal.evals.inputs.sources import Embeddings
 
@@ -17,7 +16,6 @@ __all__ = [
     "Embedder",
     "Embeddings",
     "Evaluation",
-    "evaluate_files",
     "evaluate_source",
     "load_embeddings",
     "make_evaluator",
@@ -32,7 +30,6 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "embed": ["Embedder"],
         "evaluation": ["Evaluation", "evaluate_source"],
         "evaluators": ["EVALUATORS", "make_evaluator", "read_options"],
-        "from_files": ["evaluate_files"],
         "inputs.arrays": ["load_embeddings", "save_embeddings"],
         "inputs.sources": ["Embeddings"],
     },

@@ -11,10 +11,10 @@ from xmodal.base.page import Page, from_markdown
 from xmodal.base.result_files import format_csv, format_json, write_files
 from xmodal.evals.embed import Items
 from xmodal.evals.evaluators.boards import BoardsEvaluator
-from xmodal.evals.evaluators.evaluator import Evaluator, Provenance, with_similarity
+from xmodal.evals.evaluators.evaluator import Evaluator, Provenance
 from xmodal.evals.example_page import make_example_page
 from xmodal.evals.examples import find_examples
-from xmodal.evals.inputs.sources import Embeddings, RankedLists, Source
+from xmodal.evals.inputs.sources import Embeddings, Provider, RankedLists
 from xmodal.evals.reports.evaluation_report import format_report
 from xmodal.evals.reports.paired_differences import Difference, compare, flatten, format_comparison
 from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks, pack_ranks
@@ -185,7 +185,7 @@ class Evaluation:
 
 def evaluate_source(
     evaluator: Evaluator,
-    source: Source,
+    provider: Provider,
     *,
     name: str,
     evaluator_name: str = "",
@@ -195,11 +195,11 @@ def evaluate_source(
     examples: int = 0,
     other: StoredResults | None = None,
 ) -> Evaluation:
-    """Returns the evaluation of a source by an evaluator; see `Evaluation` for details.
+    """Returns the evaluation of a model by an evaluator; see `Evaluation` for details.
 
     Args:
       evaluator: the evaluator.
-      source: the source.
+      provider: the model, or a file of it.
       name: name of the model.
       evaluator_name: its name in `config.evals`.
       notes: notes on the model; they follow those on the labels.
@@ -209,14 +209,14 @@ def evaluate_source(
       other: results to compare with, for the page.
 
     Raises:
-      UserError: the source does not allow a single number, or a value is not finite.
+      UserError: the model does not allow a single number, or a value is not finite.
     """
-    results = evaluator.run(source)
+    results, source = evaluator.run(provider), evaluator.source(provider)
     ranked_by = "rankings" if isinstance(source, RankedLists) else "scores"
     lines: list[str] = []
     page = None
     if isinstance(source, Embeddings):
-        ranked_by = with_similarity(source, evaluator.options.similarity).similarity
+        ranked_by = evaluator.ranks_by or source.similarity
     if split is not None and isinstance(evaluator, BoardsEvaluator):
         assert not isinstance(source, RankedLists), "they come from files alone"
         rankings = evaluator.open_rankings(source)

@@ -34,7 +34,7 @@ Reranker = RowReranker | PairReranker
 Reranked = Callable[[bool], Scores]
 
 
-def evaluate_boards(
+def compute_boards(
     source: Source,
     labels: Labels,
     boards: Sequence[Board],
@@ -131,9 +131,9 @@ def open_rankings(
     reranker: Reranker | None = None,
     task: str = "",
 ) -> Callable[[str], Scores]:
-    """Returns the function retrieval task -> scores that `evaluate_boards` ranks its queries by.
+    """Returns the function retrieval task -> scores that `compute_boards` ranks its queries by.
 
-    See `evaluate_boards` for the arguments.
+    See `compute_boards` for the arguments.
     """
     scores, ordered = _open(source, labels, block_size, mesh)
     reranked = None if reranker is None else _rerank(scores, ordered, reranker, task)

@@ -41,3 +41,6 @@ class Split(Protocol):
     hashes: Mapping[str, str]
     labels: Mapping[str, np.ndarray]
     label_names: Mapping[str, Sequence[str]]
+
+    def beside(self, split: str) -> "Split":
+        """Returns another split of the same dataset, read in the same way."""

@@ -131,7 +131,7 @@ def fit_chunk(engine: str, chunk_size: int, rows: int, *, devices: int, pair_byt
       pair_bytes: see `fold`.
 
     Raises:
-      UserError: the budget is not a whole number.
+      UserError: the budget is not an integer.
     """
     budget = _read_budget(engine)
     if budget is None or pair_bytes <= _PRODUCT_BYTES:

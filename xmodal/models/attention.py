@@ -1,4 +1,4 @@
-"""Attention over the real tokens of a text."""
+"""Attention over the real tokens of an item, or over those up to each token."""
 
 from collections.abc import Callable
 
@@ -22,8 +22,10 @@ def attend(
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    mask: jax.Array,
+    mask: jax.Array | None,
     drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
+    *,
+    causal: bool = False,
 ) -> jax.Array:
     """Returns scaled dot-product attention, with the softmax in float32.
 
@@ -31,15 +33,20 @@ def attend(
       query: [N, Q, H, D].
       key: [N, T, H, D].
       value: [N, T, H, D].
-      mask: bool [N, T], True for the tokens that may be attended to.
+      mask: bool [N, T], True for the tokens that may be attended to; None if all may be.
       drop: dropout for the attention weights [N, H, Q, T].
+      causal: whether query i attends only to the tokens 0 to i.
 
     Returns:
       [N, Q, H * D] in the dtype of `value`.
     """
     logits = jnp.einsum("nqhd,nthd->nhqt", query, key, preferred_element_type=jnp.float32)
     # Finite, so that an item without real tokens (a row of padding) does not give NaN.
-    logits = jnp.where(mask[:, None, None, :], logits, jnp.finfo(jnp.float32).min)
+    lowest = jnp.finfo(jnp.float32).min
+    if mask is not None:
+        logits = jnp.where(mask[:, None, None, :], logits, lowest)
+    if causal:
+        logits = jnp.where(jnp.tri(logits.shape[-2], logits.shape[-1], dtype=bool), logits, lowest)
     weights = jax.nn.softmax(logits * query.shape[-1] ** -0.5).astype(value.dtype)
     outputs = jnp.einsum("nhqt,nthd->nqhd", drop(weights), value)
     return outputs.reshape(*outputs.shape[:2], -1)

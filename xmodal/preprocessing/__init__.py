@@ -2,6 +2,7 @@
 
 from xmodal.preprocessing.augment import AugmentConfig
 from xmodal.preprocessing.images import ImageConfig, decode_image, prepare_images
+from xmodal.preprocessing.tokenizer_files import read_vocabulary
 from xmodal.preprocessing.tokenizers import (
     TOKENIZERS,
     TextConfig,
@@ -9,7 +10,6 @@ from xmodal.preprocessing.tokenizers import (
     Tokenizer,
     make_tokenizer,
 )
-from xmodal.preprocessing.vocabulary import read_vocabulary
 
 __all__ = [
     "TOKENIZERS",

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from xmodal.base.config import UserError, lookup, setting
-from xmodal.preprocessing import treebank
+from xmodal.preprocessing import byte_pairs, treebank
+from xmodal.preprocessing.tokenizer_files import TokenizerFile, vocabulary_file
 from xmodal.preprocessing.vocabulary import END, MASK, PAD, START, UNKNOWN
 from xmodal.preprocessing.wordpiece import WordPieces
 from xmodal.preprocessing.words import find_row, split_at_spaces, split_words
 
+_OWN_RULES = ("wordpiece", "bpe")
 _REMEMBERED = 2**17  # Texts whose ids a word tokenizer caches; less than 100 MB.
 
 
@@ -59,10 +61,11 @@ class TextConfig:
     """How texts become ids.
 
     Attributes:
-      tokenizer: "wordpiece" for BERT; "ptb" and "nltk" for words by nltk's two Treebank
-        tokenizers; "spaces" for words as CMCM's authors split them; "words" for tables of published
-        word vectors.
-      vocabulary: path of a vocab.txt, one token per line; "" to learn it from training captions.
+      tokenizer: "wordpiece" for BERT; "bpe" for CLIP's byte pairs; "ptb" and "nltk" for words by
+        nltk's two Treebank tokenizers; "spaces" for words as CMCM's authors split them; "words" for
+        tables of published word vectors.
+      vocabulary: path of a vocab.txt, one token per line, or of a merges.txt for "bpe"; "" to learn
+        a vocabulary from training captions, except for "bpe".
       vocabulary_size: number of word pieces to learn; the result may be a few percent larger.
       min_count: words that occur less often in the training captions are not learned.
       unknown: for words outside the vocabulary, "drop" omits them and "token" uses `<unk>`.
@@ -70,13 +73,15 @@ class TextConfig:
       markers: "sentence" puts `<start>` and `<end>` around words, "none" nothing. Word pieces are
         always between `[CLS]` and `[SEP]`.
       max_length: T, number of ids of a padded text, including markers.
-      lower_case: "wordpiece": the model is uncased, lower-case and strip accents; "ptb", "nltk"
-        and "spaces": lower-case the text; "words": look up in lower case the words unknown as
-        written.
+      lower_case: "wordpiece": the model is uncased, lower-case and strip accents; "bpe", "ptb",
+        "nltk" and "spaces": lower-case the text; "words": look up in lower case the words unknown
+        as written.
       augment: changes of training captions; None for none.
     """
 
-    tokenizer: str = setting("wordpiece", one_of=("wordpiece", "ptb", "nltk", "spaces", "words"))
+    tokenizer: str = setting(
+        "wordpiece", one_of=("wordpiece", "bpe", "ptb", "nltk", "spaces", "words")
+    )
     vocabulary: str = ""
     vocabulary_size: int = setting(1024, at_least=1)
     min_count: int = setting(1, at_least=1)
@@ -87,17 +92,17 @@ class TextConfig:
     augment: TokenAugmentConfig | None = None
 
     def __post_init__(self) -> None:
-        marked = self.tokenizer == "wordpiece" or self.markers != "none"
+        marked = self.tokenizer in _OWN_RULES or self.markers != "none"
         if marked and self.max_length < 3:
             raise UserError(
                 f"config.data.text.max_length is {self.max_length}; markers and a token need 3"
             )
-        if self.tokenizer == "wordpiece":
+        if self.tokenizer in _OWN_RULES:
             for name, default in {"min_count": 1, "unknown": "drop", "markers": "none"}.items():
                 if (value := getattr(self, name)) != default:
                     raise UserError(
                         f"config.data.text.{name} is {value!r}, which is a setting of word "
-                        "tokenizers; word pieces have their own rules, so remove it"
+                        "tokenizers; word pieces and byte pairs have their own rules, so remove it"
                     )
 
 
@@ -106,6 +111,7 @@ class Tokenizer:
 
     Attributes:
       vocabulary: tokens in the order of their ids.
+      identity: see `TokenizerFile.identity`.
       max_length: T, number of ids of a padded text.
     """
 
@@ -137,6 +143,7 @@ class Tokenizer:
           UserError: the vocabulary lacks a token that the config needs.
         """
         self.vocabulary = tuple(vocabulary)
+        self.identity = vocabulary_file(vocabulary).identity
         self._ids_of, self._groups_of = ids_of, groups_of
         self.max_length, self._augment = config.max_length, config.augment
         ids = {token: number for number, token in reversed(list(enumerate(vocabulary)))}
@@ -261,6 +268,21 @@ def _make_wordpiece(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
     )
 
 
+def _make_byte_pairs(vocabulary: TokenizerFile, config: TextConfig) -> Tokenizer:
+    pieces = byte_pairs.BytePairs(vocabulary.content.decode("utf-8-sig"), config.lower_case)
+    return Tokenizer(
+        vocabulary,
+        config,
+        ids_of=pieces,
+        groups_of=pieces.by_word,
+        markers=(byte_pairs.START, byte_pairs.END),
+        # None of these is a token: padding is id 0, and nothing is unknown or masked.
+        pad=PAD,
+        unknown=UNKNOWN,
+        mask=MASK,
+    )
+
+
 def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
     # If a word is listed twice, the first row counts, as in the vector files.
     rows = {word: row for row, word in reversed(list(enumerate(vocabulary)))}
@@ -297,8 +319,9 @@ _SPLITTERS: Mapping[str, Callable[[str], list[str]]] = {
     "spaces": split_at_spaces,
     "words": split_words,
 }
-TOKENIZERS: Mapping[str, Callable[[Sequence[str], TextConfig], Tokenizer]] = {
+TOKENIZERS: Mapping[str, Callable[[TokenizerFile, TextConfig], Tokenizer]] = {
     "wordpiece": _make_wordpiece,
+    "bpe": _make_byte_pairs,
     "ptb": _make_words,
     "nltk": _make_words,
     "spaces": _make_words,
@@ -307,14 +330,27 @@ TOKENIZERS: Mapping[str, Callable[[Sequence[str], TextConfig], Tokenizer]] = {
 """By `config.data.text.tokenizer`."""
 
 
+def file_name(tokenizer: str) -> str:
+    """Returns the name of the file that a tokenizer reads, a key of `tokenizer_files.FILES`."""
+    return "merges.txt" if tokenizer == "bpe" else "vocab.txt"
+
+
 def make_tokenizer(config: TextConfig, vocabulary: Sequence[str]) -> Tokenizer:
     """Returns the tokenizer of a config.
 
     Args:
       config: see `TextConfig`.
-      vocabulary: tokens in the order of their ids.
+      vocabulary: tokens in the order of their ids, with the file that they come from if it is
+        not a vocab.txt.
 
     Raises:
-      UserError: the vocabulary lacks a token that the config needs.
+      UserError: the vocabulary lacks a token that the config needs, or is of another kind.
     """
-    return lookup("config.data.text.tokenizer", config.tokenizer, TOKENIZERS)(vocabulary, config)
+    make = lookup("config.data.text.tokenizer", config.tokenizer, TOKENIZERS)
+    given, wanted = vocabulary_file(vocabulary), file_name(config.tokenizer)
+    if given.name != wanted:
+        raise UserError(
+            f"config.data.text.tokenizer={config.tokenizer!r} reads a file called {wanted}, but "
+            f"config.data.text.vocabulary names a {given.name}."
+        )
+    return make(given, config)

@@ -21,6 +21,7 @@ from etils import epath
 from xmodal.base.atomic import new_folder
 from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
+from xmodal.preprocessing.tokenizer_files import FILES
 from xmodal.pretrained import array_files
 from xmodal.pretrained.conversion_report import Report
 
@@ -131,8 +132,9 @@ def read_description(folder: str | os.PathLike) -> Description:
         encoder, head = content["encoder"], content["head"]
         preprocessing = content["preprocessing"]
         encoder["name"]
-    vocabulary = root / "vocab.txt"
-    files = {"vocab.txt": vocabulary.read_text(encoding="utf-8")} if vocabulary.exists() else {}
+    files = {
+        name: (root / name).read_text(encoding="utf-8") for name in FILES if (root / name).exists()
+    }
     return Description(encoder, head, preprocessing, files, content.get("projection"))
 
 

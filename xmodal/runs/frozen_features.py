@@ -103,7 +103,7 @@ def _key(
         section = dataclasses.replace(settings.data.text, vocabulary="")
     inputs = [sorted(items.hashes.items()), settings.train_split, repr(section)]
     if side == "text":
-        inputs.append(data.load_vocabulary(settings.data, settings.train_split))
+        inputs.append(data.load_vocabulary(settings.data, settings.train_split).identity)
         inputs.append(hashlib.sha256("\0".join(items.caption_texts).encode()).hexdigest())
     else:
         inputs.append(items.image_ids.tolist())

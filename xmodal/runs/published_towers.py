@@ -1,5 +1,7 @@
 """Published towers as a model: their weights and a config, without training."""
 
+from collections.abc import Collection, Iterator
+
 import jax
 import jax.numpy as jnp
 import ml_collections
@@ -14,7 +16,10 @@ from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.config.sizes import resolve_sizes
 from xmodal.runs.config.spec import read_spec
+from xmodal.runs.evaluation.model_identity import ModelIdentity
+from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.sentence_notes import describe_words
+from xmodal.runs.evaluation.subjects import Opened, Subject
 from xmodal.runs.initialization import from_towers
 from xmodal.runs.parts import Parts
 from xmodal.runs.run import check_data_sides, make_model
@@ -54,6 +59,19 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
     check_data_sides(model.towers, settings.data)
     batch = data.batch_spec(settings.data, settings.batch_size, trains=False)
     return Parts(spec, mesh, model, _tasks_with_weights(settings), batch)
+
+
+def open_towers(config: ml_collections.ConfigDict, names: Collection[str] | None = None) -> Opened:
+    """Returns published towers as a model; see `build_untrained` for errors."""
+    parts = build_untrained(config)
+    evaluation = RunEvaluation(parts, names=names, trains=False)
+
+    def subjects() -> Iterator[Subject]:
+        provider = evaluation.provider(*load_weights(parts))
+        yield Subject(config.name, provider, lambda split: describe(parts, split))
+
+    identity, settings = ModelIdentity.of_config(config), config.to_dict()
+    return Opened(evaluation.suite, subjects(), identity, parts.settings.tensorboard, settings)
 
 
 def _tasks_with_weights(settings: RunConfig) -> tuple[Task, ...]:

@@ -31,6 +31,22 @@ class WordVectorsConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class BlendConfig:
+    """`config.init_from.blend`: a second model, whose weights are averaged with those of the first.
+
+    Attributes:
+      run: folder of a run with the same parameters; "" for none.
+      step: its checkpoint: a number, `latest` or `best`.
+      weight: w of (1 - w) a + w b, where b is this run and a is what the rest of `init_from`
+        names.
+    """
+
+    run: str = ""
+    step: str | int = "best"
+    weight: float = setting(0.5, at_least=0, at_most=1)
+
+
+@dataclasses.dataclass(frozen=True)
 class InitConfig:
     """`config.init_from`: weights that a run starts from.
 
@@ -44,6 +60,7 @@ class InitConfig:
       model: folder of `xmodal convert --model` with both towers and the similarity; "" for
         none.
       word_vectors: see `WordVectorsConfig`.
+      blend: see `BlendConfig`.
       published: regular expressions matched from the start of a parameter's path: those that the
         experiment takes from published weights. A warning names those that start at random.
     """
@@ -55,6 +72,7 @@ class InitConfig:
     towers: TowersConfig = TowersConfig()
     model: str = ""
     word_vectors: WordVectorsConfig = WordVectorsConfig()
+    blend: BlendConfig = BlendConfig()
     published: tuple[str, ...] = setting((), pattern=True)
 
     def __post_init__(self) -> None:
@@ -63,6 +81,11 @@ class InitConfig:
             raise UserError(
                 f"config.init_from.model={self.model!r} provides both towers, and "
                 f"config.init_from.towers={towers} names others; set one of the two."
+            )
+        if self.blend.run and self.run and self.optimizer:
+            raise UserError(
+                f"config.init_from.blend.run={self.blend.run!r} changes the weights, so that the "
+                f"moments of {self.run!r} no longer fit; set config.init_from.optimizer=False."
             )
 
 

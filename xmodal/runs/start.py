@@ -8,7 +8,7 @@ from absl import logging
 from xmodal.base.config import UserError
 from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.initialization import from_run, from_towers, from_word_vectors
+from xmodal.runs.initialization import blend, from_run, from_towers, from_word_vectors
 from xmodal.runs.parts import Parts
 from xmodal.training.state import TrainState, create_state
 from xmodal.training.tree import flatten, matches, partition, top_levels
@@ -18,7 +18,8 @@ def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> Train
     """Returns the newest state of the run, else one with the weights of `config.init_from`.
 
     The order: the run's own newest checkpoint; published towers; published word vectors; another
-    run's weights for the paths that `config.init_from.include` takes; random values.
+    run's weights for the paths that `config.init_from.include` takes; random values. If
+    `config.init_from.blend` names a run, they are averaged with its weights.
 
     Args:
       parts: parts of the run.
@@ -45,6 +46,13 @@ def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> Train
     if source.run:
         state = from_run.take_weights(state, source)
         taken |= {path for path in flatten(state.all_params()) if matches(source.include, path)}
+    if source.blend.run:
+        if fresh := sorted(set(flatten(state.all_params())) - taken):
+            raise UserError(
+                f"config.init_from.blend needs two whole models, but {fresh[0]} would start at "
+                "random in the first: name its weights in config.init_from.run, towers or model."
+            )
+        state = blend.blend_weights(state, source.blend)
     if not taken:
         logging.info("Starting %s from scratch, seed %d.", settings.name, settings.seed)
     _warn_of_random(settings, state, taken)
@@ -73,6 +81,8 @@ def check_start(parts: Parts, run_dir: str, shapes: TrainState, step: int | None
         logging.info("%s", from_towers.describe(shapes, towers, source))
     if source.run:
         from_run.check_weights(shapes, source)
+    if source.blend.run:
+        blend.check_blend(shapes, source.blend)
 
 
 def _saved_step(settings: RunConfig, run_dir: str, step: int | None) -> int | None:

@@ -48,6 +48,8 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
 
 def _check_scale(where: str, settings: SimilarityConfig) -> None:
     if settings.max_scale is None:
+        if settings.clamp:
+            raise UserError(f"{where}.clamp needs a limit: set max_scale, 100 in CLIP.")
         return
     if not settings.learned_temperature:
         raise UserError(

@@ -31,6 +31,8 @@ class SimilarityConfig:
         0.1 for cosines.
       learned_temperature: whether the logarithm of 1 / temperature is learned (CLIP, SigLIP).
       max_scale: upper limit of 1 / temperature; 100 in CLIP. None for no limit.
+      clamp: keep the limit as CLIP does: a gradient may raise the scale beyond it, and every update
+        brings it back to 1 to `max_scale`. Otherwise no gradient raises a scale at its limit.
       bias: added to every scaled score; -10 in SigLIP. None means 0.
       learned_bias: whether the bias is learned.
     """
@@ -40,6 +42,7 @@ class SimilarityConfig:
     temperature: float = setting(1.0, above=0)
     learned_temperature: bool = False
     max_scale: float | None = setting(None, above=0)
+    clamp: bool = False
     bias: float | None = None
     learned_bias: bool = False
 
@@ -130,9 +133,20 @@ class Similarity:
         the sum of their gradients that counts.
         """
         limited = dict(params)
-        if self.config.max_scale is not None:
+        if self.config.max_scale is not None and not self.config.clamp:
             limited["log_scale"] = stop_at(params["log_scale"], math.log(self.config.max_scale))
         return limited
+
+    def clamp(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns learned parameters after an update, with the scale in 1 to `max_scale`.
+
+        All others, and all if `config.clamp` is not set, are as they were.
+        """
+        clamped = dict(params)
+        if self.config.clamp and self.config.max_scale is not None and "log_scale" in params:
+            limit = math.log(self.config.max_scale)
+            clamped["log_scale"] = jnp.clip(params["log_scale"], 0.0, limit)
+        return clamped
 
     def prepare(self, embedding: Any, params: Mapping[str, Any] | None = None) -> Prepared:
         """Returns embeddings prepared for comparison: float32 arrays, items first.

@@ -17,7 +17,7 @@ from xmodal.training import accumulation, rngs
 from xmodal.training.optimization.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.training.optimization.parameter_groups import select
 from xmodal.training.state import TrainState
-from xmodal.training.tasks import Task, compute_losses, sides
+from xmodal.training.tasks import Task, clamp_scales, compute_losses, sides
 from xmodal.training.tree import Tree, flatten, frozen_parts, merge
 from xmodal.training.views import embed_views
 
@@ -113,11 +113,12 @@ def make_step(
         state: TrainState, step: jax.Array, gradients: Tree, model_state: Tree, scalars: Scalars
     ) -> tuple[TrainState, Scalars]:
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
         norm = optax.tree.norm(gradients)
         advanced = dataclasses.replace(
             state,
             step=state.step + 1,
-            params=optax.apply_updates(state.params, updates),
+            params=clamp_scales(tasks, params, model.similarity),
             model_state=model_state,
             opt_state=opt_state,
         )

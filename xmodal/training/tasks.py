@@ -338,6 +338,25 @@ def compute_losses(
     return total, states, scalars
 
 
+def clamp_scales(tasks: tuple[Task, ...], params: Tree, similarity: Similarity) -> Tree:
+    """Returns trained parameters after an update, with the scales that `Similarity.clamp` limits.
+
+    Args:
+      tasks: tasks, some of which may have a similarity of their own.
+      params: trained parameters of the whole model.
+      similarity: similarity of the model.
+    """
+    clamped = dict(params)
+    if "similarity" in params:
+        clamped["similarity"] = similarity.clamp(params["similarity"])
+    for task in tasks:
+        own = clamped.get("tasks", {}).get(task.name, {})
+        if task.similarity is not None and "similarity" in own:
+            own = own | {"similarity": task.similarity.clamp(own["similarity"])}
+            clamped["tasks"] = clamped["tasks"] | {task.name: own}
+    return clamped
+
+
 def _reads(task: Task, flat: Mapping[str, Any]) -> dict[str, Any]:
     where = f"config.tasks.{task.name}.loss.reads"
     return {path: lookup(where, path, flat) for path in task.config.loss.reads}

@@ -14,7 +14,8 @@ import pytest
 import xmodal
 from tests.api.converted_models import MODELS, save_converted
 from xmodal.api.search import items
-from xmodal.api.search.index import Gallery, Hit
+from xmodal.api.search.gallery import Gallery
+from xmodal.api.search.index import Hit
 from xmodal.base.config import UserError
 from xmodal.cli import search as command
 from xmodal.models.encoders import efficientnet

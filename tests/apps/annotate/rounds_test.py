@@ -8,13 +8,13 @@ import pytest
 
 from tests.apps.annotate.server import links, serving
 from tests.apps.annotate.simulated_raters import SimulatedRater, another_browser, kill_browser
+from xmodal.api.evaluating import evaluate
 from xmodal.apps.analysis.ratings.rated_files import format_rows
 from xmodal.apps.analysis.votes import count_votes
 from xmodal.apps.annotate.aggregating import aggregate
 from xmodal.apps.annotate.making import make
 from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.base.cxc_files import read_cxc_file
-from xmodal.evals import evaluate_files
 
 FLAGS = {
     "dataset": "crisscrossed_shapes",
@@ -188,7 +188,7 @@ def test_a_round_of_ratings(few_shapes, split, models, chromium, tmp_path):
         key = question["kind"], question["left_id"], question["right_id"]
         expected[key] = (pytest.approx(sum(ratings) / 3, abs=0.0051), question["note"])
     assert found == expected
-    evaluation = evaluate_files(
+    evaluation = evaluate(
         embeddings=models[0], annotations=tmp_path / "labels", bootstrap_samples=10
     )
     # The positives are the pairs rated at least 3 and the original pairs.
@@ -247,7 +247,7 @@ def test_a_round_of_candidates(few_shapes, split, models, chromium, tmp_path):
         found = json.loads((tmp_path / "labels" / f"eccv_{name}.json").read_text())
         assert found == {query: sorted(items) for query, items in expected.items()}
     # The board has these queries, and the model's rank for each equals that of a slow loop.
-    evaluation = evaluate_files(
+    evaluation = evaluate(
         embeddings=models[1], annotations=tmp_path / "labels", bootstrap_samples=10
     )
     scores = dict(zip(split.caption_ids.tolist(), cosines(models[1]), strict=True))

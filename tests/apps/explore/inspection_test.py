@@ -5,10 +5,10 @@ import pytest
 
 import xmodal
 from configs import quickstart
+from tests.saved_run import evaluate_file
 from xmodal import data
 from xmodal.apps.analysis.ratings import similarity_plots
 from xmodal.evals import Embeddings, save_embeddings
-from xmodal.runs.evaluation.file_evaluation import evaluate_file
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def inspection(path, config):
 
 
 def test_numbers_are_those_of_the_command(inspection, path, config):
-    (evaluation,), _ = evaluate_file(path, config, names=["shapes"])
+    (evaluation,) = evaluate_file(path, config, names=["shapes"])
     assert inspection.evaluation.tagged == evaluation.tagged
     assert inspection.directions == ["i2t", "t2i", "t2t", "i2i"]
     assert any("Worst rank" in group.title for group in inspection.evaluation.page.groups)

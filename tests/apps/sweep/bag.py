@@ -1,12 +1,15 @@
 """A bag of words over captions, whose runs compile in a second, and a search space for it."""
 
 from configs import base
-from xmodal.apps.sweep.distributions import Choice, LogUniform
+from xmodal.apps.sweep.space import read_space
 
-SPACE = {
-    "optimizer.learning_rate": LogUniform(1e-3, 1e-1),
-    "model.text.encoder.width": Choice((8, 16)),
-}
+SPACE = read_space(
+    {
+        "optimizer.learning_rate": ("log", 1e-3, 1e-1),
+        "model.text.encoder.width": ("choice", 8, 16),
+    },
+    "SPACE",
+)
 SELECT = "shapes/mean_recall@10"
 
 

@@ -17,8 +17,8 @@ SPACE = """
 
 def get_space():
     return {
-        "optimizer.learning_rate": {"name": "log", "low": 1e-3, "high": 1e-1},
-        "batch_size": {"name": "choice", "values": [16, 32]},
+        "optimizer.learning_rate": ("log", 1e-3, 1e-1),
+        "batch_size": ("choice", 16, 32),
     }
 """
 RATE = "--space=optimizer.learning_rate:log:1e-3:1e-1"
@@ -70,7 +70,9 @@ def test_mistakes_end_with_a_message(run, tmp_path, arguments, message):
 
 def test_a_dry_run_lists_the_draws(run, tmp_path, monkeypatch):
     printed = []
-    monkeypatch.setattr("builtins.print", lambda *texts, **_: printed.extend(texts))
+    monkeypatch.setattr(
+        "builtins.print", lambda *texts, **_: printed.extend(f"{text}\n" for text in texts)
+    )
     arguments = ["--dry_run", "--trials=3", "--config.batch_size=32", "--space=seed:int:0:9"]
     code, _ = run("drawn", *arguments, "--study=data.captions_per_image=2,3")
     assert code == 0

@@ -1,12 +1,12 @@
 """The trials of a sweep; a folder is tied to one plan."""
 
-import csv
 import dataclasses
 
 import pytest
 
-from xmodal.apps.sweep.distributions import Choice, LogUniform
-from xmodal.apps.sweep.plan import check_same, save, with_values
+from tests.apps.sweep.bag import SELECT
+from xmodal.apps.sweep.plan import keep, make_plan, with_values
+from xmodal.apps.sweep.space import read_space
 from xmodal.base.config import UserError
 
 RATE, WIDTH = "optimizer.learning_rate", "model.text.encoder.width"
@@ -17,28 +17,27 @@ def change(plan, **changes):
 
 
 def test_more_trials_keep_those_before(plan):
-    few, many = list(plan.trials(3)), list(plan.trials(10))
+    few, many = plan.trials(3), plan.trials(10)
     assert many[:3] == few
-    assert [each.name for each in few] == ["0000", "0001", "0002"]
-    assert len({each.values[RATE] for each in many}) == 10
+    assert len({each[RATE] for each in many}) == 10
 
 
 def test_a_study_runs_the_same_draws_with_every_value(plan):
-    studied = change(plan, studied=("batch_size", Choice((16, 32, 64))))
-    trials = list(studied.trials(4))
-    assert [each.number for each in trials] == list(range(12))
-    for each in trials:
-        assert list(each.values) == ["batch_size", RATE, WIDTH] == list(studied.parameters)
-        assert each.values["batch_size"] == (16, 32, 64)[each.number % 3]
-        drawn = list(plan.trials(4))[each.draw].values
-        assert {path: each.values[path] for path in drawn} == drawn
+    studied = change(plan, studied=("batch_size", (16, 32, 64)))
+    trials = studied.trials(4)
+    assert len(trials) == 12
+    for number, each in enumerate(trials):
+        assert list(each) == ["batch_size", RATE, WIDTH] == list(studied.parameters)
+        assert each["batch_size"] == (16, 32, 64)[number % 3]
+        drawn = plan.trials(4)[number // 3]
+        assert {path: each[path] for path in drawn} == drawn
 
 
 def test_the_config_of_a_trial(plan):
-    trial = list(plan.trials(2))[1]
-    config = plan.config_of(trial)
-    assert config.optimizer.learning_rate == trial.values[RATE]
-    assert config.model.text.encoder.width == trial.values[WIDTH]
+    values = plan.trials(2)[1]
+    config = plan.config_of("0001", values)
+    assert config.optimizer.learning_rate == values[RATE]
+    assert config.model.text.encoder.width == values[WIDTH]
     assert config.name == "bag_0001"
     assert config.select.to_dict() == {"metric": plan.select, "mode": "max"}
     assert plan.config.optimizer.learning_rate == 1e-2  # itself unchanged
@@ -76,38 +75,90 @@ def test_paths_into_nothing(config, path, message):
         with_values(config, {path: 1})
 
 
-def test_the_table_of_draws(plan, tmp_path):
-    save(plan, tmp_path, plan.trials(3))
-    with open(tmp_path / "draws.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    for row, trial in zip(rows, plan.trials(3), strict=True):
-        assert (row["trial"], row["draw"]) == (trial.name, str(trial.draw))
-        assert float(row[RATE]) == trial.values[RATE]
-        assert int(row[WIDTH]) == trial.values[WIDTH]
-
-
 def test_a_folder_keeps_to_its_plan(plan, tmp_path):
-    check_same(plan, tmp_path)
-    save(plan, tmp_path, plan.trials(3))
+    keep(plan, tmp_path)
     moved = plan.config.copy_and_resolve_references()
     moved.data.data_dir, moved.log_every = "/elsewhere", 7
-    check_same(change(plan, config=moved), tmp_path)
+    keep(change(plan, config=moved), tmp_path)
 
     longer = plan.config.copy_and_resolve_references()
     longer.total_steps = 8
-    other = {RATE: LogUniform(1e-3, 1.0), "seed": Choice((1, 2))}
+    other = read_space({RATE: ("log", 1e-3, 1.0), "seed": ("choice", 1, 2)}, "")
     for changed, lines in (
         (change(plan, config=longer), ["config.total_steps: 4 -> 8"]),
         (change(plan, seed=1), ["draw_seed: 0 -> 1"]),
-        (change(plan, select="shapes/rsum"), ["select: ", ' -> "shapes/rsum"']),
-        (change(plan, studied=("seed", Choice((0, 1)))), ["study.seed: None -> [0, 1]"]),
+        (change(plan, select="shapes/rsum"), ["select: ", " -> shapes/rsum"]),
+        (change(plan, studied=("seed", (0, 1))), ["study.seed: None -> [0, 1]"]),
         (
             change(plan, space=other),
-            [f"space.{RATE}: ", '"high": 1.0', f"space.{WIDTH}: ", " -> None", "space.seed: None"],
+            [
+                f"space.{RATE}: ",
+                "-> log:0.001:1.0",
+                f"space.{WIDTH}: ",
+                " -> None",
+                "space.seed: None",
+            ],
         ),
     ):
         with pytest.raises(UserError, match="has trials of another sweep") as caught:
-            check_same(changed, tmp_path)
+            keep(changed, tmp_path)
         for line in lines:
             assert line in str(caught.value)
         assert "or use another --workdir" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (
+            {"optimizer.learning_rte": ("log", 1e-3, 1.0)},
+            "The search space has optimizer.learning_rte=0.001. Unknown key.*"
+            "Did you mean 'learning_rate'?",
+        ),
+        (
+            {"model.text.encoder.dropout": ("choice", 0.5, 1.5)},
+            r"dropout=1.5. .* is 1.5; it must be",
+        ),
+        ({"batch_size": ("choice", 16, 1024)}, "batch_size=1024.* is more than the 150 training"),
+        ({"optimzer.learning_rate": ("choice", 1)}, "config.optimzer is missing"),
+        (
+            {"optimizer.schedule": ("choice", {"name": "cosine", "warmup_steps": "90 epochs"})},
+            r"warmup_steps=\d+ leaves nothing of config.total_steps",
+        ),
+    ],
+)
+def test_values_that_the_config_refuses(config, space, message):
+    with pytest.raises(UserError, match=message):
+        make_plan(config, read_space(space, "space"), None, seed=0, select=None)
+
+
+def test_the_metric_is_known_before_training(config):
+    space = read_space({"seed": ("choice", 0, 1)}, "space")
+
+    def select(given):
+        return make_plan(config, space, None, seed=0, select=given).select
+
+    assert select(None) == SELECT
+    assert select("shapes/t2t/recall@5") == "shapes/t2t/recall@5"
+    assert select("shapes/t2t") == "shapes/t2t/recall@1"  # its first metric
+    for wrong, message in (
+        ("shape/rsum", "--select=shape/rsum; known: .*Did you mean 'shapes'"),
+        ("shapes/t2t/recal@5", "Did you mean 'shapes/t2t/recall@5'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            select(wrong)
+
+
+@pytest.mark.parametrize(
+    ("mode", "metric", "of_plan", "sign"),
+    [
+        ("max", "recall@5", "max", 1),
+        ("max", "median_rank", "min", -1),
+        ("last", "median_rank", "last", -1),
+    ],
+)
+def test_the_metric_decides_which_trials_are_better(config, mode, metric, of_plan, sign):
+    config.select.mode = mode
+    space = read_space({"seed": ("choice", 0, 1)}, "space")
+    plan = make_plan(config, space, None, seed=0, select=f"shapes/t2t/{metric}")
+    assert (plan.mode, plan.sign) == (of_plan, sign)

@@ -14,7 +14,7 @@ from data_prep.prepared import read_columns
 from tests.data_prep import img2dataset
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import NUMBERS, prepare
-from xmodal.api.model_inputs import prepare_image
+from xmodal.evals.inputs.given_items import prepare_image
 from xmodal.preprocessing import ImageConfig, prepare_images
 
 

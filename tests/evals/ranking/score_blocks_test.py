@@ -10,8 +10,8 @@ from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import make_params, make_view
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
-from xmodal.evals.from_files import choose_similarity
 from xmodal.evals.inputs import arrays
+from xmodal.evals.inputs.files import choose_similarity
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.inputs.sources import Embeddings

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xmodal.base.config import UserError
-from xmodal.runs.evaluation import run_ensemble
+from xmodal.runs.evaluation import subjects
 
 TEXTS = ("a dog", "a cat", "two dogs")
 
@@ -26,7 +26,7 @@ def refusal(**other):
     """The error for a run with these differences from another; "" if they may be averaged."""
     runs = evaluation(), evaluation(**other)
     try:
-        run_ensemble._check_items(*runs, None, ("runs/a", "runs/b"))
+        subjects._own_items(*runs, None, ("runs/a", "runs/b"))
     except UserError as error:
         return str(error)
     return ""

@@ -3,11 +3,11 @@
 import pytest
 
 from configs import base, pcme
+from tests.saved_run import evaluate_file, evaluate_weights
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.evals import load_embeddings
 from xmodal.runs import run
-from xmodal.runs.evaluation.file_evaluation import evaluate_file
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.suite import Request
 
@@ -45,7 +45,9 @@ def saved(parts, weights, tmp_path_factory):
     for name in ("shapes", "mean"):
         path = str(folder / f"{name}.npz")
         evaluation = RunEvaluation(parts, names=[name], trains=False)
-        (judged,) = evaluation.evaluate(*weights, name=name, request=Request(save_embeddings=path))
+        (judged,) = evaluate_weights(
+            evaluation, *weights, name=name, request=Request(save_embeddings=path)
+        )
         found[name] = path, judged.metrics
     return found
 
@@ -59,7 +61,7 @@ def test_a_file_of_another_field_has_its_similarity(saved):
 
 def test_evaluators_without_a_field_use_both_files(config, saved, caplog):
     for path, metrics in saved.values():
-        (found,), _ = evaluate_file(path, config)
+        (found,) = evaluate_file(path, config)
         assert found.metrics == metrics
         assert "Left out: config.evals.mean ranks 'mean'" in caplog.text
 
@@ -77,7 +79,7 @@ def test_similarities_of_another_field_have_to_agree(config, parts, weights, mon
     evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
     monkeypatch.setattr(evaluation, "_embedder", None)  # Said before anything is embedded.
     with pytest.raises(UserError, match="rank 'mean' by several similarities"):
-        evaluation.evaluate(*weights, name="x", request=Request(save_embeddings="x.npz"))
+        evaluate_weights(evaluation, *weights, name="x", request=Request(save_embeddings="x.npz"))
 
 
 def test_similarities_of_vectors_may_differ(config, parts, weights, tmp_path):
@@ -87,7 +89,7 @@ def test_similarities_of_vectors_may_differ(config, parts, weights, tmp_path):
         config.evals.mean.similarity = {"name": "max_cosine"}
     path = str(tmp_path / "model.npz")
     evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
-    judged = evaluation.evaluate(*weights, name="x", request=Request(save_embeddings=path))
+    judged = evaluate_weights(evaluation, *weights, name="x", request=Request(save_embeddings=path))
     assert load_embeddings(path).similarity == "match_probability"
-    found, _ = evaluate_file(path, config)
+    found = evaluate_file(path, config)
     assert [each.metrics for each in found] == [each.metrics for each in judged]

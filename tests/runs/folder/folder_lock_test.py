@@ -1,4 +1,4 @@
-"""One writer per folder, with real processes, and time simulated through file times."""
+"""One writer per folder: real processes on a file system, file times in an object store."""
 
 import dataclasses
 import json
@@ -8,7 +8,6 @@ import sys
 import time
 
 import pytest
-from etils import epath
 
 from xmodal.base.config import UserError
 from xmodal.runs.folder import folder_lock
@@ -24,7 +23,7 @@ with folder_lock.hold(sys.argv[1]):
 
 
 def write(folder, age=0.0, **changes):
-    """A lock of another process that was last touched `age` seconds ago."""
+    """An entry of another process that was written `age` seconds ago."""
     writer = dataclasses.replace(folder_lock.Writer.this_process(), **changes)
     path = folder / folder_lock.LOCK
     path.write_text(json.dumps(dataclasses.asdict(writer)))
@@ -48,10 +47,17 @@ def holder(tmp_path):
     process.wait()
 
 
-def test_the_second_process_gets_host_process_and_age(holder, tmp_path):
-    message = rf"is being written by process {holder.pid} on \S+, started \d+ s ago and last seen"
+@pytest.fixture
+def object_store(monkeypatch):
+    """`tmp_path` counts as a folder of an object store."""
+    monkeypatch.setattr(folder_lock, "is_on_bucket", lambda path: True)
+    monkeypatch.setattr(folder_lock, "_SETTLE_SECONDS", 0)
+
+
+def test_the_second_process_gets_host_process_and_start(holder, tmp_path):
+    message = rf"is being written by process {holder.pid} on \S+, started \d{{4}}-"
     for look in (folder_lock.check_free, lambda folder: folder_lock.hold(folder).__enter__()):
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(folder_lock.FolderInUseError, match=message):
             look(tmp_path / "run")
     assert read(tmp_path / "run")["process"] == holder.pid
 
@@ -60,11 +66,41 @@ def test_a_killed_process_holds_nothing(holder, tmp_path):
     holder.kill()
     holder.wait()
     folder_lock.check_free(tmp_path / "run")
-    with folder_lock.hold(tmp_path / "run"):
+    with folder_lock.hold(tmp_path / "run") as check:
+        check()
         assert read(tmp_path / "run")["process"] == os.getpid()
-    assert list((tmp_path / "run").iterdir()) == []
+    assert not (tmp_path / "run" / folder_lock.LOCK).exists()
+    folder_lock.check_free(tmp_path / "run")
 
 
+def test_a_look_at_a_folder_writes_nothing(tmp_path):
+    folder_lock.check_free(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_many_at_once_one_holds(tmp_path):
+    write(tmp_path, host="pod-3")  # of a process that was killed
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    while sum(process.poll() is not None for process in processes) < 3:
+        time.sleep(0.05)
+    (held,) = [process for process in processes if process.poll() is None]
+    assert held.stdout.readline() == "held\n"
+    assert read(tmp_path)["process"] == held.pid
+    losers = [process for process in processes if process is not held]
+    assert all("FolderInUseError" in process.communicate()[1] for process in losers)
+    held.kill()
+    held.communicate()
+
+
+@pytest.mark.usefixtures("object_store")
 @pytest.mark.parametrize("silence", [0, 60, 3600])
 def test_another_host_is_judged_by_its_last_sign_of_life(tmp_path, silence):
     # No process on this machine has this number; on another machine, it has no meaning.
@@ -76,9 +112,20 @@ def test_another_host_is_judged_by_its_last_sign_of_life(tmp_path, silence):
     with folder_lock.hold(tmp_path) as check:
         check()
         assert read(tmp_path)["process"] == os.getpid()
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_that_was_never_written_whole_ages_like_others(tmp_path):
+@pytest.mark.usefixtures("object_store")
+def test_a_dead_process_of_this_machine_holds_no_object(tmp_path):
+    write(tmp_path, process=2**22 + 1)
+    folder_lock.check_free(tmp_path)
+    write(tmp_path, process=os.getppid())
+    with pytest.raises(UserError, match=f"process {os.getppid()} on"):
+        folder_lock.check_free(tmp_path)
+
+
+@pytest.mark.usefixtures("object_store")
+def test_an_entry_that_was_never_written_whole_ages_like_others(tmp_path):
     path = tmp_path / folder_lock.LOCK
     path.touch()
     with pytest.raises(UserError, match="another process"):
@@ -88,44 +135,19 @@ def test_a_lock_that_was_never_written_whole_ages_like_others(tmp_path):
         assert read(tmp_path)["process"] == os.getpid()
 
 
-def test_a_folder_that_is_released_while_it_is_looked_at(tmp_path, monkeypatch):
-    path = tmp_path / folder_lock.LOCK
-    path.touch()
-
-    def read_too_late(path):
-        path.unlink(missing_ok=True)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(folder_lock, "_read", read_too_late)
-        folder_lock.check_free(tmp_path)
-        path.touch()
-        lock = folder_lock._acquire(epath.Path(path))
-    lock.check()
-    lock.release()
-    assert not path.exists()
+@pytest.mark.usefixtures("object_store")
+def test_the_last_of_two_writers_of_an_object_wins(tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_lock.time, "sleep", lambda _: write(tmp_path, host="pod-3"))
+    with (
+        pytest.raises(folder_lock.FolderInUseError, match="was taken over by process .* on pod-3"),
+        folder_lock.hold(tmp_path),
+    ):
+        pass
+    assert read(tmp_path)["host"] == "pod-3"
 
 
-def test_a_folder_that_another_takes_when_it_is_released(tmp_path, monkeypatch):
-    path = tmp_path / folder_lock.LOCK
-    path.touch()
-    create, other = folder_lock._create, folder_lock.Writer.this_process()
-
-    def read_too_late(path):
-        path.unlink(missing_ok=True)
-
-    def create_after_another(path, writer):
-        if not path.exists():
-            create(path, other)
-        return create(path, writer)
-
-    monkeypatch.setattr(folder_lock, "_read", read_too_late)
-    monkeypatch.setattr(folder_lock, "_create", create_after_another)
-    with pytest.raises(UserError, match="is being written by another process"):
-        folder_lock._acquire(epath.Path(path))
-    assert path.exists()
-
-
-def test_the_holder_gives_signs_of_life(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("object_store")
+def test_the_holder_of_an_object_gives_signs_of_life(tmp_path, monkeypatch):
     monkeypatch.setattr(folder_lock, "_BEAT_SECONDS", 0.01)
     with folder_lock.hold(tmp_path):
         os.utime(tmp_path / folder_lock.LOCK, (0, 0))
@@ -136,6 +158,7 @@ def test_the_holder_gives_signs_of_life(tmp_path, monkeypatch):
         assert is_fresh
 
 
+@pytest.mark.usefixtures("object_store")
 def test_a_process_that_was_taken_over_stops_and_leaves_the_other_alone(tmp_path):
     with folder_lock.hold(tmp_path) as check:
         check()
@@ -143,35 +166,6 @@ def test_a_process_that_was_taken_over_stops_and_leaves_the_other_alone(tmp_path
         with pytest.raises(UserError, match="was taken over by process 77 on pod-3"):
             check()
     assert read(tmp_path) == dataclasses.asdict(other)
-
-
-def test_of_many_that_find_a_dead_writer_one_takes_over(tmp_path):
-    write(tmp_path, age=3600, host="pod-3", machine="pod-3 boot 7")
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(tmp_path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(4)
-    ]
-    held = []
-    while len(held) + sum(process.poll() is not None for process in processes) < 4:
-        held = [each for each in processes if each.poll() is None and each.pid == _owner(tmp_path)]
-        time.sleep(0.05)
-    assert [process.pid for process in held] == [read(tmp_path)["process"]]
-    losers = [process for process in processes if process not in held]
-    assert all("FolderInUseError" in process.communicate()[1] for process in losers)
-    held[0].kill()
-    held[0].communicate()
-
-
-def _owner(folder):
-    try:
-        return read(folder)["process"]
-    except (FileNotFoundError, ValueError):
-        return None
 
 
 def test_a_folder_that_is_a_file(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from configs import pcme, released
+from tests.saved_run import evaluate_weights
 from xmodal.base.config import UserError
 from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import efficientnet
@@ -152,7 +153,7 @@ def test_a_config_without_a_model_gets_all_of_it(folder, few_shapes):
 def test_evaluates_without_a_config_of_its_own(folder, few_shapes):
     parts = published_towers.build_untrained(release_config(folder[0], few_shapes))
     params, state = published_towers.load_weights(parts)
-    (found,) = RunEvaluation(parts, trains=False).evaluate(
-        params, state, name="made", request=Request("test")
+    (found,) = evaluate_weights(
+        RunEvaluation(parts, trains=False), params, state, name="made", request=Request("test")
     )
     assert 0 <= found.tagged["coco/shapes/i2t/recall@10"] <= 100

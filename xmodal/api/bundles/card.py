@@ -11,8 +11,9 @@ from etils import epath
 
 from xmodal.base.config import UserError, read, setting
 from xmodal.preprocessing import ImageConfig, TextConfig
+from xmodal.preprocessing.tokenizers import file_name
 
-CARD, WEIGHTS, VOCABULARY = "bundle.json", "weights.safetensors", "vocab.txt"
+CARD, WEIGHTS = "bundle.json", "weights.safetensors"
 FORMAT, VERSION = "xmodal bundle", 1
 # Of jax.export; a bundle is made for the first ones by default.
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -50,7 +51,8 @@ class TextCard:
     Attributes:
       width: D of its embeddings.
       embeddings: K of an item, 0 where an item has one vector [D].
-      preprocessing: preprocessing of the texts; the vocabulary is in vocab.txt.
+      preprocessing: preprocessing of the texts; the tokens are in vocab.txt or, of
+        "bpe", in merges.txt.
       lengths: T of padded texts that there are functions of, ascending; file `text-T`.
     """
 
@@ -94,7 +96,8 @@ class Card:
         if self.image is not None:
             names.append(self.image.function)
         if self.text is not None:
-            names += [VOCABULARY, *map(self.text.function, self.text.lengths)]
+            names.append(file_name(self.text.preprocessing.tokenizer))
+            names += map(self.text.function, self.text.lengths)
         return names
 
 

@@ -9,10 +9,11 @@ import jax
 import safetensors.numpy
 from jax import export
 
-from xmodal.api.bundles.card import VOCABULARY, WEIGHTS, Card, read_bundle
+from xmodal.api.bundles.card import WEIGHTS, Card, read_bundle
 from xmodal.base.config import UserError
 from xmodal.preprocessing import ImageConfig, Tokenizer, make_tokenizer
-from xmodal.preprocessing.vocabulary import split_vocabulary
+from xmodal.preprocessing.tokenizer_files import FILES, parse_file
+from xmodal.preprocessing.tokenizers import file_name
 from xmodal.similarity import Similarity, make_similarity
 from xmodal.training.tree import unflatten
 
@@ -117,7 +118,7 @@ def open_bundle(folder: str | os.PathLike) -> Bundle:
     functions = {
         name: _read_function(folder, card, content)
         for name, content in contents.items()
-        if name not in (WEIGHTS, VOCABULARY)
+        if name not in (WEIGHTS, *FILES)
     }
     similarity = make_similarity(card.similarity, "similarity of the bundle")
     encoders = BundledEncoders(card, functions, similarity)
@@ -128,7 +129,8 @@ def open_bundle(folder: str | os.PathLike) -> Bundle:
     params["similarity"] = unflatten(params["similarity"]) | dict(card.parameters)
     tokenizer = None
     if card.text is not None:
-        tokens = split_vocabulary(contents[VOCABULARY].decode())
+        name = file_name(card.text.preprocessing.tokenizer)
+        tokens = parse_file(name, contents[name], f"{name} of {folder}")
         tokenizer = make_tokenizer(card.text.preprocessing, tokens)
     return Bundle(
         encoders,

@@ -14,7 +14,6 @@ from jax import export
 
 from xmodal.api.bundles.card import (
     PLATFORMS,
-    VOCABULARY,
     WEIGHTS,
     Card,
     ImageCard,
@@ -24,6 +23,7 @@ from xmodal.api.bundles.card import (
 from xmodal.base.atomic import new_folder
 from xmodal.base.config import UserError
 from xmodal.preprocessing import ImageConfig, TextConfig
+from xmodal.preprocessing.tokenizer_files import vocabulary_file
 from xmodal.similarity import Similarity
 
 Weights = Mapping[str, np.ndarray]
@@ -137,7 +137,8 @@ def _lower_texts(
     preprocessing = dataclasses.replace(config, augment=None, vocabulary="")
     card = TextCard(width, embeddings, preprocessing, lengths)
     files = {card.function(length): function for length, (function, _, _) in lowered.items()}
-    files[VOCABULARY] = "".join(f"{token}\n" for token in vocabulary).encode()
+    file = vocabulary_file(vocabulary)
+    files[file.name] = file.content
     return card, files
 
 

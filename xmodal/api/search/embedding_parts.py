@@ -20,7 +20,7 @@ from etils import epath
 from xmodal.api.item_embeddings import Embedding, tokens_of
 from xmodal.api.model import Model
 from xmodal.api.search.embedded_items import embed
-from xmodal.api.search.index import Gallery
+from xmodal.api.search.gallery import Gallery
 from xmodal.api.search.items import Items
 from xmodal.base import processes
 from xmodal.base.atomic import replacing

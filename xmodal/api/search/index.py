@@ -11,20 +11,20 @@ import numpy as np
 
 from xmodal.api.item_embeddings import Embedding, tokens_of
 from xmodal.api.model import Model
+from xmodal.api.search import storage
 from xmodal.api.search.approximate import (
     TOP,
     ApproximateSearch,
-    Effort,
     build_lists,
     compute_recall,
     has_faiss,
 )
 from xmodal.api.search.embedded_items import check_queries, embed
 from xmodal.api.search.exact import ExactSearch, Scorer
+from xmodal.api.search.gallery import Gallery, Quality
 from xmodal.api.search.items import Items, from_values
 from xmodal.api.search.reranked import FIRST_STAGE, RerankedSearch
 from xmodal.base.config import UserError, lookup
-from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.ranking.score_blocks import HostItems
 
 KINDS = ("image", "caption")
@@ -48,53 +48,6 @@ class Hit:
     row: int
     item: str
     score: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Quality:
-    """Approximate search compared with exact search.
-
-    Attributes:
-      recall: share of the exact top ten that is found.
-      exact_ms: milliseconds per query with exact search.
-      approximate_ms: milliseconds per query with approximate search.
-      queries: kind of the queries: "captions" or "images".
-    """
-
-    recall: float
-    exact_ms: float
-    approximate_ms: float
-    queries: str
-
-
-@dataclasses.dataclass
-class Gallery:
-    """The items of one kind, with their embeddings.
-
-    Attributes:
-      names: see `Items`.
-      vectors: float32 [N, D] or [N, K, D].
-      tokens: tokens of the items, if the model compares them.
-      dataset: see `Items`.
-      left_out: names of pictures that are not in it since they cannot be read -> the fault.
-      lists: faiss's index; None if search is exact.
-      effort: how much of it a query searches.
-      quality: quality of approximate search.
-    """
-
-    names: Sequence[str]
-    vectors: np.ndarray
-    dataset: Mapping[str, str] | None = None
-    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    lists: Any = None
-    effort: Effort = dataclasses.field(default_factory=Effort)
-    quality: Quality | None = None
-    tokens: RaggedTokens | None = None
-
-    @classmethod
-    def of_items(cls, names: Sequence[str], items: np.ndarray | Embedding, **others: Any) -> Self:
-        """Returns a gallery of items as `embed` returns them."""
-        return cls(names, np.asarray(items), tokens=getattr(items, "tokens", None), **others)
 
 
 class Index:
@@ -180,8 +133,6 @@ class Index:
         Raises:
           UserError: the folder is not an index, is damaged, or belongs to another model.
         """
-        from xmodal.api.search import storage
-
         return cls(*storage.read_index(folder, model))
 
     def save(self, folder: str | os.PathLike) -> None:
@@ -190,8 +141,6 @@ class Index:
         Raises:
           UserError: the folder already exists.
         """
-        from xmodal.api.search import storage
-
         storage.write_index(folder, self.model, self.galleries)
 
     def query(

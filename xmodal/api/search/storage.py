@@ -22,7 +22,7 @@ from xmodal.api.bundles import card as bundle_card
 from xmodal.api.loading import load
 from xmodal.api.model import Model
 from xmodal.api.search.approximate import Effort, read_lists, save_lists
-from xmodal.api.search.index import Gallery, Quality
+from xmodal.api.search.gallery import Gallery, Quality
 from xmodal.base.atomic import new_folder
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens

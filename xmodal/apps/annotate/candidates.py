@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.evals.from_files import choose_similarity
 from xmodal.evals.inputs.arrays import load_embeddings, load_scores
+from xmodal.evals.inputs.files import choose_similarity
 from xmodal.evals.inputs.galleries import Ids, ids_of
 from xmodal.evals.inputs.lists import load_rankings
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source

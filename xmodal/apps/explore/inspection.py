@@ -10,7 +10,8 @@ import numpy as np
 from etils import epath
 
 from xmodal.api.search.formats import as_page
-from xmodal.api.search.index import Gallery, Hit, Index
+from xmodal.api.search.gallery import Gallery
+from xmodal.api.search.index import Hit, Index
 from xmodal.apps.analysis.ratings import similarity_plots
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, lookup
@@ -25,11 +26,12 @@ from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.example_page import make_groups
 from xmodal.evals.example_rules import Pick, pick_fixed
-from xmodal.evals.from_files import name_of
 from xmodal.evals.inputs.galleries import order_embeddings
+from xmodal.evals.inputs.sources import Provider
 from xmodal.runs import run
-from xmodal.runs.evaluation.file_evaluation import open_all, open_file
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+from xmodal.runs.evaluation.subjects import open_file
+from xmodal.runs.evaluation.suite import EvalSuite
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.tensorboard.similarities import draw_similarities
 
@@ -80,8 +82,9 @@ def inspect(
             f"{path} is not a run; a file of embeddings needs the config of its dataset."
         )
     name = _choose(config, evaluator)
-    (opened,) = open_all(*open_file(path, config, names=[name], similarity=similarity), split)
-    return Inspection(name_of(path), name, opened.evaluator, opened.embeddings, opened.items)
+    opened = open_file(path, config, names=[name], similarity=similarity)
+    (subject,) = opened.subjects
+    return _inspect(subject.name, name, opened.suite, subject.provider, split)
 
 
 def _inspect_run(folder: str, evaluator: str, split: str | None, step: int | str) -> "Inspection":
@@ -93,15 +96,22 @@ def _inspect_run(folder: str, evaluator: str, split: str | None, step: int | str
     parts = run.build(config, mesh_lib.make_mesh())
     evaluation = RunEvaluation(parts, names=[name], trains=False)
     weights = checkpoints.restore_model(folder, chosen, parts.shapes, parts.mesh)
-    split = evaluation.suite.split_of(name, split)
-    return Inspection(
-        f"{config.name} step {chosen}",
-        name,
-        evaluation.suite.evaluator(name, split),
-        evaluation.embedding(*weights).get(name, split),
-        evaluation.suite.items(name, split),
-        load(folder, step=chosen),
-    )
+    provider, model = evaluation.provider(*weights), load(folder, step=chosen)
+    return _inspect(f"{config.name} step {chosen}", name, evaluation.suite, provider, split, model)
+
+
+def _inspect(
+    model_name: str,
+    name: str,
+    suite: EvalSuite,
+    provider: Provider,
+    split: str | None,
+    model: "Model | None" = None,
+) -> "Inspection":
+    split = suite.split_of(name, split)
+    evaluator = suite.evaluator(name, split)
+    embeddings = evaluator.embeddings(provider)
+    return Inspection(model_name, name, evaluator, embeddings, suite.items(name, split), model)
 
 
 def _choose(config: ml_collections.ConfigDict, name: str) -> str:

@@ -10,25 +10,29 @@ The search space comes from the function `get_space` of the config file and from
 by --config.PATH are fixed. --study compares values of one parameter over the same draws of all
 others.
 
-The folder of the sweep has a run per trial in `trials`, the draws in `draws.csv`, the record in
-`optuna.db`, and at the end `report.md`, `results.csv` and `scores.png`. The same command resumes a
-sweep that was stopped or killed, and several may run concurrently, on one or several machines that
-share the folder. A higher --trials adds trials. Exit codes are those of xmodal.main.
+The folder of the sweep has a run per trial in `trials`, Optuna's study `sweep` in `optuna.db`, and
+at the end `report.md`, `results.csv` and `scores.png`. The same command resumes a sweep that was
+stopped or killed, and several may run concurrently, on one or several machines that share the
+folder. A higher --trials adds trials. Exit codes are those of xmodal.main.
 """
 
+import importlib.util
 import os
 import pathlib
 import sys
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from xmodal.apps.sweep.distributions import Choice
-from xmodal.apps.sweep.space import Space, parse_space, parse_study, read_space
 from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
 from xmodal.base.console import quietly
+from xmodal.base.text_table import format_table
 from xmodal.cli import config_flag, training_flags
 from xmodal.cli.training_flags import DRY_RUN, WORKDIR
+
+if TYPE_CHECKING:
+    from xmodal.apps.sweep.space import Space
 
 flags.adopt_module_key_flags(config_flag)
 flags.adopt_module_key_flags(training_flags)
@@ -59,18 +63,19 @@ def main(argv: list[str]) -> None:
     """Reads the flags and starts the search."""
     del argv
     config = config_flag.read_config()
-    space, studied = _read_parameters()
     # Imported here so that --help and errors in flags or file names appear immediately.
-    from xmodal.apps.sweep.record import check_installed
     from xmodal.base import processes
     from xmodal.base.compilation_cache import use_compilation_cache
 
-    check_installed()
+    if importlib.util.find_spec("optuna") is None:
+        raise UserError('A sweep needs Optuna: pip install "xmodal[sweep]", or pip install optuna.')
+    space, studied = _read_parameters()
     folder = WORKDIR.value or os.path.join("sweeps", config.name)
     if is_on_bucket(folder):
         raise UserError(f"--workdir={folder} must be a folder that this machine mounts.")
     with quietly():
-        from xmodal.apps.sweep import random_search  # This takes seconds.
+        from xmodal.apps.sweep import plan as plan_lib  # This takes seconds.
+        from xmodal.apps.sweep import sweep_report, worker
 
     use_compilation_cache()
     processes.initialize()
@@ -79,13 +84,16 @@ def main(argv: list[str]) -> None:
             "A trial runs in one process. Several sweeps may share a --workdir: start one on each "
             f"host, without {', '.join(processes.VARIABLES)}."
         )
-    plan = random_search.make_plan(
-        config, space, studied, seed=DRAW_SEED.value, select=SELECT.value
-    )
+    plan = plan_lib.make_plan(config, space, studied, seed=DRAW_SEED.value, select=SELECT.value)
     if DRY_RUN.value:
-        print(random_search.format_draws(plan, TRIALS.value))
+        trials = plan.trials(TRIALS.value)
+        rows = [
+            [f"{n:04d}", *map(sweep_report.format_value, x.values())] for n, x in enumerate(trials)
+        ]
+        print(format_table([["trial", *plan.parameters], *rows]))
+        print(f"\n{len(trials)} trials, compared by {plan.select}.")
         return
-    is_done = random_search.search(
+    is_done = worker.search(
         plan,
         pathlib.Path(folder),
         draws=TRIALS.value,
@@ -101,14 +109,19 @@ def _overlap(path: str, other: str) -> bool:
     return f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}.")
 
 
-def _read_parameters() -> tuple[Space, tuple[str, Choice] | None]:
+def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
     """Returns the search space, and the studied parameter with its values.
 
     Raises:
       UserError: there is nothing to draw, or a flag contradicts another one.
     """
-    given = dict(parse_space(text) for text in SPACE.value)
-    studied = parse_study(STUDY.value) if STUDY.value else None
+    from xmodal.apps.sweep.space import parse_space, read_space
+
+    given, studied = dict(map(parse_space, SPACE.value)), None
+    if STUDY.value:
+        path, _, values = STUDY.value.partition("=")
+        ((path, each),) = [parse_space(f"{path}:choice:{values}")]
+        studied = path, each.choices
     fixed = config_flag.overridden_paths()
     for path in [*given, *([studied[0]] if studied else [])]:
         if other := next((each for each in fixed if _overlap(path, each)), None):

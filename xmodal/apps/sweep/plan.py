@@ -4,43 +4,28 @@ import dataclasses
 import json
 import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from absl import logging
 from ml_collections import ConfigDict
+from optuna.distributions import BaseDistribution
 
-from xmodal.apps.sweep.distributions import Choice, Distribution
-from xmodal.apps.sweep.space import Space, draw, to_section
-from xmodal.base.config import UserError
-from xmodal.base.result_files import csv_text, format_json, write_files
+from xmodal.apps.sweep.space import Space, choices, describe, draw, ends
+from xmodal.base.config import UserError, lookup
+from xmodal.base.result_files import format_json, write_files
+from xmodal.data import DatasetMissingError
 from xmodal.evals.metrics import lower_is_better
+from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+from xmodal.runs.parts import Parts
+from xmodal.runs.run import resolve
+from xmodal.runs.tensorboard.writer import flat_config
 
-_FILE, _TABLE = "sweep.json", "draws.csv"
 # Config values that do not affect trials.
 _FREE = (
     r"config\.(name|log_every|checkpoint|sharding|tensorboard|frozen_features\.folder)(\.|$)",
     r"config\.(.+\.)?(data_dir|manual_dir|ratings_dir|prefetch)$",
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Trial:
-    """One training run of a sweep.
-
-    Attributes:
-      number: number of the trial, starting at 0.
-      draw: number of its draw, which all values of the studied parameter share.
-      values: path of the config -> value.
-    """
-
-    number: int
-    draw: int
-    values: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        """Name of the run's folder."""
-        return f"{self.number:04d}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,21 +47,18 @@ class Plan:
 
     config: ConfigDict
     space: Space
-    studied: tuple[str, Choice] | None
+    studied: tuple[str, tuple[Any, ...]] | None
     seed: int
     select: str
     mode: str
 
-    def trials(self, draws: int) -> Iterator[Trial]:
-        """Yields the trials of the first `draws` draws, draw by draw."""
-        for index in range(draws):
-            values = draw(self.space, self.seed, index)
-            if self.studied is None:
-                yield Trial(index, index, values)
-                continue
-            path, choice = self.studied
-            for place, value in enumerate(choice.values):
-                yield Trial(index * len(choice.values) + place, index, {path: value} | values)
+    def trials(self, draws: int) -> list[dict[str, Any]]:
+        """Returns the values of every trial by path, draw by draw."""
+        drawn = draw(self.space, self.seed, draws)
+        if self.studied is None:
+            return drawn
+        path, values = self.studied
+        return [{path: value} | others for others in drawn for value in values]
 
     @property
     def sign(self) -> int:
@@ -84,17 +66,69 @@ class Plan:
         return -1 if lower_is_better(self.select) else 1
 
     @property
-    def parameters(self) -> dict[str, Distribution]:
+    def parameters(self) -> dict[str, BaseDistribution]:
         """Distributions of all values that differ between trials, the studied one first."""
-        return {**dict([self.studied] if self.studied else []), **self.space}
+        studied = {} if self.studied is None else {self.studied[0]: choices(self.studied[1])}
+        return {**studied, **self.space}
 
-    def config_of(self, trial: Trial) -> ConfigDict:
+    def config_of(self, name: str, values: Mapping[str, Any]) -> ConfigDict:
         """Returns the config of a trial."""
-        config = with_values(self.config, trial.values)
+        config = with_values(self.config, values)
         with config.unlocked():
-            config.name = f"{self.config.name}_{trial.name}"
+            config.name = f"{self.config.name}_{name}"
             config.select = {"metric": self.select, "mode": self.mode}
         return config
+
+
+def make_plan(
+    config: ConfigDict,
+    space: Space,
+    studied: tuple[str, tuple[Any, ...]] | None,
+    *,
+    seed: int,
+    select: str | None,
+) -> Plan:
+    """Returns the plan of a search after building the config with the ends of every distribution.
+
+    Args:
+      config: see `Plan`, as for the next three.
+      space: drawn parameters.
+      studied: the studied parameter.
+      seed: seed of the draws.
+      select: tag of a metric, or its beginning, which selects the first of its metrics:
+        `sts/avg2016` for `sts/avg2016/pearson`. None for the metric of `config.select`.
+
+    Raises:
+      UserError: the config is wrong, or rejects a path or a value; or there is no such metric.
+      data.DatasetMissingError: a dataset is missing; says how to get it.
+    """
+    plan = Plan(config, space, studied, seed, "", "")
+    logging.info("Checking %s of the search space.", ", ".join(plan.parameters))
+    parts = resolve(config)
+    for path, value in ((path, x) for path, each in plan.parameters.items() for x in ends(each)):
+        try:
+            resolve(with_values(config, {path: value}))
+        except DatasetMissingError:
+            raise
+        except UserError as error:
+            raise UserError(f"The search space has {path}={value!r}. {error}") from error
+    metric = _resolve_metric(parts, select)
+    # A metric of --select may be better where that of the config is worse.
+    mode = "min" if lower_is_better(metric) else "max"
+    mode = "last" if parts.settings.select.mode == "last" else mode
+    return dataclasses.replace(plan, select=metric, mode=mode)
+
+
+def _resolve_metric(parts: Parts, given: str | None) -> str:
+    if given is None:
+        return parts.settings.select.metric
+    tags = lookup(
+        f"--select={given}", given.partition("/")[0], RunEvaluation(parts, trains=False).tags()
+    )
+    # A table stands for the first of its metrics.
+    given = next((x for x in tags if given not in tags and x.rpartition("/")[0] == given), given)
+    lookup(f"--select={given}", given, tags)
+    return given
 
 
 def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
@@ -126,58 +160,31 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     return config
 
 
-def save(plan: Plan, folder: pathlib.Path, trials: Iterable[Trial]) -> None:
-    """Writes `sweep.json`, and `draws.csv` with one row per trial."""
-    header = ["trial", "draw", *plan.parameters]
-    table = [header, *([each.name, each.draw, *each.values.values()] for each in trials)]
-    write_files(folder, {_TABLE: csv_text(table), _FILE: format_json(_describe(plan))})
-
-
-def check_same(plan: Plan, folder: pathlib.Path) -> None:
-    """Raises an error if a folder has trials of another plan.
+def keep(plan: Plan, folder: pathlib.Path) -> None:
+    """Writes `sweep.json`, unless the folder has trials of another plan.
 
     Raises:
       UserError: lists every difference as `path: before -> now`.
     """
-    path = folder / _FILE
-    if not path.exists():
-        return
-    before, now = (
-        _flat(json.loads(path.read_text())),
-        _flat(json.loads(format_json(_describe(plan)))),
-    )
-    changed = [
-        key
-        for key in dict.fromkeys([*before, *now])
-        if before.get(key) != now.get(key) and not any(re.match(free, key) for free in _FREE)
-    ]
-    if changed:
-        lines = "".join(f"  {key}: {before.get(key)} -> {now.get(key)}\n" for key in changed)
-        raise UserError(
-            f"{folder} has trials of another sweep:\n{lines}Set the values before the arrows, or "
-            "use another --workdir."
-        )
-
-
-def _describe(plan: Plan) -> dict[str, Any]:
-    # Lists and keys as in JSON.
-    config = json.loads(plan.config.to_json_best_effort())
-    studied = {} if plan.studied is None else {plan.studied[0]: list(plan.studied[1].values)}
-    return {
+    content = {
         "select": plan.select,
         "mode": plan.mode,
         "draw_seed": plan.seed,
-        "space": {path: to_section(each) for path, each in plan.space.items()},
-        "study": studied,
-        "config": config,
+        "space": {path: describe(each) for path, each in plan.space.items()},
+        "study": {} if plan.studied is None else {plan.studied[0]: list(plan.studied[1])},
+        "config": json.loads(plan.config.to_json_best_effort()),
     }
-
-
-def _flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for key, value in section.items():
-        if isinstance(value, Mapping) and value and prefix != "space.":
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = json.dumps(value)
-    return flat
+    text, path = format_json(content), folder / "sweep.json"
+    if path.exists():
+        before, now = (flat_config(json.loads(each)) for each in (path.read_text(), text))
+        lines = [
+            f"  {key}: {before.get(key)} -> {now.get(key)}\n"
+            for key in dict.fromkeys([*before, *now])
+            if before.get(key) != now.get(key) and not any(re.match(free, key) for free in _FREE)
+        ]
+        if lines:
+            raise UserError(
+                f"{folder} has trials of another sweep:\n{''.join(lines)}Set the values before the "
+                "arrows, or use another --workdir."
+            )
+    write_files(folder, {"sweep.json": text})

@@ -1,143 +1,142 @@
-"""The search space of a sweep: a distribution for each path of the config that it draws."""
+"""The search space of a sweep: an Optuna distribution for each path of the config that it draws."""
 
 import ast
-import dataclasses
-import hashlib
+import json
+import warnings
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from xmodal.apps.sweep.distributions import DISTRIBUTIONS, Choice, Distribution, name_of
-from xmodal.base.config import UserError, as_dict, lookup, read_named
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
-Space = Mapping[str, Distribution]
+from xmodal.base.config import UserError, lookup
+
+Space = Mapping[str, BaseDistribution]
 """Path of the config, such as `optimizer.learning_rate` -> distribution of its values."""
+_NAMES = dict.fromkeys(("choice", "int", "log", "uniform"))
+_DIGITS = 4
 
 
-def read_space(given: Any, where: str) -> Space:
+def read_space(given: Mapping[str, tuple[Any, ...]], where: str) -> Space:
     """Returns the space of a config file.
 
     Args:
-      given: path -> section of a distribution, `{"name": "log", "low": 1e-4, "high": 1e-2}`, or
-        `{"name": "choice", "values": [64, 128]}`.
+      given: path -> name and values of a distribution: `("log", low, high)`, `("uniform", low,
+        high)`, `("int", low, high)` or `("choice", value, ...)`.
       where: place of the space, for errors.
 
     Raises:
-      UserError: an unknown distribution or key, or bounds out of order.
+      UserError: an unknown distribution, or bounds out of order.
     """
-    given = as_dict(given)
-    if not isinstance(given, Mapping):
-        raise UserError(f"{where} is {given!r}; it must map paths of the config to sections.")
-    return {
-        _strip(path): _read_distribution(f"{where}[{path!r}]", section)
-        for path, section in given.items()
-    }
+    if not isinstance(given, Mapping) or not all(
+        isinstance(each, tuple) for each in given.values()
+    ):
+        raise UserError(f"{where} must map paths of the config to tuples: ('log', LOW, HIGH).")
+    return {strip(path): _read(f"{where}[{path!r}]", *each) for path, each in given.items()}
 
 
-def parse_space(text: str) -> tuple[str, Distribution]:
+def parse_space(text: str) -> tuple[str, BaseDistribution]:
     """Returns the path and the distribution of a flag `PATH:log:1e-4:1e-2`.
 
     Raises:
       UserError: says what is wrong with the flag.
     """
-    where = f"--space={text}"
-    path, *parts = text.split(":", 2)
-    if len(parts) < 2:
-        raise UserError(
-            f"{where} must be PATH:NAME:VALUES, such as optimizer.learning_rate:log:1e-4:1e-2 "
-            "or batch_size:choice:64,128."
-        )
-    name, values = parts
-    row = lookup(where, name, DISTRIBUTIONS)
-    if row is Choice:
-        return _strip(path), _read_distribution(
-            where, {"name": name, "values": parse_values(values)}
-        )
-    bounds = [parse_value(each) for each in values.split(":")]
-    if len(bounds) != 2:
-        raise UserError(
-            f"{where} needs the smallest and the largest value: {path}:{name}:LOW:HIGH."
-        )
-    section = {"name": name} | dict(zip(("low", "high"), bounds, strict=True))
-    return _strip(path), _read_distribution(where, section)
-
-
-def parse_study(text: str) -> tuple[str, Choice]:
-    """Returns the path and the values of a flag `PATH=VALUE,VALUE`.
-
-    Raises:
-      UserError: it has no values, or a duplicate value.
-    """
-    where = f"--study={text}"
-    path, equals, values = text.partition("=")
-    if not equals or not values:
-        raise UserError(f"{where} must be PATH=VALUE,VALUE, such as seed=0,1,2.")
-    section = {"name": "choice", "values": parse_values(values)}
-    distribution = _read_distribution(where, section)
-    assert isinstance(distribution, Choice)
-    return _strip(path), distribution
+    path, name, values = (*text.split(":", 2), "", "")[:3]
+    given = parse_values(values) if name == "choice" else map(_parse_value, values.split(":"))
+    return strip(path), _read(f"--space={text}", name, *given)
 
 
 def parse_values(text: str) -> tuple[Any, ...]:
-    """Returns the values of a list `64,128` or `pearson,rank`, see `parse_value`."""
+    """Returns the values of a list `64,128` or `pearson,rank`; strings need no quotes."""
     try:
-        found = ast.literal_eval(f"[{text}]")
+        return tuple(ast.literal_eval(f"[{text}]"))
     except (SyntaxError, ValueError):
-        found = [parse_value(each) for each in text.split(",")]
-    return tuple(found)
+        return tuple(_parse_value(each) for each in text.split(","))
 
 
-def parse_value(text: str) -> Any:
-    """Returns a Python literal, or the string itself if it is not one."""
+def choices(values: tuple[Any, ...]) -> CategoricalDistribution:
+    """Returns a choice of values of any type.
+
+    Raises:
+      ValueError: it has no values, or a duplicate value.
+    """
+    if len({repr(value) for value in values}) < len(values):
+        raise ValueError(f"a choice of {list(values)} has a value twice.")
+    with warnings.catch_warnings(action="ignore"):  # Lists and sections, see `as_category`.
+        return CategoricalDistribution(values)
+
+
+def as_category(value: Any) -> Any:
+    """Returns a value that Optuna can store: lists and sections become JSON."""
+    is_plain = value is None or isinstance(value, bool | int | float | str)
+    return value if is_plain else json.dumps(value)
+
+
+def draw(space: Space, seed: int, count: int) -> list[dict[str, Any]]:
+    """Returns `count` independent draws: a value for every path.
+
+    Every path has an Optuna sampler of its own, seeded with the seed and the path. A value thus
+    depends neither on the number of draws nor on the other paths of the space.
+    """
+    study = optuna.create_study()
+    trial = optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING)
+    drawn: list[dict[str, Any]] = [{} for _ in range(count)]
+    for path, each in space.items():
+        sampler = optuna.samplers.RandomSampler(zlib.crc32(f"{seed} {path}".encode()))
+        for values in drawn:
+            value = sampler.sample_independent(study, trial, path, each)
+            if isinstance(each, FloatDistribution):
+                value = min(max(float(f"{value:.{_DIGITS}g}"), each.low), each.high)
+            values[path] = value
+    return drawn
+
+
+def ends(distribution: BaseDistribution) -> tuple[Any, ...]:
+    """Returns values such that a config that allows them allows the whole distribution."""
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices
+    assert isinstance(distribution, FloatDistribution | IntDistribution)
+    return (distribution.low, distribution.high)
+
+
+def describe(distribution: BaseDistribution) -> str:
+    """Returns a distribution as written after `--space=PATH:`."""
+    values = [each if isinstance(each, str) else repr(each) for each in ends(distribution)]
+    if isinstance(distribution, CategoricalDistribution):
+        return f"choice:{','.join(values)}"
+    name = "int" if isinstance(distribution, IntDistribution) else "uniform"
+    return ":".join(["log" if getattr(distribution, "log", False) else name, *values])
+
+
+def strip(path: str) -> str:
+    """Returns a path without `--config.`, with which flags are written."""
+    return path.removeprefix("--").removeprefix("config.")
+
+
+def _read(where: str, name: str, *values: Any) -> BaseDistribution:
+    lookup(where, name, _NAMES)
+    if name != "choice" and len(values) != 2:
+        raise UserError(f"{where} needs the smallest and the largest value: PATH:{name}:LOW:HIGH.")
+    if name == "int" and not all(type(each) is int for each in values):
+        raise UserError(f"{where} needs whole numbers.")
+    try:
+        if name == "choice":
+            return choices(values)
+        if name == "int":
+            return IntDistribution(*values)
+        return FloatDistribution(*values, log=name == "log")
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where}: {error}") from error
+
+
+def _parse_value(text: str) -> Any:
     try:
         return ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
     except (SyntaxError, ValueError):
         return text
-
-
-def draw(space: Space, seed: int, index: int) -> dict[str, Any]:
-    """Returns a value for every path.
-
-    The value of a path depends only on the seed, the path and the index: draws are the same for any
-    number of trials, and for every space in which the path has this distribution.
-
-    Args:
-      space: the space.
-      seed: seed of all draws.
-      index: index of the draw.
-    """
-    return {
-        path: distribution.at(_quantile(f"{seed} {index} {path}"))
-        for path, distribution in space.items()
-    }
-
-
-def to_section(distribution: Distribution) -> dict[str, Any]:
-    """Returns the section that `read_space` reads."""
-    return {"name": name_of(distribution)} | dataclasses.asdict(distribution)
-
-
-def describe(distribution: Distribution) -> str:
-    """Returns a distribution as written after `--space=PATH:`."""
-    if isinstance(distribution, Choice):
-        values = (each if isinstance(each, str) else repr(each) for each in distribution.values)
-        return f"choice:{','.join(values)}"
-    ends = (f"{end:g}" if isinstance(end, float) else str(end) for end in distribution.ends())
-    return ":".join([name_of(distribution), *ends])
-
-
-def _quantile(key: str) -> float:
-    """Returns a number in [0, 1) that depends only on the text, on every machine."""
-    # The 53 bits of a float.
-    return (int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) >> 11) / 2**53
-
-
-def _read_distribution(where: str, section: Any) -> Distribution:
-    try:
-        return read_named(where, section, DISTRIBUTIONS, lambda row: row)[1]
-    except UserError as error:
-        # A distribution does not know its place in the config.
-        raise error if where in str(error) else UserError(f"{where}: {error}") from error
-
-
-def _strip(path: str) -> str:
-    return path.removeprefix("--").removeprefix("config.")

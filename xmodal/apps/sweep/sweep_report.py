@@ -1,82 +1,121 @@
-"""Results of a sweep: the best trials, a table of their metrics, a table of all trials."""
+"""Results of a sweep: the best trials and their metrics, a table of all trials, plots."""
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import pathlib
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from xmodal.apps.analysis.canvas import to_png
 from xmodal.apps.sweep.plan import Plan
-from xmodal.apps.sweep.record import Outcome
 from xmodal.apps.sweep.space import describe
-from xmodal.base.result_files import csv_text
+from xmodal.base.result_files import csv_text, write_files
 from xmodal.base.text_table import format_table
 from xmodal.evals.reports.summary import select_curves
+from xmodal.runs.tensorboard.writer import make_writer, write_settings
 
 _ENDS = ("_low", "_high", "_std")
-# Rows in the report's table of trials; `results.csv` has all.
-_SHOWN = 10
+_STATES = {"COMPLETE": "complete", "FAIL": "failed", "RUNNING": "running", "WAITING": "waiting"}
 
 
-def best_first(plan: Plan, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Returns the complete trials, ordered by score, then number."""
-    complete = [(plan.sign * each.score, each) for each in outcomes if each.score is not None]
-    return [each for _, each in sorted(complete, key=lambda pair: -pair[0])]
+def name_of(trial: optuna.Trial | FrozenTrial) -> str:
+    """Returns the name of a trial's run folder."""
+    return f"{trial.user_attrs['trial']:04d}"
 
 
-def best_trials(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
+def best_trials(plan: Plan, trials: Sequence[FrozenTrial]) -> dict[str, FrozenTrial]:
     """Returns the best complete trial for each value of the studied parameter, as a string.
 
-    Without a studied parameter, the only key is "".
+    Without a studied parameter, the only key is "". Of equal trials, the first is the best.
     """
-    ordered = best_first(plan, outcomes)
-    if plan.studied is None:
-        return {"": ordered[0]} if ordered else {}
-    path, choice = plan.studied
-    keys = [format_value(value) for value in choice.values]
-    found = {format_value(each.trial.values[path]): each for each in reversed(ordered)}
-    return {key: found[key] for key in keys if key in found}
+    path, values = plan.studied or ("", ("",))
+    found: dict[str, FrozenTrial] = {}
+    for each in trials:
+        if each.state == TrialState.COMPLETE:
+            key = format_value(each.user_attrs["values"].get(path, ""))
+            if key not in found or plan.sign * each.value > plan.sign * found[key].value:
+                found[key] = each
+    return {key: found[key] for key in map(format_value, values) if key in found}
 
 
-def format_report(plan: Plan, outcomes: Sequence[Outcome], folder: str) -> str:
+def write_report(plan: Plan, folder: pathlib.Path, trials: Sequence[FrozenTrial]) -> None:
+    """Writes and prints the report, with a plot of the score over each parameter."""
+    write_tables(plan, folder, trials)
+    text = format_report(plan, trials, str(folder))
+    contents: dict[str, str | bytes] = {"report.md": text}
+    lines = [f"Report:  {folder / 'report.md'}", f"Trials:  {folder / 'results.csv'}"]
+    if any(each.state == TrialState.COMPLETE for each in trials):
+        contents["scores.png"] = draw_scores(plan, trials)
+        lines.append(f"Plots:   {folder / 'scores.png'}")
+        lines.append(f"  tensorboard --logdir {folder / 'hparams'}")
+    write_files(folder, contents)
+    print(text, *lines, sep="\n", flush=True)
+
+
+def write_tables(plan: Plan, folder: pathlib.Path, trials: Sequence[FrozenTrial]) -> None:
+    """Writes `results.csv`, and new complete trials for TensorBoard's HPARAMS tab."""
+    write_files(folder, {"results.csv": format_csv(plan, trials)})
+    for each in trials:
+        own = folder / "hparams" / name_of(each)
+        if each.state != TrialState.COMPLETE or own.exists():
+            continue
+        with contextlib.suppress(ImportError), contextlib.closing(make_writer(str(own))) as writer:
+            write_settings(writer, each.params)
+            curves = select_curves(each.user_attrs["metrics"])
+            writer.write_scalars(0, {"score": each.value, **curves})
+
+
+def format_report(plan: Plan, trials: Sequence[FrozenTrial], folder: str) -> str:
     """Returns the report as Markdown: the best trials with all of their metrics, and the space."""
-    counts = {state: 0 for state in ("complete", "failed", "running", "waiting")}
-    for each in outcomes:
-        counts[each.state] += 1
-    described = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    states = [_STATES[each.state.name] for each in trials]
+    counts = [f"{n} {state}" for state in _STATES.values() if (n := states.count(state))]
     sections = [
         f"# Sweep of {plan.config.name}",
-        f"{len(outcomes)} trials: {described}. Score: `{plan.select}` of the best checkpoint, "
-        f"{'lowest' if plan.sign < 0 else 'highest'} first; seed of the draws {plan.seed}.",
+        f"{len(trials)} trials: {', '.join(counts)}. Score: `{plan.select}` of the best checkpoint,"
+        f" {'lowest' if plan.sign < 0 else 'highest'} first; seed of the draws {plan.seed}.",
     ]
-    best = best_trials(plan, outcomes)
-    if best:
-        sections += ["## Best", _format_best(plan, best)]
-        sections += [
-            "Final evaluation of these checkpoints:",
-            _format_metrics(best),
-            "\n".join(f"- {folder}/trials/{each.trial.name}" for each in best.values()),
-        ]
-        sections += ["## Trials", _format_trials(plan, outcomes)]
-    failed = [each for each in outcomes if each.state == "failed"]
+    if best := best_trials(plan, trials):
+        sections += ["## Best", "Values, and the final evaluation of these checkpoints:"]
+        sections += [_format_best(plan, best)]
+        sections += ["\n".join(f"- {folder}/trials/{name_of(each)}" for each in best.values())]
+    failed = [each for each in trials if each.state == TrialState.FAIL]
     if failed:
-        sections += ["## Failed", "\n".join(f"- {e.trial.name}: {e.error}" for e in failed)]
-    space = [["parameter", "values"]]
-    space += [[path, describe(each)] for path, each in plan.parameters.items()]
-    sections += ["## Space", format_table(space)]
+        lines = [f"- {name_of(each)}: {each.user_attrs.get('error')}" for each in failed]
+        sections += ["## Failed", "\n".join(lines)]
+    space = [[path, describe(each)] for path, each in plan.parameters.items()]
+    sections += ["## Space", format_table([["parameter", "values"], *space])]
     return "\n\n".join(sections) + "\n"
 
 
-def format_csv(plan: Plan, outcomes: Sequence[Outcome]) -> str:
+def format_csv(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
     """Returns a table with one row per trial: its state, score, values and metrics."""
-    tags = list(dict.fromkeys(tag for each in outcomes for tag in each.metrics))
-    header = ["trial", "draw", "state", "score", "seconds", *plan.parameters, *tags, "error"]
-    rows: list[list[object]] = []
-    for each in outcomes:
-        values = [each.trial.values[path] for path in plan.parameters]
-        metrics = [each.metrics.get(tag, "") for tag in tags]
-        score = "" if each.score is None else each.score
-        head = [each.trial.name, each.trial.draw, each.state, score, round(each.seconds, 1)]
-        rows.append([*head, *values, *metrics, each.error])
-    return csv_text([header, *rows])
+    tags = list(dict.fromkeys(tag for x in trials for tag in x.user_attrs.get("metrics", {})))
+    rows: list[Sequence[object]] = [
+        ["trial", "state", "score", "seconds", *plan.parameters, *tags, "error"]
+    ]
+    for each in trials:
+        known = {tag: "" for tag in tags} | each.user_attrs.get("metrics", {})
+        score = each.value if each.state == TrialState.COMPLETE else ""
+        seconds = each.duration.total_seconds() if each.duration else ""
+        values = [each.user_attrs["values"][path] for path in plan.parameters]
+        head = [name_of(each), _STATES[each.state.name], score, seconds]
+        rows.append([*head, *values, *known.values(), each.user_attrs.get("error", "")])
+    return csv_text(rows)
+
+
+def draw_scores(plan: Plan, trials: Sequence[FrozenTrial]) -> bytes:
+    """Returns a PNG with Optuna's slice plot: the score over each parameter."""
+    study = optuna.create_study(direction="minimize" if plan.sign < 0 else "maximize")
+    study.add_trials([each for each in trials if each.state == TrialState.COMPLETE])
+    with warnings.catch_warnings(action="ignore"):
+        axes = optuna.visualization.matplotlib.plot_slice(study, target_name=plan.select)
+    figure = getattr(axes, "figure", None) or axes[0].figure
+    figure.set_size_inches(3.4 * len(plan.parameters) + 1, 3.4)
+    return to_png(figure, bbox_inches="tight")
 
 
 def format_value(value: Any) -> str:
@@ -84,46 +123,19 @@ def format_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def format_values(values: Mapping[str, Any]) -> str:
-    """Returns values by path on one line."""
-    return ", ".join(f"{path}={format_value(value)}" for path, value in values.items())
-
-
-def _format_best(plan: Plan, best: Mapping[str, Outcome]) -> str:
-    rows = [["", *(_name_column(key, each) for key, each in best.items())]]
-    rows.append(["score", *(f"{each.score:.4g}" for each in best.values())])
+def _format_best(plan: Plan, best: dict[str, FrozenTrial]) -> str:
+    found = [each.user_attrs["metrics"] for each in best.values()]
+    rows = [["", *(f"{key} ({name_of(x)})" if key else name_of(x) for key, x in best.items())]]
+    rows.append(["score", *(f"{each.value:.4g}" for each in best.values())])
     for path in plan.parameters:
-        rows.append([path, *(format_value(each.trial.values[path]) for each in best.values())])
-    return format_table(rows)
-
-
-def _name_column(key: str, outcome: Outcome) -> str:
-    """Returns the head of a column: the studied value and the trial."""
-    return f"{key} ({outcome.trial.name})" if key else outcome.trial.name
-
-
-def _format_metrics(best: Mapping[str, Outcome]) -> str:
-    tags = dict.fromkeys(tag for each in best.values() for tag in select_curves(each.metrics))
-    rows = [["", *(_name_column(key, each) for key, each in best.items())]]
+        rows.append([path, *(format_value(x.user_attrs["values"][path]) for x in best.values())])
+    tags = dict.fromkeys(tag for metrics in found for tag in select_curves(metrics))
     for tag in tags:
         if not any(tag.endswith(end) and tag.removesuffix(end) in tags for end in _ENDS):
-            rows.append([tag, *(_format_metric(each.metrics, tag) for each in best.values())])
+            cells = []
+            for metrics in found:
+                low, high = metrics.get(f"{tag}_low"), metrics.get(f"{tag}_high")
+                interval = "" if low is None or high is None else f" ({low:.4g} to {high:.4g})"
+                cells.append(f"{metrics[tag]:.4g}{interval}" if tag in metrics else "-")
+            rows.append([tag, *cells])
     return format_table(rows)
-
-
-def _format_metric(metrics: Mapping[str, float], tag: str) -> str:
-    if tag not in metrics:
-        return "-"
-    low, high = metrics.get(f"{tag}_low"), metrics.get(f"{tag}_high")
-    interval = "" if low is None or high is None else f" ({low:.4g} to {high:.4g})"
-    return f"{metrics[tag]:.4g}{interval}"
-
-
-def _format_trials(plan: Plan, outcomes: Sequence[Outcome]) -> str:
-    complete = best_first(plan, outcomes)
-    rows = [["trial", "score", *plan.parameters]]
-    for each in complete[:_SHOWN]:
-        values = [format_value(each.trial.values[path]) for path in plan.parameters]
-        rows.append([each.trial.name, f"{each.score:.4g}", *values])
-    note = f"\n\nThe best {_SHOWN}; `results.csv` has all." if len(complete) > _SHOWN else ""
-    return format_table(rows) + note

@@ -1,7 +1,7 @@
-"""Runs the trials of a sweep one by one; several processes may do so concurrently.
+"""Runs the trials of an Optuna study; several processes may do so concurrently.
 
-A process claims a trial by locking a folder. The claim of a dead process is free, and its trial
-resumes from the last checkpoint of its run.
+The study is `sweep` in `FOLDER/optuna.db`. A running trial has a heartbeat; that of a dead process
+returns to the queue, and resumes from the last checkpoint of its run.
 """
 
 import contextlib
@@ -11,125 +11,224 @@ import pathlib
 import shutil
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+import filelock
 import jax
+import optuna
 from absl import logging
-from tqdm import tqdm
+from ml_collections import ConfigDict
+from optuna.distributions import CategoricalDistribution
+from optuna.trial import FrozenTrial, TrialState
 
-from xmodal.apps.sweep.plan import Plan, Trial
-from xmodal.apps.sweep.record import Outcome, Record
-from xmodal.apps.sweep.sweep_report import best_first, best_trials, format_values
+from xmodal.apps.sweep import sweep_report as report
+from xmodal.apps.sweep.plan import Plan, keep
+from xmodal.apps.sweep.space import as_category, choices
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import DiskError
+from xmodal.base.result_files import check_writable
 from xmodal.data import DatasetMissingError
 from xmodal.runs import loop
 from xmodal.runs.folder import folder_lock, run_folder
 from xmodal.runs.folder.finished import FINAL, finished_reports
 
 LOG = "log.txt"
+_BEAT_SECONDS, DEAD_SECONDS, _PATIENCE_SECONDS = 5, 30, 60
 # A sweep ends when this many trials in a row fail with the same error.
 _ALIKE = 3
+with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
+    _requeue = optuna.storages.RetryHeartbeatStaleTrialCallback()
 
 
-def run_trials(
-    folder: pathlib.Path,
-    plan: Plan,
-    record: Record,
-    trials: Sequence[Trial],
-    *,
-    keep_all: bool,
-    after_each: Callable[[], None],
+class _TrialError(Exception):
+    """A trial failed; the others still run."""
+
+
+class _StoppedError(Exception):
+    """A signal stopped the trial."""
+
+
+_FATAL = (_StoppedError, DiskError, folder_lock.FolderInUseError, DatasetMissingError)
+
+
+def open_study(folder: pathlib.Path, plan: Plan) -> optuna.Study:
+    """Opens or creates the study of a folder on a file system."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
+        storage = optuna.storages.RDBStorage(
+            f"sqlite:///{folder / 'optuna.db'}",
+            engine_kwargs={"connect_args": {"timeout": _PATIENCE_SECONDS}},
+            heartbeat_interval=_BEAT_SECONDS,
+            grace_period=DEAD_SECONDS,
+            heartbeat_stale_trial_callback=_requeue,
+        )
+    direction = "minimize" if plan.sign < 0 else "maximize"
+    return optuna.create_study(
+        study_name="sweep", storage=storage, direction=direction, load_if_exists=True
+    )
+
+
+def trials_of(study: optuna.Study) -> list[FrozenTrial]:
+    """Returns the newest attempt at every trial, by number."""
+    found = {each.user_attrs["trial"]: each for each in study.get_trials(deepcopy=False)}
+    return [found[number] for number in sorted(found)]
+
+
+def search(
+    plan: Plan, folder: pathlib.Path, *, draws: int, retry_failed: bool, keep_all: bool
 ) -> bool:
-    """Runs all trials that are not finished, except those that other processes are running.
+    """Runs the unfinished trials of a plan and writes the report.
 
     Args:
-      folder: folder of the sweep; the run of a trial is in `trials/NUMBER`.
-      plan: plan of the sweep.
-      record: record with all trials.
-      trials: trials to run, in this order.
+      plan: plan from `make_plan`.
+      folder: folder of the sweep; a stopped sweep resumes. Trials run in `trials/NUMBER`.
+      draws: total number of draws; more than before adds trials.
+      retry_failed: whether failed trials are run again.
       keep_all: whether to keep all checkpoints, or only those of the best trials.
-      after_each: called after every trial.
 
     Returns:
-      Whether it finished; False if a signal stopped it.
+      False if a signal stopped it.
 
     Raises:
-      UserError: the disk is full, a dataset is missing, or several trials in a row fail with the
-        same error.
+      UserError: the folder has another sweep, the disk is full, a dataset is missing, or several
+        trials in a row fail with the same error.
     """
-    errors: list[str] = []
-    progress = _Progress(plan, record, trials)
-    while True:
-        claimed = 0
-        for trial in [each.trial for each in record.outcomes(trials) if not each.is_finished]:
-            with _claim(folder, record, trial) as is_ours:
-                if not is_ours:
-                    continue
-                claimed += 1
-                run_dir = folder / "trials" / trial.name
-                logging.info("Trial %s: %s", trial.name, format_values(trial.values))
-                outcome = _run(run_dir, plan, record, trial)
-            if not outcome.is_finished:
-                return False
-            progress.log(outcome)
-            if not keep_all:
-                _remove_checkpoints(folder, plan, record.outcomes(trials))
-            after_each()
-            errors = [*errors, outcome.error] if outcome.error else []
-            if len(errors) >= _ALIKE and len(set(errors[-_ALIKE:])) == 1:
-                raise UserError(
-                    f"{_ALIKE} trials in a row failed alike: {errors[-1]} ({run_dir / LOG} has "
-                    "more). The same command continues with the next one; --retry_failed starts "
-                    "these again."
-                )
-        # A process that held a trial may have died in the meantime.
-        if not claimed:
-            return True
+    check_writable(folder)
+    lock = filelock.FileLock(folder / "sweep.lock")
+    with lock:
+        keep(plan, folder)
+        study = open_study(folder, plan)
+        if retry_failed:
+            for each in trials_of(study):
+                if each.state == TrialState.FAIL:
+                    _requeue(study, each)
+    trials, errors = plan.trials(draws), []
 
+    def objective(trial: optuna.Trial) -> float:
+        lock.release()
+        name, values = report.name_of(trial), trial.user_attrs["values"]
+        logging.info("Trial %s: %s", name, values)
+        return _run(study, trial, plan.config_of(name, values), str(folder / "trials" / name))
 
-@contextlib.contextmanager
-def _claim(folder: pathlib.Path, record: Record, trial: Trial) -> Iterator[bool]:
-    """Yields whether this process may run the trial, and holds it meanwhile."""
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(folder_lock.hold(folder / "claims" / trial.name))
-        except folder_lock.FolderInUseError:
-            yield False
-            return
-        # Another process may have finished it between the check and the claim.
-        (outcome,) = record.outcomes([trial])
-        yield not outcome.is_finished
+    def after(study: optuna.Study, trial: FrozenTrial) -> None:
+        known = trials_of(study)
+        _log(plan, trial, known, len(trials))
+        if not keep_all:
+            _remove_checkpoints(folder, known, report.best_trials(plan, known).values())
+        report.write_tables(plan, folder, known)
+        errors.append(trial.user_attrs.get("error"))
+        if len(errors) >= _ALIKE and errors[-1] and len(set(errors[-_ALIKE:])) == 1:
+            raise UserError(
+                f"{_ALIKE} trials in a row failed alike: {errors[-1]} (trials/"
+                f"{report.name_of(trial)}/{LOG} has more). The same command continues with the "
+                "next one; --retry_failed starts these again."
+            )
 
-
-def _run(run_dir: pathlib.Path, plan: Plan, record: Record, trial: Trial) -> Outcome:
-    """Runs or resumes a trial; returns its outcome, "running" if a signal stopped it."""
-    record.start(trial)
-    started = time.monotonic()
     try:
-        with _output_to(run_dir / LOG):
-            if not _train(plan, trial, run_dir):
-                return record.outcomes([trial])[0]
-            score = run_folder.load_metrics(str(run_dir), run_folder.best_step(str(run_dir)))
-        metrics = json.loads((run_dir / FINAL / "metrics.json").read_text())
-        seconds = time.monotonic() - started
+        while True:
+            # Until a trial has started, no other process takes it.
+            lock.acquire()
+            if _fill_queue(study, plan, trials):
+                study.optimize(objective, n_trials=1, catch=_TrialError, callbacks=[after])
+                continue
+            lock.release()
+            if not _found_dead(study):
+                return True
+    except _StoppedError:
+        logging.warning("Stopped; the same command resumes the sweep.")
+        return False
+    finally:
+        lock.release(force=True)
+        report.write_report(plan, folder, trials_of(study))
+
+
+def _fill_queue(study: optuna.Study, plan: Plan, trials: Sequence[dict[str, Any]]) -> bool:
+    """Adds the next trial if none is waiting; returns whether there is one."""
+    known = trials_of(study)
+    if any(each.state == TrialState.WAITING for each in known):
+        return True
+    if len(known) >= len(trials):
+        return False
+    values = trials[len(known)]
+    study.add_trial(
+        optuna.trial.create_trial(
+            state=TrialState.WAITING,
+            params={path: as_category(value) for path, value in values.items()},
+            distributions={
+                path: choices(tuple(map(as_category, each.choices)))
+                if isinstance(each, CategoricalDistribution)
+                else each
+                for path, each in plan.parameters.items()
+            },
+            user_attrs={"trial": len(known), "values": values},
+        )
+    )
+    return True
+
+
+def _found_dead(study: optuna.Study) -> bool:
+    """Waits for the heartbeats of running trials; returns whether one is in the queue again."""
+    if any(each.state == TrialState.RUNNING for each in trials_of(study)):
+        logging.info("Waiting %d s for signs of life of the running trials.", DEAD_SECONDS)
+        time.sleep(DEAD_SECONDS + 1)
+        with warnings.catch_warnings(action="ignore"):
+            optuna.storages.fail_stale_trials(study)
+        for each in trials_of(study):
+            # A process that was killed before its first heartbeat counts as dead only after one.
+            if each.state == TrialState.RUNNING:
+                study._storage.record_heartbeat(each._trial_id)
+    return any(each.state == TrialState.WAITING for each in trials_of(study))
+
+
+def _run(study: optuna.Study, trial: optuna.Trial, config: ConfigDict, run_dir: str) -> float:
+    """Trains or resumes a trial and returns its score; without an error, also its metrics."""
+    try:
+        with _output_to(pathlib.Path(run_dir, LOG)):
+            if not finished_reports(config, run_dir) and not loop.train(config, run_dir):
+                raise _StoppedError
+            best = run_folder.load_metrics(run_dir, run_folder.best_step(run_dir))
+        metrics = json.loads(pathlib.Path(run_dir, FINAL, "metrics.json").read_text())
         numbers = {tag: x for tag, x in metrics.items() if tag != "step" and x is not None}
-        record.complete(trial, score[plan.select], numbers, seconds)
-    except (DiskError, folder_lock.FolderInUseError, DatasetMissingError):
-        raise
-    except Exception as error:  # Whatever goes wrong in one trial, the others still run.
-        record.fail(trial, str(error) if isinstance(error, UserError) else _in_words(error))
+        trial.set_user_attr("metrics", numbers)
+        return best[config.select.metric]
+    except BaseException as error:
+        if isinstance(error, _FATAL) or not isinstance(error, Exception):
+            _requeue(study, study.trials[trial.number])
+            raise
+        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+        trial.set_user_attr("error", kind + str(error).strip())
+        raise _TrialError from error
     finally:
         # Every trial compiles its own functions.
         jax.clear_caches()
         gc.collect()
-    return record.outcomes([trial])[0]
 
 
-def _train(plan: Plan, trial: Trial, run_dir: pathlib.Path) -> bool:
-    """Returns whether the run is finished."""
-    config = plan.config_of(trial)
-    return bool(finished_reports(config, str(run_dir))) or loop.train(config, str(run_dir))
+def _log(plan: Plan, trial: FrozenTrial, trials: Sequence[FrozenTrial], total: int) -> None:
+    done = f"{sum(each.state.is_finished() for each in trials)} of {total} done"
+    if trial.state == TrialState.FAIL:
+        error = trial.user_attrs["error"]
+        logging.warning("Trial %s failed: %s (%s)", report.name_of(trial), error, done)
+        return
+    best = max(report.best_trials(plan, trials).values(), key=lambda each: plan.sign * each.value)
+    logging.info(
+        "Trial %s: %s %.4g in %.0f s; best so far %.4g (%s); %s",
+        *(report.name_of(trial), plan.select, trial.value, trial.duration.total_seconds()),
+        *(best.value, report.name_of(best), done),
+    )
+
+
+def _remove_checkpoints(
+    folder: pathlib.Path, trials: Sequence[FrozenTrial], best: Iterable[FrozenTrial]
+) -> None:
+    """Removes the weights of complete trials except the best ones."""
+    kept = {report.name_of(each) for each in best}
+    for each in trials:
+        if each.state == TrialState.COMPLETE and report.name_of(each) not in kept:
+            for part in ("checkpoints", "frozen"):
+                shutil.rmtree(folder / "trials" / report.name_of(each) / part, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -146,45 +245,3 @@ def _output_to(path: pathlib.Path) -> Iterator[None]:
         except Exception:
             traceback.print_exc()
             raise
-
-
-def _in_words(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-def _remove_checkpoints(folder: pathlib.Path, plan: Plan, outcomes: Sequence[Outcome]) -> None:
-    """Removes the weights of complete trials except the best ones."""
-    best = {each.trial.number for each in best_trials(plan, outcomes).values()}
-    for each in outcomes:
-        if each.state == "complete" and each.trial.number not in best:
-            for part in ("checkpoints", "frozen"):
-                shutil.rmtree(folder / "trials" / each.trial.name / part, ignore_errors=True)
-
-
-class _Progress:
-    """A line per trial: its score, the best so far, and the remaining time."""
-
-    def __init__(self, plan: Plan, record: Record, trials: Sequence[Trial]) -> None:
-        self._plan, self._record, self._trials = plan, record, trials
-        self._started = time.monotonic()
-        self._done = self._count()
-
-    def _count(self) -> int:
-        return sum(each.is_finished for each in self._record.outcomes(self._trials))
-
-    def log(self, outcome: Outcome) -> None:
-        done, total = self._count(), len(self._trials)
-        # Other processes count too.
-        pace = (time.monotonic() - self._started) / max(done - self._done, 1)
-        left = f"{done} of {total} done, {tqdm.format_interval(pace * (total - done))} left"
-        name = f"Trial {outcome.trial.name}"
-        if outcome.score is None:
-            logging.warning("%s failed: %s (%s)", name, outcome.error, left)
-            return
-        best, *_ = best_first(self._plan, self._record.outcomes(self._trials))
-        logging.info(
-            "%s: %s %.4g in %.0f s; best so far %.4g (%s); %s",
-            *(name, self._plan.select, outcome.score, outcome.seconds),
-            *(best.score, best.trial.name, left),
-        )

@@ -9,9 +9,12 @@ from xmodal.base.config import UserError, lookup, read, set_whole
 from xmodal.evals.evaluators.ambiguity import AmbiguityEvaluator, AmbiguityOptions
 from xmodal.evals.evaluators.boards import BoardsOptions, boards_of_split
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Provenance, Split
+from xmodal.evals.evaluators.knn import KnnEvaluator, KnnOptions
+from xmodal.evals.evaluators.linear_probe import LinearProbeEvaluator, LinearProbeOptions
 from xmodal.evals.evaluators.pairs import PairsEvaluator, PairsOptions
 from xmodal.evals.evaluators.pools import PoolsEvaluator, PoolsOptions
 from xmodal.evals.evaluators.relations import RelationsEvaluator, RelationsOptions
+from xmodal.evals.evaluators.zero_shot import ZeroShotEvaluator, ZeroShotOptions
 
 __all__ = [
     "EVALUATORS",
@@ -34,9 +37,12 @@ class EvaluatorType(NamedTuple):
 EVALUATORS: dict[str, EvaluatorType] = {
     "ambiguity": EvaluatorType(AmbiguityOptions, AmbiguityEvaluator),
     "boards": EvaluatorType(BoardsOptions, boards_of_split),
+    "knn": EvaluatorType(KnnOptions, KnnEvaluator),
+    "linear_probe": EvaluatorType(LinearProbeOptions, LinearProbeEvaluator),
     "pairs": EvaluatorType(PairsOptions, PairsEvaluator),
     "pools": EvaluatorType(PoolsOptions, PoolsEvaluator),
     "relations": EvaluatorType(RelationsOptions, RelationsEvaluator),
+    "zero_shot": EvaluatorType(ZeroShotOptions, ZeroShotEvaluator),
 }
 
 

@@ -14,7 +14,7 @@ from xmodal.evals.boards.types import Board, GradedPairs, RetrievalTask
 from xmodal.evals.evaluators.boards import labels_of_split, tags_of_boards
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split, describe_rated_split
 from xmodal.evals.inputs.galleries import order_embeddings
-from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.inputs.sources import Provider
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import BoardResult
@@ -38,7 +38,7 @@ class AmbiguityOptions(Options):
         lookup(f"{where}.board", self.board, definitions_of(dataset))
 
 
-class AmbiguityEvaluator(Evaluator[Embeddings]):
+class AmbiguityEvaluator(Evaluator):
     """Spearman correlation of queries' uncertainty and number of positives, see `Evaluator`.
 
     Each retrieval task of a board, such as `i2t`, has its own correlation over the queries with a
@@ -47,6 +47,7 @@ class AmbiguityEvaluator(Evaluator[Embeddings]):
     """
 
     options: AmbiguityOptions
+    _split: Split
 
     def __init__(
         self,
@@ -85,9 +86,9 @@ class AmbiguityEvaluator(Evaluator[Embeddings]):
         """See `Evaluator`."""
         return tags_of_boards([self._board], sides)
 
-    def run(self, source: Embeddings) -> list[BoardResult]:
+    def run(self, provider: Provider) -> list[BoardResult]:
         """See `Evaluator`."""
-        source = order_embeddings(source, self._split)
+        source = order_embeddings(self.embeddings(provider), self._split)
         uncertainty = {
             (side, side): _Uncertainty(
                 compute_uncertainty(source.place, vectors, source.log_sigma.get(side))

@@ -19,10 +19,9 @@ from xmodal.evals.evaluators.evaluator import (
     describe_rated_split,
     warn_of_labels,
     warn_of_part,
-    with_similarity,
 )
 from xmodal.evals.inputs.galleries import check_coverage
-from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix, Source
+from xmodal.evals.inputs.sources import Embeddings, Provider, ScoreMatrix, with_similarity
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.metrics import MEDIAN_RANK
 from xmodal.evals.ranking.rerank import make_board_reranker
@@ -32,7 +31,7 @@ from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
-from xmodal.evals.runner import evaluate_boards, open_rankings
+from xmodal.evals.runner import compute_boards, open_rankings
 
 _SELECTED = "recall@10"  # marks the best checkpoint where no metric is named
 
@@ -85,7 +84,7 @@ class BoardsOptions(Options):
         return found[0] if found else ""
 
 
-class BoardsEvaluator(Evaluator[Source]):
+class BoardsEvaluator(Evaluator):
     """Computes `boards` from `labels`, see `Evaluator`."""
 
     options: BoardsOptions
@@ -97,13 +96,14 @@ class BoardsEvaluator(Evaluator[Source]):
         labels: Labels,
         provenance: Provenance,
         mesh: Mesh | None,
+        split: Split | None = None,
     ) -> None:
-        """Makes the boards.
+        """Makes the boards; `split` has their items, None for labels without a dataset.
 
         Raises:
           UserError: a board is unknown, or the labels allow no board.
         """
-        self.options = options
+        self.options, self._split = options, split
         self.labels, self._mesh = labels, mesh
         self._reranker = make_board_reranker(f"{where}.reranker", options.reranker)
         self.boards = make_boards(labels, options.boards)
@@ -136,11 +136,10 @@ class BoardsEvaluator(Evaluator[Source]):
             task=self.options.task,
         )
 
-    def run(self, source: Source) -> list[BoardResult]:
+    def run(self, provider: Provider) -> list[BoardResult]:
         """See `Evaluator`."""
-        if isinstance(source, Embeddings):
-            source = with_similarity(source, self.options.similarity)
-        results = evaluate_boards(
+        source = self.source(provider)
+        results = compute_boards(
             source,
             self.labels,
             self.boards,
@@ -169,9 +168,11 @@ def boards_of_split(
             options, split.split, split.name, ids, partial=True, where=where, mesh=mesh
         )
         evaluator.provenance = dataclasses.replace(evaluator.provenance, records=split.hashes)
+        evaluator._split = split
     else:
         labels = labels_of_split(split, options.boards or ())
-        evaluator = BoardsEvaluator(where, options, labels, describe_rated_split(split), mesh)
+        provenance = describe_rated_split(split)
+        evaluator = BoardsEvaluator(where, options, labels, provenance, mesh, split)
     _check_sides(split.name, evaluator.boards, sides)
     return evaluator
 

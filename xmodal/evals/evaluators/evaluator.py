@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -10,13 +10,11 @@ from jax.sharding import Mesh
 
 from xmodal.base.config import UserError, setting, suggest
 from xmodal.evals.boards.ids import LabelHash
-from xmodal.evals.inputs.sources import Embeddings, Source
+from xmodal.evals.inputs.sources import Embeddings, Provider, Source
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import Numbers, Result
 from xmodal.evals.split import Split
 from xmodal.similarity import make_similarity
-
-AnySource = TypeVar("AnySource", bound=Source)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +65,11 @@ class Options:
         """Label columns of the dataset that the evaluator reads."""
         return ()
 
+    @property
+    def splits_read(self) -> tuple[str, ...]:
+        """Splits of the dataset that it reads besides the evaluated one."""
+        return ()
+
     def check(self, where: str) -> None:
         """Checks options that `config.read` cannot check; `where` is their section.
 
@@ -106,11 +109,21 @@ class Provenance:
     records: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-class Evaluator(Generic[AnySource]):
-    """Evaluates sources one by one on the same labels, described by `provenance`."""
+class Evaluator:
+    """Evaluates models one by one on the same labels.
+
+    Attributes:
+      options: its options.
+      provenance: describes the labels.
+      asks: sides, "image" and "text", of which it asks a model for more than the split's items.
+      ranks_by: the similarity that it ranks by, if it is not that of the model.
+    """
 
     options: Options
     provenance: Provenance
+    asks: frozenset[str] = frozenset()
+    ranks_by: str = ""
+    _split: Split | None = None  # None for labels without a prepared dataset.
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """Returns the tags of all metrics of a model with these sides, without intervals."""
@@ -123,16 +136,46 @@ class Evaluator(Generic[AnySource]):
           UserError: labels differ, or there are no common boards.
         """
 
-    def run(self, source: AnySource) -> Sequence[Result]:
-        """Returns all results of a source.
+    def check_provider(self, where: str, provider: Provider) -> None:
+        """Raises an error if a model cannot embed what the evaluator asks for; embeds nothing.
 
         Raises:
-          UserError: the source does not allow a single number, or a value is not finite.
+          UserError: names the evaluator, whose section is `where`, and what is missing.
+        """
+        if missing := sorted(self.asks - provider.embeds):
+            raise UserError(
+                f"{where} ({self.options.type}) embeds {' and '.join(missing)}s of its own, which "
+                f"{provider.place} cannot do: it has only the embeddings of its items. Evaluate "
+                "the model itself, with --run=RUN or with the functions of xmodal.evaluate, or "
+                "leave the evaluator out with --evaluators."
+            )
+
+    def source(self, provider: Provider) -> Source:
+        """Returns what a model has of the split's items, with the similarity that ranks them."""
+        similarity, batch_size = self.options.similarity, self.options.batch_size
+        return provider.items(self._split, similarity=similarity, batch_size=batch_size)
+
+    def embeddings(self, provider: Provider) -> Embeddings:
+        """Returns `source` of a model that has embeddings.
+
+        Raises:
+          UserError: it has scores or ranked lists.
+        """
+        found = self.source(provider)
+        if not isinstance(found, Embeddings):
+            raise UserError(f"{found.place} has no embeddings, which this evaluator needs.")
+        return found
+
+    def run(self, provider: Provider) -> Sequence[Result]:
+        """Returns all results of a model.
+
+        Raises:
+          UserError: the model does not allow a single number, or a value is not finite.
         """
         raise NotImplementedError
 
 
-class NumbersEvaluator(Evaluator[Embeddings]):
+class NumbersEvaluator(Evaluator):
     """Evaluates splits of prepared datasets by numbers without boards; see `Evaluator`.
 
     `_read` reads the labels, adds them to `_label_hash` and describes in `_definition` what
@@ -140,6 +183,7 @@ class NumbersEvaluator(Evaluator[Embeddings]):
     """
 
     _definition: str
+    _split: Split
 
     def __init__(
         self,
@@ -162,10 +206,9 @@ class NumbersEvaluator(Evaluator[Embeddings]):
             self._where, other.name,
         )  # fmt: skip
 
-    def run(self, source: Embeddings) -> list[Numbers]:
+    def run(self, provider: Provider) -> list[Numbers]:
         """See `Evaluator`."""
-        metrics = self._compute(with_similarity(source, self.options.similarity))
-        return [self._numbers(metrics)]
+        return [self._numbers(self._compute(self.embeddings(provider)))]
 
     def _numbers(
         self,
@@ -229,32 +272,3 @@ def describe_rated_split(split: Split) -> Provenance:
     provenance = describe_split(split)
     warnings = [*provenance.warnings, *warn_of_labels("config.data.ratings_dir", split.differences)]
     return dataclasses.replace(provenance, warnings=warnings)
-
-
-def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) -> Embeddings:
-    """Returns the embeddings with the similarity of an evaluator, if it names one.
-
-    Args:
-      source: embeddings whose vectors are the `Options.field` of this evaluator.
-      similarity: `Options.similarity`.
-
-    Raises:
-      UserError: the similarity has learned parameters, and the source has none.
-    """
-    if similarity is None:
-        return source
-    chosen = make_similarity(similarity, "similarity of an evaluator")
-    if chosen.module is not None:
-        if chosen.name != source.similarity:
-            raise UserError(
-                f"The similarity {chosen.name!r} of an evaluator has parameters, which "
-                f"{source.place} has not learned; choose another one, or the model's."
-            )
-        return source
-    if missing := [key for key in chosen.parameters if key not in source.parameters]:
-        raise UserError(
-            f"The similarity {chosen.name!r} of an evaluator needs {missing}, which {source.place} "
-            "has not learned; choose a similarity without parameters, or the model's."
-        )
-    parameters = {key: source.parameters[key] for key in chosen.parameters}
-    return dataclasses.replace(source, similarity=chosen.name, parameters=parameters, options={})

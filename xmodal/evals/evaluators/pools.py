@@ -13,10 +13,9 @@ from xmodal.evals.evaluators.evaluator import (
     NumbersEvaluator,
     Options,
     Split,
-    with_similarity,
 )
 from xmodal.evals.inputs.galleries import order_embeddings
-from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.inputs.sources import Embeddings, Provider
 from xmodal.evals.ranking.products import open_scores
 from xmodal.evals.ranking.ranks import Question, compute_ranks
 from xmodal.evals.ranking.rerank import make_reranker, rerank
@@ -150,9 +149,9 @@ class PoolsEvaluator(NumbersEvaluator):
         """See `Evaluator`."""
         check_numbers(other, self._numbers({}))
 
-    def run(self, source: Embeddings) -> list[Numbers]:
+    def run(self, provider: Provider) -> list[Numbers]:
         """See `Evaluator`."""
-        repeats = self._judge_pools(with_similarity(source, self.options.similarity))
+        repeats = self._judge_pools(self.embeddings(provider))
         metrics: dict[str, float] = {}
         for tag, values in repeats.items():
             metrics[tag] = float(np.mean(values))

@@ -3,13 +3,13 @@
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.arrays import check_embeddings, open_arrays, read_similarity
-from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.inputs.sources import Embeddings, Provider, with_similarity
 
 SENTENCES, EMBEDDINGS = "sentences", "sentence_embeddings"
 
@@ -29,8 +29,8 @@ class Captions(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Sentences:
-    """Embeddings of sentences.
+class Sentences(Provider):
+    """Embeddings of sentences, which has the captions of any split that are among them.
 
     Attributes:
       place: names the source in messages.
@@ -46,12 +46,15 @@ class Sentences:
     similarity: str = ""
     parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
-    def of_split(self, split: Captions) -> Embeddings:
-        """Returns the embeddings of the captions of a split, found by their texts.
-
-        Raises:
-          UserError: a caption has no embedding.
-        """
+    def items(
+        self,
+        split: Captions,
+        *,
+        similarity: Mapping[str, Any] | None = None,
+        batch_size: int = 256,
+    ) -> Embeddings:
+        """See `Provider`; captions are found by their texts."""
+        del batch_size
         rows = [self.rows.get(text.strip(), -1) for text in split.caption_texts]
         if missing := [
             text for text, row in zip(split.caption_texts, rows, strict=True) if row < 0
@@ -61,9 +64,9 @@ class Sentences:
                 f"sentences of {split.name}; the first is {missing[0]!r}; embed all of them."
             )
         captions = self.vectors[np.array(rows, np.int64)]
-        return Embeddings(
-            self.place, None, None, np.asarray(split.caption_ids), captions, self.similarity
-        )
+        ids = np.asarray(split.caption_ids)
+        found = Embeddings(self.place, None, None, ids, captions, self.similarity)
+        return with_similarity(found, similarity)
 
 
 def load_sentences(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Sentences:

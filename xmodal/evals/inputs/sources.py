@@ -1,10 +1,10 @@
-"""Sources of an evaluation, by id: embeddings, a score matrix, or ranked lists.
+"""What an evaluator asks a model for, and the answers by id: embeddings, scores or ranked lists.
 
 Files and models give the same types; `galleries` and `lists` put them in the order of a split.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,6 +13,7 @@ import numpy as np
 
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
+from xmodal.similarity import make_similarity
 
 if TYPE_CHECKING:
     from xmodal.evals.pair_scores import PairScores, TakenPairs
@@ -115,8 +116,71 @@ def _logits(probabilities: jax.typing.ArrayLike) -> np.ndarray:
     return np.log(clipped / (1 - clipped)).astype(np.float32)
 
 
+class Provider:
+    """A model as evaluators see it; by itself, a file, which has only its items.
+
+    Attributes:
+      place: names the model in messages.
+      embeds: sides, "image" and "text", of which it embeds anything it is given.
+    """
+
+    place: str
+    embeds: frozenset[str] = frozenset()
+
+    def items(
+        self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
+    ) -> "Source":
+        """Returns what it has of the items of a split; other items may be among them.
+
+        Args:
+          split: an `embed.Items`, or None for labels without a prepared dataset.
+          similarity: `Options.similarity`, which ranks embeddings instead of the model's own.
+          batch_size: items embedded per call, over all devices.
+
+        Raises:
+          UserError: it does not have them.
+        """
+        raise NotImplementedError
+
+    def embed(
+        self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
+    ) -> np.ndarray:
+        """Embeds any texts, or any images (encoded pictures, see `GivenItems`).
+
+        Args:
+          side: "text" or "image".
+          given: strings, or contents of image files.
+          similarity: see `items`; it names the array of an embedding.
+
+        Returns:
+          float32 [N, D], or [N, K, D] with K embeddings per item, in the given order.
+
+        Raises:
+          UserError: it embeds nothing of this side, or an item cannot be read.
+        """
+        del similarity
+        raise UserError(
+            f"{self.place} has the embeddings of its items only, and {len(given):,} other {side}s "
+            f"are needed, the first is {given[0]!r:.80}: evaluate the model itself, with "
+            "--run=RUN, or with embed_images and embed_texts of xmodal.evaluate; or name other "
+            "evaluators in --evaluators."
+        )
+
+
+class _Given(Provider):
+    """A provider that is itself what it has of any split."""
+
+    def items(
+        self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
+    ) -> "Source":
+        """See `Provider`."""
+        del split, batch_size
+        assert isinstance(self, Source)
+        return with_similarity(self, similarity) if isinstance(self, Embeddings) else self
+
+
 @dataclasses.dataclass(frozen=True)
-class Embeddings:
+class Embeddings(_Given):
     """Embeddings of a model; a side without embeddings is None, as are its ids.
 
     Attributes:
@@ -164,7 +228,7 @@ class Embeddings:
 
 
 @dataclasses.dataclass(frozen=True)
-class ScoreMatrix:
+class ScoreMatrix(_Given):
     """The score of every image with every caption, for models that read pairs.
 
     Attributes:
@@ -181,7 +245,7 @@ class ScoreMatrix:
 
 
 @dataclasses.dataclass(frozen=True)
-class RankedLists:
+class RankedLists(_Given):
     """Ranked lists, most similar first; a direction without lists is None.
 
     Attributes:
@@ -196,3 +260,32 @@ class RankedLists:
 
 
 Source = Embeddings | ScoreMatrix | RankedLists
+
+
+def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) -> Embeddings:
+    """Returns the embeddings with the similarity of an evaluator, if it names one.
+
+    Args:
+      source: embeddings whose vectors are the `field` of this similarity.
+      similarity: `{"name": ..., **options}`; None for that of the embeddings.
+
+    Raises:
+      UserError: the similarity has learned parameters, and the source has none.
+    """
+    if similarity is None:
+        return source
+    chosen = make_similarity(similarity, "similarity of an evaluator")
+    if chosen.module is not None:
+        if chosen.name != source.similarity:
+            raise UserError(
+                f"The similarity {chosen.name!r} of an evaluator has parameters, which "
+                f"{source.place} has not learned; choose another one, or the model's."
+            )
+        return source
+    if missing := [key for key in chosen.parameters if key not in source.parameters]:
+        raise UserError(
+            f"The similarity {chosen.name!r} of an evaluator needs {missing}, which {source.place} "
+            "has not learned; choose a similarity without parameters, or the model's."
+        )
+    parameters = {key: source.parameters[key] for key in chosen.parameters}
+    return dataclasses.replace(source, similarity=chosen.name, parameters=parameters, options={})

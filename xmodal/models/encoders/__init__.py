@@ -16,6 +16,7 @@ from xmodal.models.encoders import (
     resnet,
     rnn,
     textcnn,
+    vit,
     word_embedding,
 )
 from xmodal.models.entry_table import Row, make_part
@@ -30,6 +31,7 @@ ENCODERS: Mapping[str, Row] = {
     "resnet": Row(resnet.ResNetConfig, resnet.make_resnet),
     "rnn": Row(rnn.RnnConfig, rnn.make_rnn),
     "textcnn": Row(textcnn.TextCnnConfig, textcnn.make_textcnn),
+    "vit": Row(vit.VitConfig, vit.make_vit),
     "words": Row(word_embedding.WordsConfig, word_embedding.make_words),
 }
 """An encoder is called with the columns of a batch and a `Mode`, and returns `Features`.

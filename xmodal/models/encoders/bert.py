@@ -14,44 +14,14 @@ import jax
 from jax.typing import DTypeLike
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.attention import attend, split_heads
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import Features
 from xmodal.models.mode import Mode
+from xmodal.models.transformer_layers import INIT, LayerSpec, layer_norm, run_layers
 
-_INIT = nn.initializers.truncated_normal(0.02)
-
-
-def _layer_norm(dtype: DTypeLike, name: str) -> nn.LayerNorm:
-    # With the one-pass variance, rounding errors would exceed the tiny epsilon.
-    return nn.LayerNorm(epsilon=1e-12, use_fast_variance=False, dtype=dtype, name=name)
-
-
-class BertLayer(nn.Module):
-    """A post-norm transformer layer with the exact (erf) GELU."""
-
-    heads: int
-    mlp_dim: int
-    dropout: float
-    dtype: DTypeLike
-
-    @nn.compact
-    def __call__(self, x: jax.Array, mask: jax.Array) -> tuple[jax.Array, None]:
-        """X [N, T, W] and bool mask [N, T] -> ([N, T, W], nothing to stack)."""
-        width = x.shape[-1]
-        dense = partial(nn.Dense, kernel_init=_INIT, dtype=self.dtype)
-        drop = nn.Dropout(self.dropout, deterministic=False)
-        query, key, value = (
-            split_heads(dense(width, name=name)(x), self.heads)
-            for name in ("query", "key", "value")
-        )
-        attended = dense(width, name="attention_output")(attend(query, key, value, mask, drop))
-        x = _layer_norm(self.dtype, "attention_norm")(x + drop(attended))
-        hidden = jax.nn.gelu(dense(self.mlp_dim, name="mlp_hidden")(x), approximate=False)
-        x = x + drop(dense(width, name="mlp_output")(hidden))
-        return _layer_norm(self.dtype, "mlp_norm")(x), None
+_EPSILON = 1e-12
 
 
 class Bert(nn.Module):
@@ -107,17 +77,11 @@ class Bert(nn.Module):
         dropout = self.dropout if mode.drops else 0.0
         lower_dropout = 0.0 if self.lower_depth else dropout
 
-        def run_layers(x: jax.Array, depth: int, dropout: float, name: str) -> jax.Array:
-            layers = nn.scan(
-                # A loop computes nothing twice by itself.
-                nn.remat(BertLayer, prevent_cse=self.unroll) if self.remat else BertLayer,
-                variable_axes={"params": 0},
-                split_rngs={"params": True, "dropout": True},
-                in_axes=nn.broadcast,
-                length=depth,
-                unroll=depth if self.unroll else 1,
-            )(self.heads, self.mlp_dim, dropout, self.dtype, name=name)
-            return layers(x, mask)[0]
+        spec = LayerSpec(
+            self.heads, self.mlp_dim, norm_first=False, activation="gelu", epsilon=_EPSILON,
+            causal=False, dtype=self.dtype,
+        )  # fmt: skip
+        stack = partial(run_layers, spec, remat=self.remat, unroll=self.unroll)
 
         has_features = self.feature_column in inputs
         if has_features:
@@ -127,11 +91,13 @@ class Bert(nn.Module):
             ids, mask = read_ids(inputs)
             x = self._embed(ids, lower_dropout)
             if self.lower_depth:
-                x = run_layers(x, self.lower_depth, lower_dropout, "lower_layers")
+                x = stack(
+                    x, mask, depth=self.lower_depth, dropout=lower_dropout, name="lower_layers"
+                )
         # If no layers are separate, all of them belong to the lower part.
         has_more = not lower_only if self.lower_depth else not has_features
         if has_more:
-            x = run_layers(x, self.depth - self.lower_depth, dropout, "layers")
+            x = stack(x, mask, depth=self.depth - self.lower_depth, dropout=dropout, name="layers")
         return Features(x, mask)
 
     def _embed(self, ids: jax.Array, dropout: float) -> jax.Array:
@@ -141,11 +107,11 @@ class Bert(nn.Module):
                 f"{self.max_positions}: lower config.data.text.max_length, or raise "
                 "config.model.text.encoder.max_positions."
             )
-        words = self.param("word_embeddings", _INIT, (self.vocab_size, self.width))
-        positions = self.param("position_embeddings", _INIT, (self.max_positions, self.width))
-        types = self.param("token_type_embeddings", _INIT, (2, self.width))
+        words = self.param("word_embeddings", INIT, (self.vocab_size, self.width))
+        positions = self.param("position_embeddings", INIT, (self.max_positions, self.width))
+        types = self.param("token_type_embeddings", INIT, (2, self.width))
         x = words[ids] + positions[: ids.shape[1]] + types[0]
-        x = _layer_norm(self.dtype, "embeddings_norm")(x)
+        x = layer_norm(_EPSILON, self.dtype, "embeddings_norm")(x)
         return nn.Dropout(dropout, deterministic=False)(x)
 
 

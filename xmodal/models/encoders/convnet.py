@@ -16,13 +16,13 @@ from xmodal.base.config import UserError, setting
 from xmodal.models.batch_norm import BatchNorm, make_norm
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
-from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
+from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
 from xmodal.models.mode import Mode
 
 _CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
-class ConvNet(ImageEncoder):
+class ConvNet(ConvEncoder):
     """Pixels to a map that every stage halves.
 
     Attributes:
@@ -75,8 +75,8 @@ def _conv(channels: int, dtype: DTypeLike, *, name: str, strides: int = 1) -> nn
 
 
 @dataclasses.dataclass(frozen=True)
-class ConvNetConfig(ImageConfig):
-    """Settings of a small residual network; see `ImageConfig` for the common ones.
+class ConvNetConfig(ConvEncoderConfig):
+    """Settings of a small residual network; see `ConvEncoderConfig` for the common ones.
 
     Attributes:
       channels: channels of the stages; every stage halves the map.

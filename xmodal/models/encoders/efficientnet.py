@@ -18,7 +18,7 @@ from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import depthwise as depthwise_lib
 from xmodal.models.encoders import packing
-from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
+from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
 from xmodal.models.encoders.mbconv import CONV_INIT, MBConv, Stage, scale_channels
 from xmodal.models.mode import Mode
 
@@ -74,7 +74,7 @@ def drop_connect_rates(rate: float, depth: float, over: str = "blocks") -> list[
     return [rate * index / divisor for index in range(blocks)]
 
 
-class EfficientNet(ImageEncoder):
+class EfficientNet(ConvEncoder):
     """Pixels to the map of the last convolution.
 
     Attributes:
@@ -134,8 +134,8 @@ class EfficientNet(ImageEncoder):
 
 
 @dataclasses.dataclass(frozen=True)
-class EfficientNetConfig(ImageConfig):
-    """Settings of EfficientNet; see `ImageConfig` for the common ones.
+class EfficientNetConfig(ConvEncoderConfig):
+    """Settings of EfficientNet; see `ConvEncoderConfig` for the common ones.
 
     Attributes:
       variant: a published pair of width and depth, "b0" to "b7"; else set `width` and `depth`.

@@ -18,7 +18,7 @@ from xmodal.models.batch_norm import BatchNorm, make_norm
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import pixels as pixels_lib
-from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
+from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
 from xmodal.models.mode import Mode
 
 # The convolutions without padding need this size.
@@ -163,7 +163,7 @@ def _run(
     return jax.nn.relu(owner.norm(name=f"{name}_norm")(x, mode))
 
 
-class InceptionV3(ImageEncoder):
+class InceptionV3(ConvEncoder):
     """Pixels to the map of the last block.
 
     Attributes:
@@ -191,8 +191,8 @@ class InceptionV3(ImageEncoder):
 
 
 @dataclasses.dataclass(frozen=True)
-class InceptionV3Config(ImageConfig):
-    """Settings of Inception v3; see `ImageConfig`."""
+class InceptionV3Config(ConvEncoderConfig):
+    """Settings of Inception v3; see `ConvEncoderConfig`."""
 
     normalization: str = setting("inception", one_of=pixels_lib.NORMALIZATIONS)
 

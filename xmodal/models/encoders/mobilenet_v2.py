@@ -23,7 +23,7 @@ from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import depthwise as depthwise_lib
 from xmodal.models.encoders import pixels as pixels_lib
-from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
+from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
 from xmodal.models.encoders.mbconv import CONV_INIT, MBConv, Stage, scale_channels
 from xmodal.models.mode import Mode
 
@@ -40,7 +40,7 @@ STAGES = (
 HEAD_CHANNELS = 1280
 
 
-class MobileNetV2(ImageEncoder):
+class MobileNetV2(ConvEncoder):
     """Pixels to the map of the last convolution.
 
     Attributes:
@@ -86,8 +86,8 @@ class MobileNetV2(ImageEncoder):
 
 
 @dataclasses.dataclass(frozen=True)
-class MobileNetV2Config(ImageConfig):
-    """Settings of MobileNetV2; see `ImageConfig` for the common ones.
+class MobileNetV2Config(ConvEncoderConfig):
+    """Settings of MobileNetV2; see `ConvEncoderConfig` for the common ones.
 
     Attributes:
       width: channel multiplier; the last layer is never narrower than 1280.

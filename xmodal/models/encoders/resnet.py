@@ -20,7 +20,7 @@ from xmodal.models.batch_norm import BatchNorm, make_norm
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import pixels as pixels_lib
-from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
+from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
 from xmodal.models.mode import Mode
 
 # Units of the four stages, by the number of layers.
@@ -138,7 +138,7 @@ def _conv_norm(
     return norm(name=f"{name}_norm")(x, mode)
 
 
-class ResNet(ImageEncoder):
+class ResNet(ConvEncoder):
     """Pixels to the map of the last unit.
 
     Attributes:
@@ -181,8 +181,8 @@ class ResNet(ImageEncoder):
 
 
 @dataclasses.dataclass(frozen=True)
-class ResNetConfig(ImageConfig):
-    """Settings of ResNet; see `ImageConfig` for the common ones.
+class ResNetConfig(ConvEncoderConfig):
+    """Settings of ResNet; see `ConvEncoderConfig` for the common ones.
 
     Attributes:
       depth: 50, 101 or 152 layers.

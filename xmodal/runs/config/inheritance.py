@@ -56,6 +56,10 @@ def inherit(
                 )
             origins.append(tower_origin(side, folder, of_model=bool(source.model)))
         origins += [run_origin(source)] if source.run else []
+        if source.blend.run:
+            run, step = source.blend.run, source.blend.step
+            second = InitConfig(run=run, step=step, optimizer=False)
+            origins.append(run_origin(second))
     for origin in origins:
         _fill(config, origin)
         if wrong := _contradictions(config, origin):
@@ -164,7 +168,10 @@ def _text_contradictions(text: ml_collections.ConfigDict, origin: Origin) -> lis
         given, known = read_vocabulary(text.vocabulary), read_vocabulary(origin.vocabulary)
         if given != known:
             pairs = enumerate(itertools.zip_longest(given, known))
-            place, (one, other) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
+            place, (one, other) = next(
+                ((i, pair) for i, pair in pairs if pair[0] != pair[1]),
+                (0, (given.name, known.name)),
+            )
             wrong.append(
                 f"config.data.text.vocabulary is {text.vocabulary!r} with {len(given):,} entries, "
                 f"the weights have the {len(known):,} of {origin.vocabulary!r}; the first to "

@@ -12,6 +12,7 @@ from xmodal.models import ENCODERS, HEADS
 from xmodal.models.entry_table import Row
 from xmodal.models.projection import ProjectionConfig
 from xmodal.preprocessing import TextConfig
+from xmodal.preprocessing.tokenizer_files import FILES
 from xmodal.pretrained.folder import check_weights, read_description
 from xmodal.pretrained.model_folder import read_model
 from xmodal.runs.folder import run_folder
@@ -106,12 +107,13 @@ def tower_origin(side: str, folder: str, *, of_model: bool = False) -> Origin:
     if longest is not None:
         usual = min(longest, TextConfig.max_length)
         parts.append(Part("data.text", {"max_length": usual}, is_fixed=False))
-    vocabulary = epath.Path(folder) / "vocab.txt"
+    files = (epath.Path(folder) / name for name in FILES)
+    vocabulary = next((os.fspath(path) for path in files if path.exists()), "")
     return Origin(
         f"the tower {folder}",
         parts,
         reads_text=True,
-        vocabulary=os.fspath(vocabulary) if vocabulary.exists() else "",
+        vocabulary=vocabulary,
         longest=longest,
     )
 

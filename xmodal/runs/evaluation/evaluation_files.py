@@ -100,35 +100,6 @@ def event_writer(
             result_files.write_files(output, events, stale=[path.name for path in older])
 
 
-def write_results(
-    evaluation: "Evaluation",
-    output: str,
-    model: ModelIdentity,
-    *,
-    other: "StoredResults | None" = None,
-    writer: "metric_writers.MetricWriter | None" = None,
-) -> None:
-    """Writes and prints an evaluation, on process 0 only.
-
-    Args:
-      evaluation: the evaluation.
-      output: folder for the results, see `Evaluation.save`.
-      model: the evaluated model.
-      other: another model to compare with.
-      writer: writer for TensorBoard's scalars and report.
-
-    Raises:
-      UserError: the models cannot be compared, or the folder cannot be written.
-    """
-    if jax.process_index() != 0:
-        return
-    _write_model(output, model)
-    _write_files(evaluation, output, other)
-    if writer is not None:
-        writer.write_scalars(0, select_curves(evaluation.metrics))
-        writer.write_texts(0, {"report": evaluation.report()})
-
-
 def print_pages(evaluations: Sequence["Evaluation"], output: str) -> None:
     """Prints where the pages of written evaluations are, on process 0 only.
 
@@ -172,7 +143,7 @@ def write_all(
       output: folder for `metrics.json` and `metrics.csv`, whose tags begin with the evaluators'
         names, and for a folder EVALUATOR with the results of each.
       model: the evaluated model.
-      others: evaluator -> another model to compare with.
+      others: evaluator -> another model to compare with; "" is the evaluator of files.
       views: views that received these evaluations; their writer gets the scalars and reports.
       step: step of the evaluated checkpoint, if it was one: the first entry of `metrics.json`;
         `steps/STEP.json` is written for it.
@@ -189,7 +160,7 @@ def write_all(
     metrics = {tag: x for evaluation in evaluations for tag, x in evaluation.tagged.items()}
     if (writer := views.writer) is not None:
         writer.write_scalars(step or 0, select_curves(metrics))
-        reports = {f"{each.evaluator}/report": each.report() for each in evaluations}
+        reports = {f"{each.evaluator}/report".strip("/"): each.report() for each in evaluations}
         writer.write_texts(step or 0, reports)
         writer.flush()
     views.write_projector(output)

@@ -93,5 +93,5 @@ def _learned_from(config: ml_collections.ConfigDict) -> dict[str, Any]:
     data = config.to_dict().get("data") or {}
     if isinstance(text := data.get("text"), dict):
         path = text.pop("vocabulary", "")
-        data["text"] = text | {"words": read_vocabulary(path) if path else []}
+        data["text"] = text | {"words": read_vocabulary(path).identity if path else ()}
     return {name: value for name, value in data.items() if name not in _NOT_LEARNED}

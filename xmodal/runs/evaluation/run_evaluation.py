@@ -1,32 +1,25 @@
 """Evaluates a run: combines its model, the splits of its datasets and its evaluators.
 
-The training loop, its final evaluation and `xmodal.eval_main` all call `RunEvaluation`, so their
+The training loop, its final evaluation and `xmodal.eval_main` all use `RunEvaluation`, so their
 numbers cannot differ.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import jax
-
 from xmodal import data
-from xmodal.base.config import UserError, lookup
-from xmodal.evals import Embedder, Embeddings, Evaluation
-from xmodal.evals.embed import Items
-from xmodal.evals.evaluators import Options
-from xmodal.evals.evaluators.evaluator import with_similarity
-from xmodal.evals.example_page import check_examples
-from xmodal.evals.inputs import arrays
-from xmodal.evals.inputs.ensemble import average
-from xmodal.evals.reports.store import StoredResults
+from xmodal.base.config import lookup
+from xmodal.evals import Embedder
+from xmodal.evals.inputs.given_items import GivenItems
+from xmodal.evals.provider import ModelProvider
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
-from xmodal.runs.evaluation.suite import FINAL_SPLITS, EvalSuite, Opened, Request, evaluate_all
+from xmodal.runs.evaluation.suite import EvalSuite
 from xmodal.runs.pair_functions import make_pair_functions
 from xmodal.runs.parts import Parts
 from xmodal.runs.predictors import make_predictors
 from xmodal.runs.tensorboard.example_views import View
-from xmodal.similarity import Similarity
 from xmodal.training.optimization.schedules import is_due
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree
@@ -81,13 +74,14 @@ class RunEvaluation:
           view: called with every evaluation.
         """
         found: dict[str, float] = {}
-        embedded = self.embedding(state.all_params(), state.model_state)
+        provider = self.provider(state.all_params(), state.model_state)
         for name in self._due(step):
             split = self.suite.options[name].split
-            source, evaluator = embedded.get(name, split), self.suite.evaluator(name, split)
-            results = evaluator.run(source)
+            evaluator = self.suite.evaluator(name, split)
+            results = evaluator.run(provider)
             if view is not None:
-                view(name, evaluator, source, results, self.suite.items(name, split))
+                items = self.suite.items(name, split)
+                view(name, evaluator, evaluator.embeddings(provider), results, items)
             metrics = summarize(results, intervals=False)
             found |= {evaluator_tag(name, tag): value for tag, value in metrics.items()}
         return found
@@ -103,77 +97,29 @@ class RunEvaluation:
             for name, options in self.suite.options.items()
         }
 
-    def evaluate(
-        self,
-        params: Tree,
-        model_state: Tree,
-        *,
-        name: str,
-        request: Request = FINAL_SPLITS,
-        notes: Callable[[Items], Sequence[str]] = lambda items: (),
-        trained_on: Mapping[str, str] | None = None,
-        together_with: Sequence["EmbeddingCache"] = (),
-        others: Mapping[str, StoredResults] | None = None,
-        view: View | None = None,
-    ) -> list[Evaluation]:
-        """Returns one evaluation per evaluator.
+    def provider(self, params: Tree, model_state: Tree) -> ModelProvider:
+        """Returns the model with these weights; each set of items is embedded on first use."""
+        settings, towers = self.parts.settings, self.parts.model.towers
 
-        Args:
-          params: parameters of the model and its tasks.
-          model_state: running statistics of the same.
-          name: name of the model's row in tables.
-          request: what to evaluate and to save.
-          notes: items -> notes on the model, for the report.
-          trained_on: hash of the records of the training data, by name.
-          together_with: `embedding` of other models; the mean of all scores is evaluated.
-          others: evaluator -> another model to compare with, for these pages.
-          view: called with every evaluation.
+        @functools.cache
+        def tokenizer() -> Any:
+            return data.load_tokenizer(settings.data, settings.train_split)
 
-        Raises:
-          UserError: the split is unknown; the evaluators use several sets of embeddings but
-            one is to be saved; or examples are requested and no evaluator has any.
-        """
-        check_examples(request.examples, self.suite.options)
-        embedded = self.embedding(params, model_state)
-        splits = {each: self.suite.split_of(each, request.split) for each in self.suite.options}
-        similarity = None
-        if request.save_embeddings is not None:
-            keys = {embedded.key(*item) for item in splits.items()}
-            similarity = _similarity_to_save(
-                self.parts.model.similarity, self.suite.options.values(), keys
-            )
-        evaluations = evaluate_all(
-            self._open_all(splits, embedded, together_with),
-            name=name,
-            notes=notes,
-            trained_on=trained_on,
-            examples=request.examples,
-            others=others,
-            view=view,
+        def texts(given: Sequence[str]) -> GivenItems:
+            return GivenItems(texts=given, tokenizer=tokenizer())
+
+        def images(given: Sequence[bytes]) -> GivenItems:
+            # As in a dataset, pictures are not rotated.
+            return GivenItems(images=given, config=settings.data.image, upright=False)
+
+        makers: dict[str, Callable[[Sequence[Any]], GivenItems]] = {"text": texts, "image": images}
+        return ModelProvider(
+            self.parts.config.name,
+            self._embedder,
+            (params, model_state),
+            field=self.parts.model.similarity.config.field,
+            given={side: make for side, make in makers.items() if side in towers},
         )
-        if request.save_embeddings is not None and jax.process_index() == 0:
-            shared = with_similarity(embedded.get(*next(iter(splits.items()))), similarity)
-            arrays.save_embeddings(request.save_embeddings, shared)
-        return evaluations
-
-    def embedding(self, params: Tree, model_state: Tree) -> "EmbeddingCache":
-        """Returns the embeddings with these weights, each computed on first use."""
-        return EmbeddingCache(self.parts, self.suite, self._embedder, (params, model_state))
-
-    def _open_all(
-        self,
-        splits: Mapping[str, str],
-        embedded: "EmbeddingCache",
-        together_with: Sequence["EmbeddingCache"],
-    ) -> Iterator[Opened]:
-        for name, split in splits.items():
-            source = embedded.get(name, split)
-            if together_with:
-                similarity = self.suite.options[name].similarity
-                members = [source, *(other.get(name, split) for other in together_with)]
-                source = average([with_similarity(each, similarity) for each in members])
-            evaluator, items = self.suite.evaluator(name, split), self.suite.items(name, split)
-            yield Opened(name, evaluator, items, source)
 
     def _due(self, step: int) -> list[str]:
         total_steps = self.parts.settings.total_steps
@@ -189,64 +135,6 @@ class RunEvaluation:
         for where, tag in self.parts.settings.awaited_metrics.items():
             of_evaluator = lookup(where, tag.partition("/")[0], known)
             lookup(where, tag, of_evaluator)
-
-
-class EmbeddingCache:
-    """Embeddings from one set of weights, computed once for all evaluators that share them."""
-
-    def __init__(
-        self, parts: Parts, suite: EvalSuite, embedder: Embedder, weights: tuple[Tree, Tree]
-    ) -> None:
-        """Takes the weights `(params, model_state)` of a model and its tasks."""
-        self._parts, self._suite = parts, suite
-        self._embedder, self._weights = embedder, weights
-        self._found: dict[Any, Embeddings] = {}
-
-    def key(self, name: str, split: str) -> tuple[Any, str]:
-        """Returns (items, field), shared by evaluators whose items have the same embeddings.
-
-        Raises:
-          UserError: the run has no such evaluator.
-        """
-        options = lookup(f"config.evals of {self._parts.config.name}", name, self._suite.options)
-        field = options.field or self._parts.model.similarity.config.field
-        return self._suite.items_key(name, split), field
-
-    def get(self, name: str, split: str) -> Embeddings:
-        """Returns the embeddings of the items that an evaluator uses; raises errors like `key`."""
-        _, field = key = self.key(name, split)
-        if key not in self._found:
-            items, size = self._suite.items(name, split), self._suite.options[name].batch_size
-            self._found[key] = self._embedder(*self._weights, items, size, field=field)
-        return self._found[key]
-
-
-def _similarity_to_save(
-    of_model: Similarity, options: Collection[Options], keys: Collection[tuple[Any, str]]
-) -> Mapping[str, Any] | None:
-    """Returns the similarity, as in `Options`, that belongs to the embeddings of all evaluators.
-
-    It is the one that they rank by. If there are several, it is None, the model's: a config gives
-    each evaluator its own again.
-
-    Raises:
-      UserError: there are several sets of embeddings, or the model's similarity is of other arrays.
-    """
-    if len(keys) != 1:
-        raise UserError(
-            f"The evaluators use {len(keys)} sets of embeddings, but --save_embeddings writes "
-            "one: use --evaluators to name evaluators that share a set."
-        )
-    first, *others = (each.similarity for each in options)
-    if all(each == first for each in others):
-        return first
-    ((_, field),) = keys
-    if field != of_model.config.field:
-        raise UserError(
-            f"The evaluators rank {field!r} by several similarities and --save_embeddings writes "
-            "one: use --evaluators to name evaluators that share a similarity."
-        )
-    return None
 
 
 def make_embedder(parts: Parts, *, scores_pairs: bool = False) -> Embedder:

@@ -38,6 +38,10 @@ class SplitSource:
         where = f"config.evals.{name}.data"
         return cls(data.parse(run), data.parse(own, where), train_split, bool(options.data))
 
+    def with_labels(self, labels: tuple[str, ...]) -> "SplitSource":
+        """Returns the same dataset with other label columns."""
+        return dataclasses.replace(self, own=dataclasses.replace(self.own, labels=labels))
+
     def check(self, split: str) -> None:
         """Raises an error if a dataset, a split or a needed column is missing.
 

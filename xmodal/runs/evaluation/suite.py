@@ -1,18 +1,23 @@
-"""The evaluators of a config, the splits that they use, and the loop over them."""
+"""The evaluators of a config, the splits that they use, and their results for any model."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, cast
 
+import jax
 from absl import logging
 from etils import epath
 from jax.sharding import Mesh
 
 from xmodal import data
 from xmodal.base.config import UserError
-from xmodal.evals import Embeddings, Evaluation, evaluate_source, make_evaluator, read_options
+from xmodal.evals import Evaluation, evaluate_source, make_evaluator, read_options
 from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import Evaluator
+from xmodal.evals.example_page import check_examples
+from xmodal.evals.inputs import arrays
+from xmodal.evals.inputs.sources import Provider
+from xmodal.evals.provider import ModelProvider
 from xmodal.evals.reports.store import StoredResults, load_ranks
 from xmodal.runs.evaluation.splits import SplitSource
 from xmodal.runs.tensorboard.example_views import View
@@ -68,9 +73,9 @@ class EvalSuite:
         if unknown := sorted(set(names or ()) - set(options)):
             raise UserError(f"Unknown evaluator(s) {unknown}; config.evals has {sorted(options)}.")
         self.options = {name: options[name] for name in options if not names or name in names}
-        self._sources = {
-            name: SplitSource.of(config, name, each) for name, each in self.options.items()
-        }
+        self._sources = _share_labels(
+            {name: SplitSource.of(config, name, each) for name, each in self.options.items()}
+        )
         self._sides, self._mesh = sides, mesh
         self._evaluators: dict[tuple[str, str], Evaluator] = {}
         self._splits: dict[tuple[str, str], Items] = {}
@@ -82,7 +87,8 @@ class EvalSuite:
 
     def check(self, name: str, split: str) -> None:
         """Raises an error if a split is missing or lacks a column, see `SplitSource.check`."""
-        self._sources[name].check(split)
+        for each in (split, *self.options[name].splits_read):
+            self._sources[name].check(each)
 
     def split_of(self, name: str, split: str | None) -> str:
         """Returns the split to evaluate: an evaluator with its own dataset keeps its final one."""
@@ -105,13 +111,6 @@ class EvalSuite:
             )
         return self._evaluators[name, split]
 
-    def items_key(self, name: str, split: str) -> tuple[str, str]:
-        """Returns a key shared by evaluators whose items have the same embeddings."""
-        source = self._sources[name]
-        # Labels do not affect embeddings.
-        unlabeled = dataclasses.replace(source, own=dataclasses.replace(source.own, labels=()))
-        return repr(unlabeled), split
-
     def load_others(self, request: Request) -> dict[str, StoredResults]:
         """Opens all splits and returns stored results of another model by evaluator.
 
@@ -124,8 +123,10 @@ class EvalSuite:
             one evaluation.
 
         Raises:
-          UserError: there are no results, or they cannot be compared.
+          UserError: there are no results, they cannot be compared, or examples are requested and no
+            evaluator has any.
         """
+        check_examples(request.examples, self.options)
         others = {}
         for name in self.options:
             split = self.split_of(name, request.split)
@@ -141,54 +142,106 @@ class EvalSuite:
                 evaluator.check_comparable(others[name])
         return others
 
+    def evaluate(
+        self,
+        provider: Provider,
+        *,
+        name: str,
+        request: Request = FINAL_SPLITS,
+        notes: Callable[[Items], Sequence[str]] = lambda items: (),
+        trained_on: Mapping[str, str] | None = None,
+        others: Mapping[str, StoredResults] | None = None,
+        view: View | None = None,
+    ) -> list[Evaluation]:
+        """Returns one evaluation per evaluator.
 
-class Opened(NamedTuple):
-    """An evaluator of a config, the items it evaluates, and their embeddings."""
+        Args:
+          provider: the model.
+          name: name of its row in tables.
+          request: what to evaluate and to save.
+          notes: items -> notes on the model, for the report.
+          trained_on: hash of the records of the training data, by name.
+          others: evaluator -> another model to compare with, for the pages of examples.
+          view: called with every evaluation.
 
-    name: str
-    evaluator: Evaluator
-    items: Items
-    embeddings: Embeddings
+        Raises:
+          UserError: the split is unknown; the model cannot embed what an evaluator asks for; or
+            the evaluators use several sets of embeddings but one is to be saved.
+        """
+        splits = {each: self.split_of(each, request.split) for each in self.options}
+        for each, split in splits.items():
+            self.evaluator(each, split).check_provider(f"config.evals.{each}", provider)
+        similarity = None
+        if request.save_embeddings is not None:
+            assert isinstance(provider, ModelProvider)
+            similarity = self._similarity_to_save(provider, splits)
+        evaluations = []
+        for each, split in splits.items():
+            evaluator, items = self.evaluator(each, split), self.items(each, split)
+            evaluation = evaluate_source(
+                evaluator,
+                provider,
+                name=name,
+                evaluator_name=each,
+                notes=notes(items),
+                trained_on=trained_on,
+                split=items,
+                examples=request.examples,
+                other=(others or {}).get(each),
+            )
+            evaluations.append(evaluation)
+            if view is not None:
+                view(each, evaluator, evaluator.embeddings(provider), evaluation.results, items)
+        if request.save_embeddings is not None and jax.process_index() == 0:
+            assert isinstance(provider, ModelProvider)
+            shared = self.items(*next(iter(splits.items())))
+            found = provider.items(shared, similarity=similarity)
+            arrays.save_embeddings(request.save_embeddings, found)
+        return evaluations
+
+    def _similarity_to_save(
+        self, model: ModelProvider, splits: Mapping[str, str]
+    ) -> Mapping[str, Any] | None:
+        """Returns the similarity, as in `Options`, of the embeddings that all evaluators share.
+
+        It is the one that they rank by. If there are several, it is None, the model's: a config
+        gives each evaluator its own again.
+
+        Raises:
+          UserError: there are several sets of embeddings, or the model's similarity is of other
+            arrays.
+        """
+        options = self.options
+        sets = {
+            (id(self.items(name, split)), model.field_of(options[name].similarity))
+            for name, split in splits.items()
+        }
+        if len(sets) != 1:
+            raise UserError(
+                f"The evaluators use {len(sets)} sets of embeddings, but --save_embeddings writes "
+                "one: use --evaluators to name evaluators that share a set."
+            )
+        first, *others = (each.similarity for each in options.values())
+        if all(each == first for each in others):
+            return first
+        ((_, field),) = sets
+        if field != model.field:
+            raise UserError(
+                f"The evaluators rank {field!r} by several similarities and --save_embeddings "
+                "writes one: use --evaluators to name evaluators that share a similarity."
+            )
+        return None
 
 
-def evaluate_all(
-    opened: Iterable[Opened],
-    *,
-    name: str,
-    notes: Callable[[Items], Sequence[str]] = lambda items: (),
-    trained_on: Mapping[str, str] | None = None,
-    examples: int = 0,
-    others: Mapping[str, StoredResults] | None = None,
-    view: View | None = None,
-) -> list[Evaluation]:
-    """Returns one evaluation per evaluator.
+def _share_labels(sources: Mapping[str, SplitSource]) -> dict[str, SplitSource]:
+    """Gives evaluators that differ only in the labels they read all of these labels.
 
-    Args:
-      opened: evaluators with their embeddings, which may be made one after the other.
-      name: name of the model's row in tables.
-      notes: items -> notes on the model, for the report.
-      trained_on: hash of the records of the training data, by name.
-      examples: queries of every rule on the pages of examples; 0 for no pages.
-      others: evaluator -> another model to compare with, for these pages.
-      view: called with every evaluation.
-
-    Raises:
-      UserError: see `evaluate_source`.
+    They then share a split, and thus its embeddings.
     """
-    evaluations = []
-    for each in opened:
-        evaluation = evaluate_source(
-            each.evaluator,
-            each.embeddings,
-            name=name,
-            evaluator_name=each.name,
-            notes=notes(each.items),
-            trained_on=trained_on,
-            split=each.items,
-            examples=examples,
-            other=(others or {}).get(each.name),
-        )
-        evaluations.append(evaluation)
-        if view is not None:
-            view(each.name, each.evaluator, each.embeddings, evaluation.results, each.items)
-    return evaluations
+    labels: dict[str, set[str]] = {}
+    for each in sources.values():
+        labels.setdefault(repr(each.with_labels(())), set()).update(each.own.labels)
+    return {
+        name: each.with_labels(tuple(sorted(labels[repr(each.with_labels(()))])))
+        for name, each in sources.items()
+    }

@@ -2,8 +2,8 @@
 
 config.json             the config, with all settings that follow from dataset and initial weights
 config-STEP.json        the config until that step, if --allow_changes changed it there
-vocab.txt               the vocabulary, which config.json names
-records.json            hash and number of the training examples, hash of the vocabulary
+vocab.txt               the tokenizer's file, which config.json names; or merges.txt
+records.json            hash and number of the training examples, hash of that file
 frozen/                 parameters that never change, written once
 checkpoints/STEP/       params, model_state, opt_state, metrics; files.json, the hashes of all files
 damaged/STEP/           a checkpoint that was truncated or changed on disk

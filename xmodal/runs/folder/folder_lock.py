@@ -1,12 +1,14 @@
 """One writer per folder: the file `writer.json` names the process that writes it.
 
-The writer touches the file every few seconds. Another process takes over from a dead one. On the
-same machine, the process ID shows whether it is alive; elsewhere, it counts as dead if the file has
-not been touched for minutes, as far as the clocks of the hosts agree.
+On a file system, local or NFS, the process holds an operating system's lock on `.writer.lock`,
+which ends with the process. Object stores have no locks: there, the writer rewrites its entry every
+few seconds, and another process takes over when the entry is older than minutes, or names a process
+of this machine that is dead.
 """
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -16,6 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 
+import filelock
 from absl import logging
 from etils import epath
 
@@ -24,10 +27,10 @@ from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import DiskError
 
-LOCK = "writer.json"
+LOCK, GUARD = "writer.json", ".writer.lock"
 _BEAT_SECONDS = 10.0
 _STALE_SECONDS = 120.0
-# Object stores have no exclusive creation: the last of two writers wins; the other one checks.
+# The last of two writers of an object wins; the other one sees it after this time.
 _SETTLE_SECONDS = 2.0
 
 
@@ -56,46 +59,7 @@ class Writer:
     @classmethod
     def this_process(cls) -> "Writer":
         """Returns a new entry for this process."""
-        host = socket.gethostname()
-        return cls(host, _machine(), os.getpid(), time.time(), uuid.uuid4().hex)
-
-
-class _Lock:
-    """The lock of a folder, while it is held."""
-
-    def __init__(self, path: epath.Path, writer: Writer) -> None:
-        self._path, self._writer = path, writer
-        self._released = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="folder lock", daemon=True)
-        self._thread.start()
-
-    def check(self) -> None:
-        """Raises an error if another process has taken over, as after a long suspension.
-
-        Raises:
-          UserError: names the other process.
-        """
-        found = _read(self._path)
-        if found is None or found.token != self._writer.token:
-            raise FolderInUseError(
-                f"{self._path.parent} was taken over by {_describe(self._path, found)} while this "
-                "process did not respond; nothing more is written here."
-            )
-
-    def release(self) -> None:
-        """Lets others write."""
-        self._released.set()
-        self._thread.join()
-        with contextlib.suppress(UserError, OSError):
-            self.check()
-            self._path.unlink(missing_ok=True)
-
-    def _beat(self) -> None:
-        while not self._released.wait(_BEAT_SECONDS):
-            # The file system may be unavailable for a while; `check` finds another writer.
-            with contextlib.suppress(UserError, OSError):
-                self.check()
-                _touch(self._path, self._writer)
+        return cls(socket.gethostname(), _machine(), os.getpid(), time.time(), uuid.uuid4().hex)
 
 
 @contextlib.contextmanager
@@ -106,34 +70,26 @@ def hold(folder: epath.PathLike) -> Iterator[Callable[[], None]]:
 
     Yields:
       A function to call before writing. It raises a `UserError` if another process has taken over,
-      which can happen after a long suspension.
+      as after a long suspension.
 
     Raises:
       FolderInUseError: another process is writing it (gives its host, process ID and age).
       DiskError: the folder cannot be written.
     """
-    lock = _acquire(epath.Path(folder) / LOCK) if processes.index() == 0 else None
-    try:
+    path = epath.Path(folder) / LOCK
+    with contextlib.ExitStack() as stack:
+        check: Callable[[], None] = lambda: None  # noqa: E731
+        if processes.index() == 0:
+            take = _hold_object if is_on_bucket(path) else _hold_file
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                check = stack.enter_context(take(path))
+            except OSError as error:
+                raise DiskError(
+                    f"Cannot write to {path.parent}: {error}. Use another folder."
+                ) from error
         processes.gather(f"take the folder {folder}", "")
-        yield lock.check if lock else lambda: None
-    finally:
-        if lock:
-            lock.release()
-
-
-def _acquire(path: epath.Path) -> _Lock:
-    writer = Writer.this_process()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not _create(path, writer):
-            old = _read(path)
-            was_released = old is None and not path.exists()
-            if not (was_released and _create(path, writer)):
-                _check_stale(path, old)
-                _take_over(path, old, writer)
-    except OSError as error:
-        raise DiskError(f"Cannot write to {path.parent}: {error}. Use another folder.") from error
-    return _Lock(path, writer)
+        yield check
 
 
 def check_free(folder: epath.PathLike) -> None:
@@ -143,67 +99,94 @@ def check_free(folder: epath.PathLike) -> None:
       FolderInUseError: gives the host, process ID and age of the other process.
     """
     path = epath.Path(folder) / LOCK
-    writer = _read(path)
-    if path.exists():  # It may have been released while it was read.
-        _check_stale(path, writer)
+    if is_on_bucket(path):
+        _check_stale(path, _read(path))
+    elif (guard := path.with_name(GUARD)).exists():
+        try:
+            with filelock.FileLock(guard, timeout=0):
+                pass
+        except filelock.Timeout:
+            raise _in_use(path, _read(path)) from None
+
+
+@contextlib.contextmanager
+def _hold_file(path: epath.Path) -> Iterator[Callable[[], None]]:
+    lock, writer = filelock.FileLock(path.with_name(GUARD), timeout=0), Writer.this_process()
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        raise _in_use(path, _read(path)) from None
+    try:
+        if old := _read(path):
+            logging.warning("Took over %s from %s, which ended.", path.parent, _name(old))
+        _write(path, writer)
+        yield functools.partial(_check_ours, path, writer)
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        lock.release()
+
+
+@contextlib.contextmanager
+def _hold_object(path: epath.Path) -> Iterator[Callable[[], None]]:
+    writer, released = Writer.this_process(), threading.Event()
+    _check_stale(path, _read(path))
+    _write(path, writer)
+    time.sleep(_SETTLE_SECONDS)
+
+    check = functools.partial(_check_ours, path, writer)
+
+    def beat() -> None:
+        while not released.wait(_BEAT_SECONDS):
+            # The store may be unavailable for a while; `check` finds another writer.
+            with contextlib.suppress(UserError, OSError):
+                check()
+                _write(path, writer)
+
+    check()
+    thread = threading.Thread(target=beat, name="folder lock", daemon=True)
+    thread.start()
+    try:
+        yield check
+    finally:
+        released.set()
+        thread.join()
+        with contextlib.suppress(UserError, OSError):
+            check()
+            path.unlink(missing_ok=True)
+
+
+def _check_ours(path: epath.Path, writer: Writer) -> None:
+    if (found := _read(path)) != writer:
+        raise FolderInUseError(
+            f"{path.parent} was taken over by {_name(found)}; nothing more is written here."
+        )
 
 
 def _check_stale(path: epath.Path, writer: Writer | None) -> None:
-    if writer is not None and writer.machine == _machine() and not _is_alive(writer.process):
-        return
-    if _silence(path) <= _STALE_SECONDS:
-        raise FolderInUseError(
-            f"{path.parent} is being written by {_describe(path, writer)}. Wait for it, stop it, "
-            "or use another folder."
-        )
+    with contextlib.suppress(FileNotFoundError):
+        is_here = writer is not None and writer.machine == _machine()
+        is_dead = is_here and not _is_alive(writer.process)
+        if not is_dead and time.time() - path.stat().mtime <= _STALE_SECONDS:
+            raise _in_use(path, writer)
 
 
-def _take_over(path: epath.Path, old: Writer | None, writer: Writer) -> None:
-    """Replaces a dead process with this one; if several try, one wins."""
-    marker = path.with_name(f".{LOCK}.{old.token if old else 'unreadable'}")
-    if _silence(marker) > _STALE_SECONDS:
-        marker.unlink(missing_ok=True)  # from a process that died while taking over
-    won = False
-    if _create(marker, writer):
-        try:
-            # Another process may have taken over between the read and the marker.
-            if _read(path) == old:
-                path.unlink(missing_ok=True)
-                won = _create(path, writer)
-        finally:
-            marker.unlink(missing_ok=True)
-    if not won:
-        raise FolderInUseError(
-            f"{path.parent} was just taken over by {_describe(path, _read(path))}."
-        )
-    logging.warning("Took over %s from %s, which is no longer running.", path.parent, _name(old))
+def _in_use(path: epath.Path, writer: Writer | None) -> FolderInUseError:
+    return FolderInUseError(
+        f"{path.parent} is being written by {_name(writer)}. Wait for it, stop it, or use another "
+        "folder."
+    )
 
 
-def _create(path: epath.Path, writer: Writer) -> bool:
-    """Creates a file for this process; False if it already exists."""
-    content = json.dumps(dataclasses.asdict(writer), indent=2) + "\n"
-    if is_on_bucket(path):
-        if path.exists():
-            return False
-        path.write_text(content)
-        time.sleep(_SETTLE_SECONDS)
-        return _read(path) == writer
-    try:
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(content)
-    except FileExistsError:
-        return False
-    except OSError:
-        path.unlink(missing_ok=True)  # The disk is full.
-        raise
-    return True
+def _name(writer: Writer | None) -> str:
+    if writer is None:
+        return "another process"
+    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(writer.started))
+    return f"process {writer.process} on {writer.host}, started {started}"
 
 
-def _touch(path: epath.Path, writer: Writer) -> None:
-    if is_on_bucket(path):
-        path.write_text(json.dumps(dataclasses.asdict(writer), indent=2) + "\n")
-    else:
-        os.utime(path)
+def _write(path: epath.Path, writer: Writer) -> None:
+    path.write_text(json.dumps(dataclasses.asdict(writer), indent=2) + "\n")
 
 
 def _read(path: epath.Path) -> Writer | None:
@@ -211,32 +194,6 @@ def _read(path: epath.Path) -> Writer | None:
         return Writer(**json.loads(path.read_text()))
     except (FileNotFoundError, ValueError, TypeError):
         return None  # It is just being written or removed.
-
-
-def _silence(path: epath.Path) -> float:
-    """Seconds since the file was last touched."""
-    try:
-        return time.time() - path.stat().mtime
-    except FileNotFoundError:
-        return 0.0
-
-
-def _describe(path: epath.Path, writer: Writer | None) -> str:
-    if writer is None:
-        return f"another process (see {path})"
-    started, silence = time.time() - writer.started, _silence(path)
-    return f"{_name(writer)}, started {_span(started)} ago and last seen {_span(silence)} ago"
-
-
-def _name(writer: Writer | None) -> str:
-    return f"process {writer.process} on {writer.host}" if writer else "another process"
-
-
-def _span(seconds: float) -> str:
-    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
 
 
 def _is_alive(process: int) -> bool:

@@ -1,4 +1,4 @@
-"""Reads and writes the config, records and vocabulary of a run, and lists its checkpoints."""
+"""Reads and writes the config, records and tokenizer of a run, and lists its checkpoints."""
 
 import hashlib
 import json
@@ -15,11 +15,11 @@ from etils import epath
 from xmodal.base import buckets
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError, read
+from xmodal.preprocessing.tokenizer_files import FILES, vocabulary_file
 from xmodal.runs.folder.folder_lock import LOCK
 from xmodal.runs.folder.json_files import read_json
 from xmodal.runs.sections import SelectConfig
 
-VOCABULARY = "vocab.txt"
 # Items of a checkpoint, besides its metrics.
 ITEMS = ("params", "model_state", "opt_state")
 
@@ -34,7 +34,8 @@ def save_config(
     Args:
       run_dir: the run's folder.
       config: config with everything filled in.
-      vocabulary: words of the texts, written to `RUN_DIR/vocab.txt`, which the saved config names.
+      vocabulary: tokens of the texts, whose file, see `tokenizer_files`, is written to the run's
+        folder, where the saved config names it.
     """
     if jax.process_index() > 0:
         return
@@ -42,16 +43,17 @@ def save_config(
     folder.mkdir(parents=True, exist_ok=True)
     if vocabulary is not None:
         config = config.copy_and_resolve_references()
-        config.data.text.vocabulary = VOCABULARY
-        _replace(folder / VOCABULARY, _as_text(vocabulary))
+        file = vocabulary_file(vocabulary)
+        config.data.text.vocabulary = file.name
+        _replace(folder / file.name, file.content)
     path, text = folder / "config.json", f"{config.to_json_best_effort(indent=2)}\n"
     if (saved := steps(run_dir)) and path.exists() and path.read_text() != text:
         kept = folder / f"config-{saved[-1]}.json"
         # If a config changes several times at one step, only the first one had been in use.
         if not kept.exists():
-            _replace(kept, path.read_text())
+            _replace(kept, path.read_bytes())
     # Written last, so that a reader who finds it also finds the vocabulary.
-    _replace(path, text)
+    _replace(path, text.encode())
 
 
 def save_records(run_dir: str, records: Records) -> None:
@@ -71,16 +73,12 @@ def load_records(run_dir: str) -> Records:
 
 def hash_vocabulary(vocabulary: Sequence[str]) -> str:
     """Returns the hash of a vocabulary file, as stored in `records.json`."""
-    return hashlib.sha256(_as_text(vocabulary).encode()).hexdigest()
+    return vocabulary_file(vocabulary).sha256
 
 
-def _as_text(vocabulary: Sequence[str]) -> str:
-    return "".join(f"{token}\n" for token in vocabulary)
-
-
-def _replace(path: epath.Path, text: str) -> None:
+def _replace(path: epath.Path, content: bytes) -> None:
     with replacing(path) as file:
-        file.write(text.encode())
+        file.write(content)
 
 
 def load_run(run_dir: str) -> ml_collections.ConfigDict:
@@ -99,24 +97,26 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
             remedy = "The run has not reached its first step; rerun the command that started it."
         raise UserError(f"{run_dir!r} is not a run of xmodal.main: {path} is missing. {remedy}")
     config = ml_collections.ConfigDict(read_json(path, "copy it from a backup."))
-    if (folder / VOCABULARY).exists():
-        _check_vocabulary(run_dir)
-        config.data.text.vocabulary = os.fspath(folder / VOCABULARY)
-    elif config.data.text is not None and config.data.text.get("vocabulary") == VOCABULARY:
+    if config.data.text is None:
+        return config
+    own = next((folder / name for name in FILES if (folder / name).exists()), None)
+    if own is not None:
+        _check_vocabulary(run_dir, own)
+        config.data.text.vocabulary = os.fspath(own)
+    elif (name := config.data.text.get("vocabulary")) in FILES:
         raise UserError(
-            f"{folder / VOCABULARY}, the run's vocabulary, is missing: copy it from a backup."
+            f"{folder / name}, the run's vocabulary, is missing: copy it from a backup."
         )
-    elif config.data.text is not None:
+    else:
         text = (
             "%s has no %s (it was made by an earlier version); the vocabulary is read from the "
             "dataset as it is now."
         )
-        logging.log_first_n(logging.WARNING, text, 1, run_dir, VOCABULARY)
+        logging.log_first_n(logging.WARNING, text, 1, run_dir, "vocab.txt")
     return config
 
 
-def _check_vocabulary(run_dir: str) -> None:
-    path = epath.Path(run_dir) / VOCABULARY
+def _check_vocabulary(run_dir: str, path: epath.Path) -> None:
     expected = load_records(run_dir).get("vocabulary")  # Earlier versions saved none.
     if expected and hashlib.sha256(path.read_bytes()).hexdigest() != expected:
         raise UserError(

@@ -11,6 +11,7 @@ import optax
 
 from xmodal.base.config import UserError, lookup, read, set_whole, setting
 from xmodal.training.optimization import plateau as plateau_lib
+from xmodal.training.optimization.layer_rates import layer_rates
 from xmodal.training.optimization.outliers import SkipOutliersConfig, skip_outliers
 from xmodal.training.optimization.parameter_groups import GroupConfig, assign_groups, select
 from xmodal.training.optimization.schedules import make_schedule, read_schedule
@@ -120,7 +121,8 @@ def make_optimizer(
     Raises:
       UserError: a pattern matches no parameter, or a group starts after the end of the run.
     """
-    paths = list(flatten(params))
+    trained = flatten(params)
+    paths = list(trained)
     for name, group in config.read_groups().items():
         if group.frozen_until >= total_steps:
             raise UserError(
@@ -130,6 +132,7 @@ def make_optimizer(
     groups = assign_groups(config.read_groups(), paths)
     optimizer = _Optimizer(
         groups=groups,
+        rates={path: _group_rate(path, group, trained) for path, group in groups.items()},
         starts=sorted({group.frozen_until for group in groups.values()}),
         schedule=make_schedule(config.schedule, config.learning_rate, total_steps),
         rule=config.rule().make(_decay(config.weight_decay, paths)),
@@ -145,6 +148,7 @@ class _Optimizer:
     """The parts of an optimizer, bound to the paths of the trained parameters."""
 
     groups: Mapping[str, GroupConfig]
+    rates: Mapping[str, Any]
     starts: Sequence[int]
     schedule: optax.Schedule
     rule: optax.GradientTransformation
@@ -210,7 +214,7 @@ class _Optimizer:
         updates = {}
         for path, direction in directions.items():
             group = self.groups[path]
-            update = -(rate * group.rate) * direction
+            update = -(rate * self.rates[path]) * direction
             updates[path] = _if_started(group.frozen_until, count, update, jnp.zeros_like(update))
         return updates
 
@@ -263,6 +267,14 @@ def with_moments(opt_state: State, moments: State) -> State:
     The schedule, the skip rule and the plateau start over.
     """
     return opt_state | {"moments": moments}
+
+
+def _group_rate(path: str, group: GroupConfig, trained: Mapping[str, Any]) -> Any:
+    """The multiplier of a parameter's rate, which may differ along its first axis."""
+    if group.layer_decay == 1:
+        return group.rate
+    where = f"layer_decay={group.layer_decay} of config.optimizer.groups, {group.pattern!r},"
+    return group.rate * layer_rates(group.layer_decay, path, trained, where)
 
 
 def _entry(start: int) -> str:

@@ -16,6 +16,8 @@ class GroupConfig:
       pattern: regular expression of parameter paths such as `image/encoder/stem/kernel`, see
         `select`.
       rate: multiplier of the learning rate.
+      layer_decay: further multiplier for every layer that lies above a parameter's own, see
+        `layer_rates`; 1 for none.
       clip_norm: largest global norm of only this group's gradients; None shares
         `config.optimizer.clip_norm` with all other groups that set no norm.
       clip: whether the group is clipped at all; False keeps it out of every clipped norm.
@@ -25,6 +27,7 @@ class GroupConfig:
 
     pattern: str = setting(pattern=True)
     rate: float = setting(1.0, above=0)
+    layer_decay: float = setting(1.0, above=0, at_most=1)
     clip_norm: float | None = setting(None, above=0)
     clip: bool = True
     frozen_until: int = setting(0, at_least=0)

@@ -9,9 +9,9 @@ import re
 import numpy as np
 import pytest
 
+from xmodal.api import evaluating
 from xmodal.base import cxc_files
 from xmodal.base.config import UserError
-from xmodal.evals import from_files
 from xmodal.evals.evaluators import boards
 from xmodal.evals.labels import released
 from xmodal.evals.reports import evaluation_report
@@ -65,7 +65,7 @@ def ranked(depth):
 def evaluate(annotations, **given):
     if not {"embeddings", "scores", "rankings"} & set(given):
         given = {"embeddings": embeddings(), "similarity": "dot"} | given
-    return from_files.evaluate_files(annotations=annotations, bootstrap_samples=5, **given)
+    return evaluating.evaluate(annotations=annotations, bootstrap_samples=5, **given)
 
 
 def test_published_rows_stand_beside_released_labels_only(annotations, monkeypatch):
@@ -167,7 +167,7 @@ def test_a_model_that_cannot_be_compared_is_refused_before_the_work(annotations,
     def work(*args, **given):
         pytest.fail("evaluated for nothing")
 
-    monkeypatch.setattr(boards, "evaluate_boards", work)
+    monkeypatch.setattr(boards, "compute_boards", work)
     part = {key: each[:3] if "image" in key else each for key, each in embeddings().items()}
     with pytest.raises(UserError, match="labels of board coco5k differ"):
         evaluate(annotations, embeddings=part, similarity="dot", partial=True, other=stored)
@@ -201,7 +201,7 @@ def test_arguments_of_a_wrong_type(annotations, given, message):
     if not {"scores", "rankings"} & set(given):
         defaults["embeddings"] = embeddings()
     with pytest.raises(UserError, match=message):
-        from_files.evaluate_files(**(defaults | given))
+        evaluating.evaluate(**(defaults | given))
 
 
 def test_ids_of_a_wrong_type(annotations, tmp_path):

@@ -1,0 +1,41 @@
+"""A Vision Transformer of 4 layers beside a small BERT, on the embedded dataset.
+
+python -m xmodal.main --config=configs/vit.py[:quick]
+"""
+
+from ml_collections import ConfigDict
+
+from configs import base, quickstart
+
+
+def get_config(argument: str = "") -> ConfigDict:
+    """`quick` trains for 50 steps."""
+    return base.variant(experiment(), argument, quick=quick)
+
+
+def experiment() -> ConfigDict:
+    """Images against captions, as in `quickstart:i2t`, but with 36 patches and a class token."""
+    config = quickstart.image_text(quickstart.multitask())
+    config.name = "vit"
+    config.model.image.encoder = {
+        "name": "vit",
+        "patch": 8,
+        "width": 128,
+        "depth": 4,
+        "heads": 4,
+        "mlp_dim": 256,
+        "class_token": True,
+    }
+    config.model.image.head = {"name": "first"}
+    config.optimizer.learning_rate = 1e-3
+    return config
+
+
+def quick(config: ConfigDict) -> ConfigDict:
+    """A few steps, two evaluations and two checkpoints."""
+    config.name += "_quick"
+    config.total_steps, config.batch_size, config.log_every = 50, 64, 10
+    config.optimizer.schedule.warmup_steps = 2
+    config.evals.shapes.every = config.checkpoint.every = 25
+    config.evals.shapes.bootstrap_samples = 100
+    return config

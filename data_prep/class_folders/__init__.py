@@ -1,0 +1,1 @@
+"""A user's pictures in one folder per class."""

@@ -1,0 +1,120 @@
+"""A folder of your own pictures, with one folder per class."""
+
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from data_prep import schema
+from data_prep.building.random_access import RandomAccessBuilder
+from data_prep.building.record_counts import LeftOut, Record
+from data_prep.captioned_images import folder_key
+from data_prep.captioned_images.captioned_pictures import split_of_name
+from data_prep.errors import UnexpectedFilesError
+from data_prep.published_figures import Figure, Unknown
+from data_prep.reading.fetched_files import IMAGE_ENDINGS
+from data_prep.reading.folders import walk
+from data_prep.reading.image_files import ImageFile
+
+_ONLY_SPLIT = "test"
+
+
+class Builder(RandomAccessBuilder):
+    """TFDS builder of labeled pictures; where the dataset is stored depends on the files.
+
+    The names of the classes are those of the folders, in alphabetical order, of all splits
+    together; they are under `label` in `info.metadata`.
+    """
+
+    VERSION = tfds.core.Version("1.0.0")
+    RELEASE_NOTES: ClassVar[dict[str, str]] = {"1.0.0": "Initial release."}
+    MIN_KEPT = 0.5
+    UPRIGHT = True
+    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
+        tfds.core.BuilderConfig(name="images", description="Pictures and their classes."),
+    ]
+    MANUAL_DOWNLOAD_INSTRUCTIONS = """
+    Put your pictures into one folder per class, in one of these layouts:
+      - CLASS/picture.jpg: all pictures are the split `test`
+      - SPLIT/CLASS/picture.jpg, where the splits are train, validation (val, dev) and test
+    Pictures may be in folders below that of their class.
+    """
+
+    @classmethod
+    def data_dir_of(cls, data_dir: str | None, manual_dir: str | None) -> str | None:
+        """See `RandomAccessBuilder`: every state of every folder is stored separately."""
+        return folder_key.place_of(pathlib.Path(manual_dir), data_dir) if manual_dir else data_dir
+
+    @classmethod
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+        """See `RandomAccessBuilder`: nothing is published about a user's files."""
+        del config
+        return {"*/records": Unknown("the files of a user")}
+
+    def _features(self) -> tfds.features.FeaturesDict:
+        return tfds.features.FeaturesDict(
+            {
+                "image": schema.PIXELS,
+                "image_id": np.int32,
+                "label": np.int32,
+                "picture": tfds.features.Text(),
+            }
+        )
+
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+        names = [
+            (parent / name).relative_to(folder).as_posix()
+            for parent, files in walk(folder)
+            for name in files
+            if name.lower().endswith(IMAGE_ENDINGS)
+        ]
+        if not names:
+            raise UnexpectedFilesError(f"{folder} has no pictures in folders of classes")
+        tops = sorted({name.partition("/")[0] for name in names if "/" in name})
+        named = [top for top in tops if split_of_name(top)]
+        if named and len(named) < len(tops):
+            other = next(top for top in tops if top not in named)
+            raise UnexpectedFilesError(
+                f"{folder} has the folder {named[0]!r}, which names a split, beside {other!r}, "
+                "which names none: put all classes into folders of splits, or rename the class"
+            )
+        depth = 1 if named else 0
+        classes = sorted({_class_of(name, depth) for name in names} - {""})
+        self.info.metadata["label"] = classes
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(names):
+            split = split_of_name(name.partition("/")[0]) if named else _ONLY_SPLIT
+            places.setdefault(split or "train", []).append(place)
+        return {
+            split: _examples(folder, names, own, classes, depth) for split, own in places.items()
+        }
+
+
+def _class_of(name: str, depth: int) -> str:
+    """Returns the class of a picture; "" if it is in no folder of a class."""
+    folders = name.split("/")[:-1]
+    return folders[depth] if len(folders) > depth else ""
+
+
+def _examples(
+    folder: pathlib.Path,
+    names: Sequence[str],
+    places: Sequence[int],
+    classes: Sequence[str],
+    depth: int,
+) -> Iterator[Record | LeftOut]:
+    """Yields the pictures at some places of all names; the place is the id."""
+    for place in places:
+        name = names[place]
+        if not (own := _class_of(name, depth)):
+            yield LeftOut(name, "no class", "it is in no folder of a class")
+            continue
+        example: dict[str, Any] = {
+            "image": ImageFile(name, (folder / name).read_bytes),
+            "image_id": place,
+            "label": classes.index(own),
+            "picture": name,
+        }
+        yield name, example

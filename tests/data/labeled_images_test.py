@@ -1,0 +1,165 @@
+"""Labeled images: datasets that TFDS prepared, folders of classes, and the built-in dataset."""
+
+import io
+import pathlib
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow_datasets as tfds
+
+import xmodal
+from xmodal import data
+from xmodal.base.config import UserError
+from xmodal.data.records import TFRecords
+
+NAMES = ("red", "green", "blue")
+COUNTS = {"train": 23, "test": 11}
+
+
+def picture(label, number):
+    pixels = np.zeros((6, 7, 3), np.uint8)
+    pixels[..., label] = 200 + number
+    return pixels
+
+
+class Patches(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    """As a classification dataset of TFDS: no ids, no captions, its default file format."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    name = "patches"
+
+    def _info(self):
+        features = {
+            "image": tfds.features.Image(shape=(None, None, 3)),
+            "label": tfds.features.ClassLabel(names=NAMES),
+            "file_name": tfds.features.Text(),
+        }
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+
+    def _split_generators(self, manager):
+        return {split: self._examples(count) for split, count in COUNTS.items()}
+
+    def _examples(self, count):
+        for number in range(count):
+            label = number % 3
+            image = picture(label, number)
+            yield number, {"image": image, "label": label, "file_name": f"{number}.png"}
+
+    def _generate_examples(self):
+        raise NotImplementedError
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("tfds"))
+    Patches(data_dir=folder, file_format="tfrecord").download_and_prepare()
+    return folder
+
+
+def section(folder, name="patches", **fields):
+    return {
+        "dataset": name,
+        "data_dir": folder,
+        "image": {"size": 8},
+        "labels": ("label",),
+    } | fields
+
+
+def means(images):
+    return np.stack([np.asarray(image, np.float32).mean(axis=(0, 1)) for image in images])
+
+
+def colors(texts):
+    return np.stack([np.eye(3, dtype=np.float32)[NAMES.index(text.split()[-1])] for text in texts])
+
+
+def test_a_prepared_dataset_of_tfds_is_read_without_its_code(prepared):
+    items = data.eval_split(section(prepared), split="train")
+    assert len(items.image_ids) == COUNTS["train"]
+    assert list(items.label_names["label"]) == list(NAMES)
+    assert items.sides == ("image",)
+    rows = np.array([7, 0, 22])
+    for encoded, row in zip(items.pictures(rows), rows, strict=True):
+        pixels = np.asarray(PIL.Image.open(io.BytesIO(encoded)))
+        number = int(items.labels["file_name"][row].removesuffix(".png"))
+        np.testing.assert_array_equal(pixels, picture(items.labels["label"][row], number))
+    (batch,) = items.images(8, rows)
+    np.testing.assert_array_equal(batch["image_id"], rows)
+    assert len(data.eval_split(section(prepared), split="train[5:9]").image_ids) == 4
+
+
+@pytest.mark.parametrize("kind", ["zero_shot", "knn", "linear_probe"])
+def test_functions_classify_it(prepared, kind):
+    texts = {"embed_texts": colors} if kind == "zero_shot" else {}
+    options = {"templates": ("something {}",)} if kind == "zero_shot" else {}
+    found = xmodal.evaluate(
+        embed_images=means,
+        **texts,
+        dataset="patches",
+        data_dir=prepared,
+        similarity="dot",
+        evaluator={"type": kind, "bootstrap_samples": 20, **options},
+    )
+    assert found.metrics["accuracy@1"] == 100
+    assert found.metrics["queries"] == COUNTS["test"]
+
+
+def test_datasets_that_are_not_there(prepared):
+    with pytest.raises(UserError, match=r"'patch' in config.data.dataset; .*`tfds build patch`"):
+        data.prepare(section(prepared, "patch"))
+    with pytest.raises(UserError, match="patches .* has no image_id, captions"):
+        data.prepare(section(prepared, labels=()), splits=["test"])
+    with pytest.raises(UserError, match="has no breed"):
+        data.prepare(section(prepared, labels=("breed",)), splits=["test"])
+
+
+def test_a_truncated_file_is_named(tmp_path, prepared):
+    class Part:
+        filename, skip, take = str(tmp_path / "x.tfrecord"), 0, -1
+
+    source = next(pathlib.Path(prepared).rglob("*train*record*"))
+    whole = source.read_bytes()
+    for size in (len(whole) - 3, 5):
+        (tmp_path / "x.tfrecord").write_bytes(whole[:size])
+        with pytest.raises(UserError, match="x.tfrecord"):
+            TFRecords([Part])
+
+
+def test_folders_of_classes(tmp_path):
+    for split, count in COUNTS.items():
+        for number in range(count):
+            path = tmp_path / "mine" / split / NAMES[number % 3] / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            PIL.Image.fromarray(picture(number % 3, number)).save(path)
+    found = xmodal.evaluate(
+        embed_images=means,
+        dataset="class_folders",
+        manual_dir=str(tmp_path / "mine"),
+        data_dir=str(tmp_path / "tfds"),
+        similarity="dot",
+        evaluator={"type": "knn", "k": 3, "bootstrap_samples": 20},
+    )
+    assert found.metrics["accuracy@1"] == 100
+    assert found.metrics["gallery"] == 3
+
+
+def test_objects_are_those_of_the_images(few_shapes):
+    config = {"dataset": "crisscrossed_shapes", "data_dir": few_shapes, "image": {"size": 8}}
+    objects = data.eval_split(
+        config | {"config": "objects", "labels": ("shape", "color")}, split="train"
+    )
+    images = data.eval_split(config, split="train")
+    assert 0 < len(objects.image_ids) < len(images.image_ids)
+    place = {int(each): row for row, each in enumerate(images.image_ids)}
+    rows = np.array([place[int(each)] for each in objects.image_ids])
+    own = objects.pictures(np.arange(len(rows)))
+    assert list(own) == list(images.pictures(rows))
+    # Some captions say the shape or the color in a single word; none of them says another one.
+    names = {name: list(objects.label_names[name]) for name in ("shape", "color")}
+    for name, values in names.items():
+        said = 0
+        for text, row in zip(objects.caption_texts, objects.caption_rows, strict=True):
+            words = set(text.lower().rstrip(".").split())
+            said += values[objects.labels[name][row]] in words
+        assert said > len(objects.caption_texts) / 8

@@ -1,0 +1,344 @@
+"""Zero-shot classification, nearest neighbors and linear probes against slow references."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from tests.evals.evaluators.random_vectors import SIDES, options_of
+from tests.evals.tiny_split import TinySplit, look_up
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError
+from xmodal.evals import Embedder, Embeddings, evaluate_source, make_evaluator
+from xmodal.evals.evaluators.classification import compute_accuracies
+from xmodal.evals.evaluators.knn import vote
+from xmodal.evals.evaluators.linear_probe import fit
+from xmodal.evals.inputs.sources import Provider, with_similarity
+from xmodal.evals.provider import Ensemble, ModelProvider
+from xmodal.evals.reports.summary import summarize
+from xmodal.evals.reports.uncertainty import Resamples, compute_interval
+from xmodal.similarity import make_similarity
+
+NAMES = ("dog", "cat", "bird")
+WIDTH = 5
+
+
+@dataclasses.dataclass
+class LabeledSplit(TinySplit):
+    """Images with classes, without captions; `train` is another split."""
+
+    train: TinySplit | None = None
+
+    def beside(self, split):
+        assert split == "train"
+        return self.train
+
+
+def make_split(count, seed, **fields):
+    generator = np.random.default_rng(seed)
+    ids = generator.permutation(1000)[:count]
+    labels = generator.integers(0, len(NAMES), count)
+    labels[: len(NAMES)] = range(len(NAMES))
+    none = np.zeros(0, int)
+    return LabeledSplit(
+        name="animals",
+        image_ids=ids,
+        caption_ids=none,
+        caption_image_ids=none,
+        ratings={},
+        labels={"label": labels},
+        label_names={"label": list(NAMES)},
+        **fields,
+    )
+
+
+@pytest.fixture
+def split():
+    return make_split(37, 0, train=make_split(41, 1, split="train"))
+
+
+class Clusters(Provider):
+    """Images near the center of their class, in another order, and texts that name a class."""
+
+    place, embeds = "clusters", frozenset(SIDES)
+
+    def __init__(self, noise=0.8):
+        self._centers = np.random.default_rng(5).normal(size=(len(NAMES), WIDTH))
+        self._noise, self.asked = noise, []
+
+    def items(self, split, *, similarity=None, batch_size=256):
+        generator = np.random.default_rng(len(split.image_ids))
+        labels = split.labels["label"]
+        images = self._centers[labels] + self._noise * generator.normal(size=(len(labels), WIDTH))
+        at = generator.permutation(len(labels))
+        found = Embeddings(
+            self.place, split.image_ids[at], images[at].astype(np.float32), None, None, "dot"
+        )
+        return with_similarity(found, similarity)
+
+    def embed(self, side, given, *, similarity=None):
+        self.asked += given
+        rows = []
+        for text in given:
+            (name,) = (each for each in NAMES if each in text)
+            # Prompts differ, in length and direction.
+            generator = np.random.default_rng(len(text))
+            rows.append(self._centers[NAMES.index(name)] + 0.3 * generator.normal(size=WIDTH))
+        return np.array(rows, np.float32)
+
+
+def in_order(provider, split):
+    found = provider.items(split)
+    row = {int(each): i for i, each in enumerate(found.image_ids)}
+    return np.array([found.images[row[int(each)]] for each in split.image_ids], np.float64)
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def accuracies(scores, labels):
+    """By one image after the other."""
+    hits, by_class = {1: [], 5: []}, {}
+    for row, label in zip(scores, labels, strict=True):
+        ahead = sum(score > row[label] for score in row) if np.isfinite(row[label]) else len(row)
+        for depth, found in hits.items():
+            found.append(ahead < depth)
+        by_class.setdefault(label, []).append(ahead < 1)
+    return {
+        "accuracy@1": 100 * np.mean(hits[1]),
+        "accuracy@5": 100 * np.mean(hits[5]),
+        "mean_class_accuracy": 100 * np.mean([np.mean(each) for each in by_class.values()]),
+    }
+
+
+def evaluate(split, provider, **section):
+    (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(provider)
+    return found
+
+
+def test_zero_shot_by_hand(split):
+    provider, templates = Clusters(), ("a {}", "there is a {} here", "name")
+    found = evaluate(split, provider, type="zero_shot", templates=templates)
+    classes = []
+    for name in NAMES:
+        prompts = [f"a {name}", f"there is a {name} here", name]
+        classes.append(unit(np.mean([unit(provider.embed("text", [p])[0]) for p in prompts], 0)))
+    scores = unit(in_order(provider, split)) @ np.array(classes).T
+    expected = accuracies(scores, split.labels["label"])
+    assert {tag: found.metrics[tag] for tag in expected} == pytest.approx(expected)
+    assert 40 < expected["accuracy@1"] < 100
+    assert found.metrics["queries"] == 37
+    assert found.metrics["gallery"] == 3
+    assert "9" not in found.definition.split("prompts")[0][-3:]
+    assert "3 prompts per class, the first is 'a {}'" in found.definition
+
+
+def test_equal_classes_are_counted_as_ties(split):
+    split.label_names = {"label": ["dog", "dog", "cat"]}
+    found = evaluate(split, Clusters(), type="zero_shot")
+    labels = split.labels["label"]
+    assert found.metrics["tied_queries"] == np.sum(labels < 2)
+
+
+@pytest.mark.parametrize("k", [1, 7, 200])
+def test_neighbors_by_hand(split, k):
+    provider, temperature = Clusters(noise=1.5), 0.3
+    found = evaluate(split, provider, type="knn", k=k, temperature=temperature)
+    images, train = (unit(in_order(provider, each)) for each in (split, split.train))
+    labels, rows = split.train.labels["label"], []
+    for image in images:
+        cosines = train @ image
+        votes = np.zeros(len(NAMES))
+        for place in np.argsort(-cosines, kind="stable")[:k]:
+            votes[labels[place]] += np.exp(cosines[place] / temperature)
+        rows.append([vote if vote else -np.inf for vote in votes])
+    expected = accuracies(np.array(rows), split.labels["label"])
+    assert {tag: found.metrics[tag] for tag in expected} == pytest.approx(expected)
+
+
+def test_classes_without_a_vote_have_no_rank():
+    queries, train = np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32)
+    found = vote(queries, train, np.array([2, 0]), classes=4, k=1, temperature=0.01)
+    assert np.isfinite(found).tolist() == [[False, False, True, False], [True, False, False, False]]
+    # exp(1 / 0.01) exceeds float32.
+    np.testing.assert_allclose(found[[0, 1], [2, 0]], 100)
+
+
+def test_a_probe_is_at_the_minimum_of_its_objective():
+    generator, weight = np.random.default_rng(0), 0.03
+    features = unit(generator.normal(size=(53, 7))).astype(np.float32)
+    labels = generator.integers(0, 4, 53)
+    matrix, bias = fit(features, labels, weight, classes=4, steps=500)
+
+    def objective(flat):
+        w, b = np.split(flat, [28])
+        logits = features.astype(np.float64) @ w.reshape(7, 4) + b
+        own = logits[np.arange(53), labels]
+        entropy = np.mean(np.log(np.exp(logits).sum(axis=1)) - own)
+        return entropy + weight / 2 * np.sum(w * w)
+
+    flat = np.concatenate([matrix.ravel(), bias]).astype(np.float64)
+    best = objective(flat)
+    for _ in range(20):
+        step = generator.normal(size=flat.shape)
+        for size in (1e-1, 1e-2):
+            assert objective(flat + size * step) > best
+    slope = [(objective(flat + e) - objective(flat - e)) / 2e-5 for e in 1e-5 * np.eye(32)]
+    assert np.abs(slope).max() < 1e-4
+
+
+def test_a_linear_probe_chooses_its_regularization(split):
+    provider = Clusters(noise=0.3)
+    found = evaluate(split, provider, type="linear_probe").metrics
+    assert found["accuracy@1"] > 90
+    # With too strong a regularization, all images get the most frequent class.
+    worst = evaluate(split, provider, type="linear_probe", regularization=(1e4,)).metrics
+    assert worst["regularization"] == 1e4
+    assert worst["accuracy@1"] < found["accuracy@1"]
+    both = evaluate(split, provider, type="linear_probe", regularization=(1e4, 1e-3)).metrics
+    assert both["regularization"] == 1e-3
+
+
+def test_intervals_are_those_of_a_plain_bootstrap():
+    generator = np.random.default_rng(2)
+    classes, rank = generator.integers(0, 6, 23) * 3, generator.integers(0, 8, 23)
+    found = compute_accuracies(rank, classes, samples=50, seed=4)
+    counts = Resamples(23, samples=50, seed=4).counts
+    samples = {}
+    for column in counts.T:
+        rows = np.repeat(np.arange(23), column)
+        scores = np.zeros((len(rows), 20))
+        for line, row in zip(scores, rows, strict=True):
+            line[[c for c in range(20) if c != classes[row]][: rank[row]]] = 1
+            line[classes[row]] = 0.5
+        for tag, value in accuracies(scores, classes[rows]).items():
+            samples.setdefault(tag, []).append(value)
+    for tag, values in samples.items():
+        limits = found[f"{tag}_low"], found[f"{tag}_high"]
+        assert limits == pytest.approx(compute_interval(np.array(values)))
+
+
+@pytest.mark.parametrize("kind", ["zero_shot", "knn", "linear_probe"])
+def test_tags_and_report(split, kind):
+    evaluator = make_evaluator("x", options_of(type=kind), split, SIDES)
+    evaluation = evaluate_source(evaluator, Clusters(), name="clusters", evaluator_name="animals")
+    assert sorted(evaluator.tags(SIDES)) == sorted(summarize(evaluation.results, intervals=False))
+    assert "animals/accuracy@1_low" in evaluation.tagged
+    ranked_by = "logits" if kind == "linear_probe" else "cosine"
+    assert f"Similarity: {ranked_by}." in evaluation.report()
+
+
+def of_file(split):
+    """Embeddings of both splits, as a file has them."""
+    first, second = (Clusters().items(each) for each in (split, split.train))
+    split.train.image_ids = split.train.image_ids + 1000  # Ids of a dataset are unique.
+    return Embeddings(
+        "model.npz",
+        np.concatenate([first.image_ids, second.image_ids + 1000]),
+        np.concatenate([first.images, second.images]),
+        None,
+        None,
+        "dot",
+    )
+
+
+@pytest.mark.parametrize("kind", ["knn", "linear_probe"])
+def test_probes_work_on_a_file_with_both_splits(split, kind):
+    expected = evaluate(split, Clusters(), type=kind).metrics
+    found = make_evaluator("x", options_of(type=kind), split, ["image"]).run(of_file(split))
+    assert found[0].metrics["accuracy@1"] == pytest.approx(expected["accuracy@1"], abs=6)
+
+
+def test_a_file_has_no_prompts(split):
+    evaluator = make_evaluator("x", options_of(type="zero_shot"), split, SIDES)
+    file = of_file(split)
+    message = r"config.evals.x \(zero_shot\) embeds texts .* model.npz cannot do: .*--run=RUN"
+    with pytest.raises(UserError, match=message):
+        evaluator.check_provider("config.evals.x", file)
+    with pytest.raises(UserError, match=r"model.npz has .* 3 other texts are needed, .*photo of a"):
+        evaluator.run(file)
+    evaluator.check_provider("config.evals.x", Clusters())
+
+
+@pytest.mark.parametrize(
+    ("section", "sides", "message"),
+    [
+        ({"type": "zero_shot"}, ["image"], r"compares images with the names .* only \['image'\]"),
+        ({"type": "knn"}, ["text"], "classifies images, but the model has no image side"),
+        ({"type": "zero_shot", "labels": "breed"}, SIDES, "needs the label column 'breed'"),
+        ({"type": "zero_shot", "names": ("dog",)}, SIDES, "names for 1 classes, .* of class 2"),
+        ({"type": "knn", "train_split": "test"}, SIDES, "learns from the split 'test', which it"),
+        ({"type": "zero_shot", "templates": ("foto",)}, SIDES, "Unknown name 'foto'.*contains {}"),
+        ({"type": "zero_shot", "templates": ()}, SIDES, "templates is empty"),
+        ({"type": "knn", "k": 0}, SIDES, "k is 0"),
+        ({"type": "linear_probe", "regularization": ()}, SIDES, "regularization is empty"),
+    ],
+)
+def test_mistakes_are_named(split, section, sides, message):
+    with pytest.raises(UserError, match=message):
+        make_evaluator("x", options_of(**section), split, sides)
+
+
+def test_labels_and_vectors_that_cannot_be_used(split):
+    split.labels = {"label": split.labels["label"] - 1}
+    with pytest.raises(UserError, match="has images of class -1, which are not labeled"):
+        evaluate(split, Clusters(), type="zero_shot")
+    split.labels = {"label": split.labels["label"] + 1.0}
+    with pytest.raises(UserError, match="is float64 .* one whole number per image"):
+        evaluate(split, Clusters(), type="zero_shot")
+    split = make_split(9, 0)
+    split.label_names = {}
+    with pytest.raises(UserError, match="has no names of the classes in 'label'; list them in"):
+        evaluate(split, Clusters(), type="zero_shot")
+    several = Embeddings("m", split.image_ids, np.ones((9, 2, 3), np.float32), None, None, "dot")
+    split.train = make_split(5, 3, split="train")
+    with pytest.raises(UserError, match="m lacks 5 of the 5 images of animals train.*one file"):
+        evaluate(split, several, type="knn", k=1)
+    split.train.image_ids = split.image_ids[:5]
+    with pytest.raises(UserError, match="classifies by one vector per item, and m has 2"):
+        evaluate(split, several, type="knn", k=1)
+
+
+class GivenTexts:
+    """Texts "0", "1", ... as items; token 0 is their number, see `look_up`."""
+
+    name, split, sides = "given", "items", ("text",)
+
+    def __init__(self, texts):
+        self.caption_ids = np.arange(len(texts))
+        self.caption_lengths = np.ones(len(texts), int)
+        self._tokens = np.array([[int(text)] for text in texts])
+
+    def captions(self, batch_size, rows, length):
+        for start in range(0, len(rows), batch_size):
+            at = rows[start : start + batch_size]
+            yield {"text_ids": self._tokens[at], "caption_id": self.caption_ids[at]}
+
+
+def test_a_model_embeds_any_texts_on_any_number_of_devices():
+    table = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    params = {"image": table[:4], "text": table}
+    dot, found = make_similarity({"name": "dot"}), []
+    for devices in (1, 8):
+        mesh = mesh_lib.make_mesh(jax.devices()[:devices])
+        embedder = Embedder(look_up, SIDES, similarity=dot, mesh=mesh)
+        provider = ModelProvider(
+            "m", embedder, (params, {}), field="vector", given={"text": GivenTexts}
+        )
+        found.append(provider.embed("text", ["7", "3", "3", "0", "5"]))
+        split = TinySplit()
+        assert provider.items(split) is provider.items(split)  # Embedded once.
+        assert provider.items(TinySplit()) is not provider.items(split)
+        with pytest.raises(UserError, match="m has no image side to embed"):
+            provider.embed("image", [b"picture"])
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_allclose(found[0], table[[7, 3, 3, 0, 5]], rtol=1e-2)
+    # Two copies of a model are the model, and embed nothing else.
+    both = Ensemble([(provider, lambda items: items)] * 2)
+    assert both.embeds == frozenset()
+    one, two = provider.items(split), both.items(split)
+    np.testing.assert_allclose(
+        two.images @ two.captions.T, one.images @ one.captions.T, rtol=1e-5, atol=1e-6
+    )

@@ -1,0 +1,112 @@
+"""The Vision Transformer against loops over patches and layers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import transformer_reference as reference
+
+from xmodal.base.config import UserError
+from xmodal.models.transformer_layers import ACTIVATIONS
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, (3, 6, 9, 3), np.uint8)
+SIZES = {
+    "patch": 3, "width": 12, "depth": 3, "heads": 2, "mlp_dim": 20, "normalization": "unit",
+}  # fmt: skip
+ACTIVATE = {
+    "gelu": reference.gelu,
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "quick_gelu": lambda x: x / (1 + np.exp(-1.702 * x)),
+}
+
+
+def encode(image, params, heads, activation, epsilon=1e-6):
+    """The tokens [1 + n, W] of one picture."""
+    kernel = np.asarray(params["patches"]["kernel"], np.float64)
+    size, x = len(kernel), image / 255.0
+    tokens = [
+        np.einsum("hwc,hwcd->d", x[row : row + size, column : column + size], kernel)
+        for row in range(0, image.shape[0], size)
+        for column in range(0, image.shape[1], size)
+    ]
+    x = np.stack(tokens) + np.asarray(params["patches"]["bias"])
+    if "class_token" in params:
+        x = np.concatenate([np.asarray(params["class_token"])[None], x])
+    x = x + np.asarray(params["position_embeddings"])
+    for layer in range(len(params["layers"]["query"]["kernel"])):
+        one = jax.tree.map(lambda leaf, layer=layer: leaf[layer], params["layers"])
+        normed = reference.layer_norm(x, epsilon, **one["attention_norm"])
+        parts = (reference.dense(one[name], normed) for name in ("query", "key", "value"))
+        x = x + reference.dense(one["attention_output"], reference.attention(*parts, len(x), heads))
+        normed = reference.layer_norm(x, epsilon, **one["mlp_norm"])
+        x = x + reference.mlp(one, normed, ACTIVATE[activation])
+    return reference.layer_norm(x, epsilon, **params["norm"])
+
+
+@pytest.mark.parametrize(
+    ("class_token", "head", "activation"),
+    [(True, "first", "gelu"), (False, "mean", "gelu_tanh"), (True, "flatten", "quick_gelu")],
+)
+def test_equals_the_loop(class_token, head, activation, tower, random_variables):
+    assert ACTIVATE.keys() == ACTIVATIONS.keys()
+    options = {"class_token": class_token, "activation": activation, **SIZES}
+    made = tower("vit", head={"name": head}, **options)
+    params, state = random_variables(made, {"image": IMAGES}, scale=0.4)
+    vectors = jax.jit(made.apply)(params, state, {"image": IMAGES})[0].vector
+    for vector, image in zip(vectors, IMAGES, strict=True):
+        tokens = encode(image, params["encoder"], 2, activation)
+        assert tokens.shape == (6 + class_token, 12)
+        pool = {"first": lambda x: x[0], "mean": lambda x: x.mean(0), "flatten": np.ravel}
+        np.testing.assert_allclose(vector, pool[head](tokens), rtol=1e-4, atol=1e-5)
+
+
+def test_remat_and_unroll_change_no_gradient(tower, random_variables):
+    plain = tower("vit", dropout=0.3, **SIZES)
+    other = tower("vit", dropout=0.3, remat=True, unroll=True, **SIZES)
+    params, state = random_variables(plain, {"image": IMAGES}, scale=0.3)
+
+    def gradient(tower):
+        def loss(params):
+            key, inputs = jax.random.key(3), {"image": IMAGES}
+            return jnp.sum(
+                jnp.sin(tower.apply(params, state, inputs, train=True, key=key)[0].vector)
+            )
+
+        return jax.jit(jax.grad(loss))(params)
+
+    jax.tree.map(
+        lambda found, expected: np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5),
+        gradient(other),
+        gradient(plain),
+    )
+
+
+def test_training_from_frozen_features_equals_training_from_pictures(tower, random_variables):
+    made = tower("vit", head={"name": "attention"}, projection=5, **SIZES)
+    params, state = random_variables(made, {"image": IMAGES})
+    features = made.frozen_features(params, state, {"image": IMAGES})
+    assert features["image_features"].shape == (3, 7, 12)
+    found, expected = (made.apply(params, state, each)[0] for each in (features, {"image": IMAGES}))
+    np.testing.assert_allclose(found.vector, expected.vector, atol=1e-5)
+
+
+def test_bfloat16_stays_close(tower, random_variables):
+    exact = tower("vit", **SIZES)
+    params, state = random_variables(exact, {"image": IMAGES})
+    made = tower("vit", dtype="bfloat16", **SIZES)
+    found = made.apply(params, state, {"image": IMAGES})[0].vector
+    expected = exact.apply(params, state, {"image": IMAGES})[0].vector
+    assert found.dtype == jnp.float32
+    np.testing.assert_allclose(found, expected, atol=0.05 * np.abs(expected).max())
+
+
+def test_errors_name_the_remedy(tower, random_variables):
+    made = tower("vit", **SIZES)
+    params, state = random_variables(made, {"image": IMAGES})
+    with pytest.raises(UserError, match=r"6 x 8 pixels .*size to a multiple of .*patch=3"):
+        made.apply(params, state, {"image": IMAGES[:, :, :8]})
+    with pytest.raises(UserError, match="6 x 6 pixels make 5 tokens, .* positions for 7; set"):
+        made.apply(params, state, {"image": IMAGES[:, :, :6]})
+    with pytest.raises(UserError, match="activation"):
+        tower("vit", activation="relu", **SIZES)

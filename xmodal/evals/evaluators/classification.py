@@ -1,0 +1,229 @@
+"""Classification of images: accuracies of any scores of images and classes, with intervals."""
+
+import dataclasses
+from collections.abc import Collection
+
+import numpy as np
+
+from xmodal.base.config import UserError
+from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options
+from xmodal.evals.inputs.galleries import order_embeddings
+from xmodal.evals.inputs.sources import Embeddings, Provider
+from xmodal.evals.ranking.finite import count_not_finite
+from xmodal.evals.reports.uncertainty import Resamples, compute_interval
+from xmodal.evals.results import Numbers
+from xmodal.evals.split import Split
+
+DEPTHS = (1, 5)
+MEAN_PER_CLASS = "mean_class_accuracy"
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationOptions(Options):
+    """Options of every classification of images.
+
+    Attributes:
+      labels: label column with the class of every image, int [N].
+      names: names of the classes, in the order of their numbers; if empty, those of the dataset.
+    """
+
+    labels: str = "label"
+    names: tuple[str, ...] = ()
+
+    @property
+    def labels_read(self) -> tuple[str, ...]:
+        """See `Options`."""
+        return (self.labels,)
+
+    def default_metric(self, dataset: str) -> str:
+        """See `Options`."""
+        del dataset
+        return "accuracy@1"
+
+
+class ClassificationEvaluator(NumbersEvaluator):
+    """Accuracies over the images of a split, see `Evaluator`.
+
+    `accuracy@1` and `accuracy@5` are the shares of images for which fewer than 1 or 5 classes
+    score strictly higher than their own; `mean_class_accuracy` is the mean over classes of
+    `accuracy@1` among the images of a class. All are in percent, with a 95 % interval from a
+    bootstrap over images. `tied_queries` counts images another class of which has the same score.
+    """
+
+    options: ClassificationOptions
+    ranks_by = "cosine"
+
+    def _read(self, sides: Collection[str]) -> None:
+        if "image" not in sides:
+            raise UserError(f"{self._where} classifies images, but the model has no image side.")
+        self._classes = self._read_classes(self._split)
+        counts = np.bincount(self._classes, minlength=1)
+        names = self.options.names or self._split.label_names.get(self.options.labels, ())
+        if names and len(names) < len(counts):
+            raise UserError(
+                f"{self._where} has names for {len(names)} classes, but {self._split.name} has "
+                f"images of class {len(counts) - 1}, counted from 0; name all classes in "
+                f"{self._where}.names."
+            )
+        self._names = tuple(names) or tuple(map(str, range(len(counts))))
+        self._is_named = bool(names)
+        self._label_hash.add("images", np.asarray(self._split.image_ids), self._classes)
+        self._definition = (
+            f"Classes of {len(self._classes):,} images among {len(self._names):,}, from the column "
+            f"{self.options.labels!r}: {self._describe()} Intervals: 95 %, from "
+            f"{self.options.bootstrap_samples:,} bootstrap samples of the images; seed "
+            f"{self.options.seed}."
+        )
+
+    def tags(self, sides: Collection[str]) -> list[str]:
+        """See `Evaluator`."""
+        del sides
+        accuracies = [f"accuracy@{depth}" for depth in DEPTHS]
+        return [*accuracies, MEAN_PER_CLASS, "queries", "gallery", "tied_queries"]
+
+    def run(self, provider: Provider) -> list[Numbers]:
+        """See `Evaluator`."""
+        scores, figures = self._score(provider)
+        own = np.take_along_axis(scores, self._classes[:, None], axis=1)
+        rank = (scores > own).sum(axis=1)
+        # A class without a vote among neighbors has no rank.
+        rank[np.isneginf(own[:, 0])] = len(self._names)
+        tied = ((scores == own).sum(axis=1) > 1) & np.isfinite(own[:, 0])
+        options = self.options
+        values = compute_accuracies(
+            rank, self._classes, samples=options.bootstrap_samples, seed=options.seed
+        )
+        counts = {"queries": len(rank), "gallery": len(self._names), "tied_queries": tied.sum()}
+        return [self._numbers(values | {tag: float(x) for tag, x in counts.items()} | figures)]
+
+    def _describe(self) -> str:
+        """A sentence on the method, for the report."""
+        raise NotImplementedError
+
+    def _score(self, provider: Provider) -> tuple[np.ndarray, dict[str, float]]:
+        """The scores of images and classes, float [N, C], and other figures of the result."""
+        raise NotImplementedError
+
+    def _read_classes(self, split: Split) -> np.ndarray:
+        """The class of every image of a split, int64 [N]."""
+        if self.options.labels not in split.labels:
+            self._column(self.options.labels)  # Says which columns there are.
+        column = np.asarray(split.labels[self.options.labels])
+        if column.ndim != 1 or not np.issubdtype(column.dtype, np.integer):
+            raise UserError(
+                f"{self._where}.labels={self.options.labels!r} is {column.dtype} "
+                f"{list(column.shape)}; classes are one whole number per image."
+            )
+        if column.min(initial=0) < 0:
+            raise UserError(
+                f"{split.name} {split.split} has images of class {column.min()}, which are not "
+                "labeled; evaluate a split whose labels are published."
+            )
+        return column.astype(np.int64)
+
+    def _features(self, provider: Provider, split: Split) -> np.ndarray:
+        """Image embeddings of a split, float32 [N, D] of unit length, in its order."""
+        options = self.options
+        found = provider.items(split, similarity=options.similarity, batch_size=options.batch_size)
+        if not isinstance(found, Embeddings) or found.images is None:
+            raise UserError(f"{self._where} needs embeddings of images; {found.place} has none.")
+        assert found.image_ids is not None
+        known = np.isin(split.image_ids, found.image_ids)
+        if not known.all():
+            raise UserError(
+                f"{found.place} lacks {np.sum(~known):,} of the {len(known):,} images of "
+                f"{split.name} {split.split}, which {self._where} reads: save the embeddings of "
+                "all of them in one file, or evaluate the model itself."
+            )
+        return self._unit(order_embeddings(found, split).images, found.place)
+
+    def _unit(self, vectors: np.ndarray | None, place: str) -> np.ndarray:
+        """Vectors of unit length, float32 [N, D]; zeros stay zeros."""
+        assert vectors is not None
+        if vectors.ndim != 2:
+            raise UserError(
+                f"{self._where} classifies by one vector per item, and {place} has "
+                f"{vectors.shape[1]}; name an array with one vector, such as the mean, with "
+                f"{self._where}.similarity={{'name': 'cosine', 'field': 'mean'}}."
+            )
+        if bad := count_not_finite(vectors):
+            raise UserError(f"{bad:,} of {len(vectors):,} vectors of {place} are not finite.")
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbeOptions(ClassificationOptions):
+    """Options of classifiers that learn from the features of a training split.
+
+    Attributes:
+      train_split: split of the same dataset to learn from.
+    """
+
+    train_split: str = "train"
+
+    @property
+    def splits_read(self) -> tuple[str, ...]:
+        """See `Options`."""
+        return (self.train_split,)
+
+
+class ProbeEvaluator(ClassificationEvaluator):
+    """A classifier that learns from the features of a training split."""
+
+    options: ProbeOptions
+
+    def _read(self, sides: Collection[str]) -> None:
+        split = self._split
+        if self.options.train_split == split.split:
+            raise UserError(
+                f"{self._where} learns from the split {split.split!r}, which it evaluates; name "
+                f"another one in {self._where}.train_split."
+            )
+        self._train: Split = split.beside(self.options.train_split)
+        super()._read(sides)
+        self._train_classes = self._read_classes(self._train)
+        if (highest := self._train_classes.max(initial=0)) >= len(self._names):
+            # A class that the evaluated split lacks.
+            missing = range(len(self._names), highest + 1)
+            self._names = (*self._names, *map(str, missing))
+        self._label_hash.add("training", np.asarray(self._train.image_ids), self._train_classes)
+
+    def _train_features(self, provider: Provider) -> np.ndarray:
+        return self._features(provider, self._train)
+
+
+def compute_accuracies(
+    rank: np.ndarray, classes: np.ndarray, *, samples: int, seed: int
+) -> dict[str, float]:
+    """Returns accuracies in percent, each with `_low` and `_high`, its 95 % interval.
+
+    Args:
+      rank: int [N], classes ahead of the own class of every image.
+      classes: int [N], this class.
+      samples: number S of bootstrap samples of the images.
+      seed: their seed.
+    """
+    known, place = np.unique(classes, return_inverse=True)
+    drawn = Resamples(len(rank), samples=samples, seed=seed)
+    of_class = np.eye(len(known))[place]
+    hit = [(rank < depth).astype(np.float64) for depth in DEPTHS]
+    columns = [np.stack(hit, axis=1), of_class * hit[0][:, None], of_class]
+    ends = np.cumsum([each.shape[1] for each in columns])[:-1]
+
+    def means(sums: np.ndarray) -> np.ndarray:
+        """Accuracies [S, 3] from the sums [S, ...] of the columns."""
+        hits, right, count = np.split(sums, ends, axis=1)
+        total = count.sum(axis=1, keepdims=True)
+        # A class that a sample lacks does not count in its mean.
+        shares = np.divide(right, count, out=np.full(right.shape, np.nan), where=count > 0)
+        return 100 * np.concatenate([hits / total, np.nanmean(shares, axis=1)[:, None]], axis=1)
+
+    every = np.concatenate(columns, axis=1)
+    (value,), sampled = means(every.sum(axis=0)[None]), means(drawn.compute_sums(every))
+    metrics: dict[str, float] = {}
+    names = [*(f"accuracy@{depth}" for depth in DEPTHS), MEAN_PER_CLASS]
+    for name, found, repeats in zip(names, value, sampled.T, strict=True):
+        metrics[name] = float(found)
+        metrics[f"{name}_low"], metrics[f"{name}_high"] = compute_interval(repeats)
+    return metrics

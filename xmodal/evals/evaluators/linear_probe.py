@@ -1,0 +1,137 @@
+"""A linear probe: logistic regression on frozen features (Radford et al. 2021, appendix A.3)."""
+
+import dataclasses
+import functools
+from collections.abc import Collection
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xmodal.base.config import UserError, setting
+from xmodal.evals.evaluators.classification import ProbeEvaluator, ProbeOptions
+from xmodal.evals.inputs.sources import Provider
+
+Weights = tuple[np.ndarray, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearProbeOptions(ProbeOptions):
+    """Options of a linear probe.
+
+    Attributes:
+      regularization: weights of the squared norm to choose from, on the held-out part.
+      held_out: share of the training images that chooses among them; not used with one weight.
+      steps: most iterations of L-BFGS.
+    """
+
+    regularization: tuple[float, ...] = setting((1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1), above=0)
+    held_out: float = setting(0.2, above=0, below=1)
+    steps: int = setting(1000, at_least=1)
+
+    def check(self, where: str) -> None:
+        """See `Options`."""
+        super().check(where)
+        if not self.regularization:
+            raise UserError(f"{where}.regularization is empty; name at least one weight.")
+
+
+class LinearProbeEvaluator(ProbeEvaluator):
+    """Logistic regression by L-BFGS on features of unit length; see `fit`.
+
+    The regularization with the best accuracy on the held-out part of the training split, the
+    strongest of equally good ones, then learns from the whole of it; the figure `regularization`
+    is that weight.
+    """
+
+    options: LinearProbeOptions
+    ranks_by = "logits"
+
+    def _describe(self) -> str:
+        options = self.options
+        return (
+            f"logistic regression on the images of {options.train_split}; regularization is one of "
+            f"{list(options.regularization)}, by {100 * options.held_out:g} % of these images."
+        )
+
+    def tags(self, sides: Collection[str]) -> list[str]:
+        """See `Evaluator`."""
+        return [*super().tags(sides), "regularization"]
+
+    def _score(self, provider: Provider) -> tuple[np.ndarray, dict[str, float]]:
+        features, labels = self._train_features(provider), self._train_classes
+        learn = functools.partial(fit, classes=len(self._names), steps=self.options.steps)
+        chosen = self._choose(features, labels, learn)
+        weights, bias = learn(features, labels, chosen)
+        scores = self._features(provider, self._split) @ weights + bias
+        return scores, {"regularization": chosen}
+
+    def _choose(self, features: np.ndarray, labels: np.ndarray, learn: functools.partial) -> float:
+        weights = sorted(self.options.regularization, reverse=True)
+        if len(weights) == 1:
+            return weights[0]
+        # Drawn by id, so that the order of the records does not matter.
+        order = np.argsort(np.asarray(self._train.image_ids), kind="stable")
+        order = order[np.random.default_rng(self.options.seed).permutation(len(order))]
+        count = round(self.options.held_out * len(order))
+        if not 0 < count < len(order):
+            raise UserError(
+                f"{self._where}.held_out={self.options.held_out} leaves {count} of {len(order)} "
+                "training images to choose the regularization; name one in regularization."
+            )
+        held_out, rest = order[:count], order[count:]
+        found = []
+        for each in weights:
+            matrix, bias = learn(features[rest], labels[rest], each)
+            predicted = (features[held_out] @ matrix + bias).argmax(axis=1)
+            found.append(float(np.mean(predicted == labels[held_out])))
+        return weights[int(np.argmax(found))]
+
+
+def fit(
+    features: np.ndarray, labels: np.ndarray, regularization: float, *, classes: int, steps: int
+) -> Weights:
+    """Returns the weights [D, C] and biases [C], float32, of a multinomial logistic regression.
+
+    It minimizes the mean cross entropy plus `regularization` / 2 times the squared norm of the
+    weights, which leaves out the biases, by L-BFGS from zero.
+
+    Args:
+      features: float32 [M, D].
+      labels: int [M].
+      regularization: weight of the squared norm.
+      classes: number C of classes.
+      steps: most iterations.
+    """
+    from scipy import optimize  # Takes long to import, and few runs have a probe.
+
+    width = features.shape[1]
+    inputs, targets = jnp.asarray(features), jnp.asarray(labels)
+
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        parameters = jnp.asarray(flat.reshape(width + 1, classes), jnp.float32)
+        value, gradient = _loss(parameters, inputs, targets, regularization)
+        return float(value), np.asarray(gradient, np.float64).ravel()
+
+    found = optimize.minimize(
+        objective,
+        np.zeros((width + 1) * classes),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": steps, "ftol": 1e-9, "gtol": 1e-6},
+    )
+    matrix = found.x.reshape(width + 1, classes).astype(np.float32)
+    return matrix[:-1], matrix[-1]
+
+
+@jax.jit
+@jax.value_and_grad
+def _loss(
+    parameters: jax.Array, features: jax.Array, labels: jax.Array, regularization: jax.Array
+) -> jax.Array:
+    """The objective of `fit`, with its gradient."""
+    weights, bias = parameters[:-1], parameters[-1]
+    logits = jnp.matmul(features, weights, precision=jax.lax.Precision.HIGHEST) + bias
+    own = jnp.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
+    entropy = jnp.mean(jax.nn.logsumexp(logits, axis=1) - own)
+    return entropy + 0.5 * regularization * jnp.sum(jnp.square(weights))

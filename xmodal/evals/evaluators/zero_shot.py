@@ -1,0 +1,102 @@
+"""Zero-shot classification: images against the names of classes (Radford et al. 2021, 3.1)."""
+
+import dataclasses
+import zlib
+from collections.abc import Collection
+
+import numpy as np
+
+from xmodal.base.config import UserError, lookup
+from xmodal.evals.evaluators.classification import ClassificationEvaluator, ClassificationOptions
+from xmodal.evals.inputs.sources import Provider
+
+# Named sets of prompt templates. `seven` are those that CLIP's authors selected for ImageNet.
+TEMPLATES: dict[str, tuple[str, ...]] = {
+    "name": ("{}",),
+    "photo": ("a photo of a {}.",),
+    "seven": (
+        "itap of a {}.",
+        "a bad photo of the {}.",
+        "a origami {}.",
+        "a photo of the large {}.",
+        "a {} in a video game.",
+        "art of the {}.",
+        "a photo of the small {}.",
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ZeroShotOptions(ClassificationOptions):
+    """Options of zero-shot classification.
+
+    Attributes:
+      templates: prompts, in which `{}` stands for the name of a class; an entry without `{}` is
+        the name of a set in `TEMPLATES`.
+    """
+
+    templates: tuple[str, ...] = ("photo",)
+
+    @property
+    def compares_sides(self) -> bool:
+        """See `Options`."""
+        return True
+
+    def check(self, where: str) -> None:
+        """See `Options`."""
+        super().check(where)
+        if not self.templates:
+            raise UserError(f"{where}.templates is empty; name a set of {sorted(TEMPLATES)}.")
+        for each in self.templates:
+            if "{}" not in each:
+                lookup(f"{where}.templates (a prompt contains {{}})", each, TEMPLATES)
+
+    @property
+    def prompts(self) -> list[str]:
+        """All templates, with those of the named sets."""
+        sets = [(each,) if "{}" in each else TEMPLATES[each] for each in self.templates]
+        return list(dict.fromkeys(prompt for found in sets for prompt in found))
+
+
+class ZeroShotEvaluator(ClassificationEvaluator):
+    """Ranks classes by the cosine of the image and the mean of the class's prompts.
+
+    The vector of a class is the normalized mean of the normalized embeddings of its prompts. Model
+    and text side are needed: a file has no embeddings of prompts.
+    """
+
+    options: ZeroShotOptions
+    asks = frozenset({"text"})
+
+    def _read(self, sides: Collection[str]) -> None:
+        if not {"image", "text"} <= set(sides):
+            raise UserError(
+                f"{self._where} compares images with the names of classes; the model has only "
+                f"{sorted(sides)}."
+            )
+        super()._read(sides)
+        if not self._is_named:
+            raise UserError(
+                f"{self._split.name} has no names of the classes in {self.options.labels!r}; list "
+                f"them in {self._where}.names, in the order of their numbers."
+            )
+        numbers = np.array([zlib.crc32(name.encode()) for name in self._names])
+        self._label_hash.add("names", np.arange(len(numbers)), numbers)
+
+    def _describe(self) -> str:
+        prompts = self.options.prompts
+        return (
+            "cosine of the image and the normalized mean of the normalized embeddings of "
+            f"{len(prompts)} prompts per class, the first is {prompts[0]!r}."
+        )
+
+    def _score(self, provider: Provider) -> tuple[np.ndarray, dict[str, float]]:
+        prompts = self.options.prompts
+        texts = [prompt.replace("{}", name) for name in self._names for prompt in prompts]
+        # Classes may share a prompt, and a text is embedded once.
+        unique, rows = np.unique(texts, return_inverse=True)
+        vectors = provider.embed("text", unique.tolist(), similarity=self.options.similarity)
+        unit = self._unit(vectors, provider.place)[rows]
+        means = unit.reshape(len(self._names), len(prompts), -1).mean(axis=1)
+        classes = self._unit(means, provider.place)
+        return self._features(provider, self._split) @ classes.T, {}

@@ -1,0 +1,90 @@
+"""Providers that embed: a model with its weights, and several models together."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xmodal.base.config import UserError
+from xmodal.evals.embed import Embedder, Items
+from xmodal.evals.inputs.ensemble import average
+from xmodal.evals.inputs.sources import Embeddings, Provider, with_similarity
+from xmodal.similarity import make_similarity
+
+_AT_A_TIME = 256  # Texts or images that are not items of a split, per call.
+
+
+class ModelProvider(Provider):
+    """A model with one set of weights; the items of a split are embedded once for all evaluators.
+
+    Attributes:
+      field: the array of an embedding that the model's own similarity ranks.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        embedder: Embedder,
+        weights: tuple[Any, Any],
+        *,
+        field: str,
+        given: Mapping[str, Callable[[Sequence[Any]], Any]] | None = None,
+    ) -> None:
+        """Takes a model.
+
+        Args:
+          name: names it in messages.
+          embedder: embeds with it.
+          weights: its `(params, model_state)`.
+          field: see `ModelProvider`.
+          given: side, of "image" and "text" -> function that makes `GivenItems` of any such inputs.
+        """
+        self.place, self.field = name, field
+        self._embedder, self._weights, self._given = embedder, weights, given or {}
+        self.embeds = frozenset(self._given)
+        # A split is kept with its embeddings: another one must not get its id.
+        self._found: dict[tuple[int, str], tuple[Items, Embeddings]] = {}
+
+    def items(
+        self, split: Items, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
+    ) -> Embeddings:
+        """See `Provider`."""
+        field = self.field_of(similarity)
+        if (id(split), field) not in self._found:
+            found = self._embedder(*self._weights, split, batch_size, field=field)
+            self._found[id(split), field] = split, found
+        return with_similarity(self._found[id(split), field][1], similarity)
+
+    def embed(
+        self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
+    ) -> np.ndarray:
+        """See `Provider`."""
+        if side not in self._given:
+            raise UserError(f"{self.place} has no {side} side to embed {given[0]!r:.80} with.")
+        field, items = self.field_of(similarity), self._given[side](given)
+        found = self._embedder(*self._weights, items, _AT_A_TIME, field=field)
+        vectors = found.images if side == "image" else found.captions
+        assert vectors is not None
+        return vectors
+
+    def field_of(self, similarity: Mapping[str, Any] | None) -> str:
+        """Returns the array of an embedding that a similarity ranks; None is the model's."""
+        return self.field if similarity is None else make_similarity(similarity).config.field
+
+
+class Ensemble(Provider):
+    """The mean of the scores of several models, see `average`."""
+
+    def __init__(self, members: Sequence[tuple[ModelProvider, Callable[[Items], Items]]]) -> None:
+        """Takes models, each with the function from a split to its own reading of these items."""
+        self.place, self._members = members[0][0].place, members
+
+    def items(
+        self, split: Items, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
+    ) -> Embeddings:
+        """See `Provider`."""
+        found = [
+            member.items(own(split), similarity=similarity, batch_size=batch_size)
+            for member, own in self._members
+        ]
+        return with_similarity(average(found), similarity)

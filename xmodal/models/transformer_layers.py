@@ -1,0 +1,120 @@
+"""Transformer layers of BERT and ViT, stacked: one layer is compiled at any depth.
+
+Post-norm as in Devlin et al., "BERT" (2019), after Vaswani et al. (2017); pre-norm as in
+Dosovitskiy et al., "An Image is Worth 16x16 Words" (2021), equations 2 and 3.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import flax.linen as nn
+import jax
+from jax.typing import DTypeLike
+
+from xmodal.models.attention import attend, split_heads
+
+INIT = nn.initializers.truncated_normal(0.02)
+
+ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
+    # CLIP's approximation.
+    "quick_gelu": lambda x: x * jax.nn.sigmoid(1.702 * x),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerSpec:
+    """One transformer layer.
+
+    Attributes:
+      heads: attention heads.
+      mlp_dim: hidden width of the feed-forward layer.
+      norm_first: pre-norm, x + f(norm(x)); False for post-norm, norm(x + f(x)).
+      activation: a key of `ACTIVATIONS`.
+      epsilon: epsilon of the layer norms.
+      causal: whether every token attends only to itself and those before it.
+      dtype: compute dtype; parameters are float32.
+    """
+
+    heads: int
+    mlp_dim: int
+    norm_first: bool
+    activation: str
+    epsilon: float
+    causal: bool
+    dtype: DTypeLike
+
+
+def layer_norm(epsilon: float, dtype: DTypeLike, name: str) -> nn.LayerNorm:
+    """Returns a layer norm with the two-pass variance."""
+    # With the one-pass variance, rounding errors would exceed a tiny epsilon.
+    return nn.LayerNorm(epsilon=epsilon, use_fast_variance=False, dtype=dtype, name=name)
+
+
+class TransformerLayer(nn.Module):
+    """Self-attention and a feed-forward layer, each added to its input."""
+
+    spec: LayerSpec
+    dropout: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array, mask: jax.Array | None) -> tuple[jax.Array, None]:
+        """X [N, T, W] and bool mask [N, T] or None -> ([N, T, W], nothing to stack)."""
+        spec, width = self.spec, x.shape[-1]
+        dense = partial(nn.Dense, kernel_init=INIT, dtype=spec.dtype)
+        drop = nn.Dropout(self.dropout, deterministic=False)
+
+        def self_attention(x: jax.Array) -> jax.Array:
+            query, key, value = (
+                split_heads(dense(width, name=name)(x), spec.heads)
+                for name in ("query", "key", "value")
+            )
+            attended = attend(query, key, value, mask, drop, causal=spec.causal)
+            return dense(width, name="attention_output")(attended)
+
+        def mlp(x: jax.Array) -> jax.Array:
+            hidden = ACTIVATIONS[spec.activation](dense(spec.mlp_dim, name="mlp_hidden")(x))
+            return dense(width, name="mlp_output")(hidden)
+
+        for function, name in ((self_attention, "attention_norm"), (mlp, "mlp_norm")):
+            norm = layer_norm(spec.epsilon, spec.dtype, name)
+            x = x + drop(function(norm(x))) if spec.norm_first else norm(x + drop(function(x)))
+        return x, None
+
+
+def run_layers(
+    spec: LayerSpec,
+    x: jax.Array,
+    mask: jax.Array | None,
+    *,
+    depth: int,
+    dropout: float,
+    name: str,
+    remat: bool,
+    unroll: bool,
+) -> jax.Array:
+    """Returns the output [N, T, W] of a stack of layers, inside a module's compact method.
+
+    Args:
+      spec: see `LayerSpec`.
+      x: [N, T, W].
+      mask: bool [N, T], True for real tokens; None if all are real.
+      depth: number of layers.
+      dropout: dropout rate of the attention weights and of what is added.
+      name: name of the stacked parameters, whose first axis is the layer.
+      remat: recompute every layer in the backward pass instead of storing its values.
+      unroll: compile every layer separately instead of one for all: compilation takes longer, but
+        the compiler's FLOPs, traffic and time then include all layers.
+    """
+    layers = nn.scan(
+        # A loop computes nothing twice by itself.
+        nn.remat(TransformerLayer, prevent_cse=unroll) if remat else TransformerLayer,
+        variable_axes={"params": 0},
+        split_rngs={"params": True, "dropout": True},
+        in_axes=nn.broadcast,
+        length=depth,
+        unroll=depth if unroll else 1,
+    )(spec, dropout, name=name)
+    return layers(x, mask)[0]
