@@ -6,6 +6,7 @@ arrays, such as keys and values of every layer, are on the device.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -85,9 +86,8 @@ class PairProgram:
         one = [
             jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype) for x in (images.tokens, images.mask)
         ]
-        prepared = jax.eval_shape(
-            lambda *tokens: self.functions.prepare("image", params, *tokens), *one
-        )
+        prepare = functools.partial(self.functions.prepare, "image")
+        prepared = jax.eval_shape(prepare, params, *one)
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(prepared))
         size += _TEXTS_PER_IMAGE * self.functions.pair_bytes(images.mask.shape[1], text_tokens)
         device = next(d for d in self.mesh.devices.flat if d.process_index == jax.process_index())

@@ -1,11 +1,13 @@
 """Two keys rank: scores of pairs, then those of the first stage."""
 
+import json
+
 import numpy as np
 import pytest
 
 from tests.evals.tiny_split import TinySplit
 from xmodal.base.config import UserError
-from xmodal.evals import make_evaluator, read_options
+from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import RetrievalTask
 from xmodal.evals.inputs.sources import Embeddings
@@ -109,7 +111,8 @@ def test_scores_that_are_not_finite_are_refused():
             SecondStage(SavedScores(first), "dot", table, PairReranker(), "model")(False)
 
 
-def evaluate(pairs, **reranker):
+def open_case(pairs, **reranker):
+    """An evaluator, and a source of its items."""
     options = {"type": "boards", "reranker": {"name": "pair_scorer", **reranker}}
     (options,) = read_options({"shapes": options}).values()
     assert options.scores_pairs
@@ -122,6 +125,11 @@ def evaluate(pairs, **reranker):
         "model", split.image_ids[at], np.eye(4, dtype=np.float32)[at], split.caption_ids, captions,
         "dot", pairs=None if pairs is None else Table(pairs[at]),
     )  # fmt: skip
+    return evaluator, source
+
+
+def evaluate(pairs, **reranker):
+    evaluator, source = open_case(pairs, **reranker)
     return {board.name: board for board in evaluator.run(source)}
 
 
@@ -143,6 +151,19 @@ def test_boards_rank_by_the_pair_scorer():
     sits = found["shapes"].correlations["sits"]
     other = evaluate(np.zeros_like(table), top=2)["shapes"].correlations["sits"]
     assert not np.allclose(sits.influence, other.influence)
+
+
+def test_the_report_and_its_file_name_the_second_stage(tmp_path):
+    table = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
+    evaluation = evaluate_source(*open_case(table, top=2, add_first_stage=True), name="model")
+    found = evaluation.report()
+    assert (
+        "shapes_own/t2i: ranked by logit of a table + dot among the top 2 of dot, which lack 1 of "
+        "8 positives, and all positives of 1 of 8 queries; other items follow in its order."
+    ) in found
+    evaluation.save(tmp_path)
+    facts = json.loads((tmp_path / "boards.json").read_text())["shapes_own"]["rescored"]["t2i"]
+    assert (facts["first_stage"], facts["top"], facts["outside"]) == ("dot", 2, 1)
 
 
 def test_a_source_without_a_pair_scorer_is_refused():
