@@ -8,7 +8,7 @@ import pytest
 
 import xmodal
 from xmodal import data
-from xmodal.api import evaluating
+from xmodal.api import embedding_functions
 from xmodal.evals import Embeddings, evaluate_source, make_evaluator, read_options
 from xmodal.preprocessing.images import decode_image
 
@@ -102,7 +102,7 @@ def test_functions_see_the_pixels_of_the_evaluation():
     pixels = np.random.default_rng(0).integers(0, 256, (24, 32, 3)).astype(np.uint8)
     file = io.BytesIO()
     PIL.Image.fromarray(pixels).convert("CMYK").save(file, "JPEG")
-    found = evaluating._open(file.getvalue())
+    found = embedding_functions._open(file.getvalue())
     np.testing.assert_array_equal(found, decode_image(file.getvalue()))
 
 

@@ -1,0 +1,126 @@
+"""A model of any framework as two embedding functions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import PIL.Image
+
+from xmodal.base.config import UserError
+from xmodal.base.progress import progress
+from xmodal.evals import Embeddings
+from xmodal.evals.inputs.sources import Provider, with_similarity
+from xmodal.evals.ranking.finite import count_not_finite
+from xmodal.preprocessing.images import decode_image
+
+if TYPE_CHECKING:
+    from xmodal.data import EvalSplit
+
+
+class FunctionProvider(Provider):
+    """A model of embedding functions by side."""
+
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[[list[Any]], Any]],
+        batch_size: int | None,
+        similarity: str,
+    ) -> None:
+        size = 64 if batch_size is None else batch_size
+        if not isinstance(size, int | np.integer) or size < 1:
+            raise UserError(f"batch_size={size!r}; it must be an integer of at least 1.")
+        self.place, self.embeds = "the model", frozenset(functions)
+        self._functions, self._batch_size, self._similarity = functions, size, similarity
+        self._found: dict[int, tuple[Any, Embeddings]] = {}
+
+    def items(
+        self,
+        split: "EvalSplit",
+        *,
+        similarity: Mapping[str, Any] | None = None,
+        batch_size: int = 256,
+    ) -> Embeddings:
+        """See `Provider`; calls the functions for every image and caption, once per split."""
+        del batch_size
+        if id(split) not in self._found:
+            self._found[id(split)] = split, self._embed_split(split)
+        return with_similarity(self._found[id(split)][1], similarity)
+
+    def embed(
+        self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
+    ) -> np.ndarray:
+        """See `Provider`."""
+        del similarity
+        return self._embed(side, len(given), lambda rows: [given[row] for row in rows])
+
+    def _embed_split(self, split: "EvalSplit") -> Embeddings:
+        ids = {"image": split.image_ids, "text": split.caption_ids}
+        read: dict[str, Callable[[np.ndarray], Any]] = {
+            "image": split.pictures,
+            "text": lambda rows: [split.caption_texts[row] for row in rows],
+        }
+        sides = [side for side in self._functions if len(ids[side])]
+        vectors = {side: self._embed(side, len(ids[side]), read[side]) for side in sides}
+        shapes = {side: list(found.shape[1:]) for side, found in vectors.items()}
+        if len({tuple(shape) for shape in shapes.values()}) > 1:
+            raise UserError(
+                f"embed_images returned vectors of shape {shapes['image']} and embed_texts of "
+                f"shape {shapes['text']}; the shapes must be equal."
+            )
+        ids = {side: np.asarray(ids[side], np.int64) for side in vectors}
+        return Embeddings(
+            place=f"{split.name} {split.split}",
+            image_ids=ids.get("image"),
+            images=vectors.get("image"),
+            caption_ids=ids.get("text"),
+            captions=vectors.get("text"),
+            similarity=self._similarity,
+        )
+
+    def _embed(self, side: str, count: int, read: Callable[[np.ndarray], Any]) -> np.ndarray:
+        """All vectors of one side, float32 [N, ...]."""
+        name, parts = f"embed_{side}s", list[np.ndarray]()
+        with progress(f"Calling {name} for {count:,} items", count) as advance:
+            for start in range(0, count, self._batch_size):
+                found = read(np.arange(start, min(start + self._batch_size, count)))
+                given = [_open(each) for each in found] if side == "image" else list(found)
+                result = self._functions[side](given)
+                try:
+                    part = _as_array(result)
+                except (TypeError, ValueError, RuntimeError) as error:  # Of NumPy and of PyTorch.
+                    raise UserError(f"{name} returned no array of numbers: {error}.") from error
+                _check_part(part, len(given), parts[0].shape[1:] if parts else None, name)
+                parts.append(part)
+                advance(len(given))
+        return np.concatenate(parts)
+
+
+def _open(encoded: bytes) -> PIL.Image.Image:
+    return PIL.Image.fromarray(decode_image(encoded))
+
+
+def _as_array(found: Any) -> np.ndarray:
+    # PyTorch tensors may have gradients, be on a GPU or be bfloat16; NumPy can read none of these.
+    if hasattr(found, "detach"):
+        found = found.detach().float().cpu()
+    array = np.asarray(found)
+    if np.iscomplexobj(array):  # Its imaginary part would be dropped.
+        raise ValueError("its numbers are complex")
+    with np.errstate(over="ignore"):
+        return np.asarray(array, np.float32)
+
+
+def _check_part(part: np.ndarray, items: int, first: tuple[int, ...] | None, name: str) -> None:
+    """Raises an error if a result has not the shape of the first one, or is not finite."""
+    if part.ndim not in (2, 3) or len(part) != items or 0 in part.shape:
+        raise UserError(
+            f"{name} returned the shape {list(part.shape)} for {items} items; it must be "
+            f"[{items}, D]."
+        )
+    if first is not None and part.shape[1:] != first:
+        raise UserError(
+            f"{name} returned vectors of shape {list(part.shape[1:])} after vectors of shape "
+            f"{list(first)}; all must be equal."
+        )
+    if bad := count_not_finite(part):
+        raise UserError(f"{name} returned {bad} of {items} vectors that are not finite in float32.")
