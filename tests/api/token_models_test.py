@@ -9,8 +9,8 @@ from tiny_dual_encoder import FEATURES, TEXT, WIDTH, WORDS, make_texts, make_wei
 import xmodal
 from tests.similarity.slow_saf import score_pairs
 from xmodal.api.exporting import export_model
-from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 
 REGIONS = 3
