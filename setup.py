@@ -31,8 +31,8 @@ setuptools.setup(
         "array_record>=0.8,<0.10",
         "clu>=0.0.12,<0.1",
         "etils[epath]>=1.14,<2",
-        # jax locks its cache of compiled functions with it.
-        "filelock>=3.12,<5",
+        # From 3.30, a released lock's file stays, and one that was removed is never locked.
+        "filelock>=3.30,<5",
         "flax>=0.12.8,<0.13",
         "grain>=0.2.12,<0.4",
         # tensorflow-datasets 4.9.10 imports it without asking for it.

@@ -13,7 +13,7 @@ optuna = pytest.importorskip("optuna")
 
 TRIALS, STEPS, EVERY = 5, 60, 10
 CONFIG = """
-
+from tests.apps.sweep import bag
 
 def get_config():
     config = bag.make_config({data_dir!r})

@@ -68,6 +68,18 @@ def test_the_best_trial_and_its_metrics(plan, metric, number):
     table = rows_of(text, "these checkpoints:")
     score = best.value
     assert table[-1:] == [[TAG, f"{10 * score:.4g} ({10 * score - 1:.4g} to {10 * score + 1:.4g})"]]
+    ordered = {"recall@1": [1, 3, 4, 0], "median_rank": [0, 4, 1, 3]}[metric]
+    rows = rows_of(text, "`results.csv` has all.")[2:]
+    assert [row[:2] for row in rows] == [
+        [f"{each:04d}", f"{outcomes[each].value:.4g}"] for each in ordered
+    ]
+    assert all(len(row) == 2 + len(plan.parameters) for row in rows)
+
+
+def test_ten_trials_are_listed(plan):
+    text = sweep_report.format_report(plan, make_trials(plan, [float(n) for n in range(12)]), "x")
+    rows = rows_of(text, "`results.csv` has all.")[2:]
+    assert [row[0] for row in rows] == [f"{number:04d}" for number in range(11, 1, -1)]
 
 
 def test_the_best_trial_of_each_studied_value(studied):

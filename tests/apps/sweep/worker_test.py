@@ -11,7 +11,7 @@ import pytest
 from tests.apps.sweep.bag import SELECT, SPACE
 from xmodal.apps.sweep import worker
 from xmodal.apps.sweep.sweep_report import name_of
-from xmodal.apps.sweep.worker import open_study, search, trials_of
+from xmodal.apps.sweep.worker import open_storage, open_study, search, trials_of
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import DiskError
 from xmodal.runs import loop, reporting
@@ -27,7 +27,7 @@ def sweep(plan, tmp_path):
     def run(draws, plan=plan, *, retry_failed=False, keep_all=False):
         options = {"retry_failed": retry_failed, "keep_all": keep_all}
         search(plan, tmp_path, draws=draws, **options)
-        return trials_of(open_study(tmp_path, plan))[:draws]
+        return trials_of(open_study(open_storage(tmp_path), plan))[:draws]
 
     return run
 
@@ -100,7 +100,7 @@ def test_a_stopped_sweep_goes_on_in_the_middle_of_a_run(
     with monkeypatch.context() as patch:
         patch.setattr(loop, "make_batches", stopping)
         assert not search(plan, folder, draws=2, retry_failed=False, keep_all=True)
-    study = open_study(folder, plan)
+    study = open_study(open_storage(folder), plan)
     assert [each.state.name for each in trials_of(study)] == ["COMPLETE", "WAITING"]
     assert run_folder.steps(str(folder / "trials/0001"))[-1] == 2
     assert "1 complete, 1 waiting" in (folder / "report.md").read_text()
@@ -174,7 +174,7 @@ def test_errors_that_would_come_again_end_the_sweep(
     with pytest.raises(UserError, match="no memory|disk full"):
         sweep(5)
     assert len(called) == tried
-    states = [each.state.name for each in trials_of(open_study(tmp_path, plan))]
+    states = [each.state.name for each in trials_of(open_study(open_storage(tmp_path), plan))]
     assert states == [state] * tried
 
 
@@ -191,10 +191,11 @@ def test_trials_of_living_processes_are_left_to_them_and_those_of_dead_ones_are_
     sweep, plan, trained, tmp_path, monkeypatch
 ):
     sweep(1)
-    other = open_study(tmp_path, plan)
+    storage = open_storage(tmp_path)
+    other = open_study(storage, plan)
     worker._fill_queue(other, plan, plan.trials(2))
-    taken = other.ask()
-    other._storage.record_heartbeat(taken._trial_id)
+    worker._record_heartbeat(storage, other)
+    other.ask()
     with monkeypatch.context() as patch:
         patch.setattr(worker.time, "sleep", lambda seconds: None)
         outcomes = sweep(3)
@@ -204,6 +205,18 @@ def test_trials_of_living_processes_are_left_to_them_and_those_of_dead_ones_are_
     monkeypatch.setattr(worker, "DEAD_SECONDS", 1)
     assert [each.state.name for each in sweep(3)] == ["COMPLETE"] * 3
     assert trained == ["0000", "0002", "0001"]
+
+
+@pytest.mark.slow
+def test_a_process_that_died_before_its_first_heartbeat_is_found(sweep, trained, monkeypatch):
+    monkeypatch.setattr(worker, "DEAD_SECONDS", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr("optuna.study._optimize.get_heartbeat_thread", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(1)
+    assert trained == []
+    assert [each.state.name for each in sweep(1)] == ["COMPLETE"]
+    assert trained == ["0000"]
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """One writer per folder: real processes on a file system, file times in an object store."""
 
+import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import os
@@ -69,8 +71,28 @@ def test_a_killed_process_holds_nothing(holder, tmp_path):
     with folder_lock.hold(tmp_path / "run") as check:
         check()
         assert read(tmp_path / "run")["process"] == os.getpid()
-    assert not (tmp_path / "run" / folder_lock.LOCK).exists()
+    assert list((tmp_path / "run").iterdir()) == []
     folder_lock.check_free(tmp_path / "run")
+
+
+def test_holders_that_follow_each_other_never_overlap(tmp_path):
+    def hold_often():
+        held = 0
+        while held < 20:
+            with (
+                contextlib.suppress(folder_lock.FolderInUseError),
+                folder_lock.hold(tmp_path / "run") as check,
+            ):
+                (tmp_path / "inside").touch(exist_ok=False)
+                check()
+                (tmp_path / "inside").unlink()
+                held += 1
+        return held
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        counts = [pool.submit(hold_often) for _ in range(4)]
+        assert [each.result() for each in counts] == [20] * 4
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_a_look_at_a_folder_writes_nothing(tmp_path):

@@ -115,13 +115,13 @@ def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
     Raises:
       UserError: there is nothing to draw, or a flag contradicts another one.
     """
-    from xmodal.apps.sweep.space import parse_space, read_space
+    from xmodal.apps.sweep.space import ends, parse_space, read_space
 
     given, studied = dict(map(parse_space, SPACE.value)), None
     if STUDY.value:
         path, _, values = STUDY.value.partition("=")
         ((path, each),) = [parse_space(f"{path}:choice:{values}")]
-        studied = path, each.choices
+        studied = path, ends(each)
     fixed = config_flag.overridden_paths()
     for path in [*given, *([studied[0]] if studied else [])]:
         if other := next((each for each in fixed if _overlap(path, each)), None):

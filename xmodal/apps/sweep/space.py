@@ -128,9 +128,10 @@ def _read(where: str, name: str, *values: Any) -> BaseDistribution:
     try:
         if name == "choice":
             return choices(values)
+        low, high = values
         if name == "int":
-            return IntDistribution(*values)
-        return FloatDistribution(*values, log=name == "log")
+            return IntDistribution(low, high)
+        return FloatDistribution(low, high, log=name == "log")
     except (TypeError, ValueError) as error:
         raise UserError(f"{where}: {error}") from error
 

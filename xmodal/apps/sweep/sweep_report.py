@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
@@ -19,6 +20,8 @@ from xmodal.evals.reports.summary import select_curves
 from xmodal.runs.tensorboard.writer import make_writer, write_settings
 
 _ENDS = ("_low", "_high", "_std")
+# Rows of the report's table of trials.
+_SHOWN = 10
 _STATES = {"COMPLETE": "complete", "FAIL": "failed", "RUNNING": "running", "WAITING": "waiting"}
 
 
@@ -27,18 +30,27 @@ def name_of(trial: optuna.Trial | FrozenTrial) -> str:
     return f"{trial.user_attrs['trial']:04d}"
 
 
+def score_of(trial: FrozenTrial) -> float:
+    """Returns the score of a complete trial."""
+    assert trial.value is not None
+    return trial.value
+
+
+def best_first(plan: Plan, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """Returns the complete trials, best first; of equal trials, the first is the best."""
+    complete = [each for each in trials if each.state == TrialState.COMPLETE]
+    return sorted(complete, key=lambda each: -plan.sign * score_of(each))
+
+
 def best_trials(plan: Plan, trials: Sequence[FrozenTrial]) -> dict[str, FrozenTrial]:
     """Returns the best complete trial for each value of the studied parameter, as a string.
 
-    Without a studied parameter, the only key is "". Of equal trials, the first is the best.
+    Without a studied parameter, the only key is "".
     """
     path, values = plan.studied or ("", ("",))
     found: dict[str, FrozenTrial] = {}
-    for each in trials:
-        if each.state == TrialState.COMPLETE:
-            key = format_value(each.user_attrs["values"].get(path, ""))
-            if key not in found or plan.sign * each.value > plan.sign * found[key].value:
-                found[key] = each
+    for each in best_first(plan, trials):
+        found.setdefault(format_value(each.user_attrs["values"].get(path, "")), each)
     return {key: found[key] for key in map(format_value, values) if key in found}
 
 
@@ -82,6 +94,8 @@ def format_report(plan: Plan, trials: Sequence[FrozenTrial], folder: str) -> str
         sections += ["## Best", "Values, and the final evaluation of these checkpoints:"]
         sections += [_format_best(plan, best)]
         sections += ["\n".join(f"- {folder}/trials/{name_of(each)}" for each in best.values())]
+        sections += ["## Trials", f"The best {_SHOWN}; `results.csv` has all."]
+        sections += [_format_trials(plan, best_first(plan, trials)[:_SHOWN])]
     failed = [each for each in trials if each.state == TrialState.FAIL]
     if failed:
         lines = [f"- {name_of(each)}: {each.user_attrs.get('error')}" for each in failed]
@@ -113,7 +127,7 @@ def draw_scores(plan: Plan, trials: Sequence[FrozenTrial]) -> bytes:
     study.add_trials([each for each in trials if each.state == TrialState.COMPLETE])
     with warnings.catch_warnings(action="ignore"):
         axes = optuna.visualization.matplotlib.plot_slice(study, target_name=plan.select)
-    figure = getattr(axes, "figure", None) or axes[0].figure
+    figure = np.asarray(axes, dtype=object).flat[0].figure
     figure.set_size_inches(3.4 * len(plan.parameters) + 1, 3.4)
     return to_png(figure, bbox_inches="tight")
 
@@ -126,7 +140,7 @@ def format_value(value: Any) -> str:
 def _format_best(plan: Plan, best: dict[str, FrozenTrial]) -> str:
     found = [each.user_attrs["metrics"] for each in best.values()]
     rows = [["", *(f"{key} ({name_of(x)})" if key else name_of(x) for key, x in best.items())]]
-    rows.append(["score", *(f"{each.value:.4g}" for each in best.values())])
+    rows.append(["score", *(f"{score_of(each):.4g}" for each in best.values())])
     for path in plan.parameters:
         rows.append([path, *(format_value(x.user_attrs["values"][path]) for x in best.values())])
     tags = dict.fromkeys(tag for metrics in found for tag in select_curves(metrics))
@@ -138,4 +152,12 @@ def _format_best(plan: Plan, best: dict[str, FrozenTrial]) -> str:
                 interval = "" if low is None or high is None else f" ({low:.4g} to {high:.4g})"
                 cells.append(f"{metrics[tag]:.4g}{interval}" if tag in metrics else "-")
             rows.append([tag, *cells])
+    return format_table(rows)
+
+
+def _format_trials(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
+    rows = [["trial", "score", *plan.parameters]]
+    for each in trials:
+        values = [format_value(each.user_attrs["values"][path]) for path in plan.parameters]
+        rows.append([name_of(each), f"{score_of(each):.4g}", *values])
     return format_table(rows)

@@ -53,20 +53,26 @@ class _StoppedError(Exception):
 _FATAL = (_StoppedError, DiskError, folder_lock.FolderInUseError, DatasetMissingError)
 
 
-def open_study(folder: pathlib.Path, plan: Plan) -> optuna.Study:
-    """Opens or creates the study of a folder on a file system."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+def open_storage(folder: pathlib.Path) -> optuna.storages.RDBStorage:
+    """Opens or creates the database of a folder on a file system."""
     with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
-        storage = optuna.storages.RDBStorage(
+        return optuna.storages.RDBStorage(
             f"sqlite:///{folder / 'optuna.db'}",
             engine_kwargs={"connect_args": {"timeout": _PATIENCE_SECONDS}},
             heartbeat_interval=_BEAT_SECONDS,
             grace_period=DEAD_SECONDS,
             heartbeat_stale_trial_callback=_requeue,
         )
-    direction = "minimize" if plan.sign < 0 else "maximize"
+
+
+def open_study(storage: optuna.storages.RDBStorage, plan: Plan) -> optuna.Study:
+    """Opens or creates the study of a sweep."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(
-        study_name="sweep", storage=storage, direction=direction, load_if_exists=True
+        study_name="sweep",
+        storage=storage,
+        direction="minimize" if plan.sign < 0 else "maximize",
+        load_if_exists=True,
     )
 
 
@@ -99,7 +105,8 @@ def search(
     lock = filelock.FileLock(folder / "sweep.lock")
     with lock:
         keep(plan, folder)
-        study = open_study(folder, plan)
+        storage = open_storage(folder)
+        study = open_study(storage, plan)
         if retry_failed:
             for each in trials_of(study):
                 if each.state == TrialState.FAIL:
@@ -131,6 +138,7 @@ def search(
             # Until a trial has started, no other process takes it.
             lock.acquire()
             if _fill_queue(study, plan, trials):
+                _record_heartbeat(storage, study)
                 study.optimize(objective, n_trials=1, catch=_TrialError, callbacks=[after])
                 continue
             lock.release()
@@ -168,6 +176,18 @@ def _fill_queue(study: optuna.Study, plan: Plan, trials: Sequence[dict[str, Any]
     return True
 
 
+def _record_heartbeat(storage: optuna.storages.RDBStorage, study: optuna.Study) -> None:
+    """Records a heartbeat of the trial that is next in the queue.
+
+    Optuna counts a process as dead only after a first heartbeat; it could be killed before that.
+    """
+    first = study.get_trials(deepcopy=False, states=(TrialState.WAITING,))[0]
+    study_id = storage.get_study_id_from_name(study.study_name)
+    storage.record_heartbeat(
+        storage.get_trial_id_from_study_id_trial_number(study_id, first.number)
+    )
+
+
 def _found_dead(study: optuna.Study) -> bool:
     """Waits for the heartbeats of running trials; returns whether one is in the queue again."""
     if any(each.state == TrialState.RUNNING for each in trials_of(study)):
@@ -175,10 +195,6 @@ def _found_dead(study: optuna.Study) -> bool:
         time.sleep(DEAD_SECONDS + 1)
         with warnings.catch_warnings(action="ignore"):
             optuna.storages.fail_stale_trials(study)
-        for each in trials_of(study):
-            # A process that was killed before its first heartbeat counts as dead only after one.
-            if each.state == TrialState.RUNNING:
-                study._storage.record_heartbeat(each._trial_id)
     return any(each.state == TrialState.WAITING for each in trials_of(study))
 
 
@@ -212,11 +228,12 @@ def _log(plan: Plan, trial: FrozenTrial, trials: Sequence[FrozenTrial], total: i
         error = trial.user_attrs["error"]
         logging.warning("Trial %s failed: %s (%s)", report.name_of(trial), error, done)
         return
-    best = max(report.best_trials(plan, trials).values(), key=lambda each: plan.sign * each.value)
+    assert trial.duration is not None
+    score, best = report.score_of(trial), report.best_first(plan, trials)[0]
     logging.info(
         "Trial %s: %s %.4g in %.0f s; best so far %.4g (%s); %s",
-        *(report.name_of(trial), plan.select, trial.value, trial.duration.total_seconds()),
-        *(best.value, report.name_of(best), done),
+        *(report.name_of(trial), plan.select, score, trial.duration.total_seconds()),
+        *(report.score_of(best), report.name_of(best), done),
     )
 
 

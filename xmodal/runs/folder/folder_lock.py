@@ -28,6 +28,8 @@ from xmodal.base.config import UserError
 from xmodal.base.disk_errors import DiskError
 
 LOCK, GUARD = "writer.json", ".writer.lock"
+# `check_free` holds the lock of a file system for a moment.
+_PATIENCE_SECONDS = 1.0
 _BEAT_SECONDS = 10.0
 _STALE_SECONDS = 120.0
 # The last of two writers of an object wins; the other one sees it after this time.
@@ -111,7 +113,8 @@ def check_free(folder: epath.PathLike) -> None:
 
 @contextlib.contextmanager
 def _hold_file(path: epath.Path) -> Iterator[Callable[[], None]]:
-    lock, writer = filelock.FileLock(path.with_name(GUARD), timeout=0), Writer.this_process()
+    guard, writer = path.with_name(GUARD), Writer.this_process()
+    lock = filelock.FileLock(guard, timeout=_PATIENCE_SECONDS)
     try:
         lock.acquire()
     except filelock.Timeout:
@@ -122,8 +125,11 @@ def _hold_file(path: epath.Path) -> Iterator[Callable[[], None]]:
         _write(path, writer)
         yield functools.partial(_check_ours, path, writer)
     finally:
-        with contextlib.suppress(OSError):
+        # A process that opened the guard before it goes sees that, and opens a new one.
+        with contextlib.suppress(UserError, OSError):
+            _check_ours(path, writer)
             path.unlink(missing_ok=True)
+            guard.unlink(missing_ok=True)
         lock.release()
 
 
@@ -165,9 +171,8 @@ def _check_ours(path: epath.Path, writer: Writer) -> None:
 
 def _check_stale(path: epath.Path, writer: Writer | None) -> None:
     with contextlib.suppress(FileNotFoundError):
-        is_here = writer is not None and writer.machine == _machine()
-        is_dead = is_here and not _is_alive(writer.process)
-        if not is_dead and time.time() - path.stat().mtime <= _STALE_SECONDS:
+        is_alive = writer is None or writer.machine != _machine() or _is_alive(writer.process)
+        if is_alive and time.time() - path.stat().mtime <= _STALE_SECONDS:
             raise _in_use(path, writer)
 
 
