@@ -27,7 +27,7 @@ def test_predictions_of_a_diverged_model_are_refused():
     parts = [np.zeros((40, 2), np.float32) for _ in range(2)]
     parts[0][3, 1] = np.nan
     source = make_source(split, predictions={"topics": Predictions(*parts)})
-    evaluator = make_evaluator("x", options_of(type="relations", direction="topics"), split, SIDES)
+    evaluator = make_evaluator("x", options_of(type="relations", task="topics"), split, SIDES)
     with pytest.raises(UserError, match=r"1 of 40 pairs have predictions of task 'topics' in here"):
         evaluator.run(source)
 
@@ -79,14 +79,14 @@ def test_relations_of_captions_alone(tmp_path):
     source = make_source(split, predictions={"topics": Predictions(None, logits)})
     source = dataclasses.replace(source, image_ids=None, images=None)
     evaluator = make_evaluator(
-        "x", options_of(type="relations", direction="topics"), split, source.sides
+        "x", options_of(type="relations", task="topics"), split, source.sides
     )
     (found,) = evaluator.run(source)
     at = [list(source.caption_ids).index(i) for i in split.caption_ids]
     for c in range(2):
         expected = 100 * slow_average_precision(logits[at, c], relations[:, c])
         assert found.metrics[f"{c}/average_precision"] == pytest.approx(expected)
-    # Saved and read; also for a model with images whose direction does not read them.
+    # Saved and read; also for a model with images whose task does not read them.
     save_embeddings(tmp_path / "model.npz", source)
     read = load_embeddings(tmp_path / "model.npz")
     assert read.predictions["topics"].images is None
