@@ -33,12 +33,12 @@ def annotations(tmp_path_factory):
         for caption, image in zip(CAPTION_IDS, np.roll(np.repeat(IMAGE_IDS, 5), 7), strict=True)
     ]
     write_ratings(folder / "sits_test.csv", ("caption", "image"), own + other)
-    for task, ids in (("sts", CAPTION_IDS), ("sis", IMAGE_IDS)):
+    for rating, ids in (("sts", CAPTION_IDS), ("sis", IMAGE_IDS)):
         scores = rng.uniform(0, 5, len(ids)).round(2)
-        method = {"sts": "c2c_isim", "sis": "i2i_csim"}[task]
+        method = {"sts": "c2c_isim", "sis": "i2i_csim"}[rating]
         pairs = zip(ids, np.roll(ids, 7), scores, [method] * len(ids), strict=True)
-        kind = "caption" if task == "sts" else "image"
-        write_ratings(folder / f"{task}_test.csv", (kind, kind), list(pairs))
+        kind = "caption" if rating == "sts" else "image"
+        write_ratings(folder / f"{rating}_test.csv", (kind, kind), list(pairs))
     write_ratings(folder / "sits_val.csv", ("caption", "image"), [(9001, 901, 4.0, "c2i_original")])
     lists = {
         "original_caption_to_image": {

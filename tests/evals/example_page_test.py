@@ -15,8 +15,8 @@ from xmodal.base.config import UserError
 from xmodal.evals import Embeddings, evaluate_source, make_evaluator, read_options
 from xmodal.evals.example_page import check_examples
 
-TASKS = {"i2t": ("image", "text"), "t2i": ("text", "image")}
-TASKS |= {"t2t": ("text", "text"), "i2i": ("image", "image")}
+DIRECTIONS = {"i2t": ("image", "text"), "t2i": ("text", "image")}
+DIRECTIONS |= {"t2t": ("text", "text"), "i2i": ("image", "image")}
 ARROWS = {"i2t": "image to text", "t2i": "text to image"}
 ARROWS |= {"t2t": "text to text", "i2i": "image to image"}
 
@@ -77,13 +77,13 @@ def evaluate(split, source, count=0, other=None):
 
 
 def slow_lists(split, source):
-    """(task, query id) -> [(item id, score)], most similar first, in plain Python."""
+    """(direction, query id) -> [(item id, score)], most similar first, in plain Python."""
     vectors = {
         "image": dict(zip(split.image_ids.tolist(), source.images, strict=True)),
         "text": dict(zip(split.caption_ids.tolist(), source.captions, strict=True)),
     }
     return {
-        (task, query): sorted(
+        (direction, query): sorted(
             (
                 (i, float(vector @ x))
                 for i, x in vectors[item].items()
@@ -91,17 +91,17 @@ def slow_lists(split, source):
             ),
             key=lambda pair: -pair[1],
         )
-        for task, (side, item) in TASKS.items()
+        for direction, (side, item) in DIRECTIONS.items()
         for query, vector in vectors[side].items()
     }
 
 
 def slow_positives(split, board):
-    """(task, query id) -> ids."""
+    """(direction, query id) -> ids."""
     found = {}
 
-    def add(task, query, item):
-        found.setdefault((task, query), set()).add(item)
+    def add(direction, query, item):
+        found.setdefault((direction, query), set()).add(item)
 
     owner = dict(zip(split.caption_ids.tolist(), split.caption_image_ids.tolist(), strict=True))
     for a, image in owner.items():
@@ -111,25 +111,25 @@ def slow_positives(split, board):
             if a != b and image == other:
                 add("t2t", a, b)
     thresholds = {"sts": ("t2t", 3), "sis": ("i2i", 2.5), "sits": ("t2i", 3)}
-    for name, (task, least) in thresholds.items() if board == "shapes" else ():
+    for name, (direction, least) in thresholds.items() if board == "shapes" else ():
         rows = split.ratings[name]
         columns = (rows[key].tolist() for key in ("left_ids", "right_ids", "scores"))
         for a, b, score in zip(*columns, strict=True):
             if score >= least:
-                add(task, a, b)
-                add(task[::-1], b, a)
+                add(direction, a, b)
+                add(direction[::-1], b, a)
     return found
 
 
 def slow_ranks(lists, positives):
-    """(task, query id) -> rank of the best positive from 1, and whether another item ties."""
+    """(direction, query id) -> rank of the best positive from 1, and whether another item ties."""
     found = {}
-    for (task, query), own in positives.items():
-        ranked = lists[task, query]
+    for (direction, query), own in positives.items():
+        ranked = lists[direction, query]
         rank = min(n for n, (item, _) in enumerate(ranked, 1) if item in own)
         score = ranked[rank - 1][1]
         tied = any(x == score and item not in own for item, x in ranked)
-        found[task, query] = rank, tied
+        found[direction, query] = rank, tied
     return found
 
 
@@ -150,19 +150,19 @@ def test_rules_pick_by_their_sentences():
     wide, own = (slow_ranks(lists, slow_positives(split, b)) for b in ("shapes", "shapes_own"))
     old = slow_ranks(slow_lists(split, other), slow_positives(split, "shapes"))
     expected = {}
-    for task, arrow in ARROWS.items():
-        of_task = {query: rank for (name, query), rank in wide.items() if name == task}
-        worst = [(q, rank) for q, (rank, _) in of_task.items() if rank > 1]
+    for direction, arrow in ARROWS.items():
+        of_direction = {query: rank for (name, query), rank in wide.items() if name == direction}
+        worst = [(q, rank) for q, (rank, _) in of_direction.items() if rank > 1]
         worst = sorted(worst, key=lambda pair: (-pair[1], pair[0]))
         expected[f"Worst rank: {arrow}, shapes"] = worst
-        ratios = {q: np.log(rank / old[task, q][0]) for q, (rank, _) in of_task.items()}
+        ratios = {q: np.log(rank / old[direction, q][0]) for q, (rank, _) in of_direction.items()}
         changed = sorted((q for q in ratios if ratios[q]), key=lambda q: (-abs(ratios[q]), q))
-        expected[f"Changed: {arrow}, shapes"] = [(q, of_task[q][0]) for q in changed]
-        narrow = {query: rank for (name, query), (rank, _) in own.items() if name == task}
-        disputed = [(q, rank) for q, rank in narrow.items() if rank > 1 and of_task[q][0] == 1]
+        expected[f"Changed: {arrow}, shapes"] = [(q, of_direction[q][0]) for q in changed]
+        narrow = {query: rank for (name, query), (rank, _) in own.items() if name == direction}
+        disputed = [(q, rank) for q, rank in narrow.items() if rank > 1 and of_direction[q][0] == 1]
         disputed = sorted(disputed, key=lambda pair: (-pair[1], pair[0]))
         expected[f"Right by shapes, wrong by shapes_own: {arrow}"] = disputed
-        tied = [(q, rank) for q, (rank, is_tied) in of_task.items() if is_tied]
+        tied = [(q, rank) for q, (rank, is_tied) in of_direction.items() if is_tied]
         expected[f"Tied: {arrow}, shapes"] = sorted(tied, key=lambda pair: (pair[1], pair[0]))
     expected = {title: queries for title, queries in expected.items() if queries}
     found = picked(page)
@@ -180,7 +180,7 @@ def test_items_of_a_section():
     split, source, _ = make_case()
     page = evaluate(split, source, 3)[0].page
     lists = slow_lists(split, source)
-    tasks = {arrow: task for task, arrow in ARROWS.items()}
+    directions = {arrow: direction for direction, arrow in ARROWS.items()}
     texts = dict(zip(split.caption_ids.tolist(), split.caption_texts, strict=True))
     owner = dict(zip(split.caption_ids.tolist(), split.caption_image_ids.tolist(), strict=True))
     ratings = {}
@@ -191,11 +191,11 @@ def test_items_of_a_section():
     rated_items, twice = 0, False
     for group in page.groups:
         arrow, _, board = group.title.split(": ")[1].partition(", ")
-        task, board = tasks[arrow], board or "shapes_own"
+        direction, board = directions[arrow], board or "shapes_own"
         for section in group.sections:
             query = int(section.title.split()[1].rstrip(":"))
-            positives = slow_positives(split, board)[task, query]
-            ranked = lists[task, query]
+            positives = slow_positives(split, board)[direction, query]
+            ranked = lists[direction, query]
             _, *farther = section.rows
             expected = [(n, *ranked[n - 1]) for n in range(1, 6)]
             if farther:
@@ -210,16 +210,16 @@ def test_items_of_a_section():
                 assert (board in item.mark.removeprefix("positive of ").split(", ")) == (
                     found in positives
                 )
-                is_text = TASKS[task][1] == "text"
+                is_text = DIRECTIONS[direction][1] == "text"
                 assert item.text == (texts[found] if is_text else "")
                 assert item.picture == make_picture(owner[found] if is_text else found)
-                name = {"i2t": "sits", "t2i": "sits", "t2t": "sts", "i2i": "sis"}[task]
+                name = {"i2t": "sits", "t2i": "sits", "t2t": "sts", "i2i": "sis"}[direction]
                 rating = ratings.get((query, found, name), [])
                 shown = [float(note.split()[1]) for note in item.notes if note.startswith("rated")]
                 assert sorted(shown) == pytest.approx(sorted(rating), abs=0.006)
                 rated_items += len(shown)
                 twice |= len(shown) > 1
-            assert (section.query.picture is None) == (task == "t2i")
+            assert (section.query.picture is None) == (direction == "t2i")
     assert rated_items > 5
     assert twice
 

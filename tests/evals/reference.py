@@ -30,8 +30,8 @@ class Split:
     Attributes:
       ids: I -> images, T -> captions, in gallery order.
       image_of: caption -> its image.
-      lists: released list -> task -> query -> positives, including those outside the split.
-      ratings: task -> rows (left, right, score).
+      lists: released list -> direction -> query -> positives, including those outside the split.
+      ratings: rating -> rows (left, right, score).
       categories: image -> the categories that occur in it.
       fold_of: image or caption -> fold, by I or T.
     """
@@ -66,19 +66,19 @@ def read_split(folder, images, fold_captions):
     gone = {kind: wholes[kind] - set(ids[kind]) for kind in "IT"}
     lists = {}
     for name in ("eccv", "cxc"):
-        for task, side in DIRECTIONS.items():
-            query_kind, item_kind = SIDES[task]
+        for direction, side in DIRECTIONS.items():
+            query_kind, item_kind = SIDES[direction]
             kept = {}
             for query, items in read_json(released / f"{name}_{side}.json").items():
                 items = [item for item in items if item not in gone[item_kind]]
                 if int(query) not in gone[query_kind] and items:
                     kept[int(query)] = items
-            lists.setdefault(name, {})[task] = kept
+            lists.setdefault(name, {})[direction] = kept
     ratings = {}
-    for task, (left_kind, right_kind) in RATED_SIDES.items():
-        ratings[task] = [
+    for rating, (left_kind, right_kind) in RATED_SIDES.items():
+        ratings[rating] = [
             row
-            for row in read_ratings(folder / "cxc" / f"{task}_test.csv")
+            for row in read_ratings(folder / "cxc" / f"{rating}_test.csv")
             if row[0] not in gone[left_kind] and row[1] not in gone[right_kind]
         ]
     with np.load(folder / "coco" / "val2014_categories.npz") as table:
@@ -110,41 +110,41 @@ def read_ratings(path):
         ]
 
 
-# Positives of every query of a task: dict of sets.
+# Positives of every query of a direction: dict of sets.
 
 
-def own_positives(split, task):
+def own_positives(split, direction):
     siblings = {}
     for caption, image in split.image_of.items():
         siblings.setdefault(image, set()).add(caption)
-    if task == "i2t":
+    if direction == "i2t":
         return siblings
-    if task == "t2i":
+    if direction == "t2i":
         return {caption: {image} for caption, image in split.image_of.items()}
-    if task == "t2t":
+    if direction == "t2t":
         return {caption: siblings[image] - {caption} for caption, image in split.image_of.items()}
     return {}
 
 
-def cxc_positives(split, task):
+def cxc_positives(split, direction):
     """Own pairs of any rating, and well rated pairs in either order."""
-    positives = {query: set(items) for query, items in own_positives(split, task).items()}
-    rating = {"i2t": "sits", "t2i": "sits", "t2t": "sts", "i2i": "sis"}[task]
+    positives = {query: set(items) for query, items in own_positives(split, direction).items()}
+    rating = {"i2t": "sits", "t2i": "sits", "t2t": "sts", "i2i": "sis"}[direction]
     for left, right, score in split.ratings[rating]:
         if score >= THRESHOLDS[rating]:
-            pairs = [(left, right)] if task == "t2i" else [(right, left)]
-            if task in ("t2t", "i2i"):
+            pairs = [(left, right)] if direction == "t2i" else [(right, left)]
+            if direction in ("t2t", "i2i"):
                 pairs = [(left, right), (right, left)]
             for query, item in pairs:
                 positives.setdefault(query, set()).add(item)
     return positives
 
 
-def listed_positives(split, task, name):
-    return {query: set(items) for query, items in split.lists[name][task].items()}
+def listed_positives(split, direction, name):
+    return {query: set(items) for query, items in split.lists[name][direction].items()}
 
 
-def plausible_positives(split, task, zeta):
+def plausible_positives(split, direction, zeta):
     """Items whose images differ in at most zeta categories; nothing matches an empty image."""
     labeled = [image for image in split.ids["I"] if split.categories[image]]
     matching = {
@@ -155,7 +155,7 @@ def plausible_positives(split, task, zeta):
         }
         for image in labeled
     }
-    if task == "t2i":
+    if direction == "t2i":
         return {
             caption: matching[image]
             for caption, image in split.image_of.items()
@@ -171,9 +171,9 @@ def plausible_positives(split, task, zeta):
 # Rankings.
 
 
-def rank_all(split, task, matrix):
+def rank_all(split, direction, matrix):
     """Query -> gallery by decreasing score, ties in order of position; without the query itself."""
-    query_kind, item_kind = SIDES[task]
+    query_kind, item_kind = SIDES[direction]
     rankings = {}
     for query, row in zip(split.ids[query_kind], matrix, strict=True):
         order = np.argsort(-row, kind="stable")
@@ -217,11 +217,14 @@ class Reference:
         self.split, self.samples, self.seed = split, samples, seed
         self.position = {kind: {item: i for i, item in enumerate(split.ids[kind])} for kind in "IT"}
         self.matrices = {
-            task: scores[SIDES[task]] for task in ("i2t", "t2t", "i2i") if SIDES[task] in scores
+            direction: scores[SIDES[direction]]
+            for direction in ("i2t", "t2t", "i2i")
+            if SIDES[direction] in scores
         }
         self.matrices["t2i"] = self.matrices["i2t"].T
         self.rankings = {
-            task: rank_all(split, task, matrix) for task, matrix in self.matrices.items()
+            direction: rank_all(split, direction, matrix)
+            for direction, matrix in self.matrices.items()
         }
         self.scores = scores
         self.numbers = {}
@@ -229,97 +232,106 @@ class Reference:
         for board, positives in {
             "coco5k": own_positives,
             "cxc": cxc_positives,
-            "cxc_sits_only": lambda split, task: listed_positives(split, task, "cxc"),
+            "cxc_sits_only": lambda split, direction: listed_positives(split, direction, "cxc"),
         }.items():
-            tasks = ("i2t", "t2i") if board == "cxc_sits_only" else tuple(self.matrices)
-            for task in tasks:
-                self._recalls(board, task, positives(split, task))
-        for task in ("i2t", "t2i"):
-            self._recalls("coco1k", task, own_positives(split, task), split.fold_of)
-            self._eccv(task)
-            self._pmrp("pmrp", task, [2], cap=50)
-            self._pmrp("pmrp_zeta0", task, [0], cap=50)
-            self._pmrp("pmrp_pcme", task, [0, 1, 2], only_labeled=True)
-            self._pmrp("pmrp_pcme_1k", task, [0, 1, 2], only_labeled=True, fold_of=split.fold_of)
+            directions = ("i2t", "t2i") if board == "cxc_sits_only" else tuple(self.matrices)
+            for direction in directions:
+                self._recalls(board, direction, positives(split, direction))
+        for direction in ("i2t", "t2i"):
+            self._recalls("coco1k", direction, own_positives(split, direction), split.fold_of)
+            self._eccv(direction)
+            self._pmrp("pmrp", direction, [2], cap=50)
+            self._pmrp("pmrp_zeta0", direction, [0], cap=50)
+            self._pmrp("pmrp_pcme", direction, [0, 1, 2], only_labeled=True)
+            self._pmrp(
+                "pmrp_pcme_1k", direction, [0, 1, 2], only_labeled=True, fold_of=split.fold_of
+            )
         self._means()
-        for task in RATED_SIDES:
-            self._correlation(task)
+        for rating in RATED_SIDES:
+            self._correlation(rating)
 
-    def _recalls(self, board, task, positives, fold_of=None, at=RECALL_AT):
+    def _recalls(self, board, direction, positives, fold_of=None, at=RECALL_AT):
         if not positives:
             return
-        query_kind, item_kind = SIDES[task]
+        query_kind, item_kind = SIDES[direction]
         ranks, tied, sizes = [], 0, set()
         for query in self.split.ids[query_kind]:
             if query not in positives:
                 continue
-            ranking = self.rankings[task][query]
+            ranking = self.rankings[direction][query]
             if fold_of is not None:
                 own = fold_of[query_kind][query]
                 ranking = [item for item in ranking if fold_of[item_kind][item] == own]
             sizes.add(len(ranking))
             ranks.append(first_hit(ranking, positives[query]))
-            tied += self._is_tied(task, query, ranking, positives[query])
+            tied += self._is_tied(direction, query, ranking, positives[query])
         for k in at:
-            self.numbers[f"{board}/{task}/recall@{k}"] = 100.0 * np.mean([r < k for r in ranks])
+            self.numbers[f"{board}/{direction}/recall@{k}"] = 100.0 * np.mean(
+                [r < k for r in ranks]
+            )
         if board not in ("coco1k", "eccv"):
             middle = sorted(ranks)
             middle = (middle[(len(ranks) - 1) // 2] + middle[len(ranks) // 2]) / 2
-            self.numbers[f"{board}/{task}/median_rank"] = int(middle) + 1
-        self._counts(board, task, len(ranks), tied, max(sizes))
+            self.numbers[f"{board}/{direction}/median_rank"] = int(middle) + 1
+        self._counts(board, direction, len(ranks), tied, max(sizes))
 
-    def _is_tied(self, task, query, gallery, positives):
+    def _is_tied(self, direction, query, gallery, positives):
         """Whether another item of the gallery ties with the best positive."""
-        query_kind, item_kind = SIDES[task]
-        row = self.matrices[task][self.position[query_kind][query]]
+        query_kind, item_kind = SIDES[direction]
+        row = self.matrices[direction][self.position[query_kind][query]]
         at = self.position[item_kind]
         score = {item: row[at[item]] for item in gallery}
         found = [score[item] for item in positives if item in score]
         best = max(found, default=None)
         return any(score[item] == best for item in gallery if item not in positives)
 
-    def _cuts_a_tie(self, task, query, ranking, r):
+    def _cuts_a_tie(self, direction, query, ranking, r):
         """Whether the item after the first R ties with the last of them."""
-        query_kind, item_kind = SIDES[task]
-        row, at = self.matrices[task][self.position[query_kind][query]], self.position[item_kind]
+        query_kind, item_kind = SIDES[direction]
+        row, at = (
+            self.matrices[direction][self.position[query_kind][query]],
+            self.position[item_kind],
+        )
         return r < len(ranking) and row[at[ranking[r - 1]]] == row[at[ranking[r]]]
 
-    def _eccv(self, task):
-        positives = listed_positives(self.split, task, "eccv")
-        self._recalls("eccv", task, positives, at=(1,))
+    def _eccv(self, direction):
+        positives = listed_positives(self.split, direction, "eccv")
+        self._recalls("eccv", direction, positives, at=(1,))
         for metric, function in {"map@r": map_at_r, "r_precision": r_precision}.items():
-            values = [function(self.rankings[task][query], positives[query]) for query in positives]
-            self.numbers[f"eccv/{task}/{metric}"] = np.mean(values)
+            values = [
+                function(self.rankings[direction][query], positives[query]) for query in positives
+            ]
+            self.numbers[f"eccv/{direction}/{metric}"] = np.mean(values)
 
-    def _pmrp(self, board, task, zetas, cap=None, only_labeled=False, fold_of=None):
-        query_kind, item_kind = SIDES[task]
+    def _pmrp(self, board, direction, zetas, cap=None, only_labeled=False, fold_of=None):
+        query_kind, item_kind = SIDES[direction]
         gallery = set(self.split.ids[item_kind])
         if only_labeled:
             image_of = self.split.image_of if item_kind == "T" else {i: i for i in gallery}
             gallery = {item for item in gallery if self.split.categories[image_of[item]]}
         values, tied, sizes = [], set(), {len(gallery)} if fold_of is None else set()
         for zeta in zetas:
-            positives = plausible_positives(self.split, task, zeta)
+            positives = plausible_positives(self.split, direction, zeta)
             for query, own in positives.items():
-                ranking = [item for item in self.rankings[task][query] if item in gallery]
+                ranking = [item for item in self.rankings[direction][query] if item in gallery]
                 if fold_of is not None:
                     fold = fold_of[query_kind][query]
                     ranking = [item for item in ranking if fold_of[item_kind][item] == fold]
                     own = own.intersection(ranking)
                     sizes.add(len(ranking))
                 values.append(r_precision(ranking, own, cap))
-                if self._cuts_a_tie(task, query, ranking, min(len(own), cap or len(own))):
+                if self._cuts_a_tie(direction, query, ranking, min(len(own), cap or len(own))):
                     tied.add(query)
-        self.numbers[f"{board}/{task}"] = np.mean(values)
-        self._counts(board, task, len(values) // len(zetas), len(tied), max(sizes))
+        self.numbers[f"{board}/{direction}"] = np.mean(values)
+        self._counts(board, direction, len(values) // len(zetas), len(tied), max(sizes))
 
-    def _counts(self, board, task, queries, tied, gallery):
-        skipped = len(self.split.ids[SIDES[task][0]]) - queries
+    def _counts(self, board, direction, queries, tied, gallery):
+        skipped = len(self.split.ids[SIDES[direction][0]]) - queries
         self.numbers |= {
-            f"{board}/{task}/queries": queries,
-            f"{board}/{task}/skipped_queries": skipped,
-            f"{board}/{task}/tied_queries": tied,
-            f"{board}/{task}/gallery": gallery,
+            f"{board}/{direction}/queries": queries,
+            f"{board}/{direction}/skipped_queries": skipped,
+            f"{board}/{direction}/tied_queries": tied,
+            f"{board}/{direction}/gallery": gallery,
         }
 
     def _means(self):
@@ -333,23 +345,27 @@ class Reference:
                 found[f"{board}/mean/{metric}"] = sum(pair) / 2
             if "recall@10" in metrics:
                 found[f"{board}/mean_recall@10"] = found[f"{board}/mean/recall@10"]
-                keys = [f"{board}/{task}/recall@{k}" for task in ("i2t", "t2i") for k in (1, 5, 10)]
+                keys = [
+                    f"{board}/{direction}/recall@{k}"
+                    for direction in ("i2t", "t2i")
+                    for k in (1, 5, 10)
+                ]
                 if set(keys) <= set(found):
                     found[f"{board}/rsum"] = sum(found[key] for key in keys)
         for board in ("pmrp", "pmrp_zeta0", "pmrp_pcme", "pmrp_pcme_1k"):
             found[f"{board}/mean"] = (found[f"{board}/i2t"] + found[f"{board}/t2i"]) / 2
 
-    def _correlation(self, task):
+    def _correlation(self, rating):
         """Half of the queries, one rated pair each; for SITS, queries are images."""
-        left_kind, right_kind = RATED_SIDES[task]
-        if task == "sits":
+        left_kind, right_kind = RATED_SIDES[rating]
+        if rating == "sits":
             matrix = self.scores["IT"].T
         elif left_kind + right_kind in self.scores:
             matrix = self.scores[left_kind + right_kind]
         else:
             return
-        rows = self.split.ratings[task]
-        ends = [1] if task == "sits" else [0, 1]
+        rows = self.split.ratings[rating]
+        ends = [1] if rating == "sits" else [0, 1]
         pairs_of = {}
         for pair, row in enumerate(rows):
             for end in ends:
@@ -366,11 +382,11 @@ class Reference:
         human = np.array([score for _, _, score in rows])
         with warnings.catch_warnings(action="ignore", category=stats.ConstantInputWarning):
             samples = [stats.spearmanr(model[pairs], human[pairs]).statistic for pairs in drawn]
-        self.correlations[task] = samples = np.array(samples)
+        self.correlations[rating] = samples = np.array(samples)
         defined = 100.0 * samples[~np.isnan(samples)]
         self.numbers |= {
-            f"cxc/{task}/spearman": np.mean(defined) if len(defined) else np.nan,
-            f"cxc/{task}/spearman_std": np.std(defined) if len(defined) else np.nan,
-            f"cxc/{task}/pairs": len(rows),
-            f"cxc/{task}/pairs_per_sample": len(lists) // 2,
+            f"cxc/{rating}/spearman": np.mean(defined) if len(defined) else np.nan,
+            f"cxc/{rating}/spearman_std": np.std(defined) if len(defined) else np.nan,
+            f"cxc/{rating}/pairs": len(rows),
+            f"cxc/{rating}/pairs_per_sample": len(lists) // 2,
         }

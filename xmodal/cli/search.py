@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import PIL.Image
 
-from xmodal.api.search.gallery import Gallery
+from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.index import KINDS, METHODS, Hit, Index, check_method
 from xmodal.base import console
 from xmodal.base.atomic import replacing
@@ -112,7 +112,7 @@ def _items_of_dataset(args: argparse.Namespace, model: "Model") -> dict[str, "It
     return {kind: each for kind, each in found.items() if sides[kind] in model.sides}
 
 
-def _describe(gallery: Gallery) -> str:
+def _describe(gallery: IndexGallery) -> str:
     found = gallery.quality
     if found is None:
         return "exact search"
@@ -156,7 +156,7 @@ def _query(args: argparse.Namespace) -> None:
 class _Pictures:
     """The pictures of hits, from their files or from their dataset; None for captions."""
 
-    def __init__(self, gallery: Gallery, kind: str) -> None:
+    def __init__(self, gallery: IndexGallery, kind: str) -> None:
         self._split = None
         self._kind = kind
         if gallery.dataset is not None:

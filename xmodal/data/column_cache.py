@@ -14,9 +14,9 @@ from absl import logging
 from etils import epath
 
 from xmodal.base.atomic import replacing
-from xmodal.data.columns import STRING, Column, Ragged
+from xmodal.data.columns import STRING, Column, RaggedColumn
 
-Block = Mapping[str, np.ndarray | Ragged]
+Block = Mapping[str, np.ndarray | RaggedColumn]
 
 
 def load_table(
@@ -46,7 +46,7 @@ def load_table(
 
 def take(
     table: pa.Table, columns: Mapping[str, Column], rows: np.ndarray | None = None
-) -> dict[str, np.ndarray | Ragged]:
+) -> dict[str, np.ndarray | RaggedColumn]:
     """Returns columns of a table by name.
 
     Args:
@@ -55,7 +55,7 @@ def take(
       rows: int64 [N], record numbers; None for all.
 
     Returns:
-      [N, *shape], or `Ragged` if the length varies.
+      [N, *shape], or `RaggedColumn` if the length varies.
     """
     table = table.select(list(columns))
     if rows is not None:
@@ -67,9 +67,9 @@ def _to_table(block: Block, columns: Mapping[str, Column]) -> pa.Table:
     return pa.table({name: _to_arrow(block[name], column) for name, column in columns.items()})
 
 
-def _to_arrow(values: np.ndarray | Ragged, column: Column) -> pa.Array:
+def _to_arrow(values: np.ndarray | RaggedColumn, column: Column) -> pa.Array:
     kind = pa.binary() if column.dtype == STRING else pa.from_numpy_dtype(column.dtype)
-    if isinstance(values, Ragged):
+    if isinstance(values, RaggedColumn):
         ends = np.concatenate([[0], np.cumsum(values.lengths)]).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(ends), pa.array(values.values, kind))
     array = pa.array(values.reshape(-1), kind)
@@ -78,7 +78,7 @@ def _to_arrow(values: np.ndarray | Ragged, column: Column) -> pa.Array:
     return array
 
 
-def _to_numpy(chunked: pa.ChunkedArray, column: Column) -> np.ndarray | Ragged:
+def _to_numpy(chunked: pa.ChunkedArray, column: Column) -> np.ndarray | RaggedColumn:
     array = chunked.combine_chunks()
     lengths = None
     if column.shape:
@@ -86,5 +86,5 @@ def _to_numpy(chunked: pa.ChunkedArray, column: Column) -> np.ndarray | Ragged:
         array = array.flatten()
     values = array.to_numpy(zero_copy_only=False)
     if lengths is not None:
-        return Ragged(values, lengths.to_numpy(zero_copy_only=False).astype(np.int64))
+        return RaggedColumn(values, lengths.to_numpy(zero_copy_only=False).astype(np.int64))
     return values.reshape(-1, *column.shape) if column.shape else values

@@ -12,7 +12,7 @@ import tensorflow_datasets as tfds
 STRING = np.dtype(object)
 
 
-class Ragged(NamedTuple):
+class RaggedColumn(NamedTuple):
     """Rows of different lengths.
 
     Attributes:
@@ -29,13 +29,13 @@ class Ragged(NamedTuple):
         return np.cumsum(self.lengths) - self.lengths
 
 
-def ragged(column: np.ndarray | Ragged) -> Ragged:
+def ragged(column: np.ndarray | RaggedColumn) -> RaggedColumn:
     """Returns a column whose rows differ in length, for type checkers."""
-    assert isinstance(column, Ragged)
+    assert isinstance(column, RaggedColumn)
     return column
 
 
-def dense(column: np.ndarray | Ragged) -> np.ndarray:
+def dense(column: np.ndarray | RaggedColumn) -> np.ndarray:
     """Returns a column whose rows have one shape, for type checkers."""
     assert isinstance(column, np.ndarray)
     return column
@@ -77,19 +77,21 @@ class Column:
             return tf.io.RaggedFeature(stored, row_splits_dtype=tf.int64)
         return tf.io.FixedLenFeature(() if self.is_raw else self.shape, stored)
 
-    def decode(self, parsed: tf.Tensor | tf.RaggedTensor) -> np.ndarray | Ragged:
-        """Returns a parsed column as [N, *shape], or `Ragged` if the length varies."""
+    def decode(self, parsed: tf.Tensor | tf.RaggedTensor) -> np.ndarray | RaggedColumn:
+        """Returns a parsed column as [N, *shape], or `RaggedColumn` if the length varies."""
         if isinstance(parsed, tf.RaggedTensor):
             # Not row_lengths(), whose operators crash if two threads make the first calls.
             values = parsed.flat_values.numpy().astype(self.dtype).reshape(-1, *self.fixed_shape)
-            return Ragged(values, np.diff(parsed.row_splits.numpy()) // math.prod(self.fixed_shape))
+            return RaggedColumn(
+                values, np.diff(parsed.row_splits.numpy()) // math.prod(self.fixed_shape)
+            )
         if not self.is_raw:
             return parsed.numpy().astype(self.dtype)
         row_shape = [-1 if length is None else length for length in self.shape]
         rows = [np.frombuffer(row, self.dtype).reshape(row_shape) for row in parsed.numpy()]
         if not self.is_ragged:
             return np.stack(rows)
-        return Ragged(np.concatenate(rows), np.array([len(row) for row in rows], np.int64))
+        return RaggedColumn(np.concatenate(rows), np.array([len(row) for row in rows], np.int64))
 
 
 def describe(features: tfds.features.FeaturesDict) -> dict[str, Column]:
@@ -109,7 +111,9 @@ def describe(features: tfds.features.FeaturesDict) -> dict[str, Column]:
     return columns
 
 
-def parse(records: np.ndarray, columns: Mapping[str, Column]) -> dict[str, np.ndarray | Ragged]:
+def parse(
+    records: np.ndarray, columns: Mapping[str, Column]
+) -> dict[str, np.ndarray | RaggedColumn]:
     """Parses serialized `tf.train.Example`s.
 
     Args:
@@ -117,7 +121,7 @@ def parse(records: np.ndarray, columns: Mapping[str, Column]) -> dict[str, np.nd
       columns: columns to parse.
 
     Returns:
-      Column by name: [N, *shape], or `Ragged` if the length varies.
+      Column by name: [N, *shape], or `RaggedColumn` if the length varies.
     """
     spec = {name: column.spec() for name, column in columns.items()}
     parsed = tf.io.parse_example(tf.constant(records), spec)

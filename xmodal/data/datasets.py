@@ -132,7 +132,7 @@ class Source:
 
     def get(
         self, names: Iterable[str], rows: np.ndarray | None = None
-    ) -> dict[str, np.ndarray | columns_lib.Ragged]:
+    ) -> dict[str, np.ndarray | columns_lib.RaggedColumn]:
         """Returns columns of records; reads records only if images are requested.
 
         Args:

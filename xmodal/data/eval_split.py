@@ -10,7 +10,7 @@ from etils import epath
 from xmodal.base.config import UserError
 from xmodal.base.cxc_files import describe_differences
 from xmodal.data.batch_spec import batch_spec
-from xmodal.data.columns import STRING, Ragged, dense, ragged
+from xmodal.data.columns import STRING, RaggedColumn, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.item_inputs import image_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
@@ -85,8 +85,8 @@ class EvalSplit:
         elif dropped:
             self.partial = f"{images:,} images, {captions:,} captions"
 
-    def _read_captions(self, columns: Mapping[str, np.ndarray | Ragged]) -> None:
-        captions = ids = Ragged(np.zeros(0, np.int32), np.zeros_like(self.image_ids))
+    def _read_captions(self, columns: Mapping[str, np.ndarray | RaggedColumn]) -> None:
+        captions = ids = RaggedColumn(np.zeros(0, np.int32), np.zeros_like(self.image_ids))
         if self._config.text is not None and "captions" in columns:
             captions, ids = ragged(columns["captions"]), ragged(columns["caption_ids"])
         self.caption_rows = np.repeat(np.arange(len(captions.lengths)), captions.lengths)
@@ -277,14 +277,14 @@ def text_batches(
 
 
 def _label_columns(
-    columns: Mapping[str, np.ndarray | Ragged], wanted: Sequence[str]
+    columns: Mapping[str, np.ndarray | RaggedColumn], wanted: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Returns the columns besides images and captions whose records have equal length."""
     labels = {}
     for name, column in columns.items():
         if name in _ITEM_COLUMNS:
             continue
-        if isinstance(column, Ragged):
+        if isinstance(column, RaggedColumn):
             shortest, longest = column.lengths.min(), column.lengths.max()
             if shortest != longest or not longest:
                 if name in wanted:

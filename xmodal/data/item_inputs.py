@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from xmodal.data.columns import STRING, Ragged
+from xmodal.data.columns import STRING, RaggedColumn
 from xmodal.preprocessing import ImageConfig, prepare_images
 from xmodal.preprocessing.regions import pad_rows
 
 
 def image_columns(
-    images: np.ndarray | Ragged, config: ImageConfig, seeds: np.ndarray | None = None
+    images: np.ndarray | RaggedColumn, config: ImageConfig, seeds: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
     """Returns `image` and, if the number of regions varies, `image_mask`; see `batch_spec`.
 
@@ -17,7 +17,7 @@ def image_columns(
       config: config of the images.
       seeds: seeds int64 [N, 2] of the training augmentation; None for the evaluation crop.
     """
-    if isinstance(images, Ragged):
+    if isinstance(images, RaggedColumn):
         rows = np.split(images.values, images.starts[1:])
         image, mask = pad_rows(rows, config.max_regions)
         return {"image": image, "image_mask": mask}

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.data.columns import Ragged, dense, ragged
+from xmodal.data.columns import RaggedColumn, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, needed_columns
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
@@ -131,7 +131,7 @@ class _BatchMaker:
         tokenizer: Tokenizer,
         step: int,
         records: np.ndarray,
-        columns: Mapping[str, np.ndarray | Ragged],
+        columns: Mapping[str, np.ndarray | RaggedColumn],
     ) -> Batch:
         captions = ragged(columns["captions"])
         places = self._places(step, captions.lengths, self._block)
@@ -234,5 +234,5 @@ def _num_examples(config: DataConfig, source: Source) -> int:
     return len(_caption_ids(source).values) if config.examples == "pairs" else len(source)
 
 
-def _caption_ids(source: Source) -> Ragged:
+def _caption_ids(source: Source) -> RaggedColumn:
     return ragged(source.get(["caption_ids"])["caption_ids"])

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from xmodal.data.columns import Ragged, dense
+from xmodal.data.columns import RaggedColumn, dense
 from xmodal.data.data_config import DataConfig
 from xmodal.data.datasets import Source, needed_columns
 
@@ -40,8 +40,8 @@ def has_pairs(columns: Collection[str]) -> bool:
 
 
 def as_captions(
-    columns: Mapping[str, np.ndarray | Ragged],
-) -> dict[str, np.ndarray | Ragged]:
+    columns: Mapping[str, np.ndarray | RaggedColumn],
+) -> dict[str, np.ndarray | RaggedColumn]:
     """Returns columns of sentence pairs as those of captioned images.
 
     `image_id` is the id of the pair, `captions` are its two sentences, and `caption_ids` are twice
@@ -56,8 +56,8 @@ def as_captions(
     sets = zip(dense(columns["dataset"]), dense(columns["year"]), strict=True)
     return {
         "image_id": ids,
-        "captions": Ragged(both.ravel(), lengths),
-        "caption_ids": Ragged(numbers.ravel(), lengths),
+        "captions": RaggedColumn(both.ravel(), lengths),
+        "caption_ids": RaggedColumn(numbers.ravel(), lengths),
         "score": columns["score"],
         "set": np.array(
             [name + (str(year).encode() if year else b"") for name, year in sets], object

@@ -166,17 +166,19 @@ class Evaluation:
         }
         if isinstance(result, BoardResult):
             facts["bootstrap"] = {"samples": self.samples, "seed": self.seed}
-            facts["galleries"] = {task: count_queries(each) for task, each in result.tasks.items()}
+            facts["galleries"] = {
+                direction: count_queries(each) for direction, each in result.directions.items()
+            }
             facts["skipped"] = dict(result.skipped)
             if rescored := {
-                task: dataclasses.asdict(each.rescored)
-                for task, each in result.tasks.items()
+                direction: dataclasses.asdict(each.rescored)
+                for direction, each in result.directions.items()
                 if each.rescored is not None
             }:
                 facts["rescored"] = rescored
             facts["missing"] = {
-                f"{task}/{metric}": reason
-                for task, each in result.tasks.items()
+                f"{direction}/{metric}": reason
+                for direction, each in result.directions.items()
                 for metric, reason in each.missing.items()
             }
         records = {"records": self.provenance.records, "trained_on": self.trained_on}
@@ -221,7 +223,7 @@ def evaluate_source(
         assert not isinstance(source, RankedLists), "they come from files alone"
         rankings = evaluator.open_rankings(source)
         boards = [each for each in results if isinstance(each, BoardResult)]
-        if any("t2i" in board.tasks for board in boards):
+        if any("t2i" in board.directions for board in boards):
             lines = find_examples(rankings("t2i"), evaluator.labels, split)
         if examples:
             page = make_example_page(
@@ -243,11 +245,11 @@ def evaluate_source(
 
 
 def _describe_second_stage(boards: Sequence[BoardResult]) -> list[str]:
-    """A sentence for every task whose pairs were scored by a pair scorer."""
+    """A sentence for every direction whose pairs were scored by a pair scorer."""
     return [
-        f"{board.name}/{task}: {each.rescored.describe()}; other items follow in its order."
+        f"{board.name}/{direction}: {each.rescored.describe()}; other items follow in its order."
         for board in boards
-        for task, each in board.tasks.items()
+        for direction, each in board.directions.items()
         if each.rescored is not None
     ]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from xmodal.base.config import UserError
 from xmodal.base.page import Group, Page, PageItem, PageRow, Section
-from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import Board
@@ -50,7 +50,7 @@ def make_example_page(
 
     Args:
       evaluator: evaluator whose boards were evaluated.
-      rankings: retrieval task -> scores, see `BoardsEvaluator.open_rankings`.
+      rankings: direction -> scores, see `BoardsEvaluator.open_rankings`.
       results: results of the evaluator on these boards.
       split: has the captions, and pictures if there are any.
       count: largest number of queries per rule, direction and board.
@@ -82,11 +82,11 @@ def make_groups(
     galleries = {"image": evaluator.labels.image_ids, "text": evaluator.labels.caption_ids}
     groups = []
     for pick in picks:
-        query, gallery = (galleries[side] for side in RETRIEVAL_TASKS[pick.task])
+        query, gallery = (galleries[side] for side in DIRECTIONS[pick.direction])
         rows = Positions("query", query)(pick.queries)
         is_same = query is gallery
-        scores = score_queries(rankings(pick.task), rows, exclude_self=is_same)
-        boards = {b.name: b for b in evaluator.boards if pick.task in b.tasks}
+        scores = score_queries(rankings(pick.direction), rows, exclude_self=is_same)
+        boards = {b.name: b for b in evaluator.boards if pick.direction in b.directions}
         sections = [
             _make_section(pick, number, int(row), scores[number], gallery, boards, shown)
             for number, row in enumerate(rows)
@@ -119,23 +119,29 @@ def _make_section(
       query: its position in its gallery.
       scores: scores of all items, float32 [N].
       gallery: ids of the items.
-      boards: boards that have the task, by name.
+      boards: boards that have the direction, by name.
       shown: items by side and id.
     """
-    query_side, item_side = RETRIEVAL_TASKS[pick.task]
+    query_side, item_side = DIRECTIONS[pick.direction]
     order = order_items(scores)
     rank_of = np.empty(len(order), np.int64)
     rank_of[order] = np.arange(1, len(order) + 1)
-    positives = _positives(boards[pick.board], pick.task, query)
+    positives = _positives(boards[pick.board], pick.direction, query)
     found = len(order) - np.isneginf(scores).sum()
     first = order[: min(_SHOWN, found)]
     missed = np.setdiff1d(positives, first)
     missed = missed[np.argsort(rank_of[missed])]
-    known = [name for name in boards if isinstance(boards[name].tasks[pick.task].positives, Ragged)]
-    ratings = _ratings(boards, pick.task, query)
+    known = [
+        name
+        for name in boards
+        if isinstance(boards[name].directions[pick.direction].positives, Ragged)
+    ]
+    ratings = _ratings(boards, pick.direction, query)
 
     def show(item: int) -> PageItem:
-        of_item = [name for name in known if item in _positives(boards[name], pick.task, query)]
+        of_item = [
+            name for name in known if item in _positives(boards[name], pick.direction, query)
+        ]
         notes = [f"rank {rank_of[item]:,}", f"{scores[item]:.4f}"]
         notes += [f"rated {rating:.2f} ({name})" for name, rating in ratings.get(int(item), ())]
         mark = f"positive of {', '.join(of_item)}" if of_item else ""
@@ -152,25 +158,25 @@ def _make_section(
         rows.append(PageRow([show(item) for item in missed[:_SHOWN]], title))
     title = f"{_NOUNS[query_side]} {pick.queries[number]}: {rank}"
     query_item = shown(query_side, pick.queries[number])
-    if pick.task == "t2i":  # The image of the query is an answer.
+    if pick.direction == "t2i":  # The image of the query is an answer.
         query_item = dataclasses.replace(query_item, picture=None)
     return Section(title, rows, query_item)
 
 
-def _positives(board: Board, task: str, query: int) -> np.ndarray:
-    positives = board.tasks[task].positives
+def _positives(board: Board, direction: str, query: int) -> np.ndarray:
+    positives = board.directions[direction].positives
     assert isinstance(positives, Ragged)
     return positives.values[positives.offsets[query] : positives.offsets[query + 1]]
 
 
 def _ratings(
-    boards: Mapping[str, Board], task: str, query: int
+    boards: Mapping[str, Board], direction: str, query: int
 ) -> dict[int, list[tuple[str, float]]]:
-    """Human ratings of the query with items: position of the item -> (rating task, score).
+    """Human ratings of the query with items: position of the item -> (rating, score).
 
     SIS rates thousands of pairs in both orders; either score may make a pair a positive.
     """
-    sides = RETRIEVAL_TASKS[task]
+    sides = DIRECTIONS[direction]
     rated = {name: pairs for board in boards.values() for name, pairs in board.graded.items()}
     found: dict[int, list[tuple[str, float]]] = {}
     for name, pairs in rated.items():

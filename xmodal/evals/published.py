@@ -16,7 +16,7 @@ PUBLISHED_LABELS: Mapping[str, str] = {
     "pmrp": "092a5116ace59141",
 }
 
-# Task -> numbers: R@1, R@5, R@10 and median rank, or mean and deviation of the bootstrap
+# Direction -> numbers: R@1, R@5, R@10 and median rank, or mean and deviation of the bootstrap
 # correlation. None if a paper has a dash or nothing.
 Row = Mapping[str, tuple[float | None, ...]]
 _METRICS = {
@@ -268,8 +268,8 @@ ECCV_BY_DIRECTION: dict[str, dict[str, float]] = {
 def _name(board: str, row: Row) -> dict[str, float]:
     """The numbers of a row by tag."""
     return {
-        metric_tag(board, task, metric): number
-        for task, numbers in row.items()
+        metric_tag(board, direction, metric): number
+        for direction, numbers in row.items()
         for metric, number in zip(_METRICS[len(numbers)], numbers, strict=True)
         if number is not None
     }
@@ -278,7 +278,9 @@ def _name(board: str, row: Row) -> dict[str, float]:
 def _add_rsum(board: str, numbers: Mapping[str, float]) -> dict[str, float]:
     """The numbers of a board, with the sum of the six recalls if all are published."""
     own = {tag: number for tag, number in numbers.items() if tag.startswith(f"{board}/")}
-    recalls = [own.get(f"{board}/{task}/{m}") for task in ("i2t", "t2i") for m in _METRICS[4][:3]]
+    recalls = [
+        own.get(f"{board}/{direction}/{m}") for direction in ("i2t", "t2i") for m in _METRICS[4][:3]
+    ]
     return own if None in recalls else own | {f"{board}/{RSUM}": sum(recalls)}
 
 

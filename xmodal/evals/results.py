@@ -8,7 +8,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Rescored:
-    """Facts of a task whose pairs were scored by a pair scorer.
+    """Facts of a direction whose pairs were scored by a pair scorer.
 
     Attributes:
       score: definition of the score of a pair.
@@ -38,8 +38,8 @@ class Rescored:
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskResult:
-    """One retrieval task of one board; rows are its queries.
+class DirectionResult:
+    """One direction of one board; rows are its queries.
 
     Attributes:
       query_ids: int64 [Q].
@@ -48,7 +48,7 @@ class TaskResult:
       values: metric -> float64 [Q], the value of every query, in percent.
       rank: int32 [Q], items ahead of the best positive, or None if not known.
       tied: bool [Q], whether the rank, or the items that R-Precision counts, depend on the tie
-        rule, see `ranking.from_scores.TaskAnswer`; None if unknown, as for ranked lists.
+        rule, see `ranking.from_scores.RankedQueries`; None if unknown, as for ranked lists.
       gallery: items a query is ranked among, itself excluded.
       skipped: queries without a positive.
       has_median: whether the median of `rank` is a metric of the board.
@@ -88,12 +88,15 @@ class CorrelationResult:
 
 @dataclasses.dataclass(frozen=True)
 class BoardResult:
-    """Results of one board by task, see `boards.types.Board`; `skipped` gives reasons by task."""
+    """Results of one board by direction or rating, see `boards.types.Board`.
+
+    `skipped` gives the reasons for those that are left out.
+    """
 
     name: str
     definition: str
     label_hash: str
-    tasks: Mapping[str, TaskResult]
+    directions: Mapping[str, DirectionResult]
     correlations: Mapping[str, CorrelationResult]
     skipped: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -123,6 +126,6 @@ def evaluator_tag(evaluator: str, tag: str) -> str:
     return tag if tag.partition("/")[0] == evaluator else f"{evaluator}/{tag}"
 
 
-def metric_tag(board: str, task: str, metric: str) -> str:
+def metric_tag(board: str, direction: str, metric: str) -> str:
     """`cxc/i2t/recall@1`; PMRP is the only metric of its boards, so `pmrp/i2t` is enough."""
-    return f"{board}/{task}" if metric == "pmrp" else f"{board}/{task}/{metric}"
+    return f"{board}/{direction}" if metric == "pmrp" else f"{board}/{direction}/{metric}"

@@ -7,9 +7,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.base.config import UserError
-from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.boards.ids import Positions
-from xmodal.evals.boards.types import Board, Labels, RetrievalTask
+from xmodal.evals.boards.types import Board, DirectionLabels, Labels
 from xmodal.evals.inputs import galleries, lists
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source
 from xmodal.evals.metrics import (
@@ -20,13 +20,13 @@ from xmodal.evals.metrics import (
     draw_pairs,
 )
 from xmodal.evals.ranking.from_lists import answer_lists
-from xmodal.evals.ranking.from_scores import TaskAnswer, answer_tasks, has_positives
+from xmodal.evals.ranking.from_scores import RankedQueries, has_positives, rank_directions
 from xmodal.evals.ranking.products import open_scores
 from xmodal.evals.ranking.rerank import RowReranker, rerank
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_tiles import Scores
 from xmodal.evals.ranking.second_stage import PairReranker, SecondStage
-from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
+from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
 
 Modalities = tuple[str, str]
 Reranker = RowReranker | PairReranker
@@ -80,16 +80,16 @@ def compute_boards(
     queries = _Queries(labels)
     results = []
     for board in boards:
-        tasks = {
+        directions = {
             name: queries.result(each, answers[board.name, name], name, stage)
-            for name, each in board.tasks.items()
+            for name, each in board.directions.items()
             if (board.name, name) in answers
         }
         correlated = {name: correlations[name] for name in board.graded if name in correlations}
-        left_out = (set(board.tasks) | set(board.graded)) - set(tasks) - set(correlated)
+        left_out = (set(board.directions) | set(board.graded)) - set(directions) - set(correlated)
         skipped = {name: _why_skipped(source, board, name) for name in sorted(left_out)}
         facts = (board.name, board.definition, board.label_hash)
-        results.append(BoardResult(*facts, tasks, correlated, skipped))
+        results.append(BoardResult(*facts, directions, correlated, skipped))
     return results
 
 
@@ -131,7 +131,7 @@ def open_rankings(
     reranker: Reranker | None = None,
     task: str = "",
 ) -> Callable[[str], Scores]:
-    """Returns the function retrieval task -> scores that `compute_boards` ranks its queries by.
+    """Returns the function direction -> scores that `compute_boards` ranks its queries by.
 
     See `compute_boards` for the arguments.
     """
@@ -139,7 +139,7 @@ def open_rankings(
     reranked = None if reranker is None else _rerank(scores, ordered, reranker, task)
 
     def open_one(name: str) -> Scores:
-        modalities = RETRIEVAL_TASKS[name]
+        modalities = DIRECTIONS[name]
         transposed = modalities not in scores
         between = scores[modalities[::-1] if transposed else modalities]
         if reranked is not None and modalities[0] != modalities[1]:
@@ -154,7 +154,7 @@ def _check_finite(scores: Mapping[Modalities, Scores], boards: Sequence[Board], 
         asked = [
             f"{board.name}/{name}"
             for board in boards
-            for name in (*board.tasks, *board.graded)
+            for name in (*board.directions, *board.graded)
             if set(_modalities(board, name)) == set(modalities)
         ]
         if asked:
@@ -165,44 +165,46 @@ def _rank(
     scores: Mapping[Modalities, Scores],
     boards: Sequence[Board],
     reranked: Reranked | None,
-) -> dict[tuple[str, str], TaskAnswer]:
-    """Answers all retrieval tasks: one pass over the scores of every two galleries."""
-    answers: dict[tuple[str, str], TaskAnswer] = {}
+) -> dict[tuple[str, str], RankedQueries]:
+    """Answers all directions: one pass over the scores of every two galleries."""
+    answers: dict[tuple[str, str], RankedQueries] = {}
     for (left, right), between in scores.items():
         forward, backward = (
             {
-                (board.name, name): task
+                (board.name, name): direction
                 for board in boards
-                for name, task in board.tasks.items()
-                if RETRIEVAL_TASKS[name] == modalities
+                for name, direction in board.directions.items()
+                if DIRECTIONS[name] == modalities
             }
             for modalities in ((left, right), (right, left))
         )
         if left == right:
-            answered = answer_tasks(between, list(forward.values()), exclude_self=True)
+            answered = rank_directions(between, list(forward.values()), exclude_self=True)
             answers |= dict(zip(forward, answered[0], strict=True))
             continue
         if reranked is None:
-            answered = answer_tasks(between, list(forward.values()), list(backward.values()))
+            answered = rank_directions(between, list(forward.values()), list(backward.values()))
         else:  # A row of one direction is not a column of the other.
             answered = tuple(
-                answer_tasks(reranked(transposed), list(tasks.values()))[0] if tasks else []
-                for tasks, transposed in ((forward, False), (backward, True))
+                rank_directions(reranked(transposed), list(directions.values()))[0]
+                if directions
+                else []
+                for directions, transposed in ((forward, False), (backward, True))
             )
-        for tasks, answer in zip((forward, backward), answered, strict=True):
-            answers |= dict(zip(tasks, answer, strict=True))
+        for directions, answer in zip((forward, backward), answered, strict=True):
+            answers |= dict(zip(directions, answer, strict=True))
     return answers
 
 
 def _read_lists(
     source: RankedLists, boards: Sequence[Board], labels: Labels
-) -> dict[tuple[str, str], TaskAnswer]:
+) -> dict[tuple[str, str], RankedQueries]:
     ranked = lists.order_rankings(source, labels, boards)
     sizes = {"image": len(labels.image_ids), "text": len(labels.caption_ids)}
     return {
-        (board.name, name): answer_lists(ranked[name], task, sizes[RETRIEVAL_TASKS[name][1]])
+        (board.name, name): answer_lists(ranked[name], direction, sizes[DIRECTIONS[name][1]])
         for board in boards
-        for name, task in board.tasks.items()
+        for name, direction in board.directions.items()
         if name in ranked
     }
 
@@ -221,10 +223,10 @@ def correlate(
     samples: int,
     seed: int,
 ) -> dict[str, CorrelationResult]:
-    """Returns the correlation of scores with the graded pairs of boards, by rating task.
+    """Returns the correlation of scores with the graded pairs of boards, by rating.
 
     Args:
-      scores: scores by the modalities of the pairs; tasks of other modalities are left out.
+      scores: scores by the modalities of the pairs; directions of other modalities are left out.
       labels: labels of the split.
       boards: boards that have graded pairs.
       samples: samples of every correlation.
@@ -236,16 +238,16 @@ def correlate(
     }
     results = {}
     for board in boards:
-        for task, pairs in board.graded.items():
+        for rating, pairs in board.graded.items():
             between, ends = pairs.modalities, (pairs.left, pairs.right)
             if between == ("text", "image"):
                 between, ends = between[::-1], ends[::-1]
-            if between in scores and task not in results:
+            if between in scores and rating not in results:
                 drawn = draw_pairs(pairs.pairs_of_query, samples=samples, seed=seed)
                 values = scores[between].pairs(*ends)
                 shares = compute_shares(pairs.pairs_of_query, len(values))
                 influence = compute_influence(values, pairs.scores, shares)
-                results[task] = CorrelationResult(
+                results[rating] = CorrelationResult(
                     samples=100.0 * compute_spearman(values, pairs.scores, drawn),
                     pairs_per_sample=drawn.shape[1],
                     images=np.stack([images[k][at] for k, at in zip(between, ends, strict=True)]),
@@ -270,10 +272,14 @@ class _Queries:
         }
 
     def result(
-        self, labels: RetrievalTask, answer: TaskAnswer, task: str, stage: SecondStage | None
-    ) -> TaskResult:
+        self,
+        labels: DirectionLabels,
+        answer: RankedQueries,
+        direction: str,
+        stage: SecondStage | None,
+    ) -> DirectionResult:
         """Returns the answer for the queries with a positive, with their ids."""
-        query, gallery = RETRIEVAL_TASKS[task]
+        query, gallery = DIRECTIONS[direction]
         rows = np.flatnonzero(has_positives(labels))
         values = {metric: each[rows] for metric, each in answer.values.items()}
         rank = None
@@ -283,7 +289,7 @@ class _Queries:
         items = len(self._ids[gallery])
         if labels.folds is not None:
             items = int(np.bincount(labels.folds[1]).max())
-        return TaskResult(
+        return DirectionResult(
             query_ids=self._ids[query][rows].astype(np.int64),
             clusters=self._clusters[query][rows].astype(np.int32),
             values=values,
@@ -299,15 +305,15 @@ class _Queries:
         )
 
 
-def _modalities(board: Board, task: str) -> Modalities:
-    return RETRIEVAL_TASKS[task] if task in board.tasks else board.graded[task].modalities
+def _modalities(board: Board, name: str) -> Modalities:
+    return DIRECTIONS[name] if name in board.directions else board.graded[name].modalities
 
 
-def _why_skipped(source: Source, board: Board, task: str) -> str:
-    needed = _modalities(board, task)
+def _why_skipped(source: Source, board: Board, direction: str) -> str:
+    needed = _modalities(board, direction)
     if isinstance(source, RankedLists):
-        if task in ("i2t", "t2i"):
-            return f"there are no {task} lists"
+        if direction in ("i2t", "t2i"):
+            return f"there are no {direction} lists"
         return "ranked lists are between images and captions, and have no scores"
     if isinstance(source, ScoreMatrix):
         return "a score matrix compares images with captions only"

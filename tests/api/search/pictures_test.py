@@ -14,7 +14,7 @@ import pytest
 import xmodal
 from tests.api.converted_models import MODELS, save_converted
 from xmodal.api.search import items
-from xmodal.api.search.gallery import Gallery
+from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.index import Hit
 from xmodal.base.config import UserError
 from xmodal.cli import search as command
@@ -132,7 +132,7 @@ def test_pictures_of_a_dataset_are_embedded_as_its_evaluation_does(of_pixels):
 def test_a_dataset_that_changed_after_the_build_shows_no_pictures(monkeypatch):
     split = types.SimpleNamespace(name="photos", split="test", image_ids=np.array([7, 4]))
     monkeypatch.setattr(items, "open_split", lambda section: split)
-    shown = command._Pictures(Gallery(["photos test 4"], np.ones((1, 2)), dataset={}), "image")
+    shown = command._Pictures(IndexGallery(["photos test 4"], np.ones((1, 2)), dataset={}), "image")
     for row in (0, 2):
         with pytest.raises(xmodal.UserError, match=f"no 'photos test 4' at position {row}: the da"):
             shown(Hit(1, row, "photos test 4", 0.5))

@@ -13,7 +13,7 @@ ALL = list(itertools.chain.from_iterable(definitions.DEFINITIONS.values()))
 @pytest.mark.parametrize("definition", ALL, ids=lambda each: each.name)
 def test_names_are_known(definition):
     assert definition.sentence.endswith(".")
-    assert set(definition.tasks) <= set(definitions.RETRIEVAL_TASKS)
+    assert set(definition.directions) <= set(definitions.DIRECTIONS)
     assert set(definition.metrics) <= METRICS
     ratings = {*definition.thresholds, *definition.correlations}
     assert ratings <= set(definitions.RATING_SIDES)

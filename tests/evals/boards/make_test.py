@@ -55,10 +55,10 @@ def by_name(labels, names=None):
     return {board.name: board for board in make.make_boards(labels, names)}
 
 
-def id_pairs(labels, task, positives):
+def id_pairs(labels, direction, positives):
     """All (query id, gallery id) that are positives according to `contains`."""
     ids = {"image": labels.image_ids, "text": labels.caption_ids}
-    query, gallery = (ids[kind] for kind in make.RETRIEVAL_TASKS[task])
+    query, gallery = (ids[kind] for kind in make.DIRECTIONS[direction])
     found = positives.contains(np.arange(len(query))[:, None], np.arange(len(gallery))[None, :])
     assert found.sum(1).tolist() == positives.lengths.tolist()
     return {(int(query[q]), int(gallery[n])) for q, n in np.argwhere(found)}
@@ -91,7 +91,10 @@ EXPECTED = {
 def test_positives(name):
     labels = small_labels()
     board = by_name(labels, [name])[name]
-    found = {task: id_pairs(labels, task, each.positives) for task, each in board.tasks.items()}
+    found = {
+        direction: id_pairs(labels, direction, each.positives)
+        for direction, each in board.directions.items()
+    }
     assert found == EXPECTED[name]
 
 
@@ -103,46 +106,46 @@ def test_all_boards_in_the_order_of_the_definitions():
     assert len({board.label_hash for board in made.values()}) == len(made)
 
 
-def test_tasks_and_metrics():
+def test_directions_and_metrics():
     made = by_name(small_labels(), list(EXPECTED))
     retrieval = ("recall@1", "recall@5", "recall@10", "median_rank")
-    assert made["cxc"].tasks["t2t"].metrics == retrieval
-    assert made["cxc"].tasks["t2t"].folds is made["cxc"].tasks["t2t"].cap is None
-    assert made["eccv"].tasks["i2t"].metrics == ("map@r", "r_precision", "recall@1")
-    assert made["pmrp"].tasks["t2i"].metrics == ("pmrp",)
-    assert made["pmrp"].tasks["t2i"].cap == made["pmrp_zeta0"].tasks["i2t"].cap == 50
+    assert made["cxc"].directions["t2t"].metrics == retrieval
+    assert made["cxc"].directions["t2t"].folds is made["cxc"].directions["t2t"].cap is None
+    assert made["eccv"].directions["i2t"].metrics == ("map@r", "r_precision", "recall@1")
+    assert made["pmrp"].directions["t2i"].metrics == ("pmrp",)
+    assert made["pmrp"].directions["t2i"].cap == made["pmrp_zeta0"].directions["i2t"].cap == 50
 
 
 def test_positives_beyond_the_split_are_counted():
-    tasks = by_name(small_labels())["eccv"].tasks
-    assert tasks["i2t"].unreachable.tolist() == [0, 0, 1]  # caption 99 under image 20
-    assert tasks["t2i"].unreachable is None
+    directions = by_name(small_labels())["eccv"].directions
+    assert directions["i2t"].unreachable.tolist() == [0, 0, 1]  # caption 99 under image 20
+    assert directions["t2i"].unreachable is None
 
 
 def test_folds_of_images_and_of_their_captions():
-    tasks = by_name(small_labels())["coco1k"].tasks
-    assert [each.tolist() for each in tasks["i2t"].folds] == [[1, 0, 1], [1, 0, 1, 0]]
-    assert [each.tolist() for each in tasks["t2i"].folds] == [[1, 0, 1, 0], [1, 0, 1]]
+    directions = by_name(small_labels())["coco1k"].directions
+    assert [each.tolist() for each in directions["i2t"].folds] == [[1, 0, 1], [1, 0, 1, 0]]
+    assert [each.tolist() for each in directions["t2i"].folds] == [[1, 0, 1, 0], [1, 0, 1]]
 
 
 def test_pcme_asks_three_relations_among_items_with_categories():
     labels = small_labels()
-    task = by_name(labels, ["pmrp_pcme"])["pmrp_pcme"].tasks["i2t"]
-    found = [id_pairs(labels, "i2t", each) for each in task.positives]
+    direction = by_name(labels, ["pmrp_pcme"])["pmrp_pcme"].directions["i2t"]
+    found = [id_pairs(labels, "i2t", each) for each in direction.positives]
     assert found[0] == found[1] == EXPECTED["pmrp_zeta0"]["i2t"]
     assert found[2] == EXPECTED["pmrp"]["i2t"]
-    assert [each.tolist() for each in task.folds] == [[1, 0, 0], [1, 0, 0, 0]]
-    assert task.cap is None
+    assert [each.tolist() for each in direction.folds] == [[1, 0, 0], [1, 0, 0, 0]]
+    assert direction.cap is None
 
 
 def test_plausible_matches_of_other_folds_are_none():
     """Images 10 and 20 match, but are compared in different folds."""
     labels = small_labels()
-    task = by_name(labels, ["pmrp_pcme_1k"])["pmrp_pcme_1k"].tasks["i2t"]
-    for each in task.positives:
+    direction = by_name(labels, ["pmrp_pcme_1k"])["pmrp_pcme_1k"].directions["i2t"]
+    for each in direction.positives:
         assert id_pairs(labels, "i2t", each) == EXPECTED["pmrp_zeta0"]["i2t"]
     # Image 30 and its caption have no category: they are in no fold of the others.
-    assert [each.tolist() for each in task.folds] == [[2, 0, 1], [2, 0, 1, 0]]
+    assert [each.tolist() for each in direction.folds] == [[2, 0, 1], [2, 0, 1, 0]]
 
 
 def test_plausible_matches_against_pairwise_distances():
@@ -162,7 +165,7 @@ def test_plausible_matches_against_pairwise_distances():
     distance = (categories[:, None] != categories[None]).sum(2)
     assert 0 < (~asked).sum() < 20
     for name, zeta in (("pmrp", 2), ("pmrp_zeta0", 0)):
-        positives = by_name(labels, [name])[name].tasks["i2t"].positives
+        positives = by_name(labels, [name])[name].directions["i2t"].positives
         expected = (distance <= zeta) & asked[:, None] & asked[None, :]
         found = positives.contains(np.arange(41)[:, None], np.arange(41)[None, :])
         np.testing.assert_array_equal(found, expected)
@@ -185,10 +188,10 @@ def test_flickr8k_ratings_correlate_but_do_not_merge():
     assert board.name == "flickr8k"
     assert set(board.graded) == {"expert", "crowd"}
     # With five captions per image, the board gets a metric of the whole list.
-    assert "map@r" in board.tasks["i2t"].metrics
+    assert "map@r" in board.directions["i2t"].metrics
     assert board.graded["expert"].pairs_of_query.lengths.tolist() == [1, 2]
-    assert id_pairs(labels, "t2i", board.tasks["t2i"].positives) == mirrored(OWN)
-    assert board.tasks["t2t"].positives.lengths.tolist() == [0, 1, 0, 1]
+    assert id_pairs(labels, "t2i", board.directions["t2i"].positives) == mirrored(OWN)
+    assert board.directions["t2t"].positives.lengths.tolist() == [0, 1, 0, 1]
 
 
 def test_boards_whose_labels_are_not_there_are_left_out():
@@ -280,12 +283,12 @@ def reordered(labels):
         caption_image_ids=labels.caption_image_ids[captions],
         caption_categories=labels.caption_categories[captions],
         ratings={
-            task: {key: column[::-1] for key, column in pairs.items()}
-            for task, pairs in labels.ratings.items()
+            rating: {key: column[::-1] for key, column in pairs.items()}
+            for rating, pairs in labels.ratings.items()
         },
         lists={
-            name: {task: (q[::-1], n[::-1]) for task, (q, n) in tasks.items()}
-            for name, tasks in labels.lists.items()
+            name: {direction: (q[::-1], n[::-1]) for direction, (q, n) in directions.items()}
+            for name, directions in labels.lists.items()
         },
     )
 

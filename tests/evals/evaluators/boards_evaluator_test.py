@@ -41,12 +41,12 @@ def test_the_tags_of_boards_are_those_of_their_results(name, sides):
     split = make_split(captions=3, name=name)
     ids = {"text": split.caption_ids, "image": split.image_ids}
     ratings = {
-        task: {
+        rating: {
             "left_ids": generator.choice(ids[left], 60),
             "right_ids": generator.choice(ids[right], 60),
             "scores": generator.uniform(0, 5, 60).astype(np.float32),
         }
-        for task, (left, right) in {"sts": ("text", "text"), "sits": ("text", "image")}.items()
+        for rating, (left, right) in {"sts": ("text", "text"), "sits": ("text", "image")}.items()
     }
     split = dataclasses.replace(split, ratings=ratings)
     source = make_source(split)

@@ -8,7 +8,7 @@ import pytest
 
 from xmodal.base.config import UserError
 from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.boards.types import Board, RetrievalTask
+from xmodal.evals.boards.types import Board, DirectionLabels
 from xmodal.evals.inputs import lists
 
 
@@ -62,7 +62,7 @@ LABELS = types.SimpleNamespace(
 def board(name="cxc", asked=(True, True, True)):
     rows = np.flatnonzero(asked)
     positives = Ragged.from_pairs(rows, np.zeros_like(rows), len(asked))
-    return Board(name, "", {"i2t": RetrievalTask(positives, ("recall@1",))}, {}, "")
+    return Board(name, "", {"i2t": DirectionLabels(positives, ("recall@1",))}, {}, "")
 
 
 def order(i2t, *boards):

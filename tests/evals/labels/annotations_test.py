@@ -107,9 +107,12 @@ def test_restricting_drops_missing_items(tmp_path):
     assert list(made) == ["coco5k", "eccv", "pmrp"]
     with pytest.raises(ValueError, match="Board cxc_sits_only .* 2 of 3 images and 3 of 6"):
         boards.make_boards(part, ["cxc_sits_only"])
-    assert made["coco5k"].tasks["t2i"].positives.lengths.tolist() == [1, 0, 1]
-    assert set(made["coco5k"].tasks) == {"i2t", "t2i"}  # no two captions of the same image are left
-    assert made["eccv"].tasks["i2t"].unreachable.tolist() == [0, 1]
+    assert made["coco5k"].directions["t2i"].positives.lengths.tolist() == [1, 0, 1]
+    assert set(made["coco5k"].directions) == {
+        "i2t",
+        "t2i",
+    }  # no two captions of the same image are left
+    assert made["eccv"].directions["i2t"].unreachable.tolist() == [0, 1]
 
 
 def test_restricting_to_everything_changes_nothing(tmp_path):

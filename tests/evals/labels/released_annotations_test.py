@@ -26,9 +26,9 @@ def real(coco_test):
     return {board.name: board for board in boards.make_boards(coco_test, names)}
 
 
-def totals(task):
+def totals(direction):
     """Numbers of queries, and of their positives."""
-    return int((task.positives.lengths > 0).sum()), int(task.positives.lengths.sum())
+    return int((direction.positives.lengths > 0).sum()), int(direction.positives.lengths.sum())
 
 
 def test_galleries_are_in_karpathy_order(coco_test, real_data):
@@ -46,7 +46,7 @@ def test_all_boards_of_the_test_split(coco_test, real):
 
 
 @pytest.mark.parametrize(
-    ("board", "task", "queries", "positives"),
+    ("board", "direction", "queries", "positives"),
     [
         ("coco5k", "i2t", 5_000, 25_000),
         ("coco5k", "t2i", 25_000, 25_000),
@@ -65,8 +65,8 @@ def test_all_boards_of_the_test_split(coco_test, real):
         ("pmrp_zeta0", "i2t", 4_952, 5 * 93_030),
     ],
 )
-def test_published_counts(real, board, task, queries, positives):
-    assert totals(real[board].tasks[task]) == (queries, positives)
+def test_published_counts(real, board, direction, queries, positives):
+    assert totals(real[board].directions[direction]) == (queries, positives)
 
 
 def renumbered(labels):
@@ -120,22 +120,22 @@ def test_links_to_folders_are_followed_and_may_form_a_circle(real_data, tmp_path
 
 def test_further_counts(real):
     histogram = [0, 16_995, 5_948, 1_599, 382, 62, 11, 2, 1]
-    assert np.bincount(real["cxc"].tasks["t2i"].positives.lengths).tolist() == histogram
-    assert (real["cxc"].tasks["t2t"].positives.lengths > 4).sum() == 1_077
-    pcme = real["pmrp_pcme"].tasks["i2t"].positives
+    assert np.bincount(real["cxc"].directions["t2i"].positives.lengths).tolist() == histogram
+    assert (real["cxc"].directions["t2t"].positives.lengths > 4).sum() == 1_077
+    pcme = real["pmrp_pcme"].directions["i2t"].positives
     counts = [int(each.lengths.sum()) // 5 for each in pcme]
     assert counts == [93_030, 266_856, 2_363_524]
 
 
 def test_two_positives_are_beyond_the_split(coco_test, real):
-    unreachable = real["eccv"].tasks["i2t"].unreachable
+    unreachable = real["eccv"].directions["i2t"].unreachable
     assert set(coco_test.image_ids[unreachable == 1].tolist()) == {575916, 421999}
     assert unreachable.sum() == 2
-    assert real["eccv"].tasks["t2i"].unreachable is None
+    assert real["eccv"].directions["t2i"].unreachable is None
 
 
 def test_folds_are_thousands_in_karpathy_order(coco_test, real):
-    caption_folds, image_folds = real["coco1k"].tasks["t2i"].folds
+    caption_folds, image_folds = real["coco1k"].directions["t2i"].folds
     np.testing.assert_array_equal(caption_folds, np.arange(25_000) // 5_000)
     assert np.bincount(image_folds).tolist() == [1_000] * 5
     assert image_folds[coco_test.image_ids == 391895] == 0
@@ -143,7 +143,7 @@ def test_folds_are_thousands_in_karpathy_order(coco_test, real):
 
 @pytest.mark.parametrize("board", ["cxc", "cxc_sits_only"])
 def test_both_directions_say_the_same(real, board):
-    rows = {task: each.positives for task, each in real[board].tasks.items()}
+    rows = {direction: each.positives for direction, each in real[board].directions.items()}
     query, item = (np.repeat(np.arange(5_000), rows["i2t"].lengths), rows["i2t"].values)
     assert rows["t2i"].contains(item, query).all()
     for within in {"t2t", "i2i"} & set(rows):
@@ -159,11 +159,11 @@ def test_the_lists_of_cxc_equal_the_ratings(coco_test, real):
 
 
 @pytest.mark.parametrize(
-    ("task", "pairs", "pairs_per_sample"),
+    ("rating", "pairs", "pairs_per_sample"),
     [("sts", 44_045, 12_500), ("sis", 46_719, 2_500), ("sits", 44_833, 2_500)],
 )
-def test_bootstrap_queries(real, task, pairs, pairs_per_sample):
-    graded = real["cxc"].graded[task]
+def test_bootstrap_queries(real, rating, pairs, pairs_per_sample):
+    graded = real["cxc"].graded[rating]
     assert len(graded.scores) == pairs
     drawn = draw_pairs(graded.pairs_of_query, samples=1, seed=0)
     assert drawn.shape == (1, pairs_per_sample)
@@ -187,8 +187,8 @@ def test_validation_takes_its_galleries_from_the_ratings(coco_test, real_data):
     made = {board.name: board for board in boards.make_boards(labels)}
     assert list(made) == ["coco5k", "cxc", "cxc_sits_only", "pmrp"]
     assert not any(board.label_hash == PUBLISHED_LABELS[name] for name, board in made.items())
-    assert totals(made["coco5k"].tasks["i2t"]) == (5_000, 25_000)
-    assert totals(made["pmrp"].tasks["i2t"])[0] == 4_948
+    assert totals(made["coco5k"].directions["i2t"]) == (5_000, 25_000)
+    assert totals(made["pmrp"].directions["i2t"])[0] == 4_948
     assert not set(labels.caption_ids) & set(coco_test.caption_ids)
 
 
@@ -217,8 +217,8 @@ def test_the_released_files_are_told_from_parts_of_them(coco_test, tmp_path, rea
 
 
 def test_test_galleries_from_the_ratings_alone(coco_test, real, tmp_path, real_data):
-    for task in ("sts", "sis", "sits"):
-        shutil.copy(real_data / f"cxc/{task}_test.csv", tmp_path)
+    for direction in ("sts", "sis", "sits"):
+        shutil.copy(real_data / f"cxc/{direction}_test.csv", tmp_path)
     made = boards.make_boards(annotations.read_annotations(tmp_path, "test"))
     assert [board.name for board in made] == ["coco5k", "cxc", "cxc_sits_only"]
     # A different order, but the same items with the same labels.
@@ -233,5 +233,5 @@ def test_part_of_the_test_split(coco_test, real_data):
     assert "coco1k" not in made
     assert made["cxc"].definition.endswith(" Only 181 of 5,000 images.")
     assert len(made["cxc"].graded["sis"].scores) == 55
-    assert totals(made["cxc"].tasks["t2t"]) == (25_000, 101_166)
-    assert totals(made["coco5k"].tasks["i2t"]) == (181, 905)
+    assert totals(made["cxc"].directions["t2t"]) == (25_000, 101_166)
+    assert totals(made["coco5k"].directions["i2t"]) == (181, 905)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xmodal.evals.boards.positives import Ragged, Relation
-from xmodal.evals.boards.types import RetrievalTask
+from xmodal.evals.boards.types import DirectionLabels
 from xmodal.evals.metrics import compute_recall_values
 from xmodal.evals.ranking import from_scores
 from xmodal.evals.ranking.from_lists import answer_lists
@@ -45,8 +45,8 @@ def random_relations(generator):
     return tuple(relations)
 
 
-def tasks(generator):
-    """One task of every kind."""
+def directions(generator):
+    """One direction of every kind."""
     positives = random_positives(generator)
     unreachable = (generator.random(QUERIES) < 0.2).astype(np.int32)
     folds = [generator.integers(0, 3, size).astype(np.int32) for size in (QUERIES, ITEMS)]
@@ -58,19 +58,19 @@ def tasks(generator):
     relations = random_relations(generator)
     everything = (*RECALLS, "median_rank", "map@r", "r_precision")
     return {
-        "recalls": RetrievalTask(positives, (*RECALLS, "median_rank")),
-        "unreachable": RetrievalTask(positives, everything, unreachable),
-        "folds": RetrievalTask(labeled, (*RECALLS, "median_rank"), folds=tuple(folds)),
-        "capped": RetrievalTask(relations[0], ("pmrp",), cap=7),
-        "several": RetrievalTask(relations, ("pmrp",)),
+        "recalls": DirectionLabels(positives, (*RECALLS, "median_rank")),
+        "unreachable": DirectionLabels(positives, everything, unreachable),
+        "folds": DirectionLabels(labeled, (*RECALLS, "median_rank"), folds=tuple(folds)),
+        "capped": DirectionLabels(relations[0], ("pmrp",), cap=7),
+        "several": DirectionLabels(relations, ("pmrp",)),
     }
 
 
 NAMES = ("recalls", "unreachable", "folds", "capped", "several")
 
 
-def assert_equal_found(found, expected, task):
-    asked = from_scores.has_positives(task)
+def assert_equal_found(found, expected, direction):
+    asked = from_scores.has_positives(direction)
     assert 0 < asked.sum() < QUERIES
     assert not found.missing
     if expected.rank is None:
@@ -78,7 +78,7 @@ def assert_equal_found(found, expected, task):
         values = expected.values
     else:
         np.testing.assert_array_equal(found.rank[asked], expected.rank[asked])
-        values = compute_recall_values(expected.rank, task.metrics) | expected.values
+        values = compute_recall_values(expected.rank, direction.metrics) | expected.values
     assert set(found.values) == set(values)
     for metric, value in values.items():
         np.testing.assert_array_equal(found.values[metric][asked], value[asked], metric)
@@ -87,53 +87,55 @@ def assert_equal_found(found, expected, task):
 @pytest.mark.parametrize("name", NAMES)
 def test_whole_lists_equal_their_scores(name):
     generator = np.random.default_rng(0)
-    matrix, task = few_values(generator), tasks(generator)[name]
-    (expected,), _ = from_scores.answer_tasks(SavedScores(matrix, block_size=64), [task])
-    assert_equal_found(answer_lists(sort_lists(matrix), task, ITEMS), expected, task)
+    matrix, direction = few_values(generator), directions(generator)[name]
+    (expected,), _ = from_scores.rank_directions(SavedScores(matrix, block_size=64), [direction])
+    assert_equal_found(answer_lists(sort_lists(matrix), direction, ITEMS), expected, direction)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_lists_of_those_who_are_asked(name):
     """A query that is not asked needs no list."""
     generator = np.random.default_rng(1)
-    matrix, task = few_values(generator), tasks(generator)[name]
-    (expected,), _ = from_scores.answer_tasks(SavedScores(matrix, block_size=64), [task])
-    keep = np.where(from_scores.has_positives(task), ITEMS, 0)
-    assert_equal_found(answer_lists(sort_lists(matrix, keep), task, ITEMS), expected, task)
+    matrix, direction = few_values(generator), directions(generator)[name]
+    (expected,), _ = from_scores.rank_directions(SavedScores(matrix, block_size=64), [direction])
+    keep = np.where(from_scores.has_positives(direction), ITEMS, 0)
+    assert_equal_found(
+        answer_lists(sort_lists(matrix, keep), direction, ITEMS), expected, direction
+    )
 
 
 def test_folds_and_list_metrics_of_whole_lists():
     """PCME's protocol: items without a category are no competitors."""
     generator = np.random.default_rng(2)
-    matrix, task = few_values(generator), tasks(generator)["several"]
-    groups = task.positives[0].query_group, task.positives[0].gallery_group
+    matrix, direction = few_values(generator), directions(generator)["several"]
+    groups = direction.positives[0].query_group, direction.positives[0].gallery_group
     folded = dataclasses.replace(
-        task, folds=tuple((group == 2).astype(np.int32) for group in groups)
+        direction, folds=tuple((group == 2).astype(np.int32) for group in groups)
     )
-    (whole, expected), _ = from_scores.answer_tasks(
-        SavedScores(matrix, block_size=64), [task, folded]
+    (whole, expected), _ = from_scores.rank_directions(
+        SavedScores(matrix, block_size=64), [direction, folded]
     )
     assert (whole.values["pmrp"] != expected.values["pmrp"]).any()
-    assert list(answer_lists(sort_lists(matrix), task, ITEMS).values) == list(whole.values)
-    task = folded
-    assert_equal_found(answer_lists(sort_lists(matrix), task, ITEMS), expected, task)
+    assert list(answer_lists(sort_lists(matrix), direction, ITEMS).values) == list(whole.values)
+    direction = folded
+    assert_equal_found(answer_lists(sort_lists(matrix), direction, ITEMS), expected, direction)
 
 
-def cut(matrix, task, length):
+def cut(matrix, direction, length):
     """Metrics from lists of one length, and from whole lists."""
     keep = np.full(len(matrix), length)
     return (
-        answer_lists(sort_lists(matrix, keep), task, ITEMS),
-        answer_lists(sort_lists(matrix), task, ITEMS),
+        answer_lists(sort_lists(matrix, keep), direction, ITEMS),
+        answer_lists(sort_lists(matrix), direction, ITEMS),
     )
 
 
 @pytest.mark.parametrize("length", [1, 4, 5, 9, 10, 50])
 def test_recalls_of_cut_lists(length):
     generator = np.random.default_rng(3)
-    matrix, task = few_values(generator), tasks(generator)["recalls"]
-    found, whole = cut(matrix, task, length)
-    asked = from_scores.has_positives(task)
+    matrix, direction = few_values(generator), directions(generator)["recalls"]
+    found, whole = cut(matrix, direction, length)
+    asked = from_scores.has_positives(direction)
     beyond = int(np.sum(whole.rank[asked] >= length))
     assert beyond  # so the median rank rests on ranks that nobody knows
     assert found.rank is None
@@ -150,22 +152,22 @@ def test_cut_lists_that_decide_everything():
     generator = np.random.default_rng(4)
     matrix = few_values(generator)
     positives = Ragged.from_pairs(np.arange(QUERIES), matrix.argmax(axis=1), QUERIES)
-    task = RetrievalTask(positives, (*RECALLS, "median_rank"))
-    found, _ = cut(matrix, task, 3)
+    direction = DirectionLabels(positives, (*RECALLS, "median_rank"))
+    found, _ = cut(matrix, direction, 3)
     assert not found.missing
     np.testing.assert_array_equal(found.rank, 0)
 
 
 def test_list_metrics_need_as_many_items_as_r():
     generator = np.random.default_rng(5)
-    matrix, task = few_values(generator), tasks(generator)["unreachable"]
-    asked = from_scores.has_positives(task)
-    r = from_scores.compute_r(task, task.positives)[asked]
+    matrix, direction = few_values(generator), directions(generator)["unreachable"]
+    asked = from_scores.has_positives(direction)
+    r = from_scores.compute_r(direction, direction.positives)[asked]
     longest = int(r.max())
-    found, whole = cut(matrix, task, longest)
+    found, whole = cut(matrix, direction, longest)
     for metric in ("map@r", "r_precision"):
         np.testing.assert_array_equal(found.values[metric], whole.values[metric])
-    found, _ = cut(matrix, task, longest - 1)
+    found, _ = cut(matrix, direction, longest - 1)
     undecided = int(np.sum(r == longest))
     reason = f"the lists of {undecided} of {len(r)} queries are too short to determine it"
     assert found.missing["map@r"] == found.missing["r_precision"] == reason
@@ -175,11 +177,11 @@ def test_list_metrics_need_as_many_items_as_r():
 @pytest.mark.parametrize("name", ["capped", "several"])
 def test_plausible_matches_of_cut_lists(name):
     generator = np.random.default_rng(6)
-    matrix, task = few_values(generator), tasks(generator)[name]
-    r = np.max([from_scores.compute_r(task, each) for each in task.relations], axis=0)
-    found, whole = cut(matrix, task, int(r.max()))
+    matrix, direction = few_values(generator), directions(generator)[name]
+    r = np.max([from_scores.compute_r(direction, each) for each in direction.relations], axis=0)
+    found, whole = cut(matrix, direction, int(r.max()))
     np.testing.assert_array_equal(found.values["pmrp"], whole.values["pmrp"])
-    found, _ = cut(matrix, task, int(r.max()) - 1)
+    found, _ = cut(matrix, direction, int(r.max()) - 1)
     assert found.values == {}
     assert f"the lists of {np.sum(r == r.max())} of " in found.missing["pmrp"]
 
@@ -187,11 +189,11 @@ def test_plausible_matches_of_cut_lists(name):
 def test_only_items_of_the_fold_fill_a_list():
     """Lists of ten over all folds are shorter in their own: COCO 1K from the top 50."""
     generator = np.random.default_rng(7)
-    matrix, task = few_values(generator), tasks(generator)["folds"]
-    found, whole = cut(matrix, task, 10)
+    matrix, direction = few_values(generator), directions(generator)["folds"]
+    found, whole = cut(matrix, direction, 10)
     order = np.argsort(-matrix, axis=1, kind="stable")[:, :10]
-    own = task.folds[0][:, None] == task.folds[1][order]
-    asked = from_scores.has_positives(task)
+    own = direction.folds[0][:, None] == direction.folds[1][order]
+    asked = from_scores.has_positives(direction)
     missed = asked & (whole.rank >= own.sum(axis=1))  # the positive is behind the end
     for k in (1, 5, 10):
         undecided = int(np.sum(missed & (own.sum(axis=1) < k)))
@@ -203,11 +205,11 @@ def test_only_items_of_the_fold_fill_a_list():
 def test_lists_of_a_whole_fold_decide_everything():
     """A positive missing among all items of the fold is known to be out of reach."""
     generator = np.random.default_rng(8)
-    matrix, task = few_values(generator), tasks(generator)["folds"]
-    whole = answer_lists(sort_lists(matrix), task, ITEMS)
-    own = task.folds[0][:, None] == task.folds[1]
+    matrix, direction = few_values(generator), directions(generator)["folds"]
+    whole = answer_lists(sort_lists(matrix), direction, ITEMS)
+    own = direction.folds[0][:, None] == direction.folds[1]
     inside = np.where(own, matrix, -9)  # items of other folds behind all others
-    found = answer_lists(sort_lists(inside, own.sum(axis=1)), task, ITEMS)
+    found = answer_lists(sort_lists(inside, own.sum(axis=1)), direction, ITEMS)
     assert not found.missing
     np.testing.assert_array_equal(found.rank, whole.rank)
 
@@ -215,15 +217,15 @@ def test_lists_of_a_whole_fold_decide_everything():
 def test_positives_that_are_all_out_of_reach():
     """Such a query is asked and misses; with a cut list its rank is not known."""
     matrix = np.array([[3, 2, 1], [1, 2, 3]], np.float32)
-    task = RetrievalTask(
+    direction = DirectionLabels(
         Ragged.from_pairs(np.array([0]), np.array([1]), 2),
         ("recall@1", "median_rank", "map@r"),
         unreachable=np.array([0, 2], np.int32),
     )
-    whole = answer_lists(sort_lists(matrix), task, 3)
+    whole = answer_lists(sort_lists(matrix), direction, 3)
     np.testing.assert_array_equal(whole.rank, [1, 3])
     np.testing.assert_array_equal(whole.values["map@r"], [0, 0])
-    found = answer_lists(sort_lists(matrix, [2, 2]), task, 3)
+    found = answer_lists(sort_lists(matrix, [2, 2]), direction, 3)
     assert found.missing == {
         "median_rank": "the lists of 1 of 2 queries are too short to determine it"
     }

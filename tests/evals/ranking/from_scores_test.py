@@ -1,10 +1,10 @@
-"""Several tasks from one pass against rankings read query by query."""
+"""Several directions from one pass against rankings read query by query."""
 
 import numpy as np
 import pytest
 
 from xmodal.evals.boards.positives import Ragged, Relation
-from xmodal.evals.boards.types import RetrievalTask
+from xmodal.evals.boards.types import DirectionLabels
 from xmodal.evals.ranking import from_scores
 from xmodal.evals.ranking.from_scores import count_hits
 from xmodal.evals.ranking.products import Gallery, Products
@@ -28,18 +28,18 @@ def random_positives(generator, queries, items):
     return Ragged.from_pairs(rows, generator.integers(0, items, len(rows)), queries)
 
 
-def slow_values(matrix, task, *, exclude_self=False):
+def slow_values(matrix, direction, *, exclude_self=False):
     """Rank, mAP@R, R-Precision and its tie for every query that is asked, from its sorted row."""
     found = {}
-    for i in np.flatnonzero(from_scores.has_positives(task)):
+    for i in np.flatnonzero(from_scores.has_positives(direction)):
         order = [j for j in np.argsort(-matrix[i], kind="stable") if not (exclude_self and i == j)]
-        if task.folds is not None:
-            order = [j for j in order if task.folds[0][i] == task.folds[1][j]]
+        if direction.folds is not None:
+            order = [j for j in order if direction.folds[0][i] == direction.folds[1][j]]
         precisions, tied = [], False
-        for relation in task.relations:
+        for relation in direction.relations:
             hits = [bool(relation.contains(i, j)) for j in order]
-            r = sum(hits) + (0 if task.unreachable is None else task.unreachable[i])
-            r = r if task.cap is None else min(r, task.cap)
+            r = sum(hits) + (0 if direction.unreachable is None else direction.unreachable[i])
+            r = r if direction.cap is None else min(r, direction.cap)
             precisions.append(sum(hits[:r]) / r)
             tied |= r < len(order) and matrix[i, order[r - 1]] == matrix[i, order[r]]
         first = hits.index(True) if any(hits) else matrix.shape[1]
@@ -48,8 +48,8 @@ def slow_values(matrix, task, *, exclude_self=False):
     return found
 
 
-def assert_equals_slow(found, matrix, task, **options):
-    expected = slow_values(matrix, task, **options)
+def assert_equals_slow(found, matrix, direction, **options):
+    expected = slow_values(matrix, direction, **options)
     assert expected
     assert not found.missing
     for i, (rank, average, precision, tied) in expected.items():
@@ -68,33 +68,35 @@ def test_lists_have_one_zero():
     left, right = few_values(generator, (75, 1)), few_values(generator, (150, 1))
     prepare, score = make_similarity({"name": "dot"}).scorer()
     scores = Products(Gallery(left, prepare), Gallery(right, prepare), score)
-    task = RetrievalTask(random_positives(generator, 75, 150), ("map@r", "r_precision"))
-    (found,), _ = from_scores.answer_tasks(scores, [task])
-    assert_equals_slow(found, left @ right.T, task)
+    direction = DirectionLabels(random_positives(generator, 75, 150), ("map@r", "r_precision"))
+    (found,), _ = from_scores.rank_directions(scores, [direction])
+    assert_equals_slow(found, left @ right.T, direction)
 
 
-def test_all_tasks_of_both_directions_in_one_pass():
+def test_all_directions_of_both_directions_in_one_pass():
     generator = np.random.default_rng(0)
     matrix = few_values(generator, (75, 150))
     lists = ("map@r", "r_precision", "recall@1")
     forward = [
-        RetrievalTask(random_positives(generator, 75, 150), RECALLS),
-        RetrievalTask(random_positives(generator, 75, 150), lists),
-        RetrievalTask(random_positives(generator, 75, 150), ("r_precision",), cap=3),
+        DirectionLabels(random_positives(generator, 75, 150), RECALLS),
+        DirectionLabels(random_positives(generator, 75, 150), lists),
+        DirectionLabels(random_positives(generator, 75, 150), ("r_precision",), cap=3),
     ]
     unreachable = generator.integers(0, 3, 150).astype(np.int32)
     backward = [
-        RetrievalTask(random_positives(generator, 150, 75), lists, unreachable),
-        RetrievalTask(random_positives(generator, 150, 75), RECALLS),
+        DirectionLabels(random_positives(generator, 150, 75), lists, unreachable),
+        DirectionLabels(random_positives(generator, 150, 75), RECALLS),
     ]
-    found = from_scores.answer_tasks(SavedScores(matrix, block_size=64), forward, backward)
-    for tasks, answers, scores in zip((forward, backward), found, (matrix, matrix.T), strict=True):
-        assert len(answers) == len(tasks)
-        for task, answer in zip(tasks, answers, strict=True):
-            assert (answer.rank is None) == (task.metrics == ("r_precision",))
-            listed = {"map@r", "r_precision"} & set(task.metrics)
+    found = from_scores.rank_directions(SavedScores(matrix, block_size=64), forward, backward)
+    for directions, answers, scores in zip(
+        (forward, backward), found, (matrix, matrix.T), strict=True
+    ):
+        assert len(answers) == len(directions)
+        for direction, answer in zip(directions, answers, strict=True):
+            assert (answer.rank is None) == (direction.metrics == ("r_precision",))
+            listed = {"map@r", "r_precision"} & set(direction.metrics)
             assert set(answer.values) == listed  # recalls come from the ranks
-            assert_equals_slow(answer, scores, task)
+            assert_equals_slow(answer, scores, direction)
 
 
 def test_within_one_gallery():
@@ -105,23 +107,25 @@ def test_within_one_gallery():
     rows = np.repeat(np.arange(130), positives.lengths)
     other = rows != positives.values
     positives = Ragged.from_pairs(rows[other], positives.values[other], 130)
-    task = RetrievalTask(positives, ("map@r", "recall@5"))
-    (found,), nothing = from_scores.answer_tasks(
-        SavedScores(matrix, block_size=64), [task], exclude_self=True
+    direction = DirectionLabels(positives, ("map@r", "recall@5"))
+    (found,), nothing = from_scores.rank_directions(
+        SavedScores(matrix, block_size=64), [direction], exclude_self=True
     )
     assert nothing == []
-    assert_equals_slow(found, matrix, task, exclude_self=True)
+    assert_equals_slow(found, matrix, direction, exclude_self=True)
 
 
-def test_no_task_reads_no_score():
-    assert from_scores.answer_tasks(None, []) == ([], [])
+def test_no_direction_reads_no_score():
+    assert from_scores.rank_directions(None, []) == ([], [])
 
 
 def test_a_query_whose_positives_are_all_out_of_reach():
     matrix = np.array([[3, 2, 1], [1, 2, 3], [0, 0, 0]], np.float32)
-    task = RetrievalTask(ragged([1], [], []), ("recall@1", "map@r"), np.array([0, 2, 0], np.int32))
-    (found,), _ = from_scores.answer_tasks(SavedScores(matrix), [task])
-    np.testing.assert_array_equal(from_scores.has_positives(task), [True, True, False])
+    direction = DirectionLabels(
+        ragged([1], [], []), ("recall@1", "map@r"), np.array([0, 2, 0], np.int32)
+    )
+    (found,), _ = from_scores.rank_directions(SavedScores(matrix), [direction])
+    np.testing.assert_array_equal(from_scores.has_positives(direction), [True, True, False])
     np.testing.assert_array_equal(found.rank[:2], [1, 3])  # behind the whole gallery
     np.testing.assert_array_equal(found.values["map@r"][:2], [0, 0])
 
@@ -145,7 +149,7 @@ def test_several_relations(monkeypatch, longest, cap, folded):
     matrix = few_values(generator, (70, 140))
     relations = make_relations(generator, 70, 140)
     folds = relations[0].query_group == 2, relations[0].gallery_group == 2
-    task = RetrievalTask(
+    direction = DirectionLabels(
         relations,
         ("pmrp",),
         cap=cap,
@@ -154,21 +158,21 @@ def test_several_relations(monkeypatch, longest, cap, folded):
     turned = tuple(
         Relation(each.gallery_group, each.query_group, each.related.T) for each in relations
     )
-    backward = RetrievalTask(turned, ("pmrp",), cap=cap)
-    (found,), (back,) = from_scores.answer_tasks(
-        SavedScores(matrix, block_size=64), [task], [backward]
+    backward = DirectionLabels(turned, ("pmrp",), cap=cap)
+    (found,), (back,) = from_scores.rank_directions(
+        SavedScores(matrix, block_size=64), [direction], [backward]
     )
     assert found.rank is None
     assert 5 < found.tied.sum() < 70
-    assert_equals_slow(found, matrix, task)
+    assert_equals_slow(found, matrix, direction)
     assert_equals_slow(back, matrix.T, backward)
 
 
 def test_lists_that_would_be_too_long(monkeypatch):
     monkeypatch.setattr(from_scores, "_LONGEST_LIST", 2)
-    task = RetrievalTask(ragged([0, 1, 2]), ("map@r",))
+    direction = DirectionLabels(ragged([0, 1, 2]), ("map@r",))
     with pytest.raises(ValueError, match="map@r needs lists"):
-        from_scores.answer_tasks(SavedScores(np.zeros((1, 4), np.float32)), [task])
+        from_scores.rank_directions(SavedScores(np.zeros((1, 4), np.float32)), [direction])
 
 
 def random_relation(generator, queries, items, groups=6):

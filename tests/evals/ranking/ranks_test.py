@@ -19,7 +19,7 @@ from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import counting, ranks
 from xmodal.evals.ranking import products as products_module
 from xmodal.evals.ranking.products import Gallery, Products
-from xmodal.evals.ranking.ranks import Question
+from xmodal.evals.ranking.ranks import LabelSet
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.similarity import SIMILARITIES, make_similarity
 
@@ -31,21 +31,21 @@ def test_both_directions_equal_a_stable_sort(block_size, devices):
     generator = np.random.default_rng(block_size)
     queries, items = whole_numbers(generator, 171, 3), whole_numbers(generator, 233, 3)
     folds = generator.integers(0, 3, 171), generator.integers(0, 3, 233)
-    forward = [Question(random_labels(generator, 171, 233)) for _ in range(2)]
-    backward = [Question(random_labels(generator, 233, 171))]
+    forward = [LabelSet(random_labels(generator, 171, 233)) for _ in range(2)]
+    backward = [LabelSet(random_labels(generator, 233, 171))]
     in_fold = folds[0][:, None] == folds[1]
     rows, columns = np.nonzero(in_fold & (generator.random(in_fold.shape) < 0.02))
-    forward.append(Question(Ragged.from_pairs(rows, columns, 171), folds))
-    backward.append(Question(Ragged.from_pairs(columns, rows, 233), folds[::-1]))
+    forward.append(LabelSet(Ragged.from_pairs(rows, columns, 171), folds))
+    backward.append(LabelSet(Ragged.from_pairs(columns, rows, 233), folds[::-1]))
     scores = queries @ items.T
     found = ranks.compute_ranks(
         products(queries, items, block_size=block_size, mesh=mesh_of(devices)), forward, backward
     )
-    for answers, questions, matrix in zip(
+    for answers, label_sets, matrix in zip(
         found, (forward, backward), (scores, scores.T), strict=True
     ):
-        for result, question in zip(answers.ranks, questions, strict=True):
-            assert_equal_ranks(result, slow_ranks(matrix, question))
+        for result, label_set in zip(answers.ranks, label_sets, strict=True):
+            assert_equal_ranks(result, slow_ranks(matrix, label_set))
         assert answers.ranks[0].tied.sum() > 20  # the tie rule was really asked
 
 
@@ -55,7 +55,7 @@ def test_within_one_gallery(block_size, devices):
     items = whole_numbers(generator, 301, 3)
     labels = random_labels(generator, 301, 301, exclude_self=True)
     found = rank_within(items, labels, block_size=block_size, mesh=mesh_of(devices))
-    assert_equal_ranks(found, slow_ranks(items @ items.T, Question(labels), exclude_self=True))
+    assert_equal_ranks(found, slow_ranks(items @ items.T, LabelSet(labels), exclude_self=True))
 
 
 def test_half_of_the_tiles_serve_both_sides(monkeypatch):
@@ -66,7 +66,7 @@ def test_half_of_the_tiles_serve_both_sides(monkeypatch):
         scores, "tile", lambda i, j, tile=scores.tile: asked.append((i, j)) or tile(i, j)
     )
     labels = random_labels(np.random.default_rng(1), 300, 300, exclude_self=True)
-    ranks.compute_ranks(scores, [Question(labels)], exclude_self=True)
+    ranks.compute_ranks(scores, [LabelSet(labels)], exclude_self=True)
     tiles = asked[2:]  # the first two look whether the device is symmetric
     assert sorted(tiles) == [(i, j) for i in range(5) for j in range(i, 5)]
 
@@ -85,9 +85,9 @@ def test_a_device_without_symmetry_computes_all_tiles():
     prepare, score = make_similarity({"name": "dot"}).scorer()
     gallery = Gallery(items, prepare, block_size=64)
     answers, _ = ranks.compute_ranks(
-        Lopsided(gallery, gallery, score), [Question(labels)], exclude_self=True
+        Lopsided(gallery, gallery, score), [LabelSet(labels)], exclude_self=True
     )
-    expected = slow_ranks(items @ items.T, Question(labels), exclude_self=True)
+    expected = slow_ranks(items @ items.T, LabelSet(labels), exclude_self=True)
     assert_equal_ranks(answers.ranks[0], expected)
 
 
@@ -102,7 +102,7 @@ def test_a_device_with_other_bits_is_noticed():
     labels = Ragged.from_pairs(np.arange(70), (np.arange(70) + 1) % 70, 70)
     with pytest.raises(RuntimeError, match="different scores in different products"):
         ranks.compute_ranks(
-            Unsteady(gallery, gallery, score), [Question(labels)], exclude_self=True
+            Unsteady(gallery, gallery, score), [LabelSet(labels)], exclude_self=True
         )
 
 
@@ -126,7 +126,7 @@ def test_lists_equal_a_stable_sort(devices, depth):
 def test_tiles_stay_below_the_limit_of_a_count():
     """Two counts share an int32; a query behind 40,000 items needs more than one tile."""
     items = np.arange(40_000, dtype=np.float32)[::-1, None].copy()
-    last = Question(Ragged.from_pairs(np.zeros(1, int), np.array([39_999]), 1))
+    last = LabelSet(Ragged.from_pairs(np.zeros(1, int), np.array([39_999]), 1))
     scores = products(np.ones((1, 1), np.float32), items, block_size=1 << 17)
     found, _ = ranks.compute_ranks(scores, [last])
     assert found.ranks[0].rank.tolist() == [39_999]
@@ -136,9 +136,9 @@ def test_tiles_stay_below_the_limit_of_a_count():
 def test_gallery_sizes_around_a_tile(num_items):
     generator = np.random.default_rng(num_items)
     queries, items = whole_numbers(generator, 9, 2), whole_numbers(generator, num_items, 2)
-    question = Question(random_labels(generator, 9, num_items))
-    found, _ = ranks.compute_ranks(products(queries, items, block_size=64), [question])
-    assert_equal_ranks(found.ranks[0], slow_ranks(queries @ items.T, question))
+    label_set = LabelSet(random_labels(generator, 9, num_items))
+    found, _ = ranks.compute_ranks(products(queries, items, block_size=64), [label_set])
+    assert_equal_ranks(found.ranks[0], slow_ranks(queries @ items.T, label_set))
 
 
 def test_constant_embeddings_rank_by_position():
@@ -157,10 +157,10 @@ def test_duplicates_tie_exactly_in_real_numbers(similarity):
     items = generator.standard_normal((301, 177), dtype=np.float32)
     items[[40, 200, 300]] = items[250]
     queries = items[250] + generator.standard_normal((45, 177), dtype=np.float32) * 0.01
-    question = Question(Ragged.from_pairs(np.arange(45), np.full(45, 250), 45))
+    label_set = LabelSet(Ragged.from_pairs(np.arange(45), np.full(45, 250), 45))
     for block_size in (64, 128, 1024):
         scores = products(queries, items, block_size=block_size, similarity=similarity)
-        found, _ = ranks.compute_ranks(scores, [question])
+        found, _ = ranks.compute_ranks(scores, [label_set])
         np.testing.assert_array_equal(found.ranks[0].rank, 2)  # behind 40 and 200
         assert found.ranks[0].tied.all()
 
@@ -198,9 +198,9 @@ def test_many_tiles_on_eight_devices():
     """Collectives of several tiles under way would wait for each other's threads forever."""
     generator = np.random.default_rng(6)
     images, captions = (generator.standard_normal((n, 64), dtype=np.float32) for n in (1000, 5000))
-    i2t = [Question(random_labels(generator, 1000, 5000)) for _ in range(2)]
-    t2i = [Question(random_labels(generator, 5000, 1000)) for _ in range(2)]
-    t2t = [Question(random_labels(generator, 5000, 5000, exclude_self=True)) for _ in range(2)]
+    i2t = [LabelSet(random_labels(generator, 1000, 5000)) for _ in range(2)]
+    t2i = [LabelSet(random_labels(generator, 5000, 1000)) for _ in range(2)]
+    t2t = [LabelSet(random_labels(generator, 5000, 5000, exclude_self=True)) for _ in range(2)]
     found = []
     for devices in (8, None):
         mesh = mesh_of(devices)
@@ -219,11 +219,11 @@ def test_devices_do_not_matter_for_any_similarity(name):
     generator = np.random.default_rng(9)
     shape = (3, 16) if name in ("max_cosine", "match_probability") else (16,)
     queries, items = (generator.standard_normal((n, *shape), dtype=np.float32) for n in (130, 300))
-    question = Question(random_labels(generator, 130, 300))
+    label_set = LabelSet(random_labels(generator, 130, 300))
     found = [
         ranks.compute_ranks(
             products(queries, items, block_size=64, mesh=mesh_of(devices), similarity=name),
-            [question],
+            [label_set],
             depths=(7, 7),
         )
         for devices in (4, None)
@@ -246,7 +246,7 @@ def test_no_collective_runs_while_tiles_are_counted(monkeypatch):
 
     for module, name in (
         (products_module, "_compute"),
-        (counting, "_count_questions"),
+        (counting, "_count_label_sets"),
         (counting, "_merge"),
         (counting, "_mask"),
     ):
@@ -255,8 +255,8 @@ def test_no_collective_runs_while_tiles_are_counted(monkeypatch):
     queries, items = whole_numbers(generator, 100, 3), whole_numbers(generator, 200, 3)
     ranks.compute_ranks(
         products(queries, items, mesh=mesh_of(8)),
-        [Question(random_labels(generator, 100, 200))],
-        [Question(random_labels(generator, 200, 100))],
+        [LabelSet(random_labels(generator, 100, 200))],
+        [LabelSet(random_labels(generator, 200, 100))],
         depths=(5, 5),
     )
     assert len(programs) == 6
@@ -268,31 +268,31 @@ def test_no_collective_runs_while_tiles_are_counted(monkeypatch):
 def test_one_compilation_for_all_tiles_and_calls():
     generator = np.random.default_rng(2)
     queries, items = whole_numbers(generator, 150, 3), whole_numbers(generator, 140, 3)
-    questions = [Question(random_labels(generator, 150, 140))]
-    counting._count_questions.clear_cache()
+    label_sets = [LabelSet(random_labels(generator, 150, 140))]
+    counting._count_label_sets.clear_cache()
     for _ in range(3):
-        ranks.compute_ranks(products(queries, items, block_size=64), questions)
-    assert counting._count_questions._cache_size() == 1
+        ranks.compute_ranks(products(queries, items, block_size=64), label_sets)
+    assert counting._count_label_sets._cache_size() == 1
 
 
 ONE = Ragged.from_pairs(np.array([0]), np.array([1]), 3)
 
 
 @pytest.mark.parametrize(
-    ("shape", "questions", "exclude_self", "message"),
+    ("shape", "label_sets", "exclude_self", "message"),
     [
-        ((3, 4), ([Question(Ragged.from_pairs([0], np.array([4]), 3))], []), False, "4 items"),
-        ((3, 4), ([], [Question(ONE)]), False, "3 rows of labels for 4 queries"),
-        ((3, 4), ([Question(ONE)], []), True, "3 queries, 4 items"),
-        ((3, 3), ([Question(ONE)], [Question(ONE)]), True, "1 backward questions"),
+        ((3, 4), ([LabelSet(Ragged.from_pairs([0], np.array([4]), 3))], []), False, "4 items"),
+        ((3, 4), ([], [LabelSet(ONE)]), False, "3 rows of labels for 4 queries"),
+        ((3, 4), ([LabelSet(ONE)], []), True, "3 queries, 4 items"),
+        ((3, 3), ([LabelSet(ONE)], [LabelSet(ONE)]), True, "1 backward label sets"),
         (
             (3, 3),
-            ([Question(Ragged.from_pairs(np.array([1]), np.array([1]), 3))], []),
+            ([LabelSet(Ragged.from_pairs(np.array([1]), np.array([1]), 3))], []),
             True,
             "its own positive",
         ),
     ],
 )
-def test_bad_labels(shape, questions, exclude_self, message):
+def test_bad_labels(shape, label_sets, exclude_self, message):
     with pytest.raises(ValueError, match=message):
-        ranks.compute_ranks(SavedScores(np.ones(shape)), *questions, exclude_self=exclude_self)
+        ranks.compute_ranks(SavedScores(np.ones(shape)), *label_sets, exclude_self=exclude_self)

@@ -9,7 +9,7 @@ from slow_ranks import assert_equal_ranks, mesh_of, products, random_labels, slo
 from xmodal.base.config import UserError
 from xmodal.evals.ranking import ranks
 from xmodal.evals.ranking.products import Gallery
-from xmodal.evals.ranking.ranks import Question
+from xmodal.evals.ranking.ranks import LabelSet
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.similarity import make_similarity
 
@@ -20,8 +20,8 @@ def test_saved_scores(tmp_path, dtype):
     matrix = generator.integers(-9, 9, (83, 130)).astype(dtype)
     np.save(tmp_path / "scores.npy", matrix)
     mapped = np.load(tmp_path / "scores.npy", mmap_mode="r")
-    forward = Question(random_labels(generator, 83, 130))
-    backward = Question(random_labels(generator, 130, 83))
+    forward = LabelSet(random_labels(generator, 83, 130))
+    backward = LabelSet(random_labels(generator, 130, 83))
     for devices in (None, 2):
         scores = SavedScores(mapped, block_size=64, mesh=mesh_of(devices))
         found = ranks.compute_ranks(scores, [forward], [backward])
@@ -35,11 +35,11 @@ def test_the_zeros_of_saved_scores_tie(small):
     generator = np.random.default_rng(5)
     matrix = generator.integers(-1, 2, (70, 130)).astype(np.float64)
     at_zero = (matrix == 0) & (generator.random(matrix.shape) < 0.5)
-    question = Question(random_labels(generator, 70, 130))
+    label_set = LabelSet(random_labels(generator, 70, 130))
     lists = np.argsort(-matrix, axis=1, kind="stable")[:, :90]
-    expected = slow_ranks(matrix, question)
+    expected = slow_ranks(matrix, label_set)
     matrix[at_zero] = -small
-    found, _ = ranks.compute_ranks(SavedScores(matrix, block_size=64), [question], depths=(90, 0))
+    found, _ = ranks.compute_ranks(SavedScores(matrix, block_size=64), [label_set], depths=(90, 0))
     assert_equal_ranks(found.ranks[0], expected)
     np.testing.assert_array_equal(found.lists, lists)
 
@@ -90,12 +90,12 @@ def test_scores_of_short_embeddings(similarity):
     """Ranks do not depend on the scale, down to one that is refused."""
     generator = np.random.default_rng(8)
     left, right = (generator.normal(size=(n, 9)).astype(np.float32) for n in (70, 90))
-    question = Question(random_labels(generator, 70, 90))
+    label_set = LabelSet(random_labels(generator, 70, 90))
 
     def rank(exponent):
         scale = np.float32(2.0**exponent)
         scores = products(left * scale, right * scale, block_size=64, similarity=similarity)
-        return ranks.compute_ranks(scores, [question])[0].ranks[0]
+        return ranks.compute_ranks(scores, [label_set])[0].ranks[0]
 
     expected = dataclasses.astuple(rank(0))
     for exponent in (-10, -24, -50):

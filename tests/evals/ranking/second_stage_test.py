@@ -9,7 +9,7 @@ from tests.evals.tiny_split import TinySplit
 from xmodal.base.config import UserError
 from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.boards.types import RetrievalTask
+from xmodal.evals.boards.types import DirectionLabels
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.second_stage import PairReranker, SecondStage, join_keys
@@ -83,13 +83,13 @@ def test_unscored_items_stay_below_and_apart():
     assert found.tolist() == [-5004, -5002, -5003, -5003, -5000.5]
 
 
-def test_facts_of_a_task():
+def test_facts_of_a_direction():
     first, second = make_scores()
     stage = SecondStage(SavedScores(first), "cosine", Table(second), PairReranker(7), "model")
     rng = np.random.default_rng(4)
     rows, items = rng.integers(0, 60, 200), rng.integers(0, 131, 200).astype(np.int32)
     positives = Ragged.from_pairs(rows, items, 70)
-    facts = stage.describe(RetrievalTask(positives, ("recall@1",)), transposed=False)
+    facts = stage.describe(DirectionLabels(positives, ("recall@1",)), transposed=False)
     outside, missed, asking = 0, 0, 0
     for query in range(70):
         own = set(items[rows == query].tolist())
@@ -138,16 +138,16 @@ def test_boards_rank_by_the_pair_scorer():
     table = np.zeros((4, 8), np.float32)
     owner = np.array([0, 0, 0, 1, 1, 2, 2, 3])
     table[owner, np.arange(8)] = 1.0
-    every = evaluate(table)["shapes_own"].tasks["t2i"]
+    every = evaluate(table)["shapes_own"].directions["t2i"]
     assert every.rank.tolist() == [0] * 8
     assert (every.rescored.top, every.rescored.outside) == (4, 0)
     # Image 3 is the last of three images with equal scores of the towers.
     found = evaluate(table, top=2)
-    top2 = found["shapes_own"].tasks["t2i"]
+    top2 = found["shapes_own"].directions["t2i"]
     assert top2.rank.tolist() == [0] * 7 + [3]
     assert (top2.rescored.top, top2.rescored.outside, top2.rescored.missed) == (2, 1, 1)
     assert top2.rescored.first_stage == "dot"
-    assert found["shapes"].tasks["i2i"].rescored is None
+    assert found["shapes"].directions["i2i"].rescored is None
     sits = found["shapes"].correlations["sits"]
     other = evaluate(np.zeros_like(table), top=2)["shapes"].correlations["sits"]
     assert not np.allclose(sits.influence, other.influence)

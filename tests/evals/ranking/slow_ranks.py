@@ -6,7 +6,7 @@ import numpy as np
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import ranks
 from xmodal.evals.ranking.products import Gallery, Products
-from xmodal.evals.ranking.ranks import Question
+from xmodal.evals.ranking.ranks import LabelSet
 from xmodal.similarity import make_similarity
 
 
@@ -20,12 +20,12 @@ def slow_order(scores, i, *, exclude_self, folds):
     ]
 
 
-def slow_ranks(scores, question, exclude_self=False):
+def slow_ranks(scores, label_set, exclude_self=False):
     """Position of the first positive, query by query; whether another item ties with it."""
-    positives, rank, tied = question.positives, [], []
+    positives, rank, tied = label_set.positives, [], []
     for i, row in enumerate(scores):
         own = positives.values[positives.offsets[i] : positives.offsets[i + 1]]
-        order = slow_order(scores, i, exclude_self=exclude_self, folds=question.folds)
+        order = slow_order(scores, i, exclude_self=exclude_self, folds=label_set.folds)
         hits = [place for place, j in enumerate(order) if j in own]
         rank.append(hits[0] if hits else -1)
         best = max((row[j] for j in own), default=None)
@@ -64,7 +64,7 @@ def products(queries, items, *, block_size=1024, mesh=None, similarity="dot"):
 
 def rank_within(items, labels, **options):
     (answers, _) = ranks.compute_ranks(
-        products(items, items, **options), [Question(labels)], exclude_self=True
+        products(items, items, **options), [LabelSet(labels)], exclude_self=True
     )
     return answers.ranks[0]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from xmodal.evals.published import PUBLISHED_LABELS
 from xmodal.evals.reports import evaluation_report
-from xmodal.evals.results import BoardResult, Numbers, TaskResult
+from xmodal.evals.results import BoardResult, DirectionResult, Numbers
 
 METRICS = {
     "cxc/i2t/recall@1": 55.94,
@@ -97,7 +97,7 @@ def test_published_rows_stand_beside_ours():
     assert ["DE_T2T+I2T", "55.9", "84.2", "91.8", "1"] in rows_of(text)
     assert ["VSE-inf WSL grid", "67.9", "90.6", "-", "-"] in rows_of(text)
     assert ["SimCLRv2", "-", "74.3 ± 0.9"] in rows_of(text)
-    # Models without the tasks of a table are left out of it.
+    # Models without the directions of a table are left out of it.
     assert rows.count("SimCLRv2") == 1
 
 
@@ -126,8 +126,8 @@ def test_the_table_of_the_eccv_caption_paper():
 
 def test_rsum_stands_behind_the_recalls():
     recalls = {
-        f"coco5k/{task}/recall@{k}": 10.0 * k + (task == "t2i")
-        for task in ("i2t", "t2i")
+        f"coco5k/{direction}/recall@{k}": 10.0 * k + (direction == "t2i")
+        for direction in ("i2t", "t2i")
         for k in (1, 5, 10)
     }
     text = evaluation_report.format_report(
@@ -171,7 +171,7 @@ def test_every_table_is_rectangular():
 
 
 def test_missing_parts_and_reasons():
-    result = TaskResult(
+    result = DirectionResult(
         query_ids=np.arange(2),
         clusters=np.zeros(2, np.int32),
         values={},

@@ -19,15 +19,15 @@ from xmodal.evals.metrics import (
 from xmodal.evals.reports import paired_differences, summary, uncertainty
 from xmodal.evals.reports.correlation_intervals import compute_difference_interval
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
+from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
 
 METRICS = ("recall@1", "recall@10", "median_rank")
 CLUSTERS = np.repeat(np.arange(90), 3).astype(np.int32)
 
 
-def make_task(rank, clusters=CLUSTERS):
+def make_direction(rank, clusters=CLUSTERS):
     rank = np.asarray(rank, np.int32)
-    return TaskResult(
+    return DirectionResult(
         query_ids=10 * np.arange(len(rank)) + 7,
         clusters=clusters,
         values=compute_recall_values(rank, METRICS),
@@ -45,15 +45,15 @@ def make_model(seed, *, shift=0.0, **changes):
     own = np.random.default_rng(seed)
     hard = common.normal(1.5, 1.5, 90)[CLUSTERS] + common.normal(0, 1, len(CLUSTERS))
     noise = own.normal(0, 0.5, (2, len(CLUSTERS)))
-    tasks = {
-        "t2i": make_task(np.exp(hard + noise[0] + shift)),
-        "i2t": make_task(np.exp(hard + noise[1] + shift)[::3], CLUSTERS[::3]),
+    directions = {
+        "t2i": make_direction(np.exp(hard + noise[0] + shift)),
+        "i2t": make_direction(np.exp(hard + noise[1] + shift)[::3], CLUSTERS[::3]),
     }
     images = common.permutation(np.repeat(np.arange(90), 4)).reshape(2, 180)
     rated = common.normal(0, 1, 180)
     scores = rated + common.normal(0, 0.5, 180) + own.normal(0, 0.5 + shift, 180)
     correlations = {"sts": correlate(rated, scores, images)}
-    board = BoardResult("b", "any", "00ff", tasks, correlations)
+    board = BoardResult("b", "any", "00ff", directions, correlations)
     return StoredResults([dataclasses.replace(board, **changes)], f"model {seed}")
 
 
@@ -66,14 +66,14 @@ def correlate(rated, scores, images, *, samples=400, seed=0):
     return CorrelationResult(spearman, len(rated) // 2, images, 100 * influence)
 
 
-def reorder(task, rows):
+def reorder(direction, rows):
     return dataclasses.replace(
-        task,
-        query_ids=task.query_ids[rows],
-        clusters=task.clusters[rows],
-        values={metric: values[rows] for metric, values in task.values.items()},
-        rank=task.rank[rows],
-        tied=task.tied[rows],
+        direction,
+        query_ids=direction.query_ids[rows],
+        clusters=direction.clusters[rows],
+        values={metric: values[rows] for metric, values in direction.values.items()},
+        rank=direction.rank[rows],
+        tied=direction.tied[rows],
     )
 
 
@@ -82,7 +82,7 @@ def test_equals_a_slow_loop():
     found = paired_differences.compare(ours, theirs, samples=83, seed=5)
     counts = uncertainty.Resamples(90, samples=83, seed=5).counts
     for name in ("t2i", "i2t"):
-        one, other = (model.results[0].tasks[name] for model in (ours, theirs))
+        one, other = (model.results[0].directions[name] for model in (ours, theirs))
         slow = {metric: [] for metric in METRICS}
         for weights in counts.T:
             chosen = np.repeat(np.arange(len(one.rank)), weights[one.clusters])
@@ -98,7 +98,7 @@ def test_equals_a_slow_loop():
             assert difference.separable == (low > 0 or high < 0)
     values, others = (summary.summarize(m.results, intervals=False) for m in (ours, theirs))
     assert set(found) == {
-        *(f"b/{task}/{metric}" for task in ("t2i", "i2t") for metric in METRICS),
+        *(f"b/{direction}/{metric}" for direction in ("t2i", "i2t") for metric in METRICS),
         "b/mean/recall@1",
         "b/mean/recall@10",
         "b/sts/spearman",
@@ -136,8 +136,8 @@ def test_equal_models_look_separable_in_a_twentieth_of_the_comparisons():
         hard = generator.normal(1.5, 1.5, 90)[CLUSTERS]  # other images each time
         models = []
         for _ in range(2):
-            task = make_task(np.exp(hard + generator.normal(0, 1, len(CLUSTERS))))
-            board = BoardResult("b", "any", "0", {"t2i": task}, {})
+            direction = make_direction(np.exp(hard + generator.normal(0, 1, len(CLUSTERS))))
+            board = BoardResult("b", "any", "0", {"t2i": direction}, {})
             models.append(StoredResults([board], "any"))
         yes += paired_differences.compare(*models, samples=200)["b/t2i/recall@10"].separable
     assert 1 <= yes <= 18  # 7.5 expected, deviation 2.7
@@ -149,11 +149,11 @@ def test_queries_are_matched_by_id():
 
     def shuffle(model):
         (board,) = model.results
-        tasks = {
-            name: reorder(task, generator.permutation(len(task.rank)))
-            for name, task in board.tasks.items()
+        directions = {
+            name: reorder(direction, generator.permutation(len(direction.rank)))
+            for name, direction in board.directions.items()
         }
-        return StoredResults([dataclasses.replace(board, tasks=tasks)], model.name)
+        return StoredResults([dataclasses.replace(board, directions=directions)], model.name)
 
     assert paired_differences.compare(shuffle(ours), shuffle(theirs)) == paired_differences.compare(
         ours, theirs
@@ -161,13 +161,14 @@ def test_queries_are_matched_by_id():
 
 
 def test_only_shared_parts_count():
-    """A task of one side alone must not change the resamples either."""
+    """A direction of one side alone must not change the resamples either."""
     ours, theirs = make_model(1), make_model(2)
     (board,) = ours.results
     extra = dataclasses.replace(
-        board, tasks=board.tasks | {"t2t": make_task(np.arange(50), np.arange(200, 250))}
+        board,
+        directions=board.directions | {"t2t": make_direction(np.arange(50), np.arange(200, 250))},
     )
-    other = BoardResult("c", "any", "1", board.tasks, {})
+    other = BoardResult("c", "any", "1", board.directions, {})
     found = paired_differences.compare(StoredResults([other, extra], "any"), theirs)
     assert found == paired_differences.compare(ours, theirs)
 
@@ -175,8 +176,11 @@ def test_only_shared_parts_count():
 def test_unknown_ties_do_not_matter():
     ours, theirs = make_model(1), make_model(2)
     (board,) = theirs.results
-    tasks = {name: dataclasses.replace(task, tied=None) for name, task in board.tasks.items()}
-    unknown = make_model(2, tasks=tasks)
+    directions = {
+        name: dataclasses.replace(direction, tied=None)
+        for name, direction in board.directions.items()
+    }
+    unknown = make_model(2, directions=directions)
     assert paired_differences.compare(ours, unknown) == paired_differences.compare(ours, theirs)
     assert paired_differences.compare(unknown, ours) == paired_differences.compare(theirs, ours)
 
@@ -194,9 +198,9 @@ def test_undefined_values_have_no_interval():
     assert "| b/sts/spearman" in paired_differences.format_comparison({"b/sts/spearman": each})
 
 
-def other_task(model):
-    tasks = {"i2i": model.results[0].tasks["i2t"]}
-    return make_model(2, tasks=tasks, correlations={})
+def other_direction(model):
+    directions = {"i2i": model.results[0].directions["i2t"]}
+    return make_model(2, directions=directions, correlations={})
 
 
 def other_labels(model):
@@ -205,13 +209,15 @@ def other_labels(model):
 
 def other_queries(model):
     (board,) = model.results
-    task = dataclasses.replace(board.tasks["i2t"], query_ids=np.arange(90) + 1)
-    return make_model(2, tasks=board.tasks | {"i2t": task})
+    direction = dataclasses.replace(board.directions["i2t"], query_ids=np.arange(90) + 1)
+    return make_model(2, directions=board.directions | {"i2t": direction})
 
 
 def fewer_queries(model):
     (board,) = model.results
-    return make_model(2, tasks=board.tasks | {"t2i": reorder(board.tasks["t2i"], np.arange(269))})
+    return make_model(
+        2, directions=board.directions | {"t2i": reorder(board.directions["t2i"], np.arange(269))}
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +227,7 @@ def fewer_queries(model):
         (other_queries, r"queries of b/i2t differ: 90 against 90, id 1 for example"),
         (fewer_queries, r"queries of b/t2i differ: 270 against 269, id 2697 for example"),
         (lambda _: make_model(2, name="c"), r"no metric in common: boards \['b'\] against \['c'\]"),
-        (other_task, r"share boards among \['b'\] and \['b'\], but no metric"),
+        (other_direction, r"share boards among \['b'\] and \['b'\], but no metric"),
     ],
 )
 def test_models_that_cannot_be_compared(change, message):

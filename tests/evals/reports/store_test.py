@@ -10,12 +10,12 @@ import pytest
 from xmodal.base.config import UserError
 from xmodal.base.result_files import write_files
 from xmodal.evals.reports import store
-from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
+from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
 
 
 def make_results():
     generator = np.random.default_rng(0)
-    full = TaskResult(
+    full = DirectionResult(
         query_ids=generator.permutation(np.arange(7_000_000_000, 7_000_000_013)),
         clusters=generator.integers(0, 4, 13).astype(np.int32),
         values={"recall@1": 100.0 * (generator.random(13) < 0.5), "map@r": generator.random(13)},
@@ -88,7 +88,9 @@ def test_round_trip(saved):
 
 def test_ranks_are_readable_without_xmodal(saved):
     with np.load(saved, allow_pickle=False) as file:
-        np.testing.assert_array_equal(file["cxc/i2t/rank"], make_results()[0].tasks["i2t"].rank)
+        np.testing.assert_array_equal(
+            file["cxc/i2t/rank"], make_results()[0].directions["i2t"].rank
+        )
         assert not {"cxc/t2t/rank", "cxc/t2t/tied"} & set(file)
         assert json.loads(str(file["header"]))["boards"][0]["label_hash"] == "0123456789abcdef"
 

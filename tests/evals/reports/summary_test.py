@@ -8,14 +8,14 @@ import pytest
 from scipy import stats
 
 from xmodal.evals.reports import summary, uncertainty
-from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
+from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
 
 
-def task(rank, clusters, *, metrics=("recall@1", "recall@10"), values=None, skipped=0):
+def direction(rank, clusters, *, metrics=("recall@1", "recall@10"), values=None, skipped=0):
     rank = None if rank is None else np.array(rank, np.int32)
     if values is None:
         values = {m: 100.0 * (rank < int(m.removeprefix("recall@"))) for m in metrics}
-    return TaskResult(
+    return DirectionResult(
         query_ids=np.arange(len(clusters)),
         clusters=np.array(clusters, np.int32),
         values=values,
@@ -27,13 +27,13 @@ def task(rank, clusters, *, metrics=("recall@1", "recall@10"), values=None, skip
     )
 
 
-def board(name="b", correlations=None, **tasks):
-    return BoardResult(name, "any", "0", tasks, correlations or {})
+def board(name="b", correlations=None, **directions):
+    return BoardResult(name, "any", "0", directions, correlations or {})
 
 
 BOTH = {
-    "i2t": task([0, 3, 12], [0, 1, 2], skipped=4),
-    "t2i": task([0, 0, 5, 11], [0, 0, 1, 2]),
+    "i2t": direction([0, 3, 12], [0, 1, 2], skipped=4),
+    "t2i": direction([0, 0, 5, 11], [0, 0, 1, 2]),
 }
 
 
@@ -63,11 +63,11 @@ def test_numbers_by_hand():
 
 def test_rsum_and_the_curves():
     metrics = ("recall@1", "recall@5", "recall@10")
-    tasks = {
-        "i2t": task([0, 3, 12], [0, 1, 2], metrics=metrics),
-        "t2i": task([0, 0, 5, 11], [0, 0, 1, 2], metrics=metrics),
+    directions = {
+        "i2t": direction([0, 3, 12], [0, 1, 2], metrics=metrics),
+        "t2i": direction([0, 0, 5, 11], [0, 0, 1, 2], metrics=metrics),
     }
-    found = summary.summarize([board(**tasks)], intervals=True, samples=50)
+    found = summary.summarize([board(**directions)], intervals=True, samples=50)
     assert found["b/rsum"] == pytest.approx(100 / 3 + 200 / 3 + 200 / 3 + 50 + 50 + 75)
     assert found["b/rsum_low"] < found["b/rsum"] < found["b/rsum_high"]
     ends = {tag.rpartition("/")[2].partition("_")[0] for tag in summary.select_curves(found)}
@@ -113,7 +113,7 @@ def test_correlations_over_their_defined_samples():
 
 
 @pytest.mark.parametrize(
-    ("tasks", "expected"),
+    ("directions", "expected"),
     [
         (("i2t", "t2i", "t2t", "i2i"), (100 / 3 + 100) / 2),
         (("t2t",), 200 / 3),
@@ -122,14 +122,14 @@ def test_correlations_over_their_defined_samples():
         (("i2t", "t2t"), None),
     ],
 )
-def test_the_metric_that_selects_checkpoints(tasks, expected):
+def test_the_metric_that_selects_checkpoints(directions, expected):
     made = {
-        "i2t": task([9, 10, 11], [0, 1, 2]),
-        "t2i": task([0, 0, 0], [0, 1, 2]),
-        "t2t": task([0, 10, 9], [0, 1, 2]),
-        "i2i": task([5, 5, 5], [0, 1, 2]),
+        "i2t": direction([9, 10, 11], [0, 1, 2]),
+        "t2i": direction([0, 0, 0], [0, 1, 2]),
+        "t2t": direction([0, 10, 9], [0, 1, 2]),
+        "i2i": direction([5, 5, 5], [0, 1, 2]),
     }
-    found = summary.summarize([board(**{name: made[name] for name in tasks})], intervals=False)
+    found = summary.summarize([board(**{name: made[name] for name in directions})], intervals=False)
     assert found.get("b/mean_recall@10") == (expected and pytest.approx(expected))
 
 
@@ -137,13 +137,13 @@ def test_tags_of_precision_boards():
     values = {"pmrp": np.array([20.0, 60.0])}
     pmrp = board(
         "pmrp",
-        i2t=task([3, 4], [0, 1], values=values),
-        t2i=task([3, 4], [0, 1], values=values),
+        i2t=direction([3, 4], [0, 1], values=values),
+        t2i=direction([3, 4], [0, 1], values=values),
     )
     eccv = board(
         "eccv",
-        i2t=task(None, [0, 1], values={"map@r": np.array([1.0, 2.0])}),
-        t2i=task(None, [0, 1], values={"map@r": np.array([2.0, 3.0])}),
+        i2t=direction(None, [0, 1], values={"map@r": np.array([1.0, 2.0])}),
+        t2i=direction(None, [0, 1], values={"map@r": np.array([2.0, 3.0])}),
     )
     found = summary.summarize([pmrp, eccv], intervals=False)
     metrics = {tag: value for tag, value in found.items() if not tag.endswith(("ies", "gallery"))}
@@ -161,8 +161,8 @@ def test_intervals_of_means_come_from_joint_resamples():
     """Where t2i fails exactly when i2t succeeds, the mean over both does not vary at all."""
     generator = np.random.default_rng(0)
     hit = generator.random(200) < 0.5
-    i2t = task(np.where(hit, 0, 50), np.arange(200))
-    t2i = task(np.where(hit, 50, 0), np.arange(200))
+    i2t = direction(np.where(hit, 0, 50), np.arange(200))
+    t2i = direction(np.where(hit, 50, 0), np.arange(200))
     found = summary.summarize([board(i2t=i2t, t2i=t2i)], intervals=True, samples=300)
     assert found["b/i2t/recall@1_high"] - found["b/i2t/recall@1_low"] > 10
     assert found["b/mean/recall@1_low"] == found["b/mean/recall@1_high"] == 50
@@ -188,8 +188,8 @@ def test_intervals_are_those_of_the_samples():
     }
 
 
-def test_no_query_and_no_task():
-    empty = board(i2t=task([], []), t2i=task([0], [0]))
+def test_no_query_and_no_direction():
+    empty = board(i2t=direction([], []), t2i=direction([0], [0]))
     found = summary.summarize([empty, board("none")], intervals=True, samples=5)
     assert found["b/i2t/queries"] == 0
     for tag in ("i2t/recall@1", "i2t/median_rank", "mean/recall@1"):

@@ -5,10 +5,10 @@ import pytest
 
 from xmodal.evals.metrics import compute_median_rank, compute_recall_values
 from xmodal.evals.reports import uncertainty
-from xmodal.evals.results import BoardResult, TaskResult
+from xmodal.evals.results import BoardResult, DirectionResult
 
 
-def make_task(generator, num_images, *, most=7, spread=200, metrics=("recall@1", "recall@5")):
+def make_direction(generator, num_images, *, most=7, spread=200, metrics=("recall@1", "recall@5")):
     """0 to `most` queries per image whose ranks have much in common, in no order."""
     images = np.repeat(np.arange(num_images), generator.integers(0, most + 1, num_images))
     images = generator.permutation(images).astype(np.int32)
@@ -16,7 +16,7 @@ def make_task(generator, num_images, *, most=7, spread=200, metrics=("recall@1",
     rank = (common[images] * generator.random(len(images))).astype(np.int32)
     values = compute_recall_values(rank, metrics)
     values["map@r"] = 100 * generator.random(len(images))
-    return TaskResult(
+    return DirectionResult(
         query_ids=np.arange(len(images)),
         clusters=images,
         values=values,
@@ -28,8 +28,8 @@ def make_task(generator, num_images, *, most=7, spread=200, metrics=("recall@1",
     )
 
 
-def make_plain_task(values, rank, images):
-    return TaskResult(
+def make_plain_direction(values, rank, images):
+    return DirectionResult(
         query_ids=np.arange(len(images)),
         clusters=images.astype(np.int32),
         values={"recall@1": values},
@@ -41,23 +41,23 @@ def make_plain_task(values, rank, images):
     )
 
 
-def make_board(**tasks):
-    return BoardResult("b", "any", "0", tasks, {})
+def make_board(**directions):
+    return BoardResult("b", "any", "0", directions, {})
 
 
-def slow_resamples(task, images, resamples):
+def slow_resamples(direction, images, resamples):
     """Lists the queries of every resample, then applies the plain definitions."""
-    at = np.searchsorted(images, task.clusters)
+    at = np.searchsorted(images, direction.clusters)
     means, medians = [], []
     for weights in resamples.counts.T:
         chosen = np.repeat(np.arange(len(at)), weights[at])
         if len(chosen) == 0:
-            means.append({name: np.nan for name in task.values})
+            means.append({name: np.nan for name in direction.values})
             medians.append(np.nan)
             continue
-        means.append({name: np.mean(values[chosen]) for name, values in task.values.items()})
-        medians.append(compute_median_rank(task.rank[chosen]))
-    found = {name: np.array([row[name] for row in means]) for name in task.values}
+        means.append({name: np.mean(values[chosen]) for name, values in direction.values.items()})
+        medians.append(compute_median_rank(direction.rank[chosen]))
+    found = {name: np.array([row[name] for row in means]) for name in direction.values}
     return found | {"median_rank": np.array(medians)}
 
 
@@ -68,12 +68,14 @@ def test_equals_listing_the_queries(monkeypatch, num_images, spread, deviations)
     monkeypatch.setattr(uncertainty, "_WINDOW_DEVIATIONS", deviations)
     monkeypatch.setattr(uncertainty, "_SAMPLES_PER_CHUNK", 13)
     generator = np.random.default_rng(num_images)
-    task = make_task(generator, num_images, spread=spread)
-    other = make_task(generator, num_images, most=1, spread=spread)
-    found = uncertainty.Bootstrap(samples=101, seed=5).resample(make_board(i2t=task, t2i=other))
-    images = np.unique(np.concatenate([task.clusters, other.clusters]))
+    direction = make_direction(generator, num_images, spread=spread)
+    other = make_direction(generator, num_images, most=1, spread=spread)
+    found = uncertainty.Bootstrap(samples=101, seed=5).resample(
+        make_board(i2t=direction, t2i=other)
+    )
+    images = np.unique(np.concatenate([direction.clusters, other.clusters]))
     resamples = uncertainty.Resamples(len(images), samples=101, seed=5)
-    for name, one in (("i2t", task), ("t2i", other)):
+    for name, one in (("i2t", direction), ("t2i", other)):
         expected = slow_resamples(one, images, resamples)
         assert set(expected) == {"recall@1", "recall@5", "map@r", "median_rank"}
         for metric, values in expected.items():
@@ -87,7 +89,7 @@ def test_the_window_of_the_median_holds_all_resamples(monkeypatch):
     generator = np.random.default_rng(0)
     images = np.repeat(np.arange(1000), 5)
     rank = (generator.exponential(40, 1000)[images] * generator.random(5000)).astype(np.int32)
-    task = make_plain_task(100.0 * (rank < 1), rank, images)
+    direction = make_plain_direction(100.0 * (rank < 1), rank, images)
     rows = []
     find = uncertainty._find_medians
 
@@ -96,7 +98,7 @@ def test_the_window_of_the_median_holds_all_resamples(monkeypatch):
         return find(rank, *rest)
 
     monkeypatch.setattr(uncertainty, "_find_medians", spy)
-    uncertainty.Bootstrap(samples=300).resample(make_board(i2t=task))
+    uncertainty.Bootstrap(samples=300).resample(make_board(i2t=direction))
     assert len(rows) == 1
     assert rows[0] < 1500
 
@@ -112,8 +114,8 @@ def test_resamples_are_multinomial():
 
 
 def test_seed_decides_and_equal_sizes_share_resamples():
-    task = make_task(np.random.default_rng(0), 60)
-    board = make_board(i2t=task)
+    direction = make_direction(np.random.default_rng(0), 60)
+    board = make_board(i2t=direction)
     bootstrap = uncertainty.Bootstrap(samples=20, seed=3)
     first, second = bootstrap.resample(board), bootstrap.resample(board)
     again = uncertainty.Bootstrap(samples=20, seed=3).resample(board)
@@ -126,14 +128,14 @@ def test_seed_decides_and_equal_sizes_share_resamples():
 
 def test_boards_that_need_no_resample():
     assert uncertainty.Bootstrap(samples=5).resample(make_board()) == {}
-    empty = make_task(np.random.default_rng(0), 4, most=0)
+    empty = make_direction(np.random.default_rng(0), 4, most=0)
     found = uncertainty.Bootstrap(samples=5).resample(make_board(i2t=empty))
     assert set(found) == {f"b/i2t/{m}" for m in ("recall@1", "recall@5", "map@r", "median_rank")}
     assert all(np.isnan(values).all() for values in found.values())
 
 
 def width(values, images, samples=400):
-    board = make_board(i2t=make_plain_task(values, None, images))
+    board = make_board(i2t=make_plain_direction(values, None, images))
     drawn = uncertainty.Bootstrap(samples=samples).resample(board)
     low, high = uncertainty.compute_interval(drawn["b/i2t/recall@1"])
     return high - low
@@ -163,7 +165,7 @@ def test_intervals_cover_the_truth(correlated):
             noise = 0.5 * noise + np.sqrt(0.75) * generator.standard_normal(80)[images]
         values = 100.0 * (noise > 0.5)
         rank = np.floor(np.exp(3 + noise)).astype(np.int32)  # half of them below 20, 21 from 1
-        drawn = bootstrap.resample(make_board(i2t=make_plain_task(values, rank, images)))
+        drawn = bootstrap.resample(make_board(i2t=make_plain_direction(values, rank, images)))
         for tag, samples in drawn.items():
             low, high = uncertainty.compute_interval(samples)
             covered[tag] += low <= truth[tag] <= high

@@ -20,7 +20,7 @@ from etils import epath
 from xmodal.api.item_embeddings import Embedding, tokens_of
 from xmodal.api.model import Model
 from xmodal.api.search.embedded_items import embed
-from xmodal.api.search.gallery import Gallery
+from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.items import Items
 from xmodal.base import processes
 from xmodal.base.atomic import replacing
@@ -95,7 +95,7 @@ class EmbeddedParts:
                 self._embed(part)
         processes.gather("embed its parts", "done")
 
-    def gallery(self, kind: str) -> Gallery:
+    def gallery(self, kind: str) -> IndexGallery:
         """Returns all items of a kind that can be read, in order.
 
         Raises:
@@ -118,7 +118,7 @@ class EmbeddedParts:
                 f"{items.names[0]}: {faults[0]}."
             )
         kept = np.array([row not in faults for row in range(len(vectors))])
-        return Gallery(
+        return IndexGallery(
             [name for name, keep in zip(items.names, kept, strict=True) if keep],
             vectors[kept] if faults else vectors,
             tokens=tokens.take(np.flatnonzero(kept)) if tokens is not None else None,

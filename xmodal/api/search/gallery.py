@@ -29,7 +29,7 @@ class Quality:
 
 
 @dataclasses.dataclass
-class Gallery:
+class IndexGallery:
     """The items of one kind, with their embeddings.
 
     Attributes:

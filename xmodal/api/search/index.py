@@ -21,7 +21,7 @@ from xmodal.api.search.approximate import (
 )
 from xmodal.api.search.embedded_items import check_queries, embed
 from xmodal.api.search.exact import ExactSearch, Scorer
-from xmodal.api.search.gallery import Gallery, Quality
+from xmodal.api.search.gallery import IndexGallery, Quality
 from xmodal.api.search.items import Items, from_values
 from xmodal.api.search.reranked import FIRST_STAGE, RerankedSearch
 from xmodal.base.config import UserError, lookup
@@ -62,7 +62,7 @@ class Index:
       galleries: "image" and "caption" -> items, if there are any.
     """
 
-    def __init__(self, model: Model, galleries: Mapping[str, Gallery]) -> None:
+    def __init__(self, model: Model, galleries: Mapping[str, IndexGallery]) -> None:
         """Assembles an index from its parts; use `build` or `open` instead."""
         self.model, self.galleries = model, dict(galleries)
         # Not decorators of the methods, which would keep every index for good.
@@ -95,7 +95,7 @@ class Index:
         check_method(method, recall)
         items = {"image": _as_items("image", images), "caption": _as_items("caption", captions)}
         galleries = {
-            kind: Gallery.of_items(
+            kind: IndexGallery.of_items(
                 each.names,
                 embed(model, kind, each.read(0, len(each.names)), upright=each.upright),
                 dataset=each.dataset,
@@ -109,7 +109,7 @@ class Index:
 
     @classmethod
     def of_galleries(
-        cls, model: Model, galleries: Mapping[str, Gallery], *, method: str, recall: float
+        cls, model: Model, galleries: Mapping[str, IndexGallery], *, method: str, recall: float
     ) -> Self:
         """Returns an index of embedded items; see `build`."""
         index = cls(model, galleries)

@@ -22,7 +22,7 @@ from xmodal.api.bundles import card as bundle_card
 from xmodal.api.loading import load
 from xmodal.api.model import Model
 from xmodal.api.search.approximate import Effort, read_lists, save_lists
-from xmodal.api.search.gallery import Gallery, Quality
+from xmodal.api.search.gallery import IndexGallery, Quality
 from xmodal.base.atomic import new_folder
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
@@ -30,7 +30,9 @@ from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 CARD, FORMAT, VERSION = "index.json", "xmodal index", 2
 
 
-def write_index(folder: str | os.PathLike, model: Model, galleries: Mapping[str, Gallery]) -> None:
+def write_index(
+    folder: str | os.PathLike, model: Model, galleries: Mapping[str, IndexGallery]
+) -> None:
     """Writes a folder, which gets its name when it is complete.
 
     Raises:
@@ -72,7 +74,7 @@ def write_index(folder: str | os.PathLike, model: Model, galleries: Mapping[str,
 
 def read_index(
     folder: str | os.PathLike, model: Model | str | os.PathLike | None = None
-) -> tuple[Model, dict[str, Gallery]]:
+) -> tuple[Model, dict[str, IndexGallery]]:
     """Returns the model and the items of a folder.
 
     Args:
@@ -109,14 +111,14 @@ def read_index(
     return model, galleries
 
 
-def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Gallery:
+def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> IndexGallery:
     vectors = np.load(root / f"{kind}.npy", mmap_mode="r", allow_pickle=False)
     names = json.loads((root / f"{kind}.json").read_text(encoding="utf-8"))
     if not len(vectors) == len(names) == record["count"]:
         raise ValueError(f"{len(vectors)} embeddings and {len(names)} names of {record['count']}")
     effort, quality = record["effort"], record["quality"]
     left_out, tokens = root / f"{kind}_left_out.json", root / f"{kind}_tokens.npz"
-    return Gallery(
+    return IndexGallery(
         names,
         vectors,
         dataset=record["dataset"],

@@ -10,14 +10,14 @@ import numpy as np
 from etils import epath
 
 from xmodal.api.search.formats import as_page
-from xmodal.api.search.gallery import Gallery
+from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.index import Hit, Index
 from xmodal.apps.analysis.ratings import similarity_plots
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, lookup
 from xmodal.base.page import Page
 from xmodal.evals import Embeddings, Evaluation, evaluate_source
-from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import GradedPairs
@@ -196,7 +196,7 @@ class Inspection:
           UserError: there is no such direction, or an id is not one of its queries.
         """
         board = lookup("direction", direction, self._boards)
-        (result,) = (b.tasks[direction] for b in self.evaluation.boards if b.name == board)
+        (result,) = (b.directions[direction] for b in self.evaluation.boards if b.name == board)
         ids = result.query_ids
         if isinstance(queries, int | np.integer):
             count = max(1, min(int(queries), len(ids)))
@@ -253,8 +253,8 @@ class Inspection:
         if not self._rated:
             raise UserError(f"{self._evaluator.provenance.title} has no ratings to compare with.")
         found = {
-            name: (pairs.scores, self._rankings(task).pairs(pairs.left, pairs.right))
-            for name, (task, pairs) in self._rated.items()
+            name: (pairs.scores, self._rankings(direction).pairs(pairs.left, pairs.right))
+            for name, (direction, pairs) in self._rated.items()
         }
         return similarity_plots.draw_ratings(found, title=self.name)
 
@@ -263,9 +263,9 @@ class Inspection:
         found = {}
         for direction, name in self._boards.items():
             (board,) = (each for each in self._evaluator.boards if each.name == name)
-            positives = board.tasks[direction].positives
+            positives = board.directions[direction].positives
             assert isinstance(positives, Ragged)
-            same = len(set(RETRIEVAL_TASKS[direction])) == 1
+            same = len(set(DIRECTIONS[direction])) == 1
             scores = self._rankings(direction)
             found[direction] = draw_similarities(scores, positives, _PAIRS, exclude_self=same)
         return similarity_plots.draw_distributions(found, title=self.name)
@@ -273,7 +273,7 @@ class Inspection:
     @property
     def _rated(self) -> dict[str, tuple[str, GradedPairs]]:
         """Name of ratings -> direction and pairs."""
-        directions = {RETRIEVAL_TASKS[each]: each for each in self.directions}
+        directions = {DIRECTIONS[each]: each for each in self.directions}
         return {
             f"{board.name}/{name}": (directions[pairs.modalities], pairs)
             for board in self._evaluator.boards
@@ -294,14 +294,14 @@ class Inspection:
         galleries = {}
         if self.embeddings.images is not None:
             names = [f"image {number}" for number in self._evaluator.labels.image_ids]
-            galleries["image"] = Gallery(names, self.embeddings.images)
+            galleries["image"] = IndexGallery(names, self.embeddings.images)
         if self.embeddings.captions is not None:
             names = [self._items.caption_texts[row] for row in self._rows("caption")]
-            galleries["caption"] = Gallery(names, self.embeddings.captions)
+            galleries["caption"] = IndexGallery(names, self.embeddings.captions)
         return Index(self.model, galleries)
 
     @functools.cached_property
     def _boards(self) -> dict[str, str]:
         """Direction -> the board with the widest labels."""
         picks = pick_fixed(self._evaluator.boards, self.evaluation.boards, 1)
-        return {pick.task: pick.board for pick in picks}
+        return {pick.direction: pick.board for pick in picks}

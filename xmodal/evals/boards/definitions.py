@@ -5,14 +5,14 @@ from collections.abc import Mapping
 
 from xmodal.base.cxc_files import THRESHOLDS
 
-# Retrieval task -> (query modality, gallery modality).
-RETRIEVAL_TASKS = {
+# Direction -> (query modality, gallery modality).
+DIRECTIONS = {
     "i2t": ("image", "text"),
     "t2i": ("text", "image"),
     "t2t": ("text", "text"),
     "i2i": ("image", "image"),
 }
-# Rating task -> its two sides and the sides that are queries of the bootstrap. Queries of
+# Rating -> its two sides and the sides that are queries of the bootstrap. Queries of
 # caption-image ratings are the images, which reproduces the published deviations.
 RATING_SIDES = {
     "sts": ("text", "text", ("left", "right")),
@@ -44,12 +44,12 @@ class Definition:
     Attributes:
       name: prefix of all its metrics.
       sentence: description of the positives, for reports.
-      tasks: retrieval tasks to evaluate; a task without any positive is left out.
-      metrics: names, see `xmodal.evals.boards.types.RetrievalTask`.
+      directions: directions to evaluate; a direction without any positive is left out.
+      metrics: names, see `xmodal.evals.boards.types.DirectionLabels`.
       own: whether a caption and its image, and captions of one image, are positives.
-      thresholds: rating task -> lowest score of a positive; own pairs are positive whatever their
+      thresholds: rating -> lowest score of a positive; own pairs are positive whatever their
         rating.
-      correlations: rating tasks whose scores are compared with the model's.
+      correlations: ratings whose scores are compared with the model's.
       released: name of a released list of positives; if the labels have it, nothing else counts.
       unreachable: positives of the released list that are known to be outside the split.
       zetas: largest Hamming distance between the category vectors of two images that match; the
@@ -62,7 +62,7 @@ class Definition:
 
     name: str
     sentence: str
-    tasks: tuple[str, ...] = tuple(RETRIEVAL_TASKS)
+    directions: tuple[str, ...] = tuple(DIRECTIONS)
     metrics: tuple[str, ...] = (*_RECALLS, "median_rank")
     own: bool = True
     thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -89,7 +89,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
         Definition(
             "coco1k",
             "A caption and its own image, in five folds of 1,000 images in Karpathy's order.",
-            tasks=_INTERMODAL,
+            directions=_INTERMODAL,
             metrics=_RECALLS,
             folded=True,
         ),
@@ -104,7 +104,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
         Definition(
             "cxc_sits_only",
             "Caption and image rated at least 3 (SITS); an own pair rated lower is not a positive.",
-            tasks=_INTERMODAL,
+            directions=_INTERMODAL,
             own=False,
             thresholds={"sits": THRESHOLDS["sits"]},
             released="cxc",
@@ -114,7 +114,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
         Definition(
             "eccv",
             "ECCV Caption: pairs that people verified, on the released queries.",
-            tasks=_INTERMODAL,
+            directions=_INTERMODAL,
             metrics=("map@r", "r_precision", "recall@1"),
             released="eccv",
             unreachable=2,
@@ -123,7 +123,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             "pmrp",
             "Plausible matches: images whose categories differ in at most 2 of 80, the own pair "
             "included, R at most 50 (reproduces the ECCV Caption paper, table 4).",
-            tasks=_INTERMODAL,
+            directions=_INTERMODAL,
             metrics=("pmrp",),
             zetas=(2,),
             cap=50,
@@ -132,7 +132,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             "pmrp_zeta0",
             "Plausible matches: images of exactly the same categories, the own pair included, R at "
             "most 50 (as the text of the ECCV Caption paper has it).",
-            tasks=_INTERMODAL,
+            directions=_INTERMODAL,
             metrics=("pmrp",),
             zetas=(0,),
             cap=50,
@@ -143,7 +143,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             "pmrp_pcme",
             "Plausible matches as in PCME: R-Precision averaged over images whose categories "
             "differ in at most 0, 1 and 2 of 80, among the images that have any, R not capped.",
-            tasks=_INTERMODAL,
+            directions=_INTERMODAL,
             metrics=("pmrp",),
             zetas=(0, 1, 2),
             labeled_gallery=True,
@@ -154,7 +154,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             "pmrp_pcme_1k",
             "Plausible matches as in PCME, in five folds of 1,000 images in Karpathy's order: the "
             "mean over the queries of all folds.",
-            tasks=_INTERMODAL,
+            directions=_INTERMODAL,
             metrics=("pmrp",),
             zetas=(0, 1, 2),
             labeled_gallery=True,
@@ -174,7 +174,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             "shapes_matches",
             "All captions that are true of an image, and all images that a caption is true of; R "
             "is at most 256.",
-            tasks=_INTERMODAL,
+            directions=_INTERMODAL,
             metrics=("map@r", "r_precision", "recall@1"),
             released="matches",
             cap=256,

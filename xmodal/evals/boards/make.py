@@ -6,15 +6,15 @@ import numpy as np
 
 from xmodal.base.config import UserError
 from xmodal.evals.boards.definitions import (
+    DIRECTIONS,
     RATING_SIDES,
     RELEASED_FILES,
-    RETRIEVAL_TASKS,
     Definition,
     definitions_of,
 )
 from xmodal.evals.boards.ids import LabelHash, Positions
 from xmodal.evals.boards.positives import Ragged, own_pairs, plausible_matches, rated_pairs
-from xmodal.evals.boards.types import Board, GradedPairs, Labels, RetrievalTask
+from xmodal.evals.boards.types import Board, DirectionLabels, GradedPairs, Labels
 
 _NOTHING_LEFT = "neither positives nor ratings are left"
 
@@ -37,13 +37,13 @@ def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Boar
     if names is None:
         main = [each for each in known.values() if not each.variant]
         made = [maker.make(each) for each in main if not _lacking(labels, each)]
-        return [board for board in made if board.tasks or board.graded]
+        return [board for board in made if board.directions or board.graded]
     made = []
     for name in dict.fromkeys(names):
         if lacking := _lacking(labels, known[name]):
             raise UserError(f"Board {name} cannot be computed: {lacking}.")
         made.append(board := maker.make(known[name]))
-        if not (board.tasks or board.graded):
+        if not (board.directions or board.graded):
             raise UserError(f"Board {name} cannot be computed, {_NOTHING_LEFT}: {board.definition}")
     return made
 
@@ -77,11 +77,11 @@ class _Maker:
         self._own_image = own_image
         # A dataset may have ratings that none of its boards uses.
         used = definitions_of(labels.name).values()
-        used = {task for each in used for task in (*each.thresholds, *each.correlations)}
+        used = {rating for each in used for rating in (*each.thresholds, *each.correlations)}
         self._graded = {
-            task: _make_graded(pairs, RATING_SIDES[task], self._galleries)
-            for task, pairs in labels.ratings.items()
-            if task in used
+            rating: _make_graded(pairs, RATING_SIDES[rating], self._galleries)
+            for rating, pairs in labels.ratings.items()
+            if rating in used
         }
 
     def make(self, definition: Definition) -> Board:
@@ -89,83 +89,85 @@ class _Maker:
         label_hash = LabelHash()
         for kind, gallery in self._galleries.items():
             label_hash.add(kind, gallery.ids)
-        tasks = {}
-        for task in definition.tasks:
+        directions = {}
+        for direction in definition.directions:
             if definition.zetas:
-                made = self._plausible(definition, task, label_hash)
+                made = self._plausible(definition, direction, label_hash)
             else:
-                made = self._paired(definition, task, label_hash)
+                made = self._paired(definition, direction, label_hash)
             if made is not None:
-                tasks[task] = made
+                directions[direction] = made
         graded = {}
-        for task in definition.correlations:
-            pairs = self._graded.get(task)
+        for rating in definition.correlations:
+            pairs = self._graded.get(rating)
             if pairs is not None and len(pairs.scores):
-                graded[task] = pairs
-                ids = (self._labels.ratings[task][f"{side}_ids"] for side in ("left", "right"))
-                label_hash.add(task, *map(np.asarray, ids), pairs.scores)
+                graded[rating] = pairs
+                ids = (self._labels.ratings[rating][f"{side}_ids"] for side in ("left", "right"))
+                label_hash.add(rating, *map(np.asarray, ids), pairs.scores)
         partial = self._labels.partial
         sentence = definition.sentence + (f" Only {partial}." if partial else "")
-        return Board(definition.name, sentence, tasks, graded, label_hash.digits())
+        return Board(definition.name, sentence, directions, graded, label_hash.digits())
 
     def _paired(
-        self, definition: Definition, task: str, label_hash: LabelHash
-    ) -> RetrievalTask | None:
-        """A task whose positives are listed pairs; None if there are none."""
-        query, gallery = (self._galleries[kind] for kind in RETRIEVAL_TASKS[task])
-        pairs, unreachable = self._pairs(definition, task)
+        self, definition: Definition, direction: str, label_hash: LabelHash
+    ) -> DirectionLabels | None:
+        """A direction whose positives are listed pairs; None if there are none."""
+        query, gallery = (self._galleries[kind] for kind in DIRECTIONS[direction])
+        pairs, unreachable = self._pairs(definition, direction)
         if not pairs.size:
             return None
         positives = Ragged.from_pairs(pairs[0], pairs[1], len(query.ids))
         rows = np.repeat(np.arange(len(query.ids)), positives.lengths)
-        label_hash.add(task, query.ids[rows], gallery.ids[positives.values])
-        folds = self._folds(task, label_hash) if definition.folded else None
+        label_hash.add(direction, query.ids[rows], gallery.ids[positives.values])
+        folds = self._folds(direction, label_hash) if definition.folded else None
         counts = None
         if unreachable.size:
-            label_hash.add(f"beyond {task}", *unreachable)
+            label_hash.add(f"beyond {direction}", *unreachable)
             counts = np.bincount(query(unreachable[0]), minlength=len(query.ids)).astype(np.int32)
-        return RetrievalTask(positives, definition.metrics, counts, definition.cap, folds)
+        return DirectionLabels(positives, definition.metrics, counts, definition.cap, folds)
 
-    def _pairs(self, definition: Definition, task: str) -> tuple[np.ndarray, np.ndarray]:
+    def _pairs(self, definition: Definition, direction: str) -> tuple[np.ndarray, np.ndarray]:
         """Positions [2, P] of positive pairs, and ids [2, U] of those beyond the gallery."""
-        query, gallery = (self._galleries[kind] for kind in RETRIEVAL_TASKS[task])
+        query, gallery = (self._galleries[kind] for kind in DIRECTIONS[direction])
         none = np.zeros((2, 0), np.int64)
         if _is_listed(self._labels, definition):
-            ids = np.stack(self._labels.lists[definition.released][task])
+            ids = np.stack(self._labels.lists[definition.released][direction])
             found = gallery.find(ids[1])
             beyond = ids[:, found < 0]
             if beyond.shape[1] > definition.unreachable:
                 gallery(beyond[1])  # The error names them.
             return np.stack([query(ids[0]), found])[:, found >= 0], beyond
-        pairs = [self._own.get(task, none)] if definition.own else [none]
+        pairs = [self._own.get(direction, none)] if definition.own else [none]
         for rating, threshold in definition.thresholds.items():
             graded = self._graded[rating]
             good = graded.scores >= threshold
             rated = rated_pairs(graded.modalities, graded.left[good], graded.right[good])
-            pairs.append(rated.get(task, none))
+            pairs.append(rated.get(direction, none))
         return np.concatenate(pairs, axis=1), none
 
-    def _folds(self, task: str, label_hash: LabelHash) -> tuple[np.ndarray, np.ndarray]:
+    def _folds(self, direction: str, label_hash: LabelHash) -> tuple[np.ndarray, np.ndarray]:
         """Folds of the queries [Q] and of the gallery items [N]."""
         of_images = self._labels.folds
         by_kind = {"image": of_images, "text": of_images[self._own_image]}
-        query, gallery = (by_kind[kind] for kind in RETRIEVAL_TASKS[task])
-        label_hash.add(f"folds of {task}", self._galleries[RETRIEVAL_TASKS[task][0]].ids, query)
+        query, gallery = (by_kind[kind] for kind in DIRECTIONS[direction])
+        label_hash.add(
+            f"folds of {direction}", self._galleries[DIRECTIONS[direction][0]].ids, query
+        )
         return query, gallery
 
     def _plausible(
-        self, definition: Definition, task: str, label_hash: LabelHash
-    ) -> RetrievalTask | None:
-        """A task whose positives are plausible matches; None if nothing has a category."""
-        kinds = RETRIEVAL_TASKS[task]
+        self, definition: Definition, direction: str, label_hash: LabelHash
+    ) -> DirectionLabels | None:
+        """A direction whose positives are plausible matches; None if nothing has a category."""
+        kinds = DIRECTIONS[direction]
         query, gallery = (self._categories[kind] for kind in kinds)
-        folds = self._folds(task, label_hash) if definition.folded else None
+        folds = self._folds(direction, label_hash) if definition.folded else None
         relations = plausible_matches(query, gallery, definition.zetas, folds)
         if not relations[-1].lengths.any():
             return None
         # The vectors and the rule determine the pairs, in far fewer bytes.
         columns = np.packbits(query, axis=1).T
-        rule = f"{task} {definition.zetas} {definition.cap} {definition.labeled_gallery}"
+        rule = f"{direction} {definition.zetas} {definition.cap} {definition.labeled_gallery}"
         label_hash.add(rule, self._galleries[kinds[0]].ids, *columns)
         if definition.labeled_gallery:  # Items without a category are a fold of their own.
             folds = folds or (np.zeros(len(query), np.int32), np.zeros(len(gallery), np.int32))
@@ -176,7 +178,7 @@ class _Maker:
             )
             folds = of_query, of_gallery
         positives = relations[0] if len(relations) == 1 else relations
-        return RetrievalTask(positives, definition.metrics, cap=definition.cap, folds=folds)
+        return DirectionLabels(positives, definition.metrics, cap=definition.cap, folds=folds)
 
 
 def _lacking(labels: Labels, definition: Definition) -> str:
@@ -185,7 +187,7 @@ def _lacking(labels: Labels, definition: Definition) -> str:
         return f"its folds need the whole split, and this is {labels.partial}"
     missing = []
     if not _is_listed(labels, definition):
-        missing += [task for task in definition.thresholds if task not in labels.ratings]
+        missing += [rating for rating in definition.thresholds if rating not in labels.ratings]
         if definition.released and not definition.thresholds:
             missing.append(definition.released)
     if definition.zetas and labels.caption_categories is None:
@@ -198,7 +200,7 @@ def _lacking(labels: Labels, definition: Definition) -> str:
 
 def _is_listed(labels: Labels, definition: Definition) -> bool:
     """Whether the labels have the definition's released list."""
-    return set(definition.tasks) <= set(labels.lists.get(definition.released, ()))
+    return set(definition.directions) <= set(labels.lists.get(definition.released, ()))
 
 
 def _make_graded(

@@ -97,7 +97,7 @@ def own_pairs(image_of_caption: np.ndarray, group: np.ndarray) -> dict[str, np.n
       group: int [M], equal for captions of one image.
 
     Returns:
-      Retrieval task -> int [2, P], (query, gallery) positions.
+      Direction -> int [2, P], (query, gallery) positions.
     """
     caption = np.arange(len(group))
     by_image = Ragged.from_pairs(group, caption, int(group.max()) + 1)

@@ -18,9 +18,9 @@ class Labels:
       image_ids: integers [N].
       caption_ids: integers [M].
       caption_image_ids: integers [M], the image every caption was written for.
-      ratings: rating task -> dict of `left_ids`, `right_ids` (integers [P]) and `scores` (float32
+      ratings: rating -> dict of `left_ids`, `right_ids` (integers [P]) and `scores` (float32
         [P]); may be empty.
-      lists: name of a released list of positives -> retrieval task -> (query ids, gallery ids)
+      lists: name of a released list of positives -> direction -> (query ids, gallery ids)
         int64 [P] each; may be empty.
       categories: uint8 0/1 [N, C], objects in every image, or None.
       caption_categories: uint8 0/1 [M, C], objects in every caption's image, or None.
@@ -45,7 +45,7 @@ class Labels:
 
 @dataclasses.dataclass(frozen=True)
 class GradedPairs:
-    """Rated pairs of one task, by position in the galleries.
+    """Pairs of one rating, by position in the galleries.
 
     Attributes:
       modalities: modalities of the left and the right item.
@@ -63,7 +63,7 @@ class GradedPairs:
 
 
 @dataclasses.dataclass(frozen=True)
-class RetrievalTask:
+class DirectionLabels:
     """Positives of one direction, by position in the galleries of Q queries and N items.
 
     Attributes:
@@ -93,18 +93,18 @@ class RetrievalTask:
 
 @dataclasses.dataclass(frozen=True)
 class Board:
-    """A named set of retrieval tasks and correlations over the galleries of one split.
+    """A named set of directions and correlations over the galleries of one split.
 
     Attributes:
       name: first part of its metric tags.
       definition: one sentence about the positives.
-      tasks: retrieval task, a name in `RETRIEVAL_TASKS` -> its positives.
-      graded: rating task -> pairs.
+      directions: direction, a name in `DIRECTIONS` -> its positives.
+      graded: rating -> pairs.
       label_hash: 16 hexadecimal digits that identify the labels, regardless of their order.
     """
 
     name: str
     definition: str
-    tasks: Mapping[str, RetrievalTask]
+    directions: Mapping[str, DirectionLabels]
     graded: Mapping[str, GradedPairs]
     label_hash: str

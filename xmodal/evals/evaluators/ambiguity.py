@@ -7,10 +7,10 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.base.config import UserError, lookup
-from xmodal.evals.boards.definitions import RETRIEVAL_TASKS, definitions_of
+from xmodal.evals.boards.definitions import DIRECTIONS, definitions_of
 from xmodal.evals.boards.make import make_boards
 from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.boards.types import Board, GradedPairs, RetrievalTask
+from xmodal.evals.boards.types import Board, DirectionLabels, GradedPairs
 from xmodal.evals.evaluators.boards import labels_of_split, tags_of_boards
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split, describe_rated_split
 from xmodal.evals.inputs.galleries import order_embeddings
@@ -41,7 +41,7 @@ class AmbiguityOptions(Options):
 class AmbiguityEvaluator(Evaluator):
     """Spearman correlation of queries' uncertainty and number of positives, see `Evaluator`.
 
-    Each retrieval task of a board, such as `i2t`, has its own correlation over the queries with a
+    Each direction of a board, such as `i2t`, has its own correlation over the queries with a
     positive. It is computed as for ratings: every query is paired with itself and "rated" by its
     count.
     """
@@ -63,9 +63,9 @@ class AmbiguityEvaluator(Evaluator):
         self._split, self._labels = split, labels_of_split(split, (options.board,))
         (board,) = make_boards(self._labels, (options.board,))
         graded = {
-            name: _grade(RETRIEVAL_TASKS[name][0], task)
-            for name, task in board.tasks.items()
-            if RETRIEVAL_TASKS[name][0] in sides
+            name: _grade(DIRECTIONS[name][0], direction)
+            for name, direction in board.directions.items()
+            if DIRECTIONS[name][0] in sides
         }
         if not graded:
             raise UserError(f"{where}.board={board.name!r} has no positives of {sorted(sides)}.")
@@ -139,11 +139,11 @@ class _Uncertainty:
         return self.values[left]
 
 
-def _grade(side: str, task: RetrievalTask) -> GradedPairs:
+def _grade(side: str, direction: DirectionLabels) -> GradedPairs:
     """Every query paired with itself, rated by the number of its positives."""
-    counts = np.mean([relation.lengths for relation in task.relations], axis=0)
-    if task.unreachable is not None:
-        counts = counts + task.unreachable
+    counts = np.mean([relation.lengths for relation in direction.relations], axis=0)
+    if direction.unreachable is not None:
+        counts = counts + direction.unreachable
     queries = np.flatnonzero(counts)
     rows = np.arange(len(queries), dtype=np.int32)
     own = Ragged(np.arange(len(queries) + 1), rows)

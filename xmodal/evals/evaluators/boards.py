@@ -8,7 +8,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.base.config import UserError, lookup
-from xmodal.evals.boards.definitions import RETRIEVAL_TASKS, definitions_of
+from xmodal.evals.boards.definitions import DIRECTIONS, definitions_of
 from xmodal.evals.boards.make import explain_left_out, make_boards
 from xmodal.evals.boards.types import Board, Labels
 from xmodal.evals.evaluators.evaluator import (
@@ -30,7 +30,7 @@ from xmodal.evals.ranking.second_stage import PairReranker
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
+from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
 from xmodal.evals.runner import compute_boards, open_rankings
 
 _SELECTED = "recall@10"  # marks the best checkpoint where no metric is named
@@ -125,7 +125,7 @@ class BoardsEvaluator(Evaluator):
         return tags_of_boards(self.boards, sides)
 
     def open_rankings(self, source: Embeddings | ScoreMatrix) -> Callable[[str], Scores]:
-        """Returns the function retrieval task -> scores that `run` ranks its queries by."""
+        """Returns the function direction -> scores that `run` ranks its queries by."""
         if isinstance(source, Embeddings):
             source = with_similarity(source, self.options.similarity)
         return open_rankings(
@@ -249,31 +249,31 @@ def tags_of_boards(boards: Sequence[Board], sides: Collection[str]) -> list[str]
 def _unanswered(board: Board, sides: Collection[str]) -> BoardResult:
     """The result of a model with these sides on a board, as if there were no queries."""
     none = np.zeros(0, np.int64)
-    tasks = {
-        name: TaskResult(
+    directions = {
+        name: DirectionResult(
             query_ids=none,
             clusters=none,
-            values={metric: none for metric in task.metrics if metric != MEDIAN_RANK},
+            values={metric: none for metric in direction.metrics if metric != MEDIAN_RANK},
             rank=none,
             tied=none,
             gallery=0,
             skipped=0,
-            has_median=MEDIAN_RANK in task.metrics,
+            has_median=MEDIAN_RANK in direction.metrics,
         )
-        for name, task in board.tasks.items()
-        if set(RETRIEVAL_TASKS[name]) <= set(sides)
+        for name, direction in board.directions.items()
+        if set(DIRECTIONS[name]) <= set(sides)
     }
     correlations = {
         name: CorrelationResult(none, 0, images=none, influence=none)
         for name, pairs in board.graded.items()
         if set(pairs.modalities) <= set(sides)
     }
-    return BoardResult(board.name, board.definition, board.label_hash, tasks, correlations)
+    return BoardResult(board.name, board.definition, board.label_hash, directions, correlations)
 
 
 def _check_sides(dataset: str, boards: Sequence[Board], sides: Collection[str]) -> None:
     """Raises an error if no board of a dataset compares the sides of a model."""
-    compared = {RETRIEVAL_TASKS[task] for board in boards for task in board.tasks}
+    compared = {DIRECTIONS[direction] for board in boards for direction in board.directions}
     compared |= {pairs.modalities for board in boards for pairs in board.graded.values()}
     if not any(set(pair) <= set(sides) for pair in compared):
         raise UserError(
@@ -286,11 +286,13 @@ def _check_results(results: Sequence[BoardResult], place: str) -> None:
     """Raises an error if results have no number that measures the model's quality."""
     reasons = set()
     for board in results:
-        tasks = board.tasks.values()
-        if board.correlations or any(task.values or task.has_median for task in tasks):
+        directions = board.directions.values()
+        if board.correlations or any(
+            direction.values or direction.has_median for direction in directions
+        ):
             return
         reasons |= set(board.skipped.values())
-        reasons |= {reason for task in tasks for reason in task.missing.values()}
+        reasons |= {reason for direction in directions for reason in direction.missing.values()}
     raise UserError(
         f"{place} does not allow any of {', '.join(board.name for board in results)}: "
         f"{'; '.join(sorted(reasons))}."

@@ -17,7 +17,7 @@ from xmodal.evals.evaluators.evaluator import (
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings, Provider
 from xmodal.evals.ranking.products import open_scores
-from xmodal.evals.ranking.ranks import Question, compute_ranks
+from xmodal.evals.ranking.ranks import LabelSet, compute_ranks
 from xmodal.evals.ranking.rerank import make_reranker, rerank
 from xmodal.evals.reports.paired_differences import check_numbers
 from xmodal.evals.reports.store import StoredResults
@@ -186,7 +186,7 @@ class PoolsEvaluator(NumbersEvaluator):
         )
         scores = open_scores(pool, mesh=self._mesh)["image", "text"]
         scores.check_finite(self._where)
-        own = Question(Ragged(np.arange(len(images) + 1), np.arange(len(images), dtype=np.int32)))
+        own = LabelSet(Ragged(np.arange(len(images) + 1), np.arange(len(images), dtype=np.int32)))
         if self._reranker is None:
             answers = dict(zip(("i2t", "t2i"), compute_ranks(scores, [own], [own]), strict=True))
         else:  # A row of one direction is not a column of the other.

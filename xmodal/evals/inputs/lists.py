@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import Board, Labels
@@ -35,8 +35,10 @@ def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> RankedLi
             "ids) and 't2i' (caption id -> image ids)."
         )
     directions = {
-        task: _check_lists(content[task], place, task) if task in content else None
-        for task in ("i2t", "t2i")
+        direction: _check_lists(content[direction], place, direction)
+        if direction in content
+        else None
+        for direction in ("i2t", "t2i")
     }
     return RankedLists(place, **directions)
 
@@ -44,7 +46,7 @@ def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> RankedLi
 def order_rankings(
     saved: RankedLists, labels: Labels, boards: Sequence[Board]
 ) -> dict[str, Ragged]:
-    """Returns ranked lists by position in the galleries of a split, by task.
+    """Returns ranked lists by position in the galleries of a split, by direction.
 
     Lists have one row per query of the split, best item first; a list may be empty only if its
     query is not used by any of the boards to be computed.
@@ -55,13 +57,13 @@ def order_rankings(
     ids = {"image": labels.image_ids, "text": labels.caption_ids}
     kinds = {"image": "image", "text": "caption"}
     ordered = {}
-    for task, lists in (("i2t", saved.i2t), ("t2i", saved.t2i)):
+    for direction, lists in (("i2t", saved.i2t), ("t2i", saved.t2i)):
         if lists is not None:
-            queries, items = (Positions(kinds[s], ids[s]) for s in RETRIEVAL_TASKS[task])
-            place = f"{task!r} in {saved.place}"
+            queries, items = (Positions(kinds[s], ids[s]) for s in DIRECTIONS[direction])
+            place = f"{direction!r} in {saved.place}"
             rows = _find_queries(lists, queries, place)
-            _check_complete(rows, queries, task, boards, place)
-            ordered[task] = _make_ragged(lists, rows, queries, items, place)
+            _check_complete(rows, queries, direction, boards, place)
+            ordered[direction] = _make_ragged(lists, rows, queries, items, place)
     return ordered
 
 
@@ -80,13 +82,13 @@ def _find_queries(lists: Mapping[int, np.ndarray], queries: Positions, place: st
 
 
 def _check_complete(
-    rows: np.ndarray, queries: Positions, task: str, boards: Sequence[Board], place: str
+    rows: np.ndarray, queries: Positions, direction: str, boards: Sequence[Board], place: str
 ) -> None:
     """Raises an error if lists, for the queries at `rows`, lack a query of some board."""
-    asking = [board for board in boards if task in board.tasks]
+    asking = [board for board in boards if direction in board.directions]
     lacking = np.zeros(len(queries.ids), bool)
     for board in asking:
-        for each in board.tasks[task].relations:
+        for each in board.directions[direction].relations:
             lacking |= each.lengths > 0
     number = lacking.sum()
     lacking[rows] = False
@@ -133,18 +135,18 @@ def _read_json(path: str) -> object:
         raise UserError(f"{path} is not a JSON file ({first_line(error)}).") from error
 
 
-def _check_lists(lists: object, place: str, task: str) -> dict[int, np.ndarray]:
+def _check_lists(lists: object, place: str, direction: str) -> dict[int, np.ndarray]:
     if not isinstance(lists, Mapping) or not lists:
-        raise UserError(f"{task!r} in {place} is not a mapping of query ids to lists of ids.")
+        raise UserError(f"{direction!r} in {place} is not a mapping of query ids to lists of ids.")
     checked = {}
     for key, ranked in lists.items():
         try:
             query = int(key)
         except (TypeError, ValueError):
-            raise UserError(f"Query {key!r} under {task!r} in {place} is not an id.") from None
+            raise UserError(f"Query {key!r} under {direction!r} in {place} is not an id.") from None
         if query in checked:
-            raise UserError(f"Query {query} occurs twice under {task!r} in {place}.")
-        checked[query] = _check_list(ranked, f"The {task} list of query {query} in {place}")
+            raise UserError(f"Query {query} occurs twice under {direction!r} in {place}.")
+        checked[query] = _check_list(ranked, f"The {direction} list of query {query} in {place}")
     return checked
 
 

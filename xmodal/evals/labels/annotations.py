@@ -8,7 +8,7 @@ import numpy as np
 
 from xmodal.base import cxc_files
 from xmodal.base.config import UserError
-from xmodal.evals.boards.definitions import RATING_SIDES, RETRIEVAL_TASKS
+from xmodal.evals.boards.definitions import DIRECTIONS, RATING_SIDES
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Labels
 from xmodal.evals.labels.released import (
@@ -51,9 +51,9 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     (split,) = found
     files = ReleasedFiles(folder, split)
     ratings = {}
-    for task in cxc_files.RATINGS:
-        if path := files.get(cxc_files.file_name(task, split)):
-            ratings[task] = cxc_files.read_cxc_file(path, task)
+    for rating in cxc_files.RATINGS:
+        if path := files.get(cxc_files.file_name(rating, split)):
+            ratings[rating] = cxc_files.read_cxc_file(path, rating)
     files.differences += cxc_files.describe_differences(ratings, split)
     caption_ids, caption_image_ids, ordered = _read_galleries(files, split, ratings.get("sits"))
     image_ids, first = np.unique(caption_image_ids, return_index=True)
@@ -123,14 +123,14 @@ def restrict(
         return ~(lost[0] | lost[1])
 
     ratings = {}
-    for task, rated in labels.ratings.items():
-        stays = kept((rated[end] for end in _ENDS), RATING_SIDES[task][:2])
-        ratings[task] = {key: column[stays] for key, column in rated.items()}
+    for rating, rated in labels.ratings.items():
+        stays = kept((rated[end] for end in _ENDS), RATING_SIDES[rating][:2])
+        ratings[rating] = {key: column[stays] for key, column in rated.items()}
     lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {name: {} for name in labels.lists}
-    for name, tasks in labels.lists.items():
-        for task, pairs in tasks.items():
-            stays = kept(pairs, RETRIEVAL_TASKS[task])
-            lists[name][task] = tuple(ids[stays] for ids in pairs)
+    for name, directions in labels.lists.items():
+        for direction, pairs in directions.items():
+            stays = kept(pairs, DIRECTIONS[direction])
+            lists[name][direction] = tuple(ids[stays] for ids in pairs)
     return dataclasses.replace(
         labels,
         image_ids=rows("image", labels.image_ids),
@@ -182,9 +182,9 @@ def _read_galleries(
 
 def _read_lists(files: ReleasedFiles) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
     lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
-    for name, by_task in LISTS.items():
-        for task, file in by_task.items():
+    for name, by_direction in LISTS.items():
+        for direction, file in by_direction.items():
             if path := files.get(file):
-                lists.setdefault(name, {})[task] = queries, items = read_lists(path)
+                lists.setdefault(name, {})[direction] = queries, items = read_lists(path)
                 files.count(path, queries=len(np.unique(queries)), positives=len(items))
     return lists

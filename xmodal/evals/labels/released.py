@@ -25,7 +25,7 @@ OWN = "original_caption_to_image.json"
 ORDERS = {"test": "coco_test_ids.npy", "validation": "coco_dev_ids.npy"}
 # The table has the same content as COCO's file, one row per image.
 CATEGORIES = ("val2014_categories.npz", "instances_val2014.json")
-# Released lists of the test split -> retrieval task -> file.
+# Released lists of the test split -> direction -> file.
 LISTS = {
     name: {"i2t": f"{name}_image_to_caption.json", "t2i": f"{name}_caption_to_image.json"}
     for name in ("eccv", "cxc")
@@ -46,10 +46,10 @@ _COUNTS: dict[str, dict[str, int]] = {
 
 def names_of(split: str) -> list[str]:
     """All files with information about a split."""
-    names = [cxc_files.file_name(task, split) for task in cxc_files.RATINGS]
+    names = [cxc_files.file_name(rating, split) for rating in cxc_files.RATINGS]
     names += [ORDERS[split], *CATEGORIES]
     if split == "test":
-        names += [OWN, *(name for tasks in LISTS.values() for name in tasks.values())]
+        names += [OWN, *(name for directions in LISTS.values() for name in directions.values())]
     return sorted(names)
 
 

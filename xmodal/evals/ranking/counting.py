@@ -26,7 +26,7 @@ _SLABS = 8
 
 
 @dataclasses.dataclass(frozen=True)
-class Question:
+class LabelSet:
     """One label set, for all queries.
 
     Attributes:
@@ -46,8 +46,8 @@ class Best(NamedTuple):
     number: np.ndarray  # [Q], positives of this score
 
 
-class Asked(NamedTuple):
-    """A question on every device, with its queries padded to whole tiles."""
+class PaddedLabelSet(NamedTuple):
+    """A label set on every device, with its queries padded to whole tiles."""
 
     best: jax.Array  # [Q]
     first: jax.Array  # int32 [Q]
@@ -55,35 +55,35 @@ class Asked(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Counts of a question so far, one row per device, for the columns it has seen."""
+    """Counts of a label set so far, one row per device, for the columns it has seen."""
 
     ahead: jax.Array  # int32 [devices, Q]
     equal: jax.Array  # int32 [devices, Q]
 
 
-class Tops(NamedTuple):
+class TopK(NamedTuple):
     """Lists so far, one per device, for the columns it has seen."""
 
     scores: jax.Array | np.ndarray  # [devices, Q, depth]
     items: jax.Array | np.ndarray  # int32 [devices, Q, depth]
 
 
-class Side(NamedTuple):
-    """All questions of one direction, with the counts so far."""
+class DirectionCounts(NamedTuple):
+    """All label sets of one direction, with the counts so far."""
 
-    questions: tuple[Asked, ...]
+    label_sets: tuple[PaddedLabelSet, ...]
     counts: tuple[Counts, ...]
-    tops: Tops
+    top: TopK
 
 
 def make_side(
-    questions: Sequence[Question],
+    label_sets: Sequence[LabelSet],
     best: Sequence[Best],
     padded: tuple[int, int],
     depth: int,
     mesh: Mesh,
-) -> Side:
-    """Places the questions of one direction on the devices, with nothing counted yet.
+) -> DirectionCounts:
+    """Places the label sets of one direction on the devices, with nothing counted yet.
 
     `padded` gives the numbers of queries and items in whole tiles, `depth` the length of the lists
     to keep (0 for none).
@@ -99,21 +99,23 @@ def make_side(
         sharding = NamedSharding(mesh, P(BATCH_AXIS))
         return jnp.full((devices, *shape), fill, dtype, device=sharding)
 
-    asked = []
-    for question, found in zip(questions, best, strict=True):
-        folds = question.folds
+    placed = []
+    for label_set, found in zip(label_sets, best, strict=True):
+        folds = label_set.folds
         if folds is not None:  # Padding is in no fold.
             folds = pad(folds[0], queries, -1), pad(folds[1], items, -1)
-        asked.append(Asked(pad(found.score, queries, np.inf), pad(found.first, queries, 0), folds))
-    return Side(
-        tuple(asked),
-        tuple(Counts(*(full((queries,), 0, jnp.int32) for _ in range(2))) for _ in asked),
-        Tops(full((queries, depth), -jnp.inf, jnp.float32), full((queries, depth), -1, jnp.int32)),
+        placed.append(
+            PaddedLabelSet(pad(found.score, queries, np.inf), pad(found.first, queries, 0), folds)
+        )
+    return DirectionCounts(
+        tuple(placed),
+        tuple(Counts(*(full((queries,), 0, jnp.int32) for _ in range(2))) for _ in placed),
+        TopK(full((queries, depth), -jnp.inf, jnp.float32), full((queries, depth), -1, jnp.int32)),
     )
 
 
 def count(
-    sides: tuple[Side, Side],
+    sides: tuple[DirectionCounts, DirectionCounts],
     tile: jax.Array,
     start: tuple[int, int],
     *,
@@ -121,7 +123,7 @@ def count(
     exclude_self: bool,
     mirrored: bool,
     mesh: Mesh,
-) -> tuple[Side, Side]:
+) -> tuple[DirectionCounts, DirectionCounts]:
     """Adds one tile of scores to both directions.
 
     Args:
@@ -145,20 +147,20 @@ def count(
     return forward, _count_side(sides[1], tile, item, query, axis=1, mesh=mesh)
 
 
-def join(side: Side, mesh: Mesh) -> tuple[list[Counts], Tops]:
+def join(side: DirectionCounts, mesh: Mesh) -> tuple[list[Counts], TopK]:
     """Returns the counts [Q] and lists [Q, depth] of all devices together, on the host.
 
     In a list, the smaller of two positions with equal scores comes first.
     """
-    counts, (scores, items) = to_host((side.counts, side.tops), mesh)
+    counts, (scores, items) = to_host((side.counts, side.top), mesh)
     counts = [Counts(*(each.sum(axis=0) for each in one)) for one in counts]
     if len(scores) == 1:
-        return counts, Tops(scores[0], items[0])
+        return counts, TopK(scores[0], items[0])
     depth = scores.shape[2]
     scores, items = np.concatenate(scores, axis=1), np.concatenate(items, axis=1)
     at = np.lexsort((items, -scores), axis=1)[:, :depth]
     scores, items = (np.take_along_axis(each, at, axis=1) for each in (scores, items))
-    return counts, Tops(scores, items)
+    return counts, TopK(scores, items)
 
 
 @functools.partial(jax.jit, static_argnames=("sizes", "exclude_self"))
@@ -180,17 +182,23 @@ def _mask(
 
 
 def _count_side(
-    side: Side, tile: jax.Array, query: np.int32, item: np.int32, *, axis: int, mesh: Mesh
-) -> Side:
+    side: DirectionCounts,
+    tile: jax.Array,
+    query: np.int32,
+    item: np.int32,
+    *,
+    axis: int,
+    mesh: Mesh,
+) -> DirectionCounts:
     """Adds a tile to one direction, whose queries are along `axis`, starting at `query`."""
     start = query, item
     counts = side.counts
     if counts:
-        counts = _count_questions(counts, side.questions, tile, start, axis=axis, mesh=mesh)
-    tops = side.tops
-    if tops.scores.shape[2]:
-        tops = _merge(tops, tile, start, axis=axis, mesh=mesh)
-    return Side(side.questions, counts, tops)
+        counts = _count_label_sets(counts, side.label_sets, tile, start, axis=axis, mesh=mesh)
+    top = side.top
+    if top.scores.shape[2]:
+        top = _merge(top, tile, start, axis=axis, mesh=mesh)
+    return DirectionCounts(side.label_sets, counts, top)
 
 
 def _on_every_device(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -223,23 +231,27 @@ def _on_every_device(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_on_every_device
-def _count_questions(
+def _count_label_sets(
     counts: tuple[Counts, ...],
-    questions: tuple[Asked, ...],
+    label_sets: tuple[PaddedLabelSet, ...],
     tile: jax.Array,
     start: tuple[jax.Array, jax.Array],
     *,
     axis: int,
 ) -> tuple[Counts, ...]:
-    """Adds the columns of one device, which start at `start`, to its counts of all questions."""
+    """Adds the columns of one device, which start at `start`, to its counts of all label sets."""
     return tuple(
-        _count_question(each, asked, tile, start, axis)
-        for each, asked in zip(counts, questions, strict=True)
+        _count_label_set(each, placed, tile, start, axis)
+        for each, placed in zip(counts, label_sets, strict=True)
     )
 
 
-def _count_question(
-    counts: Counts, asked: Asked, tile: jax.Array, start: tuple[jax.Array, jax.Array], axis: int
+def _count_label_set(
+    counts: Counts,
+    placed: PaddedLabelSet,
+    tile: jax.Array,
+    start: tuple[jax.Array, jax.Array],
+    axis: int,
 ) -> Counts:
     query, item = start
     num_queries, num_items = tile.shape[axis], tile.shape[1 - axis]
@@ -256,18 +268,18 @@ def _count_question(
     def add(values: jax.Array, counts: jax.Array) -> jax.Array:
         return jax.lax.dynamic_update_slice_in_dim(values, rows_of(values) + counts, query, 0)
 
-    best, first = by_query(asked.best), by_query(asked.first)
+    best, first = by_query(placed.best), by_query(placed.first)
     positions = item + jnp.arange(num_items, dtype=jnp.int32)
-    if asked.folds is not None:
-        own = by_query(asked.folds[0])
-        folds = jax.lax.dynamic_slice_in_dim(asked.folds[1], item, num_items)
+    if placed.folds is not None:
+        own = by_query(placed.folds[0])
+        folds = jax.lax.dynamic_slice_in_dim(placed.folds[1], item, num_items)
 
     def mark(slab: slice) -> jax.Array:
         """Both counts of every pair of a part of the items, in one number."""
         scores = tile[:, slab] if axis == 0 else tile[slab]
         equal = scores == best
         ahead = (scores > best) | (equal & (by_item(positions[slab]) < first))
-        if asked.folds is not None:
+        if placed.folds is not None:
             same_fold = own == by_item(folds[slab])
             equal, ahead = equal & same_fold, ahead & same_fold
         # A tile has at most 2**14 items, see `scores.choose_rows`, or 64 per device.
@@ -282,11 +294,11 @@ def _count_question(
 
 
 @_on_every_device
-def _merge(tops: Tops, tile: jax.Array, start: tuple[jax.Array, jax.Array], *, axis: int) -> Tops:
+def _merge(top: TopK, tile: jax.Array, start: tuple[jax.Array, jax.Array], *, axis: int) -> TopK:
     """Merges the columns of one device, which start at `start`, into its lists."""
     query, item = start
     tile = tile if axis == 0 else tile.T
-    depth = tops.scores.shape[1]
+    depth = top.scores.shape[1]
 
     def rows_of(values: jax.Array | np.ndarray) -> jax.Array:
         return jax.lax.dynamic_slice_in_dim(values, query, len(tile))
@@ -294,12 +306,12 @@ def _merge(tops: Tops, tile: jax.Array, start: tuple[jax.Array, jax.Array], *, a
     # Earlier items come first, and top_k keeps the order of equal scores, by whose bits -0.0 is
     # smaller than 0.0.
     tile = jnp.where(tile == 0, 0.0, tile)
-    scores = jnp.concatenate([rows_of(tops.scores), tile], axis=1)
+    scores = jnp.concatenate([rows_of(top.scores), tile], axis=1)
     scores, at = jax.lax.top_k(scores, depth)
-    earlier = jnp.take_along_axis(rows_of(tops.items), jnp.minimum(at, depth - 1), axis=1)
+    earlier = jnp.take_along_axis(rows_of(top.items), jnp.minimum(at, depth - 1), axis=1)
     items = jnp.where(at < depth, earlier, item + at - depth)
     items = jnp.where(scores == -jnp.inf, -1, items)
-    return Tops(
-        jax.lax.dynamic_update_slice_in_dim(tops.scores, scores, query, 0),
-        jax.lax.dynamic_update_slice_in_dim(tops.items, items, query, 0),
+    return TopK(
+        jax.lax.dynamic_update_slice_in_dim(top.scores, scores, query, 0),
+        jax.lax.dynamic_update_slice_in_dim(top.items, items, query, 0),
     )

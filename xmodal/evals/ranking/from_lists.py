@@ -1,13 +1,13 @@
-"""Answers retrieval tasks from ranked lists; truncation leaves some metrics undetermined."""
+"""Answers directions from ranked lists; truncation leaves some metrics undetermined."""
 
 import numpy as np
 
 from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.boards.types import RetrievalTask
+from xmodal.evals.boards.types import DirectionLabels
 from xmodal.evals.metrics import compute_recall_values
 from xmodal.evals.ranking.from_scores import (
     LIST_METRICS,
-    TaskAnswer,
+    RankedQueries,
     compute_list_values,
     compute_r,
     has_positives,
@@ -15,24 +15,24 @@ from xmodal.evals.ranking.from_scores import (
 )
 
 
-def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> TaskAnswer:
+def answer_lists(lists: Ragged, labels: DirectionLabels, gallery: int) -> RankedQueries:
     """Computes the metrics that are determined for every query; `missing` names the others.
 
     A list that ends before its first positive leaves the rank undetermined, but determines recall@k
     if it has at least k items; within folds, only items of the query's fold count. `lists` are
     items by descending score, with an empty row for a query that has no positive.
     """
-    table = _pad(lists, task)
-    is_query = has_positives(task)
+    table = _pad(lists, labels)
+    is_query = has_positives(labels)
     rows = np.flatnonzero(is_query)
     length = np.sum(table >= 0, axis=1)
     values, missing = {}, {}
     rank = None
-    if not set(task.metrics) <= set(LIST_METRICS):
-        rank, known = _ranks(table, listed_positives(task), length)
-        complete = length >= (gallery if task.folds is None else _fold_sizes(task))
+    if not set(labels.metrics) <= set(LIST_METRICS):
+        rank, known = _ranks(table, listed_positives(labels), length)
+        complete = length >= (gallery if labels.folds is None else _fold_sizes(labels))
         known |= complete | ~is_query
-        recalls = compute_recall_values(rank, task.metrics)
+        recalls = compute_recall_values(rank, labels.metrics)
         for metric, recall in recalls.items():
             if undecided := int(np.sum(~known & (length < int(metric.removeprefix("recall@"))))):
                 missing[metric] = _too_short(undecided, rows)
@@ -40,10 +40,10 @@ def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> TaskAnswer
                 values[metric] = recall
         if not known.all():
             rank = None
-            if "median_rank" in task.metrics:
+            if "median_rank" in labels.metrics:
                 missing["median_rank"] = _too_short(int(np.sum(~known)), rows)
-    for metric in (each for each in task.metrics if each in LIST_METRICS):
-        r = np.max([compute_r(task, relation) for relation in task.relations], axis=0)
+    for metric in (each for each in labels.metrics if each in LIST_METRICS):
+        r = np.max([compute_r(labels, relation) for relation in labels.relations], axis=0)
         if undecided := int(np.sum((length < np.minimum(r, gallery))[rows])):
             missing[metric] = _too_short(undecided, rows)
             continue
@@ -51,16 +51,16 @@ def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> TaskAnswer
             table, [(0, 0), (0, max(0, int(r.max()) - table.shape[1]))], constant_values=-1
         )
         values[metric] = np.zeros(len(is_query))
-        values[metric][rows] = compute_list_values(task, table, rows, metric)
-    return TaskAnswer(rank, None, values, missing)  # A list does not show equal scores.
+        values[metric][rows] = compute_list_values(labels, table, rows, metric)
+    return RankedQueries(rank, None, values, missing)  # A list does not show equal scores.
 
 
-def _pad(lists: Ragged, task: RetrievalTask) -> np.ndarray:
+def _pad(lists: Ragged, labels: DirectionLabels) -> np.ndarray:
     """Lists as int32 [Q, depth] with -1 after the last item, without other folds' items."""
     rows = np.repeat(np.arange(len(lists.lengths)), lists.lengths)
     items = lists.values
-    if task.folds is not None:
-        own = task.folds[0][rows] == task.folds[1][items]
+    if labels.folds is not None:
+        own = labels.folds[0][rows] == labels.folds[1][items]
         rows, items = rows[own], items[own]
     counts = np.bincount(rows, minlength=len(lists.lengths))
     table = np.full((len(counts), max(1, int(counts.max(initial=0)))), -1, np.int32)
@@ -78,8 +78,8 @@ def _ranks(
     return np.where(found, hits.argmax(axis=1), length).astype(np.int32), found
 
 
-def _fold_sizes(task: RetrievalTask) -> np.ndarray:
-    own, theirs = task.folds
+def _fold_sizes(labels: DirectionLabels) -> np.ndarray:
+    own, theirs = labels.folds
     return np.bincount(theirs, minlength=int(own.max()) + 1)[own]
 
 

@@ -1,4 +1,4 @@
-"""Answers all retrieval tasks between two galleries, from one pass over their scores."""
+"""Answers all directions between two galleries, from one pass over their scores."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,9 @@ import numpy as np
 
 from xmodal.base.progress import progress
 from xmodal.evals.boards.positives import Ragged, Relation
-from xmodal.evals.boards.types import RetrievalTask
+from xmodal.evals.boards.types import DirectionLabels
 from xmodal.evals.metrics import compute_map_at_r, compute_r_precision
-from xmodal.evals.ranking.ranks import Answers, Question, Ranks, compute_ranks
+from xmodal.evals.ranking.ranks import Answers, LabelSet, Ranks, compute_ranks
 from xmodal.evals.ranking.score_tiles import Scores, complete_rows
 
 # Metrics of the top of a list, and their functions.
@@ -23,8 +23,8 @@ _LONGEST_LIST = 256
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskAnswer:
-    """Results of one task, with one row per query in the gallery of queries.
+class RankedQueries:
+    """Results of one direction, with one row per query in the gallery of queries.
 
     Attributes:
       rank: int32 [Q], items ahead of the best positive; None if not known.
@@ -41,125 +41,129 @@ class TaskAnswer:
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def answer_tasks(
+def rank_directions(
     scores: Scores,
-    forward: Sequence[RetrievalTask],
-    backward: Sequence[RetrievalTask] = (),
+    forward: Sequence[DirectionLabels],
+    backward: Sequence[DirectionLabels] = (),
     *,
     exclude_self: bool = False,
-) -> tuple[list[TaskAnswer], list[TaskAnswer]]:
-    """Answers all tasks between two galleries.
+) -> tuple[list[RankedQueries], list[RankedQueries]]:
+    """Answers all directions between two galleries.
 
-    `forward` are tasks of the Q queries; `backward` are tasks of the N items, which then rank the
+    `forward` are labels of the Q queries; `backward` are labels of the N items, which then rank the
     queries. See `compute_ranks` for `exclude_self`.
     """
     if not forward and not backward:
         return [], []
     both = (forward, backward)
-    questions = (
-        [Question(listed_positives(task), task.folds) for task in tasks if _asks_ranks(task)]
-        for tasks in both
+    label_sets = (
+        [
+            LabelSet(listed_positives(labels), labels.folds)
+            for labels in directions
+            if _asks_ranks(labels)
+        ]
+        for directions in both
     )
     of_forward, of_backward = (
-        max((_needed_depth(task) + 1 for task in tasks if _is_listed(task)), default=0)
-        for tasks in both
+        max((_needed_depth(labels) + 1 for labels in directions if _is_listed(labels)), default=0)
+        for directions in both
     )
     depths = of_forward, of_backward
-    answers = compute_ranks(scores, *questions, exclude_self=exclude_self, depths=depths)
+    answers = compute_ranks(scores, *label_sets, exclude_self=exclude_self, depths=depths)
     found = []
-    for tasks, each, side in zip(both, answers, (scores, scores.transpose()), strict=True):
+    for directions, each, side in zip(both, answers, (scores, scores.transpose()), strict=True):
         ranks = iter(each.ranks)
         found.append(
             [
-                _answer(task, next(ranks) if _asks_ranks(task) else None, each, side)
-                for task in tasks
+                _answer(labels, next(ranks) if _asks_ranks(labels) else None, each, side)
+                for labels in directions
             ]
         )
     return found[0], found[1]
 
 
-def listed_positives(task: RetrievalTask) -> Ragged:
-    """Returns the positives of a task that needs ranks, which are always lists."""
-    assert isinstance(task.positives, Ragged)
-    return task.positives
+def listed_positives(labels: DirectionLabels) -> Ragged:
+    """Returns the positives of a direction that needs ranks, which are always lists."""
+    assert isinstance(labels.positives, Ragged)
+    return labels.positives
 
 
-def has_positives(task: RetrievalTask) -> np.ndarray:
+def has_positives(labels: DirectionLabels) -> np.ndarray:
     """Which queries have a positive, bool [Q]."""
-    return np.any([_count(task, relation) > 0 for relation in task.relations], axis=0)
+    return np.any([_count(labels, relation) > 0 for relation in labels.relations], axis=0)
 
 
 def compute_list_values(
-    task: RetrievalTask, lists: np.ndarray, rows: np.ndarray, metric: str
+    labels: DirectionLabels, lists: np.ndarray, rows: np.ndarray, metric: str
 ) -> np.ndarray:
     """Returns a metric of `LIST_METRICS` from the tops of lists, float64 [P] in percent.
 
     Args:
-      task: the task.
+      labels: positives of the direction.
       lists: int32 [Q, depth], items by descending score, -1 after the last; depth is at least the
         largest R.
       rows: int [P], queries with a positive.
       metric: its name.
     """
     values = []
-    for relation in task.relations:
+    for relation in labels.relations:
         hits = relation.contains(rows[:, None], lists[rows])
-        values.append(LIST_METRICS[metric](hits, compute_r(task, relation)[rows]))
+        values.append(LIST_METRICS[metric](hits, compute_r(labels, relation)[rows]))
     return 100.0 * np.mean(values, axis=0)
 
 
-def compute_r(task: RetrievalTask, relation: Ragged | Relation) -> np.ndarray:
+def compute_r(labels: DirectionLabels, relation: Ragged | Relation) -> np.ndarray:
     """R of every query, the number of its positives up to the cap; int64 [Q]."""
-    count = _count(task, relation)
-    return count if task.cap is None else np.minimum(count, task.cap)
+    count = _count(labels, relation)
+    return count if labels.cap is None else np.minimum(count, labels.cap)
 
 
-def _count(task: RetrievalTask, relation: Ragged | Relation) -> np.ndarray:
-    return relation.lengths + (0 if task.unreachable is None else task.unreachable)
+def _count(labels: DirectionLabels, relation: Ragged | Relation) -> np.ndarray:
+    return relation.lengths + (0 if labels.unreachable is None else labels.unreachable)
 
 
-def _needed_depth(task: RetrievalTask) -> int:
-    if not set(task.metrics) & set(LIST_METRICS):
+def _needed_depth(labels: DirectionLabels) -> int:
+    if not set(labels.metrics) & set(LIST_METRICS):
         return 0
-    return max(int(compute_r(task, relation).max(initial=0)) for relation in task.relations)
+    return max(int(compute_r(labels, relation).max(initial=0)) for relation in labels.relations)
 
 
-def _is_listed(task: RetrievalTask) -> bool:
-    """Whether lists are kept for this task: over the whole gallery and not too long."""
-    return task.folds is None and 0 < _needed_depth(task) <= _LONGEST_LIST
+def _is_listed(labels: DirectionLabels) -> bool:
+    """Whether lists are kept for this direction: over the whole gallery and not too long."""
+    return labels.folds is None and 0 < _needed_depth(labels) <= _LONGEST_LIST
 
 
-def _asks_ranks(task: RetrievalTask) -> bool:
-    return not set(task.metrics) <= set(LIST_METRICS)
+def _asks_ranks(labels: DirectionLabels) -> bool:
+    return not set(labels.metrics) <= set(LIST_METRICS)
 
 
 def _answer(
-    task: RetrievalTask, ranks: Ranks | None, answers: Answers, scores: Scores
-) -> TaskAnswer:
+    labels: DirectionLabels, ranks: Ranks | None, answers: Answers, scores: Scores
+) -> RankedQueries:
     queries, items = scores.shape
-    asked = [metric for metric in task.metrics if metric in LIST_METRICS]
+    asked = [metric for metric in labels.metrics if metric in LIST_METRICS]
     values, tied = {}, None
-    if asked and _is_listed(task):
-        rows = np.flatnonzero(has_positives(task))
+    if asked and _is_listed(labels):
+        rows = np.flatnonzero(has_positives(labels))
         for metric in asked:
             values[metric] = np.zeros(queries)
-            values[metric][rows] = compute_list_values(task, answers.lists, rows, metric)
-        tied = _find_cut_ties(task, answers)
+            values[metric][rows] = compute_list_values(labels, answers.lists, rows, metric)
+        tied = _find_cut_ties(labels, answers)
     elif asked:
-        precision, tied = _count_r_precision(task, asked, scores)
+        precision, tied = _count_r_precision(labels, asked, scores)
         values = dict.fromkeys(asked, precision)
     if ranks is None:
-        return TaskAnswer(None, tied, values)
+        return RankedQueries(None, tied, values)
     # All positives of a query may be outside the gallery: it counts as a miss.
     rank = np.where(ranks.rank < 0, items, ranks.rank).astype(np.int32)
-    return TaskAnswer(rank, ranks.tied, values)
+    return RankedQueries(rank, ranks.tied, values)
 
 
-def _find_cut_ties(task: RetrievalTask, answers: Answers) -> np.ndarray:
+def _find_cut_ties(labels: DirectionLabels, answers: Answers) -> np.ndarray:
     """Whether the R-th item of a list and the next have equal scores, bool [Q]."""
     tied = np.zeros(len(answers.lists), bool)
-    for relation in task.relations:
-        r = compute_r(task, relation)[:, None]
+    for relation in labels.relations:
+        r = compute_r(labels, relation)[:, None]
         last, following = (
             np.take_along_axis(answers.list_scores, at, axis=1) for at in (np.maximum(r - 1, 0), r)
         )
@@ -169,17 +173,18 @@ def _find_cut_ties(task: RetrievalTask, answers: Answers) -> np.ndarray:
 
 
 def _count_r_precision(
-    task: RetrievalTask, metrics: Sequence[str], scores: Scores
+    labels: DirectionLabels, metrics: Sequence[str], scores: Scores
 ) -> tuple[np.ndarray, np.ndarray]:
     """R-Precision [Q] in percent, and whether the R-th and the next score are equal, bool [Q]."""
     for metric in metrics:
         if LIST_METRICS[metric] is not compute_r_precision:
             raise ValueError(
                 f"{metric} needs lists over the whole gallery of at most {_LONGEST_LIST} items; "
-                f"these would be {_needed_depth(task)} long{' and of folds' if task.folds else ''}."
+                f"these would be {_needed_depth(labels)} long"
+                f"{' and of folds' if labels.folds else ''}."
             )
-    depths = [compute_r(task, relation) for relation in task.relations]
-    hits, tied = count_hits(scores, task.relations, depths, task.folds)
+    depths = [compute_r(labels, relation) for relation in labels.relations]
+    hits, tied = count_hits(scores, labels.relations, depths, labels.folds)
     return 100.0 * np.mean(hits / np.maximum(depths, 1), axis=0), np.any(tied, axis=0)
 
 
@@ -197,7 +202,7 @@ def count_hits(
       scores: scores of Q queries and N items.
       relations: the positives, one relation after the other.
       depths: R for each relation, int [Q], at most the number of items that a query ranks.
-      folds: as in `RetrievalTask`.
+      folds: as in `DirectionLabels`.
 
     Returns:
       The counts, int64 [relations, Q], and whether the R-th item and the next have equal scores,

@@ -8,7 +8,7 @@ import numpy as np
 from xmodal.base.progress import progress
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import counting
-from xmodal.evals.ranking.counting import Best, Question
+from xmodal.evals.ranking.counting import Best, LabelSet
 from xmodal.evals.ranking.score_tiles import Scores
 
 
@@ -31,7 +31,7 @@ class Answers:
     """Results of one pass for the queries of one direction.
 
     Attributes:
-      ranks: one per question.
+      ranks: one per label set.
       lists: int32 [Q, depth], items by descending score; -1 after the last item.
       list_scores: float32 [Q, depth], their scores; arbitrary after the last item.
     """
@@ -43,8 +43,8 @@ class Answers:
 
 def compute_ranks(
     scores: Scores,
-    forward: Sequence[Question],
-    backward: Sequence[Question] = (),
+    forward: Sequence[LabelSet],
+    backward: Sequence[LabelSet] = (),
     *,
     exclude_self: bool = False,
     depths: tuple[int, int] = (0, 0),
@@ -52,13 +52,13 @@ def compute_ranks(
     """Ranks the best positive of every query, in both directions and for several label sets.
 
     The order is a stable descending sort: of two equal scores the smaller position comes first.
-    Every tile of scores is computed once and used for all questions. Within one gallery, where
+    Every tile of scores is computed once and used for all label sets. Within one gallery, where
     scores are symmetric to the bit, half of the tiles are used for both of their sides.
 
     Args:
       scores: scores of Q queries and N items.
-      forward: questions of the queries.
-      backward: questions of the items, which then rank the queries.
+      forward: label sets of the queries.
+      backward: label sets of the items, which then rank the queries.
       exclude_self: whether queries and items are one gallery, in which no item is compared with
         itself; `backward` is then empty.
       depths: lengths of the lists to return for the queries and for the items.
@@ -100,22 +100,22 @@ def compute_ranks(
 
 
 def _score_positives(
-    scores: Scores, forward: Sequence[Question], backward: Sequence[Question]
+    scores: Scores, forward: Sequence[LabelSet], backward: Sequence[LabelSet]
 ) -> tuple[list[Best], list[Best]]:
-    """Best positives of every question; a pair in several label sets is scored once."""
+    """Best positives of every label set; a pair in several label sets is scored once."""
     stride = scores.shape[1]
 
-    def keys_of(question: Question, is_backward: bool) -> np.ndarray:
-        query, item = _rows(question.positives), question.positives.values.astype(np.int64)
+    def keys_of(label_set: LabelSet, is_backward: bool) -> np.ndarray:
+        query, item = _rows(label_set.positives), label_set.positives.values.astype(np.int64)
         return item * stride + query if is_backward else query * stride + item
 
-    keys = [keys_of(question, False) for question in forward]
-    keys += [keys_of(question, True) for question in backward]
+    keys = [keys_of(label_set, False) for label_set in forward]
+    keys += [keys_of(label_set, True) for label_set in backward]
     pairs = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]))
     values = scores.pairs(*np.divmod(pairs, stride))
     best = [
-        _find_best(question.positives, values[np.searchsorted(pairs, key)])
-        for question, key in zip([*forward, *backward], keys, strict=True)
+        _find_best(label_set.positives, values[np.searchsorted(pairs, key)])
+        for label_set, key in zip([*forward, *backward], keys, strict=True)
     ]
     return best[: len(forward)], best[len(forward) :]
 
@@ -132,7 +132,7 @@ def _find_best(positives: Ragged, scores: np.ndarray) -> Best:
 
 
 def _collect(
-    counts: Sequence[counting.Counts], tops: counting.Tops, best: Sequence[Best], size: int
+    counts: Sequence[counting.Counts], top: counting.TopK, best: Sequence[Best], size: int
 ) -> Answers:
     ranks = []
     for counted, found in zip(counts, best, strict=True):
@@ -145,7 +145,7 @@ def _collect(
             )
         rank = np.where(has_positive, counted.ahead[:size], -1).astype(np.int32)
         ranks.append(Ranks(rank, has_positive & (equal > found.number)))
-    return Answers(ranks, np.asarray(tops.items[:size]), np.asarray(tops.scores[:size]))
+    return Answers(ranks, np.asarray(top.items[:size]), np.asarray(top.scores[:size]))
 
 
 def _rows(positives: Ragged) -> np.ndarray:
@@ -159,18 +159,18 @@ def _divide_up(number: int, by: int) -> int:
 
 def _check(
     shape: tuple[int, int],
-    forward: Sequence[Question],
-    backward: Sequence[Question],
+    forward: Sequence[LabelSet],
+    backward: Sequence[LabelSet],
     exclude_self: bool,
 ) -> None:
     if exclude_self and (shape[0] != shape[1] or backward):
         raise ValueError(
             f"exclude_self needs one list of items in one direction, got {shape[0]} queries, "
-            f"{shape[1]} items and {len(backward)} backward questions."
+            f"{shape[1]} items and {len(backward)} backward label sets."
         )
-    for questions, (queries, items) in ((forward, shape), (backward, shape[::-1])):
-        for question in questions:
-            _check_positives(question.positives, queries, items, exclude_self)
+    for label_sets, (queries, items) in ((forward, shape), (backward, shape[::-1])):
+        for label_set in label_sets:
+            _check_positives(label_set.positives, queries, items, exclude_self)
 
 
 def _check_positives(positives: Ragged, queries: int, items: int, exclude_self: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from xmodal.base.config import UserError, setting
-from xmodal.evals.boards.types import RetrievalTask
+from xmodal.evals.boards.types import DirectionLabels
 from xmodal.evals.ranking.rows import order_items
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_tiles import Scores, complete_rows
@@ -107,12 +107,12 @@ class SecondStage:
                 matrix[query] = join_keys(row, candidates[query], found[query])
         return SavedScores(matrix)
 
-    def describe(self, task: RetrievalTask, transposed: bool) -> Rescored:
-        """Returns the facts of a retrieval task's second stage."""
+    def describe(self, direction: DirectionLabels, transposed: bool) -> Rescored:
+        """Returns the facts of a direction's second stage."""
         candidates = self._candidates(transposed)
         queries = np.arange(len(candidates))[:, None]
         total, inside = np.zeros((2, len(candidates)), np.int64)
-        for relation in task.relations:
+        for relation in direction.relations:
             total += relation.lengths
             inside += np.sum(relation.contains(queries, candidates), axis=1)
         return Rescored(

@@ -5,7 +5,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from xmodal.base.text_table import format_table
-from xmodal.evals.boards.definitions import RATING_SIDES, RETRIEVAL_TASKS
+from xmodal.evals.boards.definitions import DIRECTIONS, RATING_SIDES
 from xmodal.evals.published import (
     ECCV_TABLE_4,
     PUBLISHED,
@@ -37,14 +37,14 @@ _METRICS = {
 _NOT_PUBLISHED = (
     "The items or labels are not those of the published test split, so no published rows are shown."
 )
-_TABLES_OF_TASKS = ("i2t", "t2i"), ("t2t", "i2i")
+_TABLES = ("i2t", "t2i"), ("t2t", "i2i")
 # Columns of the summary, and their tags within a board.
 _SUMMARY = {
-    **{f"{arrow} R@1": f"{task}/recall@1" for task, arrow in _ARROWS.items()},
+    **{f"{arrow} R@1": f"{direction}/recall@1" for direction, arrow in _ARROWS.items()},
     RSUM: RSUM,
     "mAP@R": "mean/map@r",
     "PMRP": "mean",
-    **{task.upper(): f"{task}/spearman" for task in RATING_SIDES},
+    **{rating.upper(): f"{rating}/spearman" for rating in RATING_SIDES},
 }
 _COUNTS = ("queries", "gallery", "skipped_queries", "tied_queries")
 
@@ -145,11 +145,11 @@ def format_report(
 def _reasons(board: BoardResult) -> str:
     """The parts that could not be computed, as a list by reason."""
     lacking: dict[str, list[str]] = {}
-    for task, reason in board.skipped.items():
-        lacking.setdefault(reason, []).append(task)
-    for task, result in board.tasks.items():
+    for direction, reason in board.skipped.items():
+        lacking.setdefault(reason, []).append(direction)
+    for direction, result in board.directions.items():
         for metric, reason in result.missing.items():
-            lacking.setdefault(reason, []).append(f"{task} {metric}")
+            lacking.setdefault(reason, []).append(f"{direction} {metric}")
     return "\n".join(
         f"- Without {', '.join(parts)}: {why.rstrip('.')}." for why, parts in lacking.items()
     )
@@ -157,22 +157,24 @@ def _reasons(board: BoardResult) -> str:
 
 def _board_tables(board: str, tags: Collection[str]) -> list[tuple[str, list[Column]]]:
     """(First header, columns) of a board's tables: between modalities, within, correlations."""
-    tables = [("Retrieval", _retrieval_columns(board, tasks, tags)) for tasks in _TABLES_OF_TASKS]
+    tables = [("Retrieval", _retrieval_columns(board, directions, tags)) for directions in _TABLES]
     rated = [tag for tag in tags if tag.startswith(f"{board}/") and tag.endswith("/spearman")]
     tables.append(("Spearman x100", [Column(tag.split("/")[1].upper(), tag) for tag in rated]))
     return [table for table in tables if table[1]]
 
 
-def _retrieval_columns(board: str, tasks: Sequence[str], tags: Collection[str]) -> list[Column]:
+def _retrieval_columns(
+    board: str, directions: Sequence[str], tags: Collection[str]
+) -> list[Column]:
     # The ECCV Caption paper prints two decimals, since its differences are small.
     decimals = 2 if board == "eccv" or board.startswith("pmrp") else 1
     columns = []
-    for task in tasks:
-        found = [m for m in _METRICS if metric_tag(board, task, m) in tags]
+    for direction in directions:
+        found = [m for m in _METRICS if metric_tag(board, direction, m) in tags]
         for i, metric in enumerate(found):
-            header = f"{_ARROWS[task]} {_METRICS[metric]}" if i == 0 else _METRICS[metric]
-            columns.append(Column(header, metric_tag(board, task, metric), decimals))
-    if tasks == _TABLES_OF_TASKS[0] and f"{board}/{RSUM}" in tags:
+            header = f"{_ARROWS[direction]} {_METRICS[metric]}" if i == 0 else _METRICS[metric]
+            columns.append(Column(header, metric_tag(board, direction, metric), decimals))
+    if directions == _TABLES[0] and f"{board}/{RSUM}" in tags:
         columns.append(Column(RSUM, f"{board}/{RSUM}"))
     return columns
 
@@ -215,10 +217,10 @@ def _format_counts(board: str, metrics: Mapping[str, float]) -> str:
     """The counts behind the numbers of a board: queries, galleries, ties, pairs."""
     retrieval = [["Behind the ranks", "queries", "gallery", "skipped", "tied"]]
     rated = [["Behind the correlations", "pairs", "pairs per sample"]]
-    for task in RETRIEVAL_TASKS:
-        if f"{board}/{task}/queries" in metrics:
-            counts = [_count(metrics.get(f"{board}/{task}/{name}")) for name in _COUNTS]
-            retrieval.append([_ARROWS[task], *counts])
+    for direction in DIRECTIONS:
+        if f"{board}/{direction}/queries" in metrics:
+            counts = [_count(metrics.get(f"{board}/{direction}/{name}")) for name in _COUNTS]
+            retrieval.append([_ARROWS[direction], *counts])
     for tag in metrics:
         name, _, rest = tag.partition("/")
         if name == board and rest.endswith("/pairs"):

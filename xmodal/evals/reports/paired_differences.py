@@ -15,7 +15,7 @@ from xmodal.evals.reports.correlation_intervals import compute_difference_interv
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import compute_samples, compute_values
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
-from xmodal.evals.results import BoardResult, Numbers, TaskResult
+from xmodal.evals.results import BoardResult, DirectionResult, Numbers
 
 _POOLS = (
     " Intervals of pools are those of a paired t-test over the pools. Pools share pairs, so the "
@@ -182,7 +182,7 @@ def _compute_t_interval(differences: np.ndarray) -> tuple[float, float]:
 def _compute_intervals(
     ours: BoardResult, theirs: BoardResult, bootstrap: Bootstrap
 ) -> dict[str, tuple[float, float]]:
-    """Limits of the differences of two boards with the same tasks, by tag."""
+    """Limits of the differences of two boards with the same directions, by tag."""
     drawn, others = (compute_samples(each, bootstrap) for each in (ours, theirs))
     return {
         tag: compute_interval(samples - others[tag])
@@ -195,23 +195,26 @@ def _compute_intervals(
 
 
 def _pair_boards(ours: BoardResult, theirs: BoardResult) -> tuple[BoardResult, BoardResult]:
-    """Both boards, with their common tasks and with queries in the order of ours.
+    """Both boards, with their common directions and with queries in the order of ours.
 
-    Resamples depend on the images in the tasks, so tasks that only one side has must not count.
+    Resamples depend on the images in the directions, so those that only one side has must not
+    count.
     """
     _check_labels(ours, theirs)
-    tasks = {name: task for name, task in ours.tasks.items() if name in theirs.tasks}
+    directions = {
+        name: direction for name, direction in ours.directions.items() if name in theirs.directions
+    }
     aligned = {
-        name: _align(f"{ours.name}/{name}", task, theirs.tasks[name])
-        for name, task in tasks.items()
+        name: _align(f"{ours.name}/{name}", direction, theirs.directions[name])
+        for name, direction in directions.items()
     }
     shared = [name for name in ours.correlations if name in theirs.correlations]
     correlations, others = (
         {name: each.correlations[name] for name in shared} for each in (ours, theirs)
     )
     return (
-        dataclasses.replace(ours, tasks=tasks, correlations=correlations),
-        dataclasses.replace(theirs, tasks=aligned, correlations=others),
+        dataclasses.replace(ours, directions=directions, correlations=correlations),
+        dataclasses.replace(theirs, directions=aligned, correlations=others),
     )
 
 
@@ -232,9 +235,11 @@ def _check_labels(ours: Board | BoardResult | Numbers, theirs: BoardResult | Num
         )
 
 
-def _align(place: str, ours: TaskResult, theirs: TaskResult) -> TaskResult:
-    """Their task, with its queries in the order of ours."""
-    order, other_order = (np.argsort(task.query_ids, kind="stable") for task in (ours, theirs))
+def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> DirectionResult:
+    """Their direction, with its queries in the order of ours."""
+    order, other_order = (
+        np.argsort(direction.query_ids, kind="stable") for direction in (ours, theirs)
+    )
     if not np.array_equal(ours.query_ids[order], theirs.query_ids[other_order]):
         only = np.setxor1d(ours.query_ids, theirs.query_ids)
         example = f", id {only[0]} for example is a query on one side only" if len(only) else ""

@@ -1,8 +1,8 @@
 """`ranks.npz`: results by query, stored for later statistics and comparisons.
 
-The file has one array per key, readable with `numpy.load` alone. Retrieval tasks have
-`<board>/<task>/query_ids`, `/clusters`, `/values/<metric>` and, if known, `/rank` and `/tied`;
-correlations have `<board>/<task>/samples`, `/images` and `/influence`; `header` is a JSON string
+The file has one array per key, readable with `numpy.load` alone. Directions have
+`<board>/<direction>/query_ids`, `/clusters`, `/values/<metric>` and, if known, `/rank` and `/tied`;
+correlations have `<board>/<rating>/samples`, `/images` and `/influence`; `header` is a JSON string
 with everything that is not an array. Numbers without boards have `<name>/repeats/<tag>`.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from etils import epath
 
 from xmodal.base.config import UserError
-from xmodal.evals.results import BoardResult, CorrelationResult, Numbers, TaskResult
+from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult, Numbers
 
 _FORMAT = "xmodal ranks"
 _VERSION = 2
@@ -129,9 +129,11 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
 
 def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Adds the arrays of a board; returns its part of the header."""
-    for name, task in board.tasks.items():
-        columns = {key: getattr(task, key) for key in ("query_ids", "clusters", "tied", "rank")}
-        columns |= {f"values/{metric}": values for metric, values in task.values.items()}
+    for name, direction in board.directions.items():
+        columns = {
+            key: getattr(direction, key) for key in ("query_ids", "clusters", "tied", "rank")
+        }
+        columns |= {f"values/{metric}": values for metric, values in direction.values.items()}
         known = {key: column for key, column in columns.items() if column is not None}
         arrays |= {f"{board.name}/{name}/{key}": column for key, column in known.items()}
     for name, correlation in board.correlations.items():
@@ -141,15 +143,15 @@ def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, 
         "name": board.name,
         "definition": board.definition,
         "label_hash": board.label_hash,
-        "tasks": {
+        "directions": {
             name: {
-                "metrics": list(task.values),
-                "gallery": int(task.gallery),
-                "skipped": int(task.skipped),
-                "has_median": bool(task.has_median),
-                "missing": dict(task.missing),
+                "metrics": list(direction.values),
+                "gallery": int(direction.gallery),
+                "skipped": int(direction.skipped),
+                "has_median": bool(direction.has_median),
+                "missing": dict(direction.missing),
             }
-            for name, task in board.tasks.items()
+            for name, direction in board.directions.items()
         },
         "correlations": {
             name: {"pairs_per_sample": int(each.pairs_per_sample)}
@@ -165,20 +167,22 @@ def _unpack_numbers(packed: dict[str, Any], arrays: Mapping[str, np.ndarray]) ->
 
 
 def _unpack_board(packed: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> BoardResult:
-    tasks, correlations = {}, {}
-    for name, task in packed["tasks"].items():
+    directions, correlations = {}, {}
+    for name, direction in packed["directions"].items():
         prefix = f"{packed['name']}/{name}"
-        tasks[name] = TaskResult(
+        directions[name] = DirectionResult(
             query_ids=arrays[f"{prefix}/query_ids"],
             clusters=arrays[f"{prefix}/clusters"],
-            values={metric: arrays[f"{prefix}/values/{metric}"] for metric in task.pop("metrics")},
+            values={
+                metric: arrays[f"{prefix}/values/{metric}"] for metric in direction.pop("metrics")
+            },
             rank=arrays.get(f"{prefix}/rank"),
             tied=arrays.get(f"{prefix}/tied"),
-            **task,
+            **direction,
         )
     for name, counts in packed["correlations"].items():
         columns: dict[str, Any] = {
             key: arrays[f"{packed['name']}/{name}/{key}"] for key in _CORRELATION_ARRAYS
         }
         correlations[name] = CorrelationResult(**columns, **counts)
-    return BoardResult(**packed | {"tasks": tasks, "correlations": correlations})
+    return BoardResult(**packed | {"directions": directions, "correlations": correlations})

@@ -8,9 +8,9 @@ import numpy as np
 from xmodal.evals.metrics import MEDIAN_RANK, compute_median_rank
 from xmodal.evals.reports.correlation_intervals import compute_correlation_interval
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
-from xmodal.evals.results import RSUM, BoardResult, Numbers, Result, TaskResult, metric_tag
+from xmodal.evals.results import RSUM, BoardResult, DirectionResult, Numbers, Result, metric_tag
 
-MEAN = "mean"  # Used in tags in place of a task.
+MEAN = "mean"  # Used in tags in place of a direction.
 _MEAN_OF = ("i2t", "t2i")
 _MEAN_METRICS = ("recall@1", "recall@5", "recall@10", "map@r", "r_precision", "pmrp")
 _SELECTION = "recall@10"
@@ -31,7 +31,7 @@ def summarize(
     """Returns all numbers of an evaluation, with 95 % `intervals` on request.
 
     Tag -> value, in percent except for median ranks and counts, NaN for undefined values:
-    `<board>/<task>/<metric>`, with intervals also `<tag>_low` and `<tag>_high`;
+    `<board>/<direction>/<metric>`, with intervals also `<tag>_low` and `<tag>_high`;
     `<board>/mean/<metric>` over i2t and t2i, and `<board>/rsum`, the sum of their recalls at 1, 5
     and 10; the counts `queries`, `skipped_queries`,
     `tied_queries` (if ties are known), `gallery` and `pairs`, `pairs_per_sample`; `spearman`
@@ -65,12 +65,12 @@ def select_curves(metrics: Mapping[str, float]) -> dict[str, float]:
 def compute_values(board: BoardResult) -> dict[str, float]:
     """Every metric of a board, means and sum over i2t and t2i included: tag -> value."""
     found = {}
-    for name, task in board.tasks.items():
-        for metric, values in task.values.items():
+    for name, direction in board.directions.items():
+        for metric, values in direction.values.items():
             found[metric_tag(board.name, name, metric)] = _mean(values)
-        if task.has_median:
-            asked = len(task.rank) > 0
-            median = compute_median_rank(task.rank) if asked else np.nan
+        if direction.has_median:
+            asked = len(direction.rank) > 0
+            median = compute_median_rank(direction.rank) if asked else np.nan
             found[metric_tag(board.name, name, MEDIAN_RANK)] = median
     found |= _compute_means(board.name, found)
     for name, correlation in board.correlations.items():
@@ -95,30 +95,32 @@ def _compute_intervals(board: BoardResult, bootstrap: Bootstrap) -> dict[str, tu
 def _compute_means(board: str, found: Mapping[str, Value]) -> dict[str, Value]:
     means = {}
     for metric in _MEAN_METRICS:
-        parts = [found.get(metric_tag(board, task, metric)) for task in _MEAN_OF]
+        parts = [found.get(metric_tag(board, direction, metric)) for direction in _MEAN_OF]
         if all(part is not None for part in parts):
             means[metric_tag(board, MEAN, metric)] = (parts[0] + parts[1]) / 2
-    recalls = [found.get(metric_tag(board, task, m)) for task in _MEAN_OF for m in _SUMMED]
+    recalls = [
+        found.get(metric_tag(board, direction, m)) for direction in _MEAN_OF for m in _SUMMED
+    ]
     if all(recall is not None for recall in recalls):
         means[f"{board}/{RSUM}"] = sum(recalls)
     return means
 
 
-def count_queries(task: TaskResult) -> dict[str, int | None]:
-    """Sizes of a task; ties are None if they are unknown."""
+def count_queries(direction: DirectionResult) -> dict[str, int | None]:
+    """Sizes of a direction; ties are None if they are unknown."""
     return {
-        "queries": len(task.query_ids),
-        "skipped_queries": int(task.skipped),
-        "tied_queries": None if task.tied is None else int(task.tied.sum()),
-        "gallery": int(task.gallery),
+        "queries": len(direction.query_ids),
+        "skipped_queries": int(direction.skipped),
+        "tied_queries": None if direction.tied is None else int(direction.tied.sum()),
+        "gallery": int(direction.gallery),
     }
 
 
 def _compute_extras(board: BoardResult, found: Mapping[str, float]) -> dict[str, float]:
     """Counts, the deviation of correlations and the selection metric, without intervals."""
     extras = {}
-    for name, task in board.tasks.items():
-        for count, number in count_queries(task).items():
+    for name, direction in board.directions.items():
+        for count, number in count_queries(direction).items():
             if number is not None:
                 extras[f"{board.name}/{name}/{count}"] = float(number)
     for name, correlation in board.correlations.items():
@@ -127,7 +129,7 @@ def _compute_extras(board: BoardResult, found: Mapping[str, float]) -> dict[str,
         extras[f"{prefix}/spearman_std"] = float(defined.std()) if len(defined) else np.nan
         extras[f"{prefix}/pairs"] = float(len(correlation.influence))
         extras[f"{prefix}/pairs_per_sample"] = float(correlation.pairs_per_sample)
-    selecting = MEAN if {*_MEAN_OF, "i2i"} & set(board.tasks) else "t2t"
+    selecting = MEAN if {*_MEAN_OF, "i2i"} & set(board.directions) else "t2t"
     selection = found.get(metric_tag(board.name, selecting, _SELECTION))
     if selection is not None:
         extras[f"{board.name}/mean_{_SELECTION}"] = selection

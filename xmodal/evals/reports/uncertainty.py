@@ -2,14 +2,14 @@
 
 Queries that show or describe one image, such as its five captions, succeed and fail together, so
 images are resampled, with replacement. All metrics of a board, and two models on one board, use the
-same resamples: means over tasks and differences between models keep the variation that their parts
-share.
+same resamples: means over directions and differences between models keep the variation that their
+parts share.
 """
 
 import numpy as np
 
 from xmodal.evals.metrics import MEDIAN_RANK
-from xmodal.evals.results import BoardResult, TaskResult, metric_tag
+from xmodal.evals.results import BoardResult, DirectionResult, metric_tag
 
 _PERCENTILES = (2.5, 97.5)
 # Half-width of the window of medians: about one resample in a million falls outside.
@@ -44,28 +44,30 @@ class Bootstrap:
         self._drawn: dict[int, Resamples] = {}
 
     def resample(self, board: BoardResult) -> dict[str, np.ndarray]:
-        """Returns every metric of every retrieval task, recomputed on each resample.
+        """Returns every metric of every direction, recomputed on each resample.
 
-        The images of a board are those in any of its tasks. Tags map to float64 [S], with NaN if a
-        resample has no query of the task.
+        The images of a board are those in any of its directions. Tags map to float64 [S], with NaN
+        if a resample has no query of the direction.
         """
-        if not board.tasks:
+        if not board.directions:
             return {}
-        images = np.unique(np.concatenate([task.clusters for task in board.tasks.values()]))
+        images = np.unique(
+            np.concatenate([direction.clusters for direction in board.directions.values()])
+        )
         if len(images) not in self._drawn:
             drawn = Resamples(len(images), samples=self._samples, seed=self._seed)
             self._drawn[len(images)] = drawn
         resamples = self._drawn[len(images)]
         parts = [
-            _Part(task, np.searchsorted(images, task.clusters), len(images))
-            for task in board.tasks.values()
+            _Part(direction, np.searchsorted(images, direction.clusters), len(images))
+            for direction in board.directions.values()
         ]
         # One product for the whole board, since every product reads the large matrix.
         sums = resamples.compute_sums(np.concatenate([part.columns for part in parts], axis=1))
         ends = np.cumsum([part.columns.shape[1] for part in parts])
         found = {}
         for name, part, own in zip(
-            board.tasks, parts, np.split(sums, ends[:-1], axis=1), strict=True
+            board.directions, parts, np.split(sums, ends[:-1], axis=1), strict=True
         ):
             for metric, samples in part.compute_samples(own, resamples.counts).items():
                 found[metric_tag(board.name, name, metric)] = samples
@@ -85,20 +87,20 @@ def compute_interval(samples: np.ndarray) -> tuple[float, float]:
 
 
 class _Part:
-    """One task of a board.
+    """One direction of a board.
 
     Attributes:
       columns: float64 [N, M + 1 or M + 2], for each image the terms summed over resamples: its
         queries, the values of M metrics, and queries ahead of the window of the median.
     """
 
-    def __init__(self, task: TaskResult, images: np.ndarray, num_images: int) -> None:
-        self._metrics = list(task.values)
+    def __init__(self, direction: DirectionResult, images: np.ndarray, num_images: int) -> None:
+        self._metrics = list(direction.values)
         columns = [np.bincount(images, minlength=num_images)]
-        columns += [np.bincount(images, v, minlength=num_images) for v in task.values.values()]
+        columns += [np.bincount(images, v, minlength=num_images) for v in direction.values.values()]
         self._window = None
-        if task.has_median:
-            self._window = _MedianWindow(task.rank, images, columns[0])
+        if direction.has_median:
+            self._window = _MedianWindow(direction.rank, images, columns[0])
             columns.append(self._window.ahead)
         self.columns = np.stack(columns, axis=1).astype(np.float64)
 

@@ -9,7 +9,7 @@ from xmodal import data
 from xmodal.base.config import UserError, lookup
 from xmodal.evals.boards.definitions import RATING_SIDES, Definition, definitions_of
 from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.boards.types import Board, GradedPairs, RetrievalTask
+from xmodal.evals.boards.types import Board, DirectionLabels, GradedPairs
 from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.boards import BoardsOptions, tags_of_boards
 from xmodal.evals.metrics import lower_is_better
@@ -90,7 +90,7 @@ def _without_labels(definition: Definition) -> Board:
     return Board(
         definition.name,
         definition.sentence,
-        {task: RetrievalTask(no_rows, definition.metrics) for task in definition.tasks},
+        {name: DirectionLabels(no_rows, definition.metrics) for name in definition.directions},
         {
             rating: GradedPairs(RATING_SIDES[rating][:2], none, none, none, no_rows)
             for rating in definition.correlations

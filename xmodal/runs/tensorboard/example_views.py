@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from xmodal.base.config import read, setting
-from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import Evaluator
@@ -73,7 +73,7 @@ class Views:
         results: Sequence[Result],
         items: Items,
     ) -> None:
-        """Writes `NAME/TASK/queries/...` and `NAME/TASK/similarity/...` of a board's evaluator."""
+        """Writes `NAME/DIRECTION/queries/...` and `.../similarity/...` of a board's evaluator."""
         if not isinstance(evaluator, BoardsEvaluator) or self.writer is None:
             return
         self._shown[name] = source, items
@@ -82,17 +82,17 @@ class Views:
         picks = pick_fixed(evaluator.boards, boards, self._config.queries)
         histograms: dict[str, np.ndarray] = {}
         for pick in picks if self._config.pairs else ():
-            of_task = f"{name}/{pick.task}/similarity"
-            scores, count = rankings(pick.task), self._config.pairs
+            of_direction = f"{name}/{pick.direction}/similarity"
+            scores, count = rankings(pick.direction), self._config.pairs
             matching, other = _draw_similarities(evaluator, scores, pick, count)
-            histograms |= {f"{of_task}/positive": matching, f"{of_task}/other": other}
+            histograms |= {f"{of_direction}/positive": matching, f"{of_direction}/other": other}
         groups = make_groups(evaluator, rankings, picks, items)
         if jax.process_index() > 0:
             return
         self.writer.write_histograms(self._step, histograms)
         for pick, group in zip(picks, groups, strict=True):
             drawn = {
-                f"{name}/{pick.task}/queries/{number}": draw_section(section)[None]
+                f"{name}/{pick.direction}/queries/{number}": draw_section(section)[None]
                 for number, section in enumerate(group.sections, 1)
             }
             self.writer.write_images(self._step, drawn)
@@ -107,7 +107,7 @@ def _draw_similarities(
     evaluator: BoardsEvaluator, scores: Scores, pick: Pick, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     (board,) = (board for board in evaluator.boards if board.name == pick.board)
-    positives = board.tasks[pick.task].positives
+    positives = board.directions[pick.direction].positives
     assert isinstance(positives, Ragged)
-    query, gallery = RETRIEVAL_TASKS[pick.task]
+    query, gallery = DIRECTIONS[pick.direction]
     return draw_similarities(scores, positives, count, exclude_self=query == gallery)
