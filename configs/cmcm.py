@@ -170,7 +170,7 @@ def _check_variants(names: Sequence[str], relations: Collection[str]) -> None:
     sizes = {"quick", "shapes"}
     for name in names[1:]:
         if name in sizes:
-            raise ValueError(f"Variant {name!r} has to come first, in place of {names[0]!r}.")
+            raise ValueError(f"Variant {name!r} must come first, in place of {names[0]!r}.")
     # Alternatives.
     for several in ({"base", "cmca", "captions", *relations}, {"captions", "shapes"},
                     {"captions", "cosine"}, {"base", "no_attn"}):  # fmt: skip

@@ -90,7 +90,7 @@ def run_two(start_two):
         ({NUMBER: "4"}, f"{NUMBER} set, but not {ADDRESS} and {INDEX}"),
         ({ADDRESS: "a:1", INDEX: "0"}, f"{ADDRESS} and {INDEX} set, but not {NUMBER}:"),
         ({ADDRESS: "a:1", NUMBER: "two", INDEX: "0"}, f"{NUMBER} is 'two'; it must be an integer"),
-        ({ADDRESS: "a:1", NUMBER: "2", INDEX: "2"}, f"{INDEX} is 2; with {NUMBER}=2 it has to"),
+        ({ADDRESS: "a:1", NUMBER: "2", INDEX: "2"}, f"{INDEX} is 2; with {NUMBER}=2 it must"),
         ({ADDRESS: "a", NUMBER: "2", INDEX: "1"}, f"{ADDRESS} is 'a'; it must be HOST:PORT"),
     ],
 )

@@ -359,8 +359,8 @@ def test_unknown_argument_lists_the_known(name):
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("visible,quick", "'quick' has to come first, in place of 'visible'"),
-        ("quick,shapes", "'shapes' has to come first, in place of 'quick'"),
+        ("visible,quick", "'quick' must come first, in place of 'visible'"),
+        ("quick,shapes", "'shapes' must come first, in place of 'quick'"),
         ("cmca,story", "'cmca' and 'story' cannot be combined"),
         ("shapes,captions", "'shapes' and 'captions' cannot be combined"),
     ],

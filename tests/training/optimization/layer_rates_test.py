@@ -74,5 +74,5 @@ def test_an_encoder_without_stacked_layers_is_an_error():
     params = {"image": {"encoder": {"stem": {"kernel": jnp.ones((2, 3))}}}}
     with pytest.raises(UserError, match="layer_decay=0.5 .*image/encoder has none.*narrow"):
         make(params, {"all": {"pattern": "image/", "layer_decay": 0.5}})
-    with pytest.raises(UserError, match="layer_decay is 1.5; it has to be at most 1"):
+    with pytest.raises(UserError, match="layer_decay is 1.5; it must be at most 1"):
         make(params, {"all": {"pattern": "image/", "layer_decay": 1.5}})
