@@ -155,7 +155,7 @@ def test_lists_that_determine_nothing_are_refused(annotations):
 def test_lists_show_no_ties(annotations):
     found = evaluate(annotations, rankings=ranked(8), boards=["coco5k"])
     assert found.metrics["coco5k/t2i/recall@1"] == 25
-    assert all(task.tied is None for task in found.results[0].tasks.values())
+    assert all(each.tied is None for each in found.results[0].directions.values())
     assert not [tag for tag in found.metrics if "tied" in tag]
 
 

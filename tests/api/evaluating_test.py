@@ -153,7 +153,7 @@ def test_all_captions_of_own_pictures_are_evaluated(tmp_path):
         similarity="dot",
     )
     (board,) = found.results
-    assert len(board.tasks["t2t"].query_ids) == 4 * 6
+    assert len(board.directions["t2t"].query_ids) == 4 * 6
     section = {"dataset": "captioned_images", "manual_dir": str(folder), "image": None, "text": {}}
     items = data.eval_split(section | {"data_dir": str(tmp_path / "data")}, split="test")
     assert len(items.ratings["sits"]["scores"]) == 4 * 2

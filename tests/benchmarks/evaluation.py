@@ -238,7 +238,7 @@ def make_text_argsort(task: Task) -> Callable[[], dict[str, float]]:
                 own[row] = -np.inf
                 place[np.argsort(-own, kind="stable")] = np.arange(len(own))
                 for board in boards:
-                    positives = board.tasks["t2t"].positives
+                    positives = board.directions["t2t"].positives
                     begin, end = positives.offsets[row : row + 2]
                     ranks[board.name][row] = place[positives.values[begin:end]].min()
         return {

@@ -164,7 +164,7 @@ def test_pooling_is_the_configs_or_the_folders(make_config):
     for head in (None, {"name": "mean"}, {"name": "first"}):
         config = make_config("sentence_encoder", "bert", **{"model.text.head": head})
         (board,) = evaluate(config, "validation").boards
-        ranks[head and head["name"]] = board.tasks["t2t"].rank
+        ranks[head and head["name"]] = board.directions["t2t"].rank
     np.testing.assert_array_equal(ranks[None], ranks["mean"])
     assert not np.array_equal(ranks["first"], ranks["mean"])
 
@@ -177,7 +177,7 @@ def test_images_need_no_vocabulary(make_config, few_shapes):
     values |= {"data.dataset": "crisscrossed_shapes", "data.data_dir": few_shapes}
     evaluation = evaluate(make_config("simclr", "efficientnet", **values), "test")
     boards = {board.name: board for board in evaluation.boards}
-    assert set(boards["shapes"].tasks) == {"i2i"}
+    assert set(boards["shapes"].directions) == {"i2i"}
     assert set(boards["shapes"].correlations) == {"sis"}
     assert set(pathlib.Path(few_shapes).rglob("vocabulary-*.txt")) == known
 

@@ -3,7 +3,7 @@
 A similarity prepares the embeddings of each side once and compares blocks of prepared items.
 """
 
-from xmodal.similarity.making import make_similarity
+from xmodal.similarity.from_config import make_similarity
 from xmodal.similarity.pair_module import Cost, PairModule
 from xmodal.similarity.similarity import Similarity, SimilarityConfig, select_field
 from xmodal.similarity.table import PAIR_MODULES, SIMILARITIES, Kind

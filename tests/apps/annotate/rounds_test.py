@@ -166,7 +166,7 @@ def test_a_round_of_ratings(few_shapes, split, models, chromium, tmp_path):
         text = format_rows(task, pairs, np.array(["one", "one", "two", "two"]))
         (tmp_path / "pairs" / f"{task}_test.csv").write_text(text)
     study = make_study(
-        tmp_path, few_shapes, "cxc", pairs=tmp_path / "pairs", tasks=["sts", "sis", "sits"]
+        tmp_path, few_shapes, "cxc", pairs=tmp_path / "pairs", ratings=["sts", "sis", "sits"]
     )
 
     def answer_of(name, place):
