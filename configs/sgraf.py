@@ -24,7 +24,7 @@ from configs import base, itm
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """See the table; `quick` runs on the embedded dataset."""
+    """See the table; `quick` runs on the built-in dataset."""
     return base.variant(experiment(), argument or "saf", saf=lambda config: config, quick=quick)
 
 

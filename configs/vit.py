@@ -1,4 +1,4 @@
-"""A Vision Transformer of 4 layers beside a small BERT, on the embedded dataset.
+"""A Vision Transformer of 4 layers beside a small BERT, on the built-in dataset.
 
 python -m xmodal.main --config=configs/vit.py[:quick]
 """

@@ -111,7 +111,7 @@ def _as_array(found: Any) -> np.ndarray:
 
 
 def _check_part(part: np.ndarray, items: int, first: tuple[int, ...] | None, name: str) -> None:
-    """Raises an error if a result has not the shape of the first one, or is not finite."""
+    """Raises an error if the shape of a result differs from the first, or it is not finite."""
     if part.ndim not in (2, 3) or len(part) != items or 0 in part.shape:
         raise UserError(
             f"{name} returned the shape {list(part.shape)} for {items} items; it must be "

@@ -98,9 +98,9 @@ class PairProgram:
 
 
 class PairScores:
-    """Scores of pairs of N images and M captions, computed when asked for, and only once.
+    """Scores of pairs of N images and M captions, each computed once, on first request.
 
-    All processes have to ask for the same pairs.
+    All processes must request the same pairs.
 
     Attributes:
       definition: names the score.

@@ -42,7 +42,7 @@ class ModelProvider(Provider):
         self.place, self.field = name, field
         self._embedder, self._weights, self._given = embedder, weights, given or {}
         self.embeds = frozenset(self._given)
-        # A split is kept with its embeddings: another one must not get its id.
+        # The split is kept too, so that its `id` cannot be reused.
         self._found: dict[tuple[int, str], tuple[Items, Embeddings]] = {}
 
     def items(

@@ -1,4 +1,4 @@
-"""Image-text matching: a pair scorer tells the pairs of a batch from pairs that look alike."""
+"""Image-text matching: trains a pair scorer on the pairs of a batch and hard negatives."""
 
 import jax
 import jax.numpy as jnp

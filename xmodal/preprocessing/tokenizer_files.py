@@ -40,7 +40,7 @@ class TokenizerFile(Sequence[str]):
         return iter(self.tokens)
 
     def __eq__(self, other: object) -> bool:
-        """Whether another file, or a list of tokens, makes the same ids."""
+        """Whether another file, or a list of tokens, produces the same ids."""
         if isinstance(other, list | tuple):
             return self.identity == tuple(other)
         return isinstance(other, TokenizerFile) and self.identity == other.identity
@@ -50,7 +50,7 @@ class TokenizerFile(Sequence[str]):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What tells the file from others: its tokens or, of kinds with more rules, its hash."""
+        """What identifies the file: its tokens or, for kinds with more rules, its hash."""
         return self.tokens if self.name == "vocab.txt" else (self.sha256,)
 
     @property

@@ -37,7 +37,7 @@ def test_a_flag_and_its_description_are_the_same(text):
         ("optimizer.learning_rate", "Unknown name ''"),
         ("seed:chioce:1,2", "Unknown name 'chioce'.*Did you mean 'choice'?"),
         ("seed:int:1", "needs the smallest and the largest value"),
-        ("seed:int:1:2.5", "needs whole numbers"),
+        ("seed:int:1:2.5", "needs integers"),
         ("optimizer.learning_rate:log:0:1", "low"),
         ("optimizer.learning_rate:log:1e-2:1e-4", "low=0.01, high=0.0001"),
         ("optimizer.learning_rate:uniform:a:b", "could not convert"),

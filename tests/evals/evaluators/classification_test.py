@@ -286,7 +286,7 @@ def test_labels_and_vectors_that_cannot_be_used(split):
     with pytest.raises(UserError, match="has images of class -1, which are not labeled"):
         evaluate(split, Clusters(), type="zero_shot")
     split.labels = {"label": split.labels["label"] + 1.0}
-    with pytest.raises(UserError, match="is float64 .* one whole number per image"):
+    with pytest.raises(UserError, match="is float64 .* one integer per image"):
         evaluate(split, Clusters(), type="zero_shot")
     split = make_split(9, 0)
     split.label_names = {}

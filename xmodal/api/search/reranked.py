@@ -12,7 +12,7 @@ from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.ranking.score_blocks import HostItems, TokenItems
 from xmodal.similarity import Similarity, make_similarity
 
-CANDIDATES = 100  # Nearest items whose tokens are compared; more if more are asked for.
+CANDIDATES = 100  # Nearest items whose tokens are compared; more if a query requests more.
 
 FIRST_STAGE = make_similarity({"name": "cosine"})
 """The similarity of vectors that chooses them."""
@@ -51,7 +51,7 @@ class RerankedSearch:
           top: at most the number of items.
         """
         assert isinstance(queries.tokens, RaggedTokens)
-        asked = HostItems(queries.vector, queries.tokens)
+        requests = HostItems(queries.vector, queries.tokens)
         longest = int(queries.tokens.lengths.max())
         many = min(max(top, CANDIDATES), len(self._items.vectors))
         _, candidates = self._nearest(queries.vector, many)
@@ -61,7 +61,7 @@ class RerankedSearch:
             # Approximate search may find fewer, -1 after the last.
             real = np.sort(row[row >= 0])
             padded = np.resize(real, many) if len(real) else np.zeros(many, np.int64)
-            query = asked.block(np.array([number]), longest)
+            query = requests.block(np.array([number]), longest)
             found = self._score(query, self._items.block(padded, self._length))
             values = np.asarray(found)[: len(real)]
             best = np.argsort(-values, kind="stable")[:top]

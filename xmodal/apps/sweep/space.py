@@ -124,7 +124,7 @@ def _read(where: str, name: str, *values: Any) -> BaseDistribution:
     if name != "choice" and len(values) != 2:
         raise UserError(f"{where} needs the smallest and the largest value: PATH:{name}:LOW:HIGH.")
     if name == "int" and not all(type(each) is int for each in values):
-        raise UserError(f"{where} needs whole numbers.")
+        raise UserError(f"{where} needs integers.")
     try:
         if name == "choice":
             return choices(values)

@@ -107,12 +107,12 @@ class ClassificationEvaluator(NumbersEvaluator):
     def _read_classes(self, split: Split) -> np.ndarray:
         """The class of every image of a split, int64 [N]."""
         if self.options.labels not in split.labels:
-            self._column(self.options.labels)  # Says which columns there are.
+            self._column(self.options.labels)  # Raises the error that lists the columns.
         column = np.asarray(split.labels[self.options.labels])
         if column.ndim != 1 or not np.issubdtype(column.dtype, np.integer):
             raise UserError(
                 f"{self._where}.labels={self.options.labels!r} is {column.dtype} "
-                f"{list(column.shape)}; classes are one whole number per image."
+                f"{list(column.shape)}; classes must be one integer per image."
             )
         if column.min(initial=0) < 0:
             raise UserError(
@@ -154,10 +154,10 @@ class ClassificationEvaluator(NumbersEvaluator):
 
 @dataclasses.dataclass(frozen=True)
 class ProbeOptions(ClassificationOptions):
-    """Options of classifiers that learn from the features of a training split.
+    """Options of classifiers that are trained on the features of a split.
 
     Attributes:
-      train_split: split of the same dataset to learn from.
+      train_split: split of the same dataset to train on.
     """
 
     train_split: str = "train"
@@ -169,7 +169,7 @@ class ProbeOptions(ClassificationOptions):
 
 
 class ProbeEvaluator(ClassificationEvaluator):
-    """A classifier that learns from the features of a training split."""
+    """A classifier that is trained on the features of a split."""
 
     options: ProbeOptions
 
@@ -199,7 +199,7 @@ def compute_accuracies(
     """Returns accuracies in percent, each with `_low` and `_high`, its 95 % interval.
 
     Args:
-      rank: int [N], classes ahead of the own class of every image.
+      rank: int [N], classes that score higher than the own class of every image.
       classes: int [N], this class.
       samples: number S of bootstrap samples of the images.
       seed: their seed.

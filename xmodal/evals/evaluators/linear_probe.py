@@ -39,9 +39,9 @@ class LinearProbeOptions(ProbeOptions):
 class LinearProbeEvaluator(ProbeEvaluator):
     """Logistic regression by L-BFGS on features of unit length; see `fit`.
 
-    The regularization with the best accuracy on the held-out part of the training split, the
-    strongest of equally good ones, then learns from the whole of it; the figure `regularization`
-    is that weight.
+    The regularization is chosen by accuracy on the held-out part of the training split; of equally
+    good ones, the strongest. The classifier is then fitted to the whole split. The metric
+    `regularization` is the chosen weight.
     """
 
     options: LinearProbeOptions

@@ -61,8 +61,8 @@ class ZeroShotOptions(ClassificationOptions):
 class ZeroShotEvaluator(ClassificationEvaluator):
     """Ranks classes by the cosine of the image and the mean of the class's prompts.
 
-    The vector of a class is the normalized mean of the normalized embeddings of its prompts. Model
-    and text side are needed: a file has no embeddings of prompts.
+    The vector of a class is the normalized mean of the normalized embeddings of its prompts. It
+    needs a model with a text side: a file has no embeddings of prompts.
     """
 
     options: ZeroShotOptions
@@ -93,7 +93,7 @@ class ZeroShotEvaluator(ClassificationEvaluator):
     def _score(self, provider: Provider) -> tuple[np.ndarray, dict[str, float]]:
         prompts = self.options.prompts
         texts = [prompt.replace("{}", name) for name in self._names for prompt in prompts]
-        # Classes may share a prompt, and a text is embedded once.
+        # Classes may share a prompt; every text is embedded once.
         unique, rows = np.unique(texts, return_inverse=True)
         vectors = provider.embed("text", unique.tolist(), similarity=self.options.similarity)
         unit = self._unit(vectors, provider.place)[rows]

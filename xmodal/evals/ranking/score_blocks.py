@@ -4,7 +4,7 @@ Images and captions are cut into blocks whose size follows the cost of a pair. E
 one block at a time; its shape does not depend on the number of devices, nor do its scores. The
 matrix is a file in the user's cache folder with a list of its finished blocks, under the hash of
 everything that determines the scores: every board and direction of a process reads it, and an
-evaluation that was killed continues with the first unfinished block. The file is removed when the
+evaluation that was killed resumes at the first unfinished block. The file is removed when the
 process that completed it ends.
 """
 
@@ -109,7 +109,7 @@ def compute_score_matrix(
       params: its parameters.
       images: N items of the left side.
       captions: M items of the right side.
-      mesh: devices that share the blocks; all processes have to call this.
+      mesh: devices that share the blocks; all processes must call this.
       folder: parent of the file's folder; None for the user's cache folder.
     """
     regions = int(images.tokens.lengths.max())
@@ -245,7 +245,7 @@ def _cache_folder() -> pathlib.Path:
     folder = pathlib.Path(root, "xmodal", "scores")
     folder.mkdir(parents=True, exist_ok=True)
     for place in folder.iterdir():
-        # Of evaluations that were killed and never continued.
+        # Of evaluations that were killed and never resumed.
         if time.time() - place.stat().st_mtime > _KEPT_SECONDS:
             shutil.rmtree(place, ignore_errors=True)
     return folder

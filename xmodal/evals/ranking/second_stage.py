@@ -88,7 +88,7 @@ class SecondStage:
             found = found + self._first.pairs(images, captions)
         if not np.all(np.abs(found) < _LARGEST):
             raise UserError(
-                f"The pair scorer of {self._place} gives scores that are not finite or above "
+                f"The pair scorer of {self._place} returns scores that are not finite or above "
                 f"{_LARGEST:,}; the model diverged."
             )
         return found

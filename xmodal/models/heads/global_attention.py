@@ -1,4 +1,4 @@
-"""Unit tokens, and a global vector: their mean decides how much each of them counts.
+"""Unit tokens, and their weighted mean, by attention with the plain mean as the query.
 
 Diao et al., "Similarity Reasoning and Filtration for Image-Text Matching" (AAAI 2021), and the
 authors' code, Paranioar/SGRAF.

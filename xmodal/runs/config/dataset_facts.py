@@ -1,4 +1,4 @@
-"""What a config asks its training data: examples, vocabulary and hashes."""
+"""Facts that a config needs about its training data: examples, vocabulary and hashes."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from xmodal.runs.folder.run_folder import Records
 
 @dataclasses.dataclass(frozen=True)
 class DatasetFacts:
-    """What a config leaves to its training data.
+    """Facts about the training data.
 
     Attributes:
       records: `train`, the hash of the training split by its name and version, see

@@ -1,4 +1,4 @@
-"""The config of a run that leaves nothing open, read once."""
+"""A run's complete config, read once."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from xmodal.runs.folder.run_folder import Records
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """Everything that a config says about a run.
+    """A run's complete config.
 
     Attributes:
       config: the config; nothing in it depends on the dataset or on other weights any more. It is

@@ -123,7 +123,7 @@ def evaluate_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:
 def open_run(
     evaluation: RunEvaluation, run_dir: str, steps: Iterable[int], *, follows: bool = False
 ) -> Opened:
-    """Returns checkpoints of a run; a follower passes over those that the run has replaced."""
+    """Returns checkpoints of a run; a follower skips those that the run has replaced."""
     parts, records = evaluation.parts, training_hashes(run_dir)
 
     def subjects() -> Iterator[Subject]:
@@ -237,7 +237,7 @@ def open_file(
     sides = source.sides if isinstance(source, Embeddings) else frozenset({"text"})
     sections = {name: config[name].to_dict() for name in ("data", "evals")}
     sections = resolve_epochs(resolve_sizes(sections, 0), 1)
-    # Only the evaluators that the user named have to be there.
+    # Only the evaluators that the user named must exist.
     names = names or _keep_vectors(path, read_options(sections["evals"]))
     suite = EvalSuite(sections, sides, mesh_lib.make_mesh(), names)
     if others := _other_fields(suite.options):
