@@ -150,5 +150,5 @@ def test_the_first_cell_installs_a_source_archive(tmp_path):
     found = subprocess.run([*python, code], check=True, **options)
     assert found.stdout.strip().startswith(str(tmp_path / "venv"))
     package = pathlib.Path(found.stdout.strip()).parent
-    assert (package / "page.html").exists()
+    assert (package / "base" / "page.html").exists()
     assert (package.parent / "configs" / "quickstart.py").exists()
