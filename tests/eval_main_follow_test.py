@@ -61,8 +61,9 @@ def test_follow_waits_for_the_run_and_owns_a_folder(saved_run_dir, tmp_path, mon
         (later / "test").mkdir(exist_ok=True)
         (later / "test/metrics.json").write_text("of the training job")
 
-    monkeypatch.setattr(following.time, "sleep", sleep)
-    evaluate(run=str(later), follow=True, evaluators=["words"])
+    with monkeypatch.context() as patch:
+        patch.setattr(following.time, "sleep", sleep)
+        evaluate(run=str(later), follow=True, evaluators=["words"])
     assert len(waited) == 1
     own = later / "follow/test"
     assert sorted(p.name for p in (own / "steps").iterdir()) == ["0.json", "2.json", "4.json"]

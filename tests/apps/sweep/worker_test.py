@@ -27,7 +27,8 @@ def sweep(plan, tmp_path):
     def run(draws, plan=plan, *, retry_failed=False, keep_all=False):
         options = {"retry_failed": retry_failed, "keep_all": keep_all}
         search(plan, tmp_path, draws=draws, **options)
-        return trials_of(open_study(open_storage(tmp_path), plan))[:draws]
+        found = trials_of(open_study(open_storage(tmp_path), plan))
+        return found[: len(plan.trials(draws))]
 
     return run
 
