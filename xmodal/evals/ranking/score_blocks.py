@@ -243,9 +243,13 @@ def _open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.m
         new = path.with_name(f"{uuid.uuid4().hex}-{path.name}")
         np.lib.format.open_memmap(new, "w+", dtype, shape).flush()
         # Unlike renaming, a link never replaces a file that another process has mapped.
-        with contextlib.suppress(FileExistsError):
+        try:
             os.link(new, path)
-        new.unlink()
+        except FileExistsError:
+            pass
+        except OSError:  # A file system without hard links.
+            new.replace(path)
+        new.unlink(missing_ok=True)
     return np.lib.format.open_memmap(path, "r+")
 
 
