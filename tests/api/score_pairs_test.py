@@ -6,6 +6,7 @@ import pytest
 from tiny_dual_encoder import FEATURES, PAIR_SCORER, SECTION, make_model, make_texts, save_run
 
 import xmodal
+from xmodal.api import pair_scoring
 from xmodal.models import make_dual_encoder
 
 
@@ -29,8 +30,9 @@ def slow_scores(params, images, texts, model):
         yield float(scorer.scores(params["pair_scorer"], prepared["image"], one)[0, 0])
 
 
-@pytest.mark.parametrize("devices", [1, 8])
-def test_scores_are_those_of_pairs_alone(devices):
+@pytest.mark.parametrize(("devices", "block"), [(1, 2048), (8, 2048), (1, 4)])
+def test_scores_are_those_of_pairs_alone(devices, block, monkeypatch):
+    monkeypatch.setattr(pair_scoring, "_BLOCK", block)
     model, params = make_model(devices, pair_scorer=PAIR_SCORER)
     images = np.random.default_rng(3).normal(size=(11, FEATURES)).astype(np.float32)
     texts = make_texts(11)

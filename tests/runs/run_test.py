@@ -61,6 +61,13 @@ def test_a_reranker_of_pairs_needs_a_pair_scorer(config):
         resolve(config)
 
 
+def test_a_saved_run_whose_reranker_lacks_a_pair_scorer_is_found_before_embedding(text_config):
+    text_config.model.text.encoder.vocab_size = 50
+    text_config.evals.shapes.reranker = {"name": "pair_scorer", "top": 5}
+    with pytest.raises(UserError, match="reranker is 'pair_scorer', but the model has none"):
+        run.build(text_config, mesh_lib.make_mesh())
+
+
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [

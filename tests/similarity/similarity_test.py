@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.similarity.token_views import make_view
 from xmodal.base.config import UserError
 from xmodal.losses import SIMILARITIES, make_similarity
 
@@ -154,6 +155,16 @@ def test_bad_parameters(name, parameters, message):
         ({"name": "dot", "max_scale": 100.0}, "set learned_temperature=True"),
         ({"name": "dot", "learned_temperature": True, "clamp": True}, "clamp needs a limit"),
         (
+            {
+                "name": "dot",
+                "learned_temperature": True,
+                "clamp": True,
+                "max_scale": 9.0,
+                "temperature": 2.0,
+            },
+            "starts at the scale 0.5, which clamp=True would raise to 1",
+        ),
+        (
             {"name": "dot", "learned_temperature": True, "max_scale": 5.0, "temperature": 0.1},
             "starts at the scale 10, above max_scale=5",
         ),
@@ -198,3 +209,11 @@ def test_another_field_of_an_embedding_is_compared_by_name():
         UserError, match="'men' in the field of a similarity; .*Did you mean 'mean'"
     ):
         make_similarity({"name": "cosine", "field": "men"}).prepare(_Probabilistic(samples))
+
+
+def test_a_modules_own_bias_is_refused(monkeypatch):
+    saf = make_similarity({"name": "saf", "width": 5})
+    monkeypatch.setattr(type(saf.module), "init", lambda *given: {"bias": np.zeros(3), "gate": {}})
+    view = make_view(2, 3)
+    with pytest.raises(ValueError, match=r"'saf' names \['bias'\], which scale its scores"):
+        saf.init(jax.random.key(0), view, view)

@@ -67,12 +67,11 @@ def _contents(stored: Stored, encoders: DualEncoder) -> Contents:
         for side in encoders.towers
     }
     similarity, learned = encoders.similarity, stored.params.get("similarity", {})
-    numbers = {
-        name: float(value) for name, value in learned.items() if not isinstance(value, Mapping)
-    }
+    arrays: Mapping[str, Any] = {}
     if similarity.module is not None:
-        weights["similarity"] = flatten(similarity.select_parameters(learned))
-        numbers = {name: numbers[name] for name in numbers if name not in weights["similarity"]}
+        arrays = similarity.select_parameters(learned)
+        weights["similarity"] = flatten(arrays)
+    numbers = {name: float(value) for name, value in learned.items() if name not in arrays}
 
     def embed(side: str, arrays: Any, columns: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         state = unflatten(arrays)

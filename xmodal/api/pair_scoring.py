@@ -10,6 +10,8 @@ from xmodal.evals.inputs.given_items import GivenItems
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.preprocessing import ImageConfig, Tokenizer
 
+_BLOCK = 2048  # Pairs scored together; memory grows with its square.
+
 
 def score_given_pairs(
     name: str,
@@ -41,8 +43,13 @@ def score_given_pairs(
         )
     if wrong := [each for each in texts if not isinstance(each, str)]:
         raise UserError(f"{wrong[0]!r} is not a string; pass only strings.")
-    items = GivenItems(images=list(images), texts=list(texts), config=config, tokenizer=tokenizer)
-    pairs = embed(items).pairs
-    assert pairs is not None
-    at = np.arange(len(texts))
-    return pairs.pairs(at, at)
+    scores = np.empty(len(texts), np.float32)
+    for start in range(0, len(texts), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        own = list(images[block]), list(texts[block])
+        items = GivenItems(images=own[0], texts=own[1], config=config, tokenizer=tokenizer)
+        pairs = embed(items).pairs
+        assert pairs is not None
+        at = np.arange(len(own[1]))
+        scores[block] = pairs.pairs(at, at)
+    return scores

@@ -116,7 +116,7 @@ class ModelConfig:
     Attributes:
       image: see `tower.SideConfig`, or None.
       text: see `tower.SideConfig`, or None.
-      similarity: `name` and keywords, see `xmodal.losses.make_similarity`.
+      similarity: `name` and keywords, see `xmodal.similarity.make_similarity`.
       pair_scorer: `name`, a key of `PAIR_SCORERS`, and its keywords; None for none.
     """
 

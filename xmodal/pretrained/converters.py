@@ -95,7 +95,7 @@ def convert(
 
     Args:
       tower: key of `CONVERTERS`.
-      path: see `sources.load_source`.
+      path: see `weight_files.load_source`.
       variant: one of the converter's variants, if it has any.
       vocabulary: file of the only words to keep of a table of words; "" for all.
       allow_missing: see `Report.check`.

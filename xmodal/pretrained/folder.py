@@ -124,8 +124,7 @@ def read_description(folder: str | os.PathLike) -> Description:
         raise UserError(f"{folder} is incomplete: weights.safetensors is missing.")
     if not path.exists():
         raise UserError(
-            f"{folder} is not a converted tower: {path} is missing. Make one with `python -m "
-            "xmodal.cli.convert`."
+            f"{folder} is not a converted tower: {path} is missing. Make one with `xmodal convert`."
         )
     with damage(path):
         content = json.loads(path.read_text())

@@ -80,7 +80,7 @@ def convert_model(
 
     Args:
       model: key of `MODELS`.
-      path: see `sources.load_source`.
+      path: see `weight_files.load_source`.
       variant: one of the converter's variants; "" for that of the source's options, or the first.
       vocabulary: vocabulary file, see `vocabularies.read_words`; "" if the source includes it.
       allow_missing: see `Report.check`.

@@ -96,8 +96,8 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
     path = epath.Path(folder) / "model.json"
     if not path.exists():
         raise UserError(
-            f"{folder} is not a converted model: {path} is missing. Make one with `python -m "
-            "xmodal.cli.convert --model=...`; a folder of one tower goes to "
+            f"{folder} is not a converted model: {path} is missing. Make one with `xmodal "
+            "convert --model=...`; a folder of one tower goes to "
             "config.init_from.towers."
         )
     with damage(path):

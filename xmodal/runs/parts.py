@@ -77,9 +77,15 @@ class Parts:
         return partition(self.shapes[0], self.settings.freeze)[0]
 
     @functools.cached_property
+    def frozen(self) -> Tree:
+        """Shapes and dtypes of the frozen parameters."""
+        return partition(self.shapes[0], self.settings.freeze)[1]
+
+    @functools.cached_property
     def optimizer(self) -> optax.GradientTransformation:
         """The optimizer of the trained parameters."""
-        return make_optimizer(self.settings.optimizer, self.settings.total_steps, self.trained)
+        settings = self.settings
+        return make_optimizer(settings.optimizer, settings.total_steps, self.trained, self.frozen)
 
     def init_state(self) -> TrainState:
         """Returns the state of step 0; a pure function."""

@@ -49,7 +49,7 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
         if config.model[side] is not None and side not in folders:
             raise UserError(
                 f"config.init_from.towers.{side} is empty: name the folder that "
-                "xmodal.cli.convert made of the published weights of the encoder "
+                "`xmodal convert` made of the published weights of the encoder "
                 f"{config.model[side].encoder.name!r}."
             )
     if "text" in folders and settings.data.text is not None:

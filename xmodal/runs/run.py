@@ -119,7 +119,6 @@ def _build_checked(
         mesh_lib.check_batch_size(settings.batch_size, mesh)
         accumulation.check(settings.accumulation_steps, settings.batch_size, mesh)
     parts = _build(spec, mesh)
-    check_pair_scorer(spec.evals, parts.model)
     check_mode(settings.select)
     check_awaited(settings.awaited_metrics, spec.evals, spec.config.to_dict(), parts.model.towers)
     check_widths(settings.model, parts.model, parts.tasks, spec.evals, parts.shapes, parts.batch)
@@ -129,7 +128,7 @@ def _build_checked(
         _ = parts.state_shapes  # Checks the optimizer and config.sharding.
     else:
         # Groups that start late are valid in a run of unknown length.
-        make_optimizer(settings.optimizer, _ANY_LENGTH, parts.trained)
+        make_optimizer(settings.optimizer, _ANY_LENGTH, parts.trained, parts.frozen)
     if not facts.missing and settings.batch_size > facts.records["examples"]:
         raise UserError(
             f"config.batch_size={settings.batch_size} is more than the "
@@ -154,6 +153,7 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
 
 def _build(spec: Spec, mesh: Mesh) -> Parts:
     model, tasks = _check_fits(spec.settings, mesh)
+    check_pair_scorer(spec.evals, model)
     batch = data.batch_spec(spec.settings.data, spec.settings.batch_size)
     if missing := sorted(columns(tasks) - set(batch)):
         raise UserError(

@@ -47,11 +47,7 @@ def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> Train
         state = from_run.take_weights(state, source)
         taken |= {path for path in flatten(state.all_params()) if matches(source.include, path)}
     if source.blend.run:
-        if fresh := sorted(set(flatten(state.all_params())) - taken):
-            raise UserError(
-                f"config.init_from.blend needs two whole models, but {fresh[0]} would start at "
-                "random in the first: name its weights in config.init_from.run, towers or model."
-            )
+        _check_all_taken(state, taken)
         state = blend.blend_weights(state, source.blend)
     if not taken:
         logging.info("Starting %s from scratch, seed %d.", settings.name, settings.seed)
@@ -79,10 +75,23 @@ def check_start(parts: Parts, run_dir: str, shapes: TrainState, step: int | None
     towers = from_towers.load_towers(shapes, source)
     if towers.params:
         logging.info("%s", from_towers.describe(shapes, towers, source))
+    taken = set(towers.params)
+    if source.word_vectors.file:
+        taken.add(from_word_vectors.TABLE)
     if source.run:
         from_run.check_weights(shapes, source)
+        taken |= {path for path in flatten(shapes.all_params()) if matches(source.include, path)}
     if source.blend.run:
+        _check_all_taken(shapes, taken)
         blend.check_blend(shapes, source.blend)
+
+
+def _check_all_taken(state: TrainState, taken: Collection[str]) -> None:
+    if fresh := sorted(set(flatten(state.all_params())) - set(taken)):
+        raise UserError(
+            f"config.init_from.blend needs two whole models, but {fresh[0]} would start at "
+            "random in the first: name its weights in config.init_from.run, towers or model."
+        )
 
 
 def _saved_step(settings: RunConfig, run_dir: str, step: int | None) -> int | None:
@@ -111,7 +120,7 @@ def _warn_of_random(settings: RunConfig, state: TrainState, taken: Collection[st
         logging.warning(
             "%s: random at the start, but this experiment uses published weights. Published "
             "numbers cannot be reproduced this way. Convert the weights with "
-            "xmodal.cli.convert and name them in config.init_from.towers, or name a run in "
+            "`xmodal convert` and name them in config.init_from.towers, or name a run in "
             "config.init_from.run; the header of the config has the commands.",
             ", ".join(missing),
         )

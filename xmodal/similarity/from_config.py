@@ -61,3 +61,9 @@ def _check_scale(where: str, settings: SimilarityConfig) -> None:
             f"{where}.temperature={settings.temperature} starts at the scale "
             f"{1 / settings.temperature:g}, above max_scale={settings.max_scale:g}; raise one."
         )
+    if settings.clamp and settings.temperature > 1:
+        raise UserError(
+            f"{where}.temperature={settings.temperature:g} starts at the scale "
+            f"{1 / settings.temperature:g}, which clamp=True would raise to 1 after the first "
+            "update; set a temperature of at most 1, or clamp=False."
+        )

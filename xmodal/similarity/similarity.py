@@ -113,6 +113,9 @@ class Similarity:
           key: typed key; only a similarity with a module needs it and the items.
           left: items of the left side; only shapes matter.
           right: items of the right side.
+
+        Raises:
+          ValueError: the module has a parameter with the name of a number common to all.
         """
         start: dict[str, Any] = dict(self.initial)
         if self.config.learned_temperature:
@@ -124,7 +127,10 @@ class Similarity:
             return numbers
         assert key is not None
         jax.eval_shape(self.prepare, left), jax.eval_shape(self.prepare, right)  # Refuses shapes.
-        return self.module.init(key, left, right) | numbers
+        arrays = self.module.init(key, left, right)
+        if taken := sorted(arrays.keys() & set(_SCALING)):
+            raise ValueError(f"The module of {self.name!r} names {taken}, which scale its scores.")
+        return arrays | numbers
 
     def limit(self, params: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """Returns learned parameters that no gradient raises further once they are at `max_scale`.

@@ -1,5 +1,6 @@
 """Score blocks against a slow loop; any number of devices; a killed computation continues."""
 
+import os
 import types
 
 import jax
@@ -172,3 +173,35 @@ def test_items_are_put_in_the_order_of_a_split():
     np.testing.assert_allclose(
         ordered.pairs(rows, columns), plain.pairs(order, CAPTIONS - 1 - columns), rtol=1e-5
     )
+
+
+def test_processes_that_start_at_once_map_one_file(tmp_path, monkeypatch):
+    path = tmp_path / "key" / "scores.npy"
+    first = score_blocks._open_array(path, (2, 3), np.float32)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(path), "exists", lambda self: False)
+        second = score_blocks._open_array(path, (2, 3), np.float32)
+    first[1, 2] = 5
+    assert second[1, 2] == 5
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_full_disk_is_found_before_the_file_is_made(tmp_path):
+    with pytest.raises(UserError, match="all pairs take .* GB left: free space, or set XDG_CACHE"):
+        score_blocks._open_array(tmp_path / "scores.npy", (1 << 30, 1 << 30), np.float32)
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_old_matrices_are_removed_and_scoring_keeps_its_own_young(tmp_path):
+    root = score_blocks._cache_folder()
+    (root / "old").mkdir()
+    (root / "gone").symlink_to(root / "nowhere")  # As if removed while the folder is listed.
+    os.utime(root / "old", (0, 0))
+    score_blocks._cache_folder()
+    assert not (root / "old").exists()
+    compute(folder=tmp_path / "own")
+    (place,) = (tmp_path / "own").iterdir()
+    os.utime(place, (0, 0))
+    np.load(place / "process-0" / "finished.npy", "r+")[:] = False
+    compute(folder=tmp_path / "own")
+    assert place.stat().st_mtime > 0

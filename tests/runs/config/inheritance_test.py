@@ -18,6 +18,7 @@ from xmodal.pretrained.folder import Description, save_tower
 from xmodal.runs import run
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.initialization import from_run
 from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.tree import flatten
 
@@ -232,6 +233,36 @@ def test_a_run_brings_its_vocabulary(other_run):
     own = tiny.make_config().model.text
     assert filled.model.text.encoder.to_dict() == own.encoder.to_dict()
     assert filled.model.text.head.name == "first"
+
+
+def test_keywords_of_a_similarity_and_pair_scorer_without_arrays_come_with_them(
+    tmp_path, monkeypatch
+):
+    saved = tiny.make_config()
+    saved.model.similarity = {"name": "saf", "width": 5, "attention_scale": 4.0}
+    saved.model.pair_scorer = {"name": "matching_head", "width": 8, "heads": 2, "dropout": 0.3}
+    run_folder.save_config(str(tmp_path), saved, WORDS)
+    paths = ["similarity/gate/kernel", "pair_scorer/input/kernel"]
+    monkeypatch.setattr(from_run, "split_paths", lambda source: (paths, []))
+
+    def second(scale=None, heads=None):
+        config = make_second_config(str(tmp_path))
+        config.model.similarity = {"name": "saf", "attention_scale": scale}
+        config.model.pair_scorer = {"name": "matching_head", "heads": heads, "dropout": 0.0}
+        return config
+
+    model = inherit(second()).model
+    assert (model.similarity.attention_scale, model.similarity.width) == (4.0, 5)
+    assert (model.pair_scorer.heads, model.pair_scorer.dropout) == (2, 0.0)
+    with pytest.raises(UserError, match="attention_scale is 9.0, the weights have 4.0"):
+        inherit(second(scale=9.0))
+    with pytest.raises(UserError, match="pair_scorer.heads is 4, the weights have 2"):
+        inherit(second(heads=4))
+    without = second()
+    without.model.pair_scorer = None
+    assert inherit(without).model.pair_scorer is None
+    paths[:] = ["image/projection/kernel"]
+    inherit(second(scale=9.0, heads=4))
 
 
 def test_a_contradiction_with_a_run_is_named(other_run, tmp_path):

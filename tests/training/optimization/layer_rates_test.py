@@ -7,6 +7,7 @@ import optax
 import pytest
 
 from xmodal.base.config import UserError, read
+from xmodal.training.optimization.layer_rates import layer_rates
 from xmodal.training.optimization.optimizer import OptimizerConfig, make_optimizer
 from xmodal.training.tree import flatten, unflatten
 
@@ -76,3 +77,18 @@ def test_an_encoder_without_stacked_layers_is_an_error():
         make(params, {"all": {"pattern": "image/", "layer_decay": 0.5}})
     with pytest.raises(UserError, match="layer_decay is 1.5; it must be at most 1"):
         make(params, {"all": {"pattern": "image/", "layer_decay": 1.5}})
+
+
+def test_frozen_layers_count():
+    shapes = {path: jax.ShapeDtypeStruct(shape, np.float32) for path, (shape, _) in SHAPES.items()}
+    for path, (_, above) in SHAPES.items():
+        expected = DECAY ** np.array(above if "encoder" in path else [0])
+        np.testing.assert_allclose(np.ravel(layer_rates(DECAY, path, shapes, "")), expected)
+    frozen = {p: shapes.pop(p) for p in list(shapes) if p.startswith("image/encoder/layers/")}
+    given = {"learning_rate": 1.0, "name": "sgd"}
+    given["groups"] = {"all": {"pattern": "image/", "layer_decay": DECAY}}
+    config = read(OptimizerConfig, "config.optimizer", given)
+    params = {"image": {"encoder": {"patches": {"kernel": jnp.ones((2, 3))}}}}
+    optimizer = make_optimizer(config, 100, params, unflatten(frozen))
+    change, _ = optimizer.update(params, optimizer.init(params), params)
+    np.testing.assert_allclose(flatten(change)["image/encoder/patches/kernel"], -(DECAY**5))

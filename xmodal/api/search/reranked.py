@@ -77,4 +77,6 @@ def _score(
     """Scores [C] of one query with C items."""
     sides = (items, query) if items_left else (query, items)
     left, right = (similarity.prepare(side, parameters) for side in sides)
-    return similarity.score(left, right, parameters).ravel()
+    # As in evaluation, whose ranks search must reproduce.
+    with jax.default_matmul_precision("highest"):
+        return similarity.score(left, right, parameters).ravel()

@@ -9,6 +9,7 @@ process that completed it ends.
 """
 
 import atexit
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -17,6 +18,7 @@ import os
 import pathlib
 import shutil
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,6 +28,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError
 from xmodal.base.mesh import BATCH_AXIS
 from xmodal.base.progress import progress
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
@@ -111,6 +114,9 @@ def compute_score_matrix(
       captions: M items of the right side.
       mesh: devices that share the blocks; all processes must call this.
       folder: parent of the file's folder; None for the user's cache folder.
+
+    Raises:
+      UserError: the disk has no space for the file.
     """
     regions = int(images.tokens.lengths.max())
     blocks = list(_plan(similarity, params, images, captions, regions))
@@ -132,6 +138,8 @@ def compute_score_matrix(
             advance(sum(blocks[number].pairs for number in dict.fromkeys(numbers)))
             finished[numbers] = True
             finished.flush()
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(root / key)  # Says that this evaluation is alive.
     _remove_at_exit(root, key)
     return matrix
 
@@ -222,12 +230,26 @@ def _hash(similarity: Similarity, params: Any, *sides: HostItems) -> str:
 
 
 def _open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.memmap:
-    """A mapped array, zero if it is new."""
+    """A mapped array, zero if it is new; processes that make it at once get the same file."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new.npy")
+        needed, free = math.prod(shape) * np.dtype(dtype).itemsize, shutil.disk_usage(path.parent)
+        if free.free < needed:
+            raise UserError(
+                f"The scores of all pairs take {needed / 1e9:.1f} GB, but {path.parent} has only "
+                f"{free.free / 1e9:.1f} GB left: free space, or set XDG_CACHE_HOME to a folder on "
+                "a larger disk."
+            )
+        new = path.with_name(f"{uuid.uuid4().hex}-{path.name}")
         np.lib.format.open_memmap(new, "w+", dtype, shape).flush()
-        new.rename(path)
+        # Unlike renaming, a link never replaces a file that another process has mapped.
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            pass
+        except OSError:  # A file system without hard links.
+            new.replace(path)
+        new.unlink(missing_ok=True)
     return np.lib.format.open_memmap(path, "r+")
 
 
@@ -245,9 +267,10 @@ def _cache_folder() -> pathlib.Path:
     folder = pathlib.Path(root, "xmodal", "scores")
     folder.mkdir(parents=True, exist_ok=True)
     for place in folder.iterdir():
-        # Of evaluations that were killed and never resumed.
-        if time.time() - place.stat().st_mtime > _KEPT_SECONDS:
-            shutil.rmtree(place, ignore_errors=True)
+        # Of evaluations that were killed and never resumed; another process may remove them, too.
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - place.stat().st_mtime > _KEPT_SECONDS:
+                shutil.rmtree(place, ignore_errors=True)
     return folder
 
 

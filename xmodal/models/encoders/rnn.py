@@ -68,8 +68,8 @@ class RnnConfig:
         mean of both (VSE-infinity, SGRAF).
       embedding_width: width of the word vectors.
       dropout: dropout rate of the word vectors' values and between two layers.
-      init: see `words.WordsConfig`.
-      init_scale: see `words.WordsConfig`.
+      init: see `word_embedding.WordsConfig`.
+      init_scale: see `word_embedding.WordsConfig`.
       dtype: compute dtype; parameters are float32.
     """
 

@@ -34,8 +34,8 @@ class TextCnnConfig:
       maps: number of filters for each window.
       embedding_width: width of the word vectors.
       dropout: dropout rate of the word vectors' values.
-      init: initializer of the word vectors, see `words.WordsConfig`.
-      init_scale: see `words.WordsConfig`.
+      init: initializer of the word vectors, see `word_embedding.WordsConfig`.
+      init_scale: see `word_embedding.WordsConfig`.
       kernel_scale: half the range of the filters' initial values, 0.01 in Kim's code; None for
         those of Flax (LeCun).
       dtype: compute dtype; parameters are float32.

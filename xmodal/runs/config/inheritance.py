@@ -150,6 +150,8 @@ def _contradictions(config: ml_collections.ConfigDict, origin: Origin) -> list[s
             if section is not None:
                 wrong.append(f"config.{part.path} is {section.to_dict()}, the weights have None")
             continue
+        if section is None and part.is_optional:
+            continue
         if section is None:
             wrong.append(f"config.{part.path} is None, the weights have {dict(part.keywords)}")
             continue

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -10,6 +10,7 @@ from etils import epath
 from xmodal.base.config import lookup, read
 from xmodal.models import ENCODERS, HEADS
 from xmodal.models.entry_table import Row
+from xmodal.models.pair_scorers import PAIR_SCORERS
 from xmodal.models.projection import ProjectionConfig
 from xmodal.preprocessing import TextConfig
 from xmodal.preprocessing.tokenizer_files import FILES
@@ -18,6 +19,7 @@ from xmodal.pretrained.model_folder import read_model
 from xmodal.runs.folder import run_folder
 from xmodal.runs.initialization import from_run
 from xmodal.runs.sections import InitConfig
+from xmodal.similarity import make_similarity
 
 _SIDES = ("image", "text")
 # How an encoder or head is computed or trained: keywords that may differ between runs.
@@ -25,7 +27,7 @@ _FREE = frozenset(
     (
         "batch_norm", "depthwise", "drop", "drop_connect", "drop_connect_over", "drop_varies",
         "dropout", "dtype", "init", "init_scale", "lower_depth", "pack", "remat", "samples", "seed",
-        "statistics", "unroll",
+        "score", "statistics", "unroll",
     )
 )  # fmt: skip
 _IDS = ("tokenizer", "lower_case", "unknown", "markers")
@@ -40,11 +42,13 @@ class Part:
       path: path of the section, such as `model.text.encoder`.
       keywords: its keywords; None if the section is None.
       is_fixed: whether any other value in the config is an error.
+      is_optional: whether the config may be without the section.
     """
 
     path: str
     keywords: Mapping[str, Any] | None
     is_fixed: bool = True
+    is_optional: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +151,7 @@ def run_origin(source: InitConfig) -> Origin:
         if side == "image" and has_encoder and config.data.image.size:
             size = {"size": config.data.image.size}
             parts.append(Part("data.image", size, is_fixed=False))
+    parts += _comparisons(config.model, taken)
     if not any(path.startswith("text/encoder/") for path in taken):
         return Origin(f"the run {source.run}", parts)
     text = read(TextConfig, "config.data.text", config.data.text)
@@ -183,8 +188,19 @@ def own_origin(run_dir: str) -> Origin:
     return Origin(f"the run {run_dir}", parts, vocabulary=vocabulary, is_own=True)
 
 
+def _comparisons(model: Mapping[str, Any], taken: Sequence[str]) -> Iterator[Part]:
+    """Yields the similarity and the pair scorer, as far as their parameters are taken."""
+    if any(path.startswith("similarity/") for path in taken):
+        similarity = make_similarity({**(model.get("similarity") or {"name": "dot"})})
+        yield Part("model.similarity", {"name": similarity.name} | similarity.options)
+    if any(path.startswith("pair_scorer/") for path in taken):
+        section = {**model["pair_scorer"]}
+        keywords = _part_of("model.pair_scorer", section, PAIR_SCORERS)
+        yield Part("model.pair_scorer", keywords, is_optional=True)
+
+
 def _part_of(where: str, section: Mapping[str, Any], table: Mapping[str, Row]) -> dict[str, Any]:
-    """Returns the name of an encoder or head and the keywords that affect its weights."""
+    """Returns the name of a part and the keywords that affect its weights."""
     name = section["name"]
     keywords = {key: value for key, value in section.items() if key != "name"}
     row = lookup(f"config.{where}.name", name, table)

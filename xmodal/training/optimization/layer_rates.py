@@ -17,13 +17,13 @@ _STACKS = ("lower_layers", "layers")
 _AFTER = "norm"
 
 
-def layer_rates(decay: float, path: str, trained: Mapping[str, Any], where: str) -> Any:
+def layer_rates(decay: float, path: str, shapes: Mapping[str, Any], where: str) -> Any:
     """Returns the multiplier of a parameter's rate: a float, or float32 [L, 1, ...] if stacked.
 
     Args:
       decay: d.
       path: path of the parameter, such as `image/encoder/layers/query/kernel`.
-      trained: all trained arrays or their shapes, by path.
+      shapes: all arrays or their shapes, frozen ones included, by path.
       where: the decay and its place in the config, for errors.
 
     Raises:
@@ -32,10 +32,10 @@ def layer_rates(decay: float, path: str, trained: Mapping[str, Any], where: str)
     side, part, *names = path.split("/")
     if part != "encoder" or names[0] == _AFTER:
         return 1.0
-    depths = [_depth(f"{side}/encoder/{stack}/", trained) for stack in _STACKS]
+    depths = [_depth(f"{side}/encoder/{stack}/", shapes) for stack in _STACKS]
     if not any(depths):
         raise UserError(
-            f"{where} is for stacked layers, but {side}/encoder has none to train: narrow the "
+            f"{where} is for stacked layers, but {side}/encoder has none: narrow the "
             "pattern of the group, or remove layer_decay."
         )
     if names[0] not in _STACKS:
@@ -43,9 +43,9 @@ def layer_rates(decay: float, path: str, trained: Mapping[str, Any], where: str)
     stack = _STACKS.index(names[0])
     above = sum(depths[stack + 1 :])
     exponents = np.arange(above + depths[stack], above, -1, dtype=np.float32)
-    return (np.float32(decay) ** exponents).reshape(-1, *[1] * (len(trained[path].shape) - 1))
+    return (np.float32(decay) ** exponents).reshape(-1, *[1] * (len(shapes[path].shape) - 1))
 
 
-def _depth(prefix: str, trained: Mapping[str, Any]) -> int:
-    """The number of layers of the stack below a path; 0 if none of it is trained."""
-    return next((leaf.shape[0] for path, leaf in trained.items() if path.startswith(prefix)), 0)
+def _depth(prefix: str, shapes: Mapping[str, Any]) -> int:
+    """The number of layers of the stack below a path; 0 if there is none."""
+    return next((leaf.shape[0] for path, leaf in shapes.items() if path.startswith(prefix)), 0)

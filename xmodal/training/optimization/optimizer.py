@@ -97,7 +97,7 @@ class OptimizerConfig:
 
 
 def make_optimizer(
-    config: OptimizerConfig, total_steps: int, params: Tree
+    config: OptimizerConfig, total_steps: int, params: Tree, frozen: Tree | None = None
 ) -> optax.GradientTransformation:
     """Returns the optimizer of the trained parameters.
 
@@ -117,6 +117,7 @@ def make_optimizer(
       config: see `OptimizerConfig`.
       total_steps: length of the run.
       params: trained parameters or their shapes, nested by path: `image/encoder/...`.
+      frozen: all other parameters or their shapes, which layer decay counts too.
 
     Raises:
       UserError: a pattern matches no parameter, or a group starts after the end of the run.
@@ -130,9 +131,10 @@ def make_optimizer(
                 f"of config.total_steps={total_steps}; use config.freeze."
             )
     groups = assign_groups(config.read_groups(), paths)
+    shapes = trained | flatten(frozen or {})
     optimizer = _Optimizer(
         groups=groups,
-        rates={path: _group_rate(path, group, trained) for path, group in groups.items()},
+        rates={path: _group_rate(path, group, shapes) for path, group in groups.items()},
         starts=sorted({group.frozen_until for group in groups.values()}),
         schedule=make_schedule(config.schedule, config.learning_rate, total_steps),
         rule=config.rule().make(_decay(config.weight_decay, paths)),
@@ -269,12 +271,12 @@ def with_moments(opt_state: State, moments: State) -> State:
     return opt_state | {"moments": moments}
 
 
-def _group_rate(path: str, group: GroupConfig, trained: Mapping[str, Any]) -> Any:
+def _group_rate(path: str, group: GroupConfig, shapes: Mapping[str, Any]) -> Any:
     """The multiplier of a parameter's rate, which may differ along its first axis."""
     if group.layer_decay == 1:
         return group.rate
     where = f"layer_decay={group.layer_decay} of config.optimizer.groups, {group.pattern!r},"
-    return group.rate * layer_rates(group.layer_decay, path, trained, where)
+    return group.rate * layer_rates(group.layer_decay, path, shapes, where)
 
 
 def _entry(start: int) -> str:
