@@ -98,12 +98,18 @@ def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
     """Returns the paths of another run's parameters that `include` takes, and the others.
 
     Raises:
-      UserError: there is no such run or checkpoint.
+      UserError: there is no such run or checkpoint, or a pattern matches none of its parameters.
     """
     step = run_folder.resolve_step(source.run, source.step)
+    saved = _read_shapes(source.run, step)
+    for pattern in source.include:
+        if not any(matches([pattern], path) for path in saved):
+            raise UserError(
+                f"config.init_from.include: {pattern!r} matches no parameter of {source.run}."
+            )
     taken: list[str] = []
     others: list[str] = []
-    for path in _read_shapes(source.run, step):
+    for path in saved:
         (taken if matches(source.include, path) else others).append(path)
     return taken, others
 
