@@ -26,8 +26,12 @@ TRAINED = {
         "quickstart:t2t", "--config.optimizer.schedule={{'name': 'constant'}}",
         "--config.accumulation_steps=2",
     ),
-    "quickstart_classify": ("quickstart:classify_quick", "--config.optimizer.schedule.warmup_steps=1"),
-    "quickstart_matching": ("quickstart:matching_quick", "--config.optimizer.schedule.warmup_steps=1"),
+    "quickstart_classify": (
+        "quickstart:classify_quick", "--config.optimizer.schedule.warmup_steps=1",
+    ),
+    "quickstart_matching": (
+        "quickstart:matching_quick", "--config.optimizer.schedule.warmup_steps=1",
+    ),
     "vit": ("vit:quick",),
     "sgraf": ("sgraf:quick",),
     "cc_pretrain": ("cc_pretrain:quick",),
