@@ -1,5 +1,6 @@
 """A folder of your own pictures, with one folder per class."""
 
+import itertools
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.captioned_images import folder_key
-from data_prep.captioned_images.captioned_pictures import split_of_name
+from data_prep.captioned_images.captioned_pictures import SPLITS, split_of_name
 from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.fetched_files import IMAGE_ENDINGS
@@ -19,6 +20,8 @@ from data_prep.reading.folders import walk
 from data_prep.reading.image_files import ImageFile
 
 _ONLY_SPLIT = "test"
+# Pictures that cannot be read count as missing records; other files are only listed.
+_UNREAD_PICTURES = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg")
 
 
 class Builder(RandomAccessBuilder):
@@ -39,7 +42,8 @@ class Builder(RandomAccessBuilder):
     Put your pictures into one folder per class, in one of these layouts:
       - CLASS/picture.jpg: all pictures are the split `test`
       - SPLIT/CLASS/picture.jpg, where the splits are train, validation (val, dev) and test
-    Pictures may be in folders below that of their class.
+    Pictures may be in folders below that of their class. Files with other endings, and pictures in
+    no folder of a class, are listed in left_out.csv.
     """
 
     @classmethod
@@ -64,14 +68,18 @@ class Builder(RandomAccessBuilder):
         )
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
-        names = [
+        files = [
             (parent / name).relative_to(folder).as_posix()
-            for parent, files in walk(folder)
-            for name in files
-            if name.lower().endswith(IMAGE_ENDINGS)
+            for parent, own in walk(folder)
+            for name in own
+            if not name.startswith(".")
         ]
+        names = [name for name in files if name.lower().endswith(IMAGE_ENDINGS)]
         if not names:
-            raise UnexpectedFilesError(f"{folder} has no pictures in folders of classes")
+            raise UnexpectedFilesError(
+                f"{folder} has no pictures in folders of classes; pictures end in "
+                f"{', '.join(IMAGE_ENDINGS)}"
+            )
         tops = sorted({name.partition("/")[0] for name in names if "/" in name})
         named = [top for top in tops if split_of_name(top)]
         if named and len(named) < len(tops):
@@ -83,13 +91,30 @@ class Builder(RandomAccessBuilder):
         depth = 1 if named else 0
         classes = sorted({_class_of(name, depth) for name in names} - {""})
         self.info.metadata["label"] = classes
-        places: dict[str, list[int]] = {}
-        for place, name in enumerate(names):
-            split = split_of_name(name.partition("/")[0]) if named else _ONLY_SPLIT
-            places.setdefault(split or "train", []).append(place)
+        found = {split_of_name(top) for top in named}
+        splits = [split for split in SPLITS if split in found] or [_ONLY_SPLIT]
+        places: dict[str, list[int]] = {split: [] for split in splits}
+        others: dict[str, list[LeftOut]] = {split: [] for split in splits}
+        numbers = {name: place for place, name in enumerate(names)}
+        for name in files:
+            split = split_of_name(name.partition("/")[0]) if "/" in name else ""
+            # A file that is in no split is listed with the first one.
+            split = split if split in places else splits[0]
+            if name in numbers:
+                places[split].append(numbers[name])
+            else:
+                others[split].append(_unread(name))
         return {
-            split: _examples(folder, names, own, classes, depth) for split, own in places.items()
+            split: itertools.chain(_examples(folder, names, own, classes, depth), others[split])
+            for split, own in places.items()
         }
+
+
+def _unread(name: str) -> LeftOut:
+    """Returns the entry of a file that no reader of pictures takes."""
+    ending = pathlib.PurePosixPath(name).suffix.lower()
+    detail = f"convert it to one of {', '.join(IMAGE_ENDINGS)} if it is a picture"
+    return LeftOut(name, "unread ending", detail, is_record=ending in _UNREAD_PICTURES)
 
 
 def _class_of(name: str, depth: int) -> str:

@@ -151,6 +151,17 @@ def spread_head(inputs, width):
     return attention_head(inputs, width) - 2 * width
 
 
+def linear(inputs, width):
+    return inputs * width + width
+
+
+def vit_layers(width, mlp_dim, depth):
+    """Four products of attention, two of the feed-forward layer, and two layer norms."""
+    return depth * (
+        4 * linear(width, width) + linear(width, mlp_dim) + linear(mlp_dim, width) + 4 * width
+    )
+
+
 VSEPP = {
     "image/encoder": RESNET152,
     "image/projection": 2048 * 1024 + 1024,
@@ -194,6 +205,21 @@ PUBLISHED = {
         + 512 * VOCABULARY
         + VOCABULARY,
     },
+    "sgraf": {
+        # Attention with the mean; the positions of the 36 regions have batch normalizations.
+        "image/head": linear(2048, 1024) + 2 * linear(1024, 1024) + 1024 + 2 * 36 + 2 * 1024,
+        "text/encoder": VOCABULARY * 300 + 2 * gru(300, 1024),
+        "text/head": 2 * linear(1024, 1024) + 1024,
+        "similarity": 2 * linear(1024, 256) + 2 * linear(256, 1),
+    },
+    "vit": {
+        # 6 x 6 patches of 8 x 8 pixels and a class token; a layer norm at the end.
+        "image/encoder": linear(8 * 8 * 3, 128)
+        + (1 + 37) * 128
+        + vit_layers(128, 256, depth=4)
+        + 2 * 128,
+        "image/projection": linear(128, 256),
+    },
     "vete": {
         "image/encoder": INCEPTION,
         "image/projection": 2048 * 128,
@@ -236,6 +262,8 @@ FROZEN = {
     "order": ["image/encoder"],
     "vse_infinity": [],
     "vsrn": [],
+    "sgraf": [],
+    "vit": [],
     "vete": ["image/encoder"],
     "cmcm_clue": [],
     "pcme": ["image/encoder", "text/encoder/table"],
@@ -246,6 +274,8 @@ STATISTICS = {
     "cxc_image_text": B4_STATISTICS,
     "cxc_multitask": B4_STATISTICS,
     "cxc_text_text": 0,
+    "sgraf": 2 * 36 + 2 * 1024,
+    "vit": 0,
     "vete": INCEPTION_STATISTICS,
 }
 

@@ -26,6 +26,14 @@ TRAINED = {
         "quickstart:t2t", "--config.optimizer.schedule={{'name': 'constant'}}",
         "--config.accumulation_steps=2",
     ),
+    "quickstart_classify": (
+        "quickstart:classify_quick", "--config.optimizer.schedule.warmup_steps=1",
+    ),
+    "quickstart_matching": (
+        "quickstart:matching_quick", "--config.optimizer.schedule.warmup_steps=1",
+    ),
+    "vit": ("vit:quick",),
+    "sgraf": ("sgraf:quick",),
     "cc_pretrain": ("cc_pretrain:quick",),
     "cxc_image_text": ("cxc_image_text:quick",),
     "cxc_text_text": ("cxc_text_text:quick",),
@@ -58,6 +66,16 @@ TRAINED = {
 # Evaluators of these cases; the others have `shapes`.
 _COHERENCE = ("pools", "refined", "relations", "not_visible")
 EVALUATORS = {
+    "quickstart_classify": (
+        "shapes",
+        "shape",
+        "color",
+        "shape_knn",
+        "color_knn",
+        "shape_probe",
+        "color_probe",
+    ),
+    "quickstart_matching": ("shapes", "reranked"),
     "vete": ("shapes", "sts"),
     "vete_gru": ("shapes", "sts"),
     "vete_pin_model": ("sts",),

@@ -179,6 +179,22 @@ def test_errors_that_would_come_again_end_the_sweep(
     assert states == [state] * tried
 
 
+def test_trials_that_succeed_at_last_are_not_errors(sweep, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train", lambda config, run_dir: 1 / 0)
+        with pytest.raises(UserError, match="3 trials in a row failed alike"):
+            sweep(3)
+
+    def succeeding(study, trial, config, run_dir):
+        trial.set_user_attr("metrics", {SELECT: 50.0})
+        return 50.0
+
+    monkeypatch.setattr(worker, "_run", succeeding)
+    outcomes = sweep(3, retry_failed=True)
+    assert [each.state.name for each in outcomes] == ["COMPLETE"] * 3
+    assert "ZeroDivisionError" not in (tmp_path / "results.csv").read_text()
+
+
 def test_only_files_that_were_written_are_named(sweep, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(loop, "train", lambda config, run_dir: 1 / 0)
     assert [each.state.name for each in sweep(2)] == ["FAIL"] * 2

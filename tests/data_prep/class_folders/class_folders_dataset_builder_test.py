@@ -1,5 +1,7 @@
 """A user's pictures in folders of classes."""
 
+import pathlib
+
 import PIL.Image
 import pytest
 
@@ -45,6 +47,28 @@ def test_folders_of_splits(tmp_path):
         "validation": {"val/cat/1.jpg": "cat"},
         "test": {"test/owl/1.jpg": "owl"},
     }
+
+
+def test_files_that_are_not_used_are_listed(tmp_path):
+    mine = tmp_path / "mine"
+    write(mine, "test/dog/1.jpg", "test/owl/2.jpg", "val/dog/3.jpg", "val/owl/4.jpg", "stray.jpg")
+    for name in ("test/owl/4.HEIC", "test/notes.txt", "more.avif", ".DS_Store"):
+        (mine / name).write_bytes(b"other")
+    builder = build(
+        "class_folders", "images", data_dir=str(tmp_path / "tfds"), manual_dir=str(mine)
+    )
+    metadata = builder.info.metadata
+    assert metadata["label"] == ["dog", "owl"]
+    assert metadata["kept"] == {"validation": 2, "test": 2}
+    assert metadata["left_out"] == {
+        "validation": {"no class": 1, "unread ending": 1},
+        "test": {"unread ending": 1},
+    }
+    listed = (pathlib.Path(builder.data_dir) / "left_out.csv").read_text()
+    for line in ("validation,stray.jpg,", "validation,more.avif,", "test,test/owl/4.HEIC,"):
+        assert line in listed
+    assert "test,test/notes.txt,unread ending," in listed
+    assert ".DS_Store" not in listed
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,12 @@ def test_zero_shot_by_hand(split):
     assert "3 prompts per class, the first is 'a {}'" in found.definition
 
 
+def test_prompts_have_spaces_for_the_underscores_of_names(split):
+    provider, names = Clusters(), [f"big_old_{name}" for name in NAMES]
+    evaluate(split, provider, type="zero_shot", names=tuple(names), templates=("a_{}",))
+    assert sorted(provider.asked) == sorted(f"a_big old {name}" for name in NAMES)
+
+
 def test_equal_classes_are_counted_as_ties(split):
     split.label_names = {"label": ["dog", "dog", "cat"]}
     found = evaluate(split, Clusters(), type="zero_shot")

@@ -153,6 +153,11 @@ def test_mistakes_are_named(source, changes, message):
         from_run.take_weights(make_state(seed=2), settings(source, **changes))
 
 
+def test_patterns_that_take_nothing_are_named_before_its_settings_are_read(source):
+    with pytest.raises(UserError, match="'txet/' matches no parameter of"):
+        from_run.split_paths(settings(source, include=("txet/",)))
+
+
 def test_an_array_that_the_other_run_lacks(source):
     deeper = make_state(seed=2, hidden=(8,))
     with pytest.raises(

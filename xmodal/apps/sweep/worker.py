@@ -115,6 +115,9 @@ def search(
 
     def objective(trial: optuna.Trial) -> float:
         lock.release()
+        if trial.user_attrs.get("error"):
+            # A trial that is run again starts with the attributes of its failed attempt.
+            trial.set_user_attr("error", "")
         name, values = report.name_of(trial), trial.user_attrs["values"]
         logging.info("Trial %s: %s", name, values)
         return _run(study, trial, plan.config_of(name, values), str(folder / "trials" / name))
@@ -125,7 +128,7 @@ def search(
         if not keep_all:
             _remove_checkpoints(folder, known, report.best_trials(plan, known).values())
         report.write_tables(plan, folder, known)
-        errors.append(trial.user_attrs.get("error"))
+        errors.append(trial.user_attrs["error"] if trial.state == TrialState.FAIL else "")
         if len(errors) >= _ALIKE and errors[-1] and len(set(errors[-_ALIKE:])) == 1:
             raise UserError(
                 f"{_ALIKE} trials in a row failed alike: {errors[-1]} (trials/"

@@ -31,8 +31,8 @@ class ZeroShotOptions(ClassificationOptions):
     """Options of zero-shot classification.
 
     Attributes:
-      templates: prompts, in which `{}` stands for the name of a class; an entry without `{}` is
-        the name of a set in `TEMPLATES`.
+      templates: prompts, in which `{}` stands for the name of a class, with spaces for its
+        underscores ("apple_pie"); an entry without `{}` is the name of a set in `TEMPLATES`.
     """
 
     templates: tuple[str, ...] = ("photo",)
@@ -92,7 +92,8 @@ class ZeroShotEvaluator(ClassificationEvaluator):
 
     def _score(self, provider: Provider) -> tuple[np.ndarray, dict[str, float]]:
         prompts = self.options.prompts
-        texts = [prompt.replace("{}", name) for name in self._names for prompt in prompts]
+        spaced = [name.replace("_", " ") for name in self._names]
+        texts = [prompt.replace("{}", name) for name in spaced for prompt in prompts]
         # Classes may share a prompt; every text is embedded once.
         unique, rows = np.unique(texts, return_inverse=True)
         vectors = provider.embed("text", unique.tolist(), similarity=self.options.similarity)

@@ -129,7 +129,7 @@ def run_origin(source: InitConfig) -> Origin:
       source: `config.init_from`; only parts with a parameter that `include` names count.
 
     Raises:
-      UserError: there is no such run or checkpoint.
+      UserError: there is no such run or checkpoint, or `include` matches nothing in it.
     """
     taken, others = from_run.split_paths(source)
     config = run_folder.load_run(source.run)

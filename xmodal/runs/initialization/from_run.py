@@ -98,13 +98,16 @@ def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
     """Returns the paths of another run's parameters that `include` takes, and the others.
 
     Raises:
-      UserError: there is no such run or checkpoint.
+      UserError: there is no such run or checkpoint, or `include` matches nothing in it.
     """
     step = run_folder.resolve_step(source.run, source.step)
     taken: list[str] = []
     others: list[str] = []
     for path in _read_shapes(source.run, step):
         (taken if matches(source.include, path) else others).append(path)
+    if source.include and not taken:
+        named = ", ".join(map(repr, source.include))
+        raise UserError(f"config.init_from.include: {named} matches no parameter of {source.run}.")
     return taken, others
 
 
