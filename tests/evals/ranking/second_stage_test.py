@@ -171,5 +171,7 @@ def test_a_source_without_a_pair_scorer_is_refused():
         evaluate(None)
     with pytest.raises(UserError, match="top"):
         read_options({"x": {"type": "boards", "reranker": {"name": "pair_scorer", "top": 0}}})
+    with pytest.raises(UserError, match="x.task='t' names predictions"):
+        read_options({"x": {"type": "boards", "reranker": {"name": "pair_scorer"}, "task": "t"}})
     with pytest.raises(UserError, match="Unknown name 'pair_scorer'"):
         read_options({"x": {"type": "pools", "reranker": {"name": "pair_scorer"}}})
