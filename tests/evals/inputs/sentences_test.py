@@ -21,12 +21,12 @@ def test_captions_are_found_by_their_texts(tmp_path):
     path = tmp_path / "model.npz"
     np.savez(path, **FILE, similarity="cosine", other=np.zeros(3))
     assert has_sentences(path)
-    found = load_sentences(path).of_split(SPLIT)
+    found = load_sentences(path).items(SPLIT)
     np.testing.assert_array_equal(found.caption_ids, [7, 9, 4])
     np.testing.assert_array_equal(found.captions, VECTORS[[1, 2, 0]])
     assert (found.images, found.similarity, found.place) == (None, "cosine", str(path))
     split = dataclasses.replace(load_sentences(FILE), vectors=VECTORS[:, None])
-    assert split.of_split(SPLIT).captions.shape == (3, 1, 2)
+    assert split.items(SPLIT).captions.shape == (3, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_a_sentence_without_an_embedding():
     split = SimpleNamespace(**vars(SPLIT) | {"caption_texts": ["a cat", "a cow", "two cows"]})
     message = "no embedding for 2 of the 3 sentences of semeval_sts; the first is 'a cow'"
     with pytest.raises(UserError, match=message):
-        load_sentences(FILE).of_split(split)
+        load_sentences(FILE).items(split)
