@@ -9,7 +9,7 @@ import PIL.Image
 from xmodal.base.config import UserError
 from xmodal.base.progress import progress
 from xmodal.evals import Embeddings
-from xmodal.evals.inputs.sources import Provider, with_similarity
+from xmodal.evals.inputs.sources import Provider, refuse_field, with_similarity
 from xmodal.evals.ranking.finite import count_not_finite
 from xmodal.preprocessing.images import decode_image
 
@@ -42,6 +42,7 @@ class FunctionProvider(Provider):
     ) -> Embeddings:
         """See `Provider`; calls the functions for every image and caption, once per split."""
         del batch_size
+        refuse_field(self.place, similarity)
         if id(split) not in self._found:
             self._found[id(split)] = split, self._embed_split(split)
         return with_similarity(self._found[id(split)][1], similarity)
@@ -50,7 +51,7 @@ class FunctionProvider(Provider):
         self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
     ) -> np.ndarray:
         """See `Provider`."""
-        del similarity
+        refuse_field(self.place, similarity)
         return self._embed(side, len(given), lambda rows: [given[row] for row in rows])
 
     def _embed_split(self, split: "EvalSplit") -> Embeddings:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import PIL.Image
 from jax.sharding import Mesh
@@ -17,9 +17,6 @@ from xmodal.evals.inputs.galleries import ids_of
 from xmodal.evals.inputs.sources import Provider, RankedLists, Source
 from xmodal.evals.reports.store import StoredResults
 from xmodal.similarity import SIMILARITIES
-
-if TYPE_CHECKING:
-    pass
 
 File = str | os.PathLike | Mapping[str, Any]
 

@@ -48,7 +48,7 @@ class EvalSplit:
       partial: part of the published split that is present, such as "181 of 5,000 images"; "" for
         all of it.
       differences: how the files in `ratings_dir` differ from the released ones.
-      hashes: hashes of the records and of the rated pairs, see `sources.split_hashes`.
+      hashes: hashes of the records and of the rated pairs, see `datasets.split_hashes`.
     """
 
     def __init__(

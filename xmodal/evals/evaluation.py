@@ -79,7 +79,7 @@ class Evaluation:
         return {evaluator_tag(self.evaluator, tag): x for tag, x in self.metrics.items()}
 
     def report(self) -> str:
-        """Returns the tables in Markdown, see `report.format_report`."""
+        """Returns the tables in Markdown, see `evaluation_report.format_report`."""
         intervals = (
             f" Intervals: 95 %, from {self.samples:,} bootstrap samples of the images; seed "
             f"{self.seed}."
@@ -132,7 +132,7 @@ class Evaluation:
         A page of examples is written to `examples.html`, a comparison with the model `other` to
         `comparison.json` and `comparison.md`; otherwise, those of an earlier evaluation are
         removed. `report.html` is the report as a web page, with the comparison. Everything is
-        computed before the first file is written, see `files.write_files`.
+        computed before the first file is written, see `result_files.write_files`.
 
         Raises:
           UserError: the folder cannot be written.

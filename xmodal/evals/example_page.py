@@ -18,6 +18,7 @@ from xmodal.evals.evaluators.evaluator import Options
 from xmodal.evals.example_rules import Pick, pick_examples
 from xmodal.evals.ranking.rows import order_items, score_queries
 from xmodal.evals.ranking.score_tiles import Scores
+from xmodal.evals.ranking.second_stage import find_scored
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import BoardResult
 
@@ -85,10 +86,21 @@ def make_groups(
         query, gallery = (galleries[side] for side in DIRECTIONS[pick.direction])
         rows = Positions("query", query)(pick.queries)
         is_same = query is gallery
-        scores = score_queries(rankings(pick.direction), rows, exclude_self=is_same)
+        of_direction = rankings(pick.direction)
+        scores = score_queries(of_direction, rows, exclude_self=is_same)
+        items = np.arange(len(gallery))
         boards = {b.name: b for b in evaluator.boards if pick.direction in b.directions}
         sections = [
-            _make_section(pick, number, int(row), scores[number], gallery, boards, shown)
+            _make_section(
+                pick,
+                number,
+                int(row),
+                scores[number],
+                find_scored(of_direction, np.full(len(items), row), items),
+                gallery,
+                boards,
+                shown,
+            )
             for number, row in enumerate(rows)
         ]
         groups.append(Group(pick.title, sections, pick.note))
@@ -107,6 +119,7 @@ def _make_section(
     number: int,
     query: int,
     scores: np.ndarray,
+    scored: np.ndarray,
     gallery: np.ndarray,
     boards: Mapping[str, Board],
     shown: "_Shown",
@@ -118,6 +131,7 @@ def _make_section(
       number: index of the query in the pick.
       query: its position in its gallery.
       scores: scores of all items, float32 [N].
+      scored: whether these are more than ranks, bool [N], see `find_scored`.
       gallery: ids of the items.
       boards: boards that have the direction, by name.
       shown: items by side and id.
@@ -142,7 +156,7 @@ def _make_section(
         of_item = [
             name for name in known if item in _positives(boards[name], pick.direction, query)
         ]
-        notes = [f"rank {rank_of[item]:,}", f"{scores[item]:.4f}"]
+        notes = [f"rank {rank_of[item]:,}", f"{scores[item]:.4f}" if scored[item] else "not scored"]
         notes += [f"rated {rating:.2f} ({name})" for name, rating in ratings.get(int(item), ())]
         mark = f"positive of {', '.join(of_item)}" if of_item else ""
         if item not in positives:

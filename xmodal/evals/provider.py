@@ -59,13 +59,20 @@ class ModelProvider(Provider):
         self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
     ) -> np.ndarray:
         """See `Provider`."""
+        found = self.embed_given(side, given, similarity)
+        vectors = found.images if side == "image" else found.captions
+        assert vectors is not None
+        return vectors
+
+    def embed_given(
+        self, side: str, given: Sequence[Any], similarity: Mapping[str, Any] | None
+    ) -> Embeddings:
+        """Returns what `embed` does with its similarity; the ids are positions."""
         if side not in self._given:
             raise UserError(f"{self.place} has no {side} side to embed {given[0]!r:.80} with.")
         field, items = self.field_of(similarity), self._given[side](given)
         found = self._embedder(*self._weights, items, _AT_A_TIME, field=field)
-        vectors = found.images if side == "image" else found.captions
-        assert vectors is not None
-        return vectors
+        return with_similarity(found, similarity)
 
     def field_of(self, similarity: Mapping[str, Any] | None) -> str:
         """Returns the array of an embedding that a similarity ranks; None is the model's."""
@@ -78,6 +85,7 @@ class Ensemble(Provider):
     def __init__(self, members: Sequence[tuple[ModelProvider, Callable[[Items], Items]]]) -> None:
         """Takes models, each with the function from a split to its own reading of these items."""
         self.place, self._members = members[0][0].place, members
+        self.embeds = frozenset.intersection(*(member.embeds for member, _ in members))
 
     def items(
         self, split: Items, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
@@ -88,3 +96,14 @@ class Ensemble(Provider):
             for member, own in self._members
         ]
         return with_similarity(average(found), similarity)
+
+    def embed(
+        self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
+    ) -> np.ndarray:
+        """See `Provider`."""
+        found = average(
+            [member.embed_given(side, given, similarity) for member, _ in self._members]
+        )
+        vectors = found.images if side == "image" else found.captions
+        assert vectors is not None
+        return vectors

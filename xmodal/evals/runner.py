@@ -73,7 +73,7 @@ def compute_boards(
         reranked = None if reranker is None else _rerank(scores, ordered, reranker, task)
         _check_finite(scores, boards, source.place)
         answers = _rank(scores, boards, reranked)
-        rating: dict[Modalities, PairScores] = dict(scores)
+        rating: dict[Modalities, ScoresOfPairs] = dict(scores)
         if isinstance(reranked, SecondStage):
             stage, rating["image", "text"] = reranked, reranked
         correlations = correlate(rating, labels, boards, bootstrap_samples, seed)
@@ -209,15 +209,15 @@ def _read_lists(
     }
 
 
-class PairScores(Protocol):
-    """Scores of single pairs (`ranking.scores.Scores` is one)."""
+class ScoresOfPairs(Protocol):
+    """Scores of single pairs (`ranking.score_tiles.Scores` is one)."""
 
     def pairs(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Returns the scores [P] of pairs at positions [P]."""
 
 
 def correlate(
-    scores: Mapping[Modalities, PairScores],
+    scores: Mapping[Modalities, ScoresOfPairs],
     labels: Labels,
     boards: Sequence[Board],
     samples: int,

@@ -8,12 +8,14 @@ import pytest
 
 from tests.evals.evaluators.random_vectors import SIDES, options_of
 from tests.evals.tiny_split import TinySplit, look_up
+from xmodal.api.embedding_functions import FunctionProvider
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.evals import Embedder, Embeddings, evaluate_source, make_evaluator
 from xmodal.evals.evaluators.classification import compute_accuracies
 from xmodal.evals.evaluators.knn import vote
 from xmodal.evals.evaluators.linear_probe import fit
+from xmodal.evals.inputs.sentences import Sentences
 from xmodal.evals.inputs.sources import Provider, with_similarity
 from xmodal.evals.provider import Ensemble, ModelProvider
 from xmodal.evals.reports.summary import summarize
@@ -63,8 +65,8 @@ class Clusters(Provider):
 
     place, embeds = "clusters", frozenset(SIDES)
 
-    def __init__(self, noise=0.8):
-        self._centers = np.random.default_rng(5).normal(size=(len(NAMES), WIDTH))
+    def __init__(self, noise=0.8, classes=3):
+        self._centers = np.random.default_rng(5).normal(size=(classes, WIDTH))
         self._noise, self.asked = noise, []
 
     def items(self, split, *, similarity=None, batch_size=256):
@@ -257,6 +259,37 @@ def test_probes_work_on_a_file_with_both_splits(split, kind):
     assert found[0].metrics["accuracy@1"] == pytest.approx(expected["accuracy@1"], abs=6)
 
 
+def test_a_file_whose_ids_do_not_tell_the_splits_apart_is_refused(split):
+    file = of_file(split)
+    split.train = make_split(30, 1, split="train")
+    split.train.image_ids = split.image_ids[:30]
+    evaluator = make_evaluator("x", options_of(type="knn"), split, ["image"])
+    with pytest.raises(UserError, match="'train' and 'test' of animals share 30 .* --run=RUN"):
+        evaluator.run(file)
+    evaluator.run(Clusters())  # A model embeds every split by itself.
+
+
+def test_classes_of_the_training_split_alone_count(split):
+    split.train.labels = {"label": np.append(split.train.labels["label"][1:], 4)}
+    found = evaluate(split, Clusters(classes=5), type="knn", k=1)
+    assert found.metrics["gallery"] == 5
+    assert "37 images among 5" in found.definition
+    with pytest.raises(UserError, match="names names 3 classes, .* train has images of class 4"):
+        make_evaluator("x", options_of(type="knn", names=NAMES), split, SIDES)
+
+
+def test_an_array_that_a_file_lacks_is_refused(split):
+    similarity = {"name": "cosine", "field": "mean"}
+    with pytest.raises(UserError, match="the array 'mean', but model.npz has one array"):
+        of_file(split).items(split, similarity=similarity)
+    functions = FunctionProvider({"text": None}, None, "dot")
+    with pytest.raises(UserError, match="the array 'mean', but the model has one array"):
+        functions.items(split, similarity=similarity)
+    sentences = Sentences("texts.npz", {}, np.zeros((0, 2)), "dot")
+    with pytest.raises(UserError, match="the array 'mean', but texts.npz has one array"):
+        sentences.items(split, similarity=similarity)
+
+
 def test_a_file_has_no_prompts(split):
     evaluator = make_evaluator("x", options_of(type="zero_shot"), split, SIDES)
     file = of_file(split)
@@ -298,11 +331,12 @@ def test_labels_and_vectors_that_cannot_be_used(split):
     split.label_names = {}
     with pytest.raises(UserError, match="has no names of the classes in 'label'; list them in"):
         evaluate(split, Clusters(), type="zero_shot")
-    several = Embeddings("m", split.image_ids, np.ones((9, 2, 3), np.float32), None, None, "dot")
+    ids = np.append(split.image_ids, np.arange(2000, 2005))
+    several = Embeddings("m", ids, np.ones((14, 2, 3), np.float32), None, None, "dot")
     split.train = make_split(5, 3, split="train")
     with pytest.raises(UserError, match="m lacks 5 of the 5 images of animals train.*one file"):
         evaluate(split, several, type="knn", k=1)
-    split.train.image_ids = split.image_ids[:5]
+    split.train.image_ids = ids[9:]
     with pytest.raises(UserError, match="classifies by one vector per item, and m has 2"):
         evaluate(split, several, type="knn", k=1)
 
@@ -341,9 +375,11 @@ def test_a_model_embeds_any_texts_on_any_number_of_devices():
             provider.embed("image", [b"picture"])
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_allclose(found[0], table[[7, 3, 3, 0, 5]], rtol=1e-2)
-    # Two copies of a model are the model, and embed nothing else.
+    # Two copies of a model are the model, also for other texts.
     both = Ensemble([(provider, lambda items: items)] * 2)
-    assert both.embeds == frozenset()
+    assert both.embeds == {"text"}
+    texts = both.embed("text", ["7", "3"])
+    np.testing.assert_allclose(texts @ texts.T, found[0][:2] @ found[0][:2].T, rtol=1e-5)
     one, two = provider.items(split), both.items(split)
     np.testing.assert_allclose(
         two.images @ two.captions.T, one.images @ one.captions.T, rtol=1e-5, atol=1e-6

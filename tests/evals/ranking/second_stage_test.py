@@ -1,6 +1,7 @@
 """Two keys rank: scores of pairs, then those of the first stage."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import DirectionLabels
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.saved_scores import SavedScores
-from xmodal.evals.ranking.second_stage import PairReranker, SecondStage, join_keys
+from xmodal.evals.ranking.second_stage import PairReranker, SecondStage, find_scored, join_keys
+from xmodal.runs.tensorboard.similarities import draw_similarities
 
 
 class Table:
@@ -65,6 +67,8 @@ def test_ranks_are_those_of_two_keys(top, transposed, added):
         assert order.tolist() == places
         np.testing.assert_array_equal(row[kept], expected[query][kept])
         asked |= {(item, query) if transposed else (query, item) for item in kept}
+        own = find_scored(stage(transposed), np.full(len(row), query), np.arange(len(row)))
+        assert np.flatnonzero(own).tolist() == sorted(kept)
     assert table.asked == asked
 
 
@@ -166,10 +170,28 @@ def test_the_report_and_its_file_name_the_second_stage(tmp_path):
     assert (facts["first_stage"], facts["top"], facts["outside"]) == ("dot", 2, 1)
 
 
+def test_what_was_not_scored_is_not_shown_as_a_score():
+    table = np.full((4, 8), 0.25, np.float32)
+    evaluator, source = open_case(table, top=2)
+    split = TinySplit()
+    split.has_pictures = False
+    found = evaluate_source(evaluator, source, name="m", split=split, examples=3)
+    page = found.page.to_html()
+    assert "not scored" in page
+    assert "0.2500" in page
+    assert not re.search(r">-\d+\.0000<", page)
+    scores = evaluator.open_rankings(source)("t2i")
+    positives = Ragged.from_pairs(np.arange(8), np.array([0, 0, 0, 1, 1, 2, 2, 3], np.int32), 8)
+    for drawn in draw_similarities(scores, positives, 50):
+        assert set(drawn.tolist()) == {0.25}
+
+
 def test_a_source_without_a_pair_scorer_is_refused():
     with pytest.raises(UserError, match="needs a model with a pair scorer, and model has none"):
         evaluate(None)
     with pytest.raises(UserError, match="top"):
         read_options({"x": {"type": "boards", "reranker": {"name": "pair_scorer", "top": 0}}})
+    with pytest.raises(UserError, match="x.task='t' names predictions"):
+        read_options({"x": {"type": "boards", "reranker": {"name": "pair_scorer"}, "task": "t"}})
     with pytest.raises(UserError, match="Unknown name 'pair_scorer'"):
         read_options({"x": {"type": "pools", "reranker": {"name": "pair_scorer"}}})

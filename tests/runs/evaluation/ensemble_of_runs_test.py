@@ -14,11 +14,15 @@ TEXTS = ("a dog", "a cat", "two dogs")
 
 def evaluation(texts=TEXTS, dataset="coco/images:1.0.0", digits="abc", name="coco"):
     """A run with one evaluator and the records that it evaluates."""
-    items = types.SimpleNamespace(caption_texts=texts, hashes={dataset: digits})
+    splits = {
+        split: types.SimpleNamespace(caption_texts=texts, hashes={dataset: digits})
+        for split in ("test", "train")
+    }
+    splits["test"].beside = splits.get
     return types.SimpleNamespace(
-        options={name: None},
+        options={name: types.SimpleNamespace(splits_read=("train",))},
         split_of=lambda name, split: split or "test",
-        items=lambda name, split: items,
+        items=lambda name, split: splits[split],
     )
 
 
@@ -36,6 +40,14 @@ def test_runs_on_the_same_records_are_averaged():
     assert refusal(texts=np.array(TEXTS)) == ""
     # The same captions, with other features.
     assert refusal(dataset="region_features/coco:1.0.0", digits="def") == ""
+
+
+def test_the_split_that_a_probe_learns_from_has_its_own_reading_too():
+    runs = evaluation(), evaluation()
+    own = subjects._own_items(*runs, None, ("runs/a", "runs/b"))
+    ours, theirs = (each.items("coco", "test") for each in runs)
+    assert own(ours) is theirs
+    assert own(ours.beside("train")) is theirs.beside("train")
 
 
 @pytest.mark.parametrize("other", [{"texts": ("a dog", "a cat", "a bird")}, {"digits": "def"}])

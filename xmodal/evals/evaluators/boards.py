@@ -68,6 +68,11 @@ class BoardsOptions(Options):
         """See `Options`."""
         super().check(where)
         make_board_reranker(f"{where}.reranker", self.reranker)
+        if self.task and self.scores_pairs:
+            raise UserError(
+                f"{where}.task={self.task!r} names predictions, which the reranker 'pair_scorer' "
+                "does not use; remove the task, or choose another reranker."
+            )
 
     def check_dataset(self, where: str, dataset: str) -> None:
         """See `Options`."""

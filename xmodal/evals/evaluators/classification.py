@@ -68,12 +68,7 @@ class ClassificationEvaluator(NumbersEvaluator):
         self._names = tuple(names) or tuple(map(str, range(len(counts))))
         self._is_named = bool(names)
         self._label_hash.add("images", np.asarray(self._split.image_ids), self._classes)
-        self._definition = (
-            f"Classes of {len(self._classes):,} images among {len(self._names):,}, from the column "
-            f"{self.options.labels!r}: {self._describe()} Intervals: 95 %, from "
-            f"{self.options.bootstrap_samples:,} bootstrap samples of the images; seed "
-            f"{self.options.seed}."
-        )
+        self._definition = self._define()
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
@@ -95,6 +90,15 @@ class ClassificationEvaluator(NumbersEvaluator):
         )
         counts = {"queries": len(rank), "gallery": len(self._names), "tied_queries": tied.sum()}
         return [self._numbers(values | {tag: float(x) for tag, x in counts.items()} | figures)]
+
+    def _define(self) -> str:
+        """The definition, from the classes that are known."""
+        return (
+            f"Classes of {len(self._classes):,} images among {len(self._names):,}, from the column "
+            f"{self.options.labels!r}: {self._describe()} Intervals: 95 %, from "
+            f"{self.options.bootstrap_samples:,} bootstrap samples of the images; seed "
+            f"{self.options.seed}."
+        )
 
     def _describe(self) -> str:
         """A sentence on the method, for the report."""
@@ -185,11 +189,32 @@ class ProbeEvaluator(ClassificationEvaluator):
         self._train_classes = self._read_classes(self._train)
         if (highest := self._train_classes.max(initial=0)) >= len(self._names):
             # A class that the evaluated split lacks.
+            if self.options.names:
+                raise UserError(
+                    f"{self._where}.names names {len(self._names)} classes, but "
+                    f"{self._train.name} {self._train.split} has images of class {highest}, "
+                    "counted from 0; name all classes, in the order of their numbers."
+                )
             missing = range(len(self._names), highest + 1)
             self._names = (*self._names, *map(str, missing))
+            self._definition = self._define()
         self._label_hash.add("training", np.asarray(self._train.image_ids), self._train_classes)
 
     def _train_features(self, provider: Provider) -> np.ndarray:
+        """Image embeddings of the training split, see `_features`.
+
+        Raises:
+          UserError: ids of a file do not tell the splits apart.
+        """
+        shared = np.intersect1d(self._train.image_ids, self._split.image_ids)
+        if isinstance(provider, Embeddings) and len(shared):
+            raise UserError(
+                f"{self._where}: the splits {self._train.split!r} and {self._split.split!r} of "
+                f"{self._split.name} share {len(shared):,} image ids, the first is {shared[0]}, so "
+                f"{provider.place} does not tell their images apart. Evaluate the model itself, "
+                "with --run=RUN or with the functions of xmodal.evaluate, or prepare the dataset "
+                "with ids that are unique over its splits."
+            )
         return self._features(provider, self._train)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.arrays import check_embeddings, open_arrays, read_similarity
-from xmodal.evals.inputs.sources import Embeddings, Provider, with_similarity
+from xmodal.evals.inputs.sources import Embeddings, Provider, refuse_field, with_similarity
 
 SENTENCES, EMBEDDINGS = "sentences", "sentence_embeddings"
 
@@ -55,6 +55,7 @@ class Sentences(Provider):
     ) -> Embeddings:
         """See `Provider`; captions are found by their texts."""
         del batch_size
+        refuse_field(self.place, similarity)
         rows = [self.rows.get(text.strip(), -1) for text in split.caption_texts]
         if missing := [
             text for text, row in zip(split.caption_texts, rows, strict=True) if row < 0

@@ -175,6 +175,7 @@ class _Given(Provider):
     ) -> "Source":
         """See `Provider`."""
         del split, batch_size
+        refuse_field(self.place, similarity)
         assert isinstance(self, Source)
         return with_similarity(self, similarity) if isinstance(self, Embeddings) else self
 
@@ -260,6 +261,23 @@ class RankedLists(_Given):
 
 
 Source = Embeddings | ScoreMatrix | RankedLists
+
+
+def refuse_field(place: str, similarity: Mapping[str, Any] | None) -> None:
+    """Raises an error if a similarity ranks another array than the vectors, a source's only one.
+
+    Raises:
+      UserError: names `place`, the source.
+    """
+    if similarity is None:
+        return
+    field = make_similarity(similarity, "similarity of an evaluator").config.field
+    if field != "vector":
+        raise UserError(
+            f"The similarity of an evaluator ranks the array {field!r}, but {place} has one array "
+            "per item, the vectors: remove `field` from the similarity, or evaluate the model "
+            "itself, with --run=RUN."
+        )
 
 
 def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) -> Embeddings:

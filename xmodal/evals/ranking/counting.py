@@ -282,7 +282,7 @@ def _count_label_set(
         if placed.folds is not None:
             same_fold = own == by_item(folds[slab])
             equal, ahead = equal & same_fold, ahead & same_fold
-        # A tile has at most 2**14 items, see `scores.choose_rows`, or 64 per device.
+        # A tile has at most 2**14 items, see `score_tiles.choose_rows`, or 64 per device.
         return ahead.astype(jnp.int32) + (equal.astype(jnp.int32) << 16)
 
     # On CPUs, XLA writes an array to memory before summing it. Slabs are summed while they are

@@ -46,6 +46,30 @@ class PairReranker:
     add_first_stage: bool = False
 
 
+class SecondStageScores(SavedScores):
+    """Numbers to rank by, of which only those of the candidates are scores."""
+
+    def __init__(self, matrix: np.ndarray, candidates: np.ndarray) -> None:
+        """Takes the numbers [Q, N], and the positions [Q, K] of the items that were scored."""
+        super().__init__(matrix)
+        self._candidates = candidates
+
+    def find_scored(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """See `find_scored`."""
+        found = np.empty(len(items), bool)
+        for query in np.unique(queries):
+            of_query = queries == query
+            found[of_query] = np.isin(items[of_query], self._candidates[query])
+        return found
+
+
+def find_scored(scores: Scores, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
+    """Returns which pairs at positions [P] have a score, and not only a rank; bool [P]."""
+    if isinstance(scores, SecondStageScores):
+        return scores.find_scored(queries, items)
+    return np.ones(len(items), bool)
+
+
 class SecondStage:
     """Scores of images and captions in both directions; pairs are scored when needed."""
 
@@ -93,7 +117,7 @@ class SecondStage:
             )
         return found
 
-    def __call__(self, transposed: bool) -> SavedScores:
+    def __call__(self, transposed: bool) -> "SecondStageScores":
         """Returns the scores to rank by; `transposed` if captions are the queries."""
         first = self._first.transpose() if transposed else self._first
         candidates = self._candidates(transposed)
@@ -105,7 +129,7 @@ class SecondStage:
         for start in range(0, len(matrix), height):
             for query, row in enumerate(complete_rows(first, start // height), start):
                 matrix[query] = join_keys(row, candidates[query], found[query])
-        return SavedScores(matrix)
+        return SecondStageScores(matrix, candidates)
 
     def describe(self, direction: DirectionLabels, transposed: bool) -> Rescored:
         """Returns the facts of a direction's second stage."""

@@ -10,6 +10,9 @@ from typing import Annotated, Any
 import ml_collections
 
 from xmodal.base.config import Bounds, UserError, check_value
+from xmodal.evals.evaluators.boards import BoardsOptions
+from xmodal.evals.evaluators.classification import ClassificationOptions
+from xmodal.evals.evaluators.evaluator import Options
 from xmodal.evals.results import evaluator_tag
 from xmodal.models import ENCODERS
 from xmodal.runs.config.awaited_metrics import dataset_of
@@ -81,14 +84,21 @@ def _has_rows(encoder: ml_collections.ConfigDict) -> bool:
     return any(key.name == "vocab_size" for key in keys)
 
 
+def _preference(options: Options) -> int:
+    """Order in which evaluators give the metric to select by: boards first, accuracies last."""
+    if isinstance(options, BoardsOptions):
+        return 0
+    return 2 if isinstance(options, ClassificationOptions) else 1
+
+
 def _fill_metrics(spec: Spec) -> Spec:
-    """Sets the metrics of `select` and of the plateau if they are "".
+    """Sets the metrics of `select` and of the plateau if they are "", see `_preference`.
 
     Raises:
       UserError: no evaluator has a metric to select by, or one cannot use its dataset.
     """
     config, settings, found = spec.config, spec.settings, []
-    for name, options in spec.evals.items():
+    for name, options in sorted(spec.evals.items(), key=lambda item: _preference(item[1])):
         dataset = dataset_of(config.to_dict(), name, options)
         options.check_dataset(f"config.evals.{name}", dataset)
         if tag := options.default_metric(dataset):

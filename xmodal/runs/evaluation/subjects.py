@@ -4,7 +4,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import ml_collections
 import numpy as np
@@ -14,7 +14,7 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, lookup
 from xmodal.evals import Evaluation, read_options
 from xmodal.evals.embed import Items
-from xmodal.evals.evaluators import Options
+from xmodal.evals.evaluators import Options, Split
 from xmodal.evals.inputs.files import name_of, open_embeddings
 from xmodal.evals.inputs.sources import Embeddings, Provider
 from xmodal.evals.provider import Ensemble, ModelProvider
@@ -198,17 +198,21 @@ def _own_items(
     for name in first.options:
         lookup(f"config.evals of {folders[1]}", name, other.options)
         chosen = first.split_of(name, split)
-        ours, theirs = (each.items(name, chosen) for each in (first, other))
-        common = ours.hashes.keys() & theirs.hashes.keys()
-        if any(ours.hashes[key] != theirs.hashes[key] for key in common) or not np.array_equal(
-            ours.caption_texts, theirs.caption_texts
-        ):
-            raise UserError(
-                f"The evaluator {name!r} of {folders[0]} and of {folders[1]} uses different "
-                f"records of the split {chosen!r}; only runs on the same images and captions can "
-                "be averaged."
+        evaluated = [cast(Split, each.items(name, chosen)) for each in (first, other)]
+        for split_read in (chosen, *first.options[name].splits_read):
+            ours, theirs = (
+                each if split_read == chosen else each.beside(split_read) for each in evaluated
             )
-        own[id(ours)] = theirs
+            common = ours.hashes.keys() & theirs.hashes.keys()
+            if any(ours.hashes[key] != theirs.hashes[key] for key in common) or not np.array_equal(
+                ours.caption_texts, theirs.caption_texts
+            ):
+                raise UserError(
+                    f"The evaluator {name!r} of {folders[0]} and of {folders[1]} uses different "
+                    f"records of the split {split_read!r}; only runs on the same images and "
+                    "captions can be averaged."
+                )
+            own[id(ours)] = cast(Items, theirs)
     return lambda items: own[id(items)]
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking.score_tiles import Scores
+from xmodal.evals.ranking.second_stage import find_scored
 
 
 def draw_similarities(
@@ -12,7 +13,7 @@ def draw_similarities(
     """Returns the scores of random positive pairs and of random other pairs, float32 [<= count].
 
     The same pairs are drawn for the same labels, so that the histograms of two steps are
-    comparable.
+    comparable. Pairs that a second stage has not scored are left out.
 
     Args:
       scores: scores of Q queries and N items.
@@ -25,10 +26,12 @@ def draw_similarities(
     generator = np.random.default_rng(seed)
     rows = np.repeat(np.arange(len(positives.lengths)), positives.lengths)
     chosen = generator.permutation(len(rows))[:count]
-    matching = scores.pairs(rows[chosen], positives.values[chosen].astype(np.int64))
+    owners, matches = rows[chosen], positives.values[chosen].astype(np.int64)
+    scored = find_scored(scores, owners, matches)
+    matching = scores.pairs(owners[scored], matches[scored])
     queries = generator.integers(scores.shape[0], size=count)
     items = generator.integers(scores.shape[1], size=count)
-    other = ~positives.contains(queries, items)
+    other = ~positives.contains(queries, items) & find_scored(scores, queries, items)
     if exclude_self:
         other &= queries != items
     return matching, scores.pairs(queries[other], items[other])
