@@ -15,7 +15,7 @@ QUICKSTART = "--config=configs/quickstart.py"
         (["--cofnig=configs/quickstart.py"], "config"),
         (
             [QUICKSTART + ":t2i"],
-            "--config: Unknown variant 't2i' of quickstart; known: i2t, t2t or none.",
+            "--config: Unknown variant 't2i' of quickstart; known: classify, ",
         ),
         ([QUICKSTART, "--config.optmizer.name=sgd"], 'Did you mean "optimizer"'),
         (

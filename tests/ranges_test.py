@@ -220,7 +220,11 @@ ROWS = [
     (TEXT, "data.labels=relations", "config.data.labels is 'relations'; it must be a list such"),
     (TEXT, "data.text.max_length=0", "config.data.text.max_length is 0; it must be at least 1."),
     (TEXT, "data.text.vocabulary_size=0", "vocabulary_size is 0; it must be at least 1."),
-    (TEXT, "data.text.tokenizer=bpe", "Unknown name 'bpe' in config.data.text.tokenizer; known: "),
+    (
+        TEXT,
+        "data.text.tokenizer=syllables",
+        "Unknown name 'syllables' in config.data.text.tokenizer; known: ",
+    ),
     (TEXT, "data.text.vocabulary=nowhere.txt", "nowhere.txt"),
     (TEXT, "data.text.augment={'delete': 2}", "text.augment.delete is 2.0; it must be at most 1"),
     (BOTH, "data.image.size=-1", "config.data.image.size is -1; it must be at least 0."),

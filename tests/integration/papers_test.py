@@ -28,6 +28,10 @@ PAPERS = {
     "pvse": ["shapes/i2t/recall@10"],
     # A pair scorer, which ranks again.
     "quickstart:matching_quick": ["shapes/i2t/recall@10", "reranked/shapes/i2t/recall@10"],
+    "quickstart:classify_quick": [
+        *("shapes/i2t/recall@10", "shape/accuracy@1", "color_knn/accuracy@1"),
+        "shape_probe/accuracy@1",
+    ],
     "vit": ["shapes/i2t/recall@10"],
 }
 
@@ -37,6 +41,8 @@ def get_config(name, few_shapes, total_steps=STEPS):
     config = importlib.import_module(f"configs.{module}").get_config(variant or "quick")
     assert config.total_steps == 50
     config.total_steps, config.log_every, config.batch_size = total_steps, 1, 16
+    schedule = config.optimizer.schedule
+    schedule.warmup_steps = min(schedule.get("warmup_steps", 0), 2)
     config.data.data_dir = few_shapes
     config.frozen_features.folder = ""
     config.tensorboard.update(queries=0, pairs=0, projector=0)  # see `run_folder_test`

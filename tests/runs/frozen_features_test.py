@@ -341,6 +341,8 @@ def test_a_dry_run_computes_no_features(config, tmp_path):
 
 @pytest.fixture
 def without_data(monkeypatch):
+    """As if the dataset were not built yet: what the config alone tells comes first."""
+    monkeypatch.setattr(data, "is_prepared", lambda config: False)
     monkeypatch.setattr(data, "prepare", lambda *args, **kwargs: pytest.fail("asked for data"))
 
 

@@ -21,7 +21,7 @@ from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.run import resolve
 
 TINY = "tiny_captions"
-ROOT = pathlib.Path(__file__).parents[3]
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.fixture
