@@ -50,12 +50,6 @@ def image_config(few_shapes, tmp_path):
     return write_image_config(tmp_path / "images.py", few_shapes, "convnet")
 
 
-@pytest.fixture
-def vit_config(few_shapes, tmp_path):
-    """Path of a config file for images, read by a ViT, and captions."""
-    return write_image_config(tmp_path / "vit.py", few_shapes, "vit")
-
-
 def write_image_config(path, few_shapes, encoder):
     """Writes a config file for images, read by an encoder of `IMAGE_ENCODERS`, and captions."""
     config = CONFIG.format(variant="i2t", data_dir=few_shapes)
@@ -71,17 +65,41 @@ def write_image_config(path, few_shapes, encoder):
     return path
 
 
+TOKENS = """
+from configs import sgraf
+
+
+def get_config():
+    config = sgraf.get_config("quick")
+    config.data.data_dir, config.batch_size, config.log_every = {data_dir!r}, 16, 100
+    config.evals.shapes.bootstrap_samples = 10
+    config.model.image.encoder = {encoder}
+    config.data.image.size, config.freeze, config.frozen_features.sides = 24, (), ()
+    # Tiles of few pairs.
+    config.tasks.i2t.loss.options.update({{"engine": "ring", "chunk_size": 3}})
+    return config
+"""
+
+
 @pytest.fixture
-def matching_config(image_config, tmp_path):
-    """Path of a config file for images, captions and a pair scorer."""
-    path = tmp_path / "matching.py"
+def tokens_config(few_shapes, tmp_path):
+    """Path of a config file for cells of images against words of captions."""
+    path = tmp_path / "tokens.py"
+    path.write_text(TOKENS.format(data_dir=few_shapes, encoder=IMAGE_ENCODERS["convnet"]))
+    return path
+
+
+@pytest.fixture
+def matching_config(few_shapes, tmp_path):
+    """Path of a config file for images, read by a ViT, captions and a pair scorer."""
+    path = write_image_config(tmp_path / "matching.py", few_shapes, "vit")
     settings = (
         "config.model.pair_scorer.update({'width': 16, 'heads': 2, 'mlp_dim': 16})",
-        "config.evals.reranked.update({'every': 10, 'batch_size': 24, 'bootstrap_samples': 10})",
+        "config.evals.reranked.update({'every': 0, 'batch_size': 24, 'bootstrap_samples': 10})",
         "config.evals.reranked.reranker.top = 5",
         "return config",
     )
-    config = image_config.read_text().replace("get_config('i2t')", "get_config('matching')")
+    config = path.read_text().replace("get_config('i2t')", "get_config('matching')")
     path.write_text(config.replace("return config", "\n    ".join(settings)))
     return path
 

@@ -104,46 +104,38 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path)
     assert "is damaged: " in output
 
 
-PAIRS = """
-from configs import sgraf
-
-
-def get_config():
-    config = sgraf.get_config("quick")
-    config.data.data_dir, config.batch_size, config.log_every = {data_dir!r}, 16, 100
-    config.total_steps = config.evals.shapes.every = config.checkpoint.every = 4
-    config.evals.shapes.bootstrap_samples = 10
-    config.model.image.encoder = {{"name": "convnet", "channels": (4, 8), "units": (0, 1)}}
-    config.data.image.size, config.freeze, config.frozen_features.sides = 24, (), ()
-    # Tiles of few pairs.
-    config.tasks.i2t.loss.options.update({{"engine": "ring", "chunk_size": 3}})
-    return config
-"""
-
-
 @pytest.mark.slow
-def test_two_processes_compare_tokens_like_one(few_shapes, start, read_arrays, tmp_path):
-    config = tmp_path / "pairs.py"
-    config.write_text(PAIRS.format(data_dir=few_shapes))
+@pytest.mark.parametrize(
+    ("name", "trained"),
+    [("tokens_config", "similarity"), ("matching_config", "pair_scorer")],
+)
+def test_two_processes_score_pairs_like_one(name, trained, start, read_arrays, tmp_path, request):
+    """Sets of tokens that are compared in tiles; a pair scorer beside a ViT."""
     together = {
         "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",
         "JAX_NUM_PROCESSES": "2",
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
     }
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    arguments = [
+        f"--config={request.getfixturevalue(name)}",
+        f"--config.total_steps={TOTAL_STEPS}",
+        f"--config.checkpoint.every={TOTAL_STEPS}",
+        f"--config.evals.shapes.every={TOTAL_STEPS}",
+    ]
 
-    def begin(run, **kwargs):
-        return start(f"--config={config}", f"--workdir={tmp_path / run}", **kwargs)
+    def begin(run, **variables):
+        return start(*arguments, f"--workdir={tmp_path / run}", **variables, **cache)
 
     pair = [begin("two", JAX_PROCESS_ID=str(index), **together) for index in range(2)]
     outputs = [process.communicate(timeout=300)[0] for process in pair]
     assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
-    one = begin("one", devices=2, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    one = begin("one", devices=2)
     output, _ = one.communicate()
     assert one.returncode == 0, output
     found, expected = (
-        read_arrays(tmp_path / run / "checkpoints/4/params") for run in ("two", "one")
+        read_arrays(tmp_path / run / f"checkpoints/{TOTAL_STEPS}/params") for run in ("two", "one")
     )
-    assert set(expected["similarity"]) == {"local", "global", "gate", "score"}
+    assert jax.tree.leaves(expected[trained])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=0), found, expected)
     found, expected = (
         json.loads((tmp_path / run / "test/metrics.json").read_text()) for run in ("two", "one")
@@ -177,16 +169,12 @@ def test_the_death_of_a_process_ends_the_other(tiny_config, start, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["image_config", "vit_config", "matching_config"])
-def test_checkpoints_move_between_processes_and_devices(
-    name, start, read_arrays, tmp_path, request
-):
+def test_checkpoints_move_between_processes_and_devices(image_config, start, read_arrays, tmp_path):
     """Two processes with four devices, one with eight, and one with one: the same 20 steps."""
-    config = request.getfixturevalue(name)
 
     def begin(folder, steps, **kwargs):
         arguments = [
-            f"--config={config}",
+            f"--config={image_config}",
             f"--workdir={tmp_path / folder}",
             f"--config.total_steps={steps}",
             f"--config.evals.shapes.every={LONG // 2}",
