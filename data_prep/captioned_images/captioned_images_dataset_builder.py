@@ -17,7 +17,7 @@ from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.building.record_parts import OneProcess, PartedRecords
 from data_prep.captioned_images import find_layout, folder_key
-from data_prep.captioned_images.captioned_pictures import SPLITS, CaptionedPicture
+from data_prep.captioned_images.captioned_pictures import CaptionedPicture
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.captioned_images.picture_files import spellings
@@ -27,6 +27,7 @@ from data_prep.captioned_images.survey import Survey, look_at_part, survey
 from data_prep.captioned_images.user_ratings import Item, rated_pairs
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.image_files import ImageFile
+from data_prep.reading.split_names import SPLITS
 
 
 class Builder(RandomAccessBuilder):

@@ -37,7 +37,7 @@ def find_layout(folder: pathlib.Path, options: ReadingOptions) -> Layout:
     sources, reasons = [], []
     for path in _candidates(files):
         if path.name.startswith("dataset_") and ending(path) == ".json":
-            return KarpathyLayout(folder, path)
+            return KarpathyLayout(folder, path, with_splits=options.split != "none")
         try:
             sources.append(_source(path, options))
         except UnexpectedFilesError as error:
@@ -85,7 +85,7 @@ def _candidates(files: list[tuple[pathlib.Path, list[str]]]) -> Iterator[pathlib
 def _source(path: pathlib.Path, options: ReadingOptions) -> Source:
     if ending(path) == ".parquet" and has_images(path):
         raise UnexpectedFilesError(f"{path} is a shard")
-    table = open_table(path)
+    table = open_table(path, options.names)
     return table, find_columns(table.names, options, str(path))
 
 

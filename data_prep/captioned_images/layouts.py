@@ -8,6 +8,7 @@ from typing import Any
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
+    BY_CONTENT,
     CaptionedPicture,
     caption_of,
     split_of_path,
@@ -17,7 +18,8 @@ from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.reading.fetched_files import IMAGE_ENDINGS, TAR_ENDINGS
 from data_prep.reading.fetched_images import FetchedPart, fetched_parts
 from data_prep.reading.folders import walk
-from data_prep.reading.karpathy import in_splits, read_karpathy
+from data_prep.reading.karpathy import read_karpathy
+from data_prep.reading.split_names import check_split_names, split_of_name
 
 
 class Layout(abc.ABC):
@@ -93,11 +95,18 @@ class KarpathyLayout(Layout):
     Args:
       folder: folder of the user.
       path: path of the file.
+      with_splits: whether its splits are used, and their names must be known.
+
+    Raises:
+      UnexpectedFilesError: the file is damaged or in another format, or a split is not known.
     """
 
-    def __init__(self, folder: pathlib.Path, path: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, path: pathlib.Path, *, with_splits: bool) -> None:
         self._path, self._files = path, PictureFiles(folder)
-        self._splits = in_splits(read_karpathy(path.parent, path.stem.removeprefix("dataset_")))
+        self._splits = read_karpathy(path.parent, path.stem.removeprefix("dataset_"))
+        if with_splits:
+            sizes = {name: len(photographs) for name, photographs in self._splits.items()}
+            check_split_names(sizes, str(path), BY_CONTENT)
 
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
@@ -106,7 +115,8 @@ class KarpathyLayout(Layout):
     def read(self, part: None) -> Iterator[CaptionedPicture | LeftOut]:
         """See `Layout`."""
         del part
-        for split, photographs in self._splits.items():
+        for name, photographs in self._splits.items():
+            split = split_of_name(name)
             for photograph in photographs:
                 captions = [text.strip() for _, text in photograph.captions if text.strip()]
                 different, copies = without_copies(captions, photograph.name)

@@ -63,6 +63,10 @@ class PictureFiles:
                     return _missing(name, "ambiguous name", f"{name} is {' and '.join(found[:2])}")
         return self._in_archives(name)
 
+    def knows(self, name: str) -> bool:
+        """Whether a name is that of a picture, in any of its `spellings`."""
+        return name.strip().lower() in self._by_end
+
     def _in_archives(self, name: str) -> ImageFile:
         """An archive counts as a folder: `train/1.jpg` may be `1.jpg` in `train.zip`."""
         path = pathlib.PurePosixPath(name.replace("\\", "/"))

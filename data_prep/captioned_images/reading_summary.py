@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from data_prep.captioned_images.captioned_pictures import SPLITS
 from data_prep.captioned_images.survey import Survey
+from data_prep.reading.split_names import SPLITS
 
 
 def summary(

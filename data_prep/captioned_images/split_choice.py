@@ -5,14 +5,17 @@ Pictures that would leak from training to test stay together: copies of each oth
 different size or quality, and pictures that share a caption.
 """
 
+import collections
+
 import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from data_prep.captioned_images.captioned_pictures import SPLITS
+from data_prep.captioned_images.captioned_pictures import BY_CONTENT
 from data_prep.captioned_images.survey import Survey
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.split_names import SPLITS
 
 SHARE, MOST = 0.1, 5000
 """Share of the pictures in validation and in test, and the largest number of pictures there."""
@@ -41,12 +44,12 @@ def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
     splits = np.array(survey.splits, dtype=object)
     named = set(splits[survey.usable]) if survey.usable.any() else set()
     if "" in named and len(named) > 1:
-        lost = int((splits[survey.usable] == "").sum())
+        sizes = collections.Counter(splits[survey.usable].tolist())
         first = survey.names[np.flatnonzero(survey.usable & (splits == ""))[0]]
         raise UnexpectedFilesError(
-            f"{lost:,} of {int(survey.usable.sum()):,} pictures have no split; the first is "
-            f'{first}; give them one, or split by content with {{"split": "none"}} in '
-            "captioned_images.json"
+            f"{sizes.pop(''):,} of {int(survey.usable.sum()):,} pictures have no split; the first "
+            f"is {first}; others are in {', '.join(f'{k} {n:,}' for k, n in sizes.items())}; give "
+            f"them one{BY_CONTENT}"
         )
     splits[splits == ""] = "train"
     missing = [split for split in ("test", "validation") if split not in named]

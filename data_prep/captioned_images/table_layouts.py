@@ -10,6 +10,7 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
     CaptionedPicture,
     cell_captions,
+    check_splits,
     split_of_folder,
     split_of_path,
     split_of_value,
@@ -62,8 +63,10 @@ class TableLayout(Layout):
             yield CaptionedPicture(name, captions, self._splits[name], image.read)
 
     def _read(self, table: Table, columns: Columns) -> None:
+        if columns.split is not None:
+            check_splits(table.column(columns.split), str(table.path))
         split_of_table = split_of_path(table.path.relative_to(self._folder).as_posix())
-        for row in table.rows():
+        for row in table.rows(columns.image, self._files.knows):
             self._rows += 1
             if isinstance(row, LeftOut):
                 self._left_out.append(row)
@@ -83,7 +86,7 @@ class TableLayout(Layout):
             image = self._files.find(name, table.path)
             split = split_of_table or split_of_folder(image.where)
             if columns.split is not None:
-                split = split_of_value(cells.get(columns.split), f"{table.path.parent / where}")
+                split = split_of_value(cells.get(columns.split))
             if (before := self._splits.setdefault(image.where, split)) != split:
                 raise UnexpectedFilesError(
                     f"{table.path.parent / where}: {name} is in the split {split or 'none'!r}, but "
@@ -108,6 +111,9 @@ class EmbeddedLayout(Layout):
 
     def __init__(self, folder: pathlib.Path, sources: Sequence[Source]) -> None:
         self._folder, self._sources = folder, sources
+        for table, columns in sources:
+            if columns.split is not None:
+                check_splits(table.column(columns.split), str(table.path))
 
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
@@ -133,7 +139,7 @@ class EmbeddedLayout(Layout):
             yield from copies
             split = split_of_path(path)
             if columns.split is not None:
-                split = split_of_value(cells.get(columns.split), name)
+                split = split_of_value(cells.get(columns.split))
             yield CaptionedPicture(
                 name, captions, split, functools.partial(_embedded, cells.get(columns.image))
             )

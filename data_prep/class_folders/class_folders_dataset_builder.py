@@ -12,12 +12,12 @@ from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.captioned_images import folder_key
-from data_prep.captioned_images.captioned_pictures import SPLITS, split_of_name
 from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.fetched_files import IMAGE_ENDINGS
 from data_prep.reading.folders import walk
 from data_prep.reading.image_files import ImageFile
+from data_prep.reading.split_names import SPLITS, split_of_name
 
 _ONLY_SPLIT = "test"
 # Pictures that cannot be read count as missing records; other files are only listed.

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.published_json import WRONG_FORM, read_published_json, wrong_form
-
-_SPLITS = {"train": ("train", "restval"), "validation": ("val",), "test": ("test",)}
+from data_prep.reading.split_names import SYNONYMS, check_split_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,17 +62,29 @@ def read_karpathy(folder: pathlib.Path, dataset: str) -> Photographs:
                 whole_number(image[id_name]),
                 tuple(zip(ids, texts, strict=True)),
             )
-            splits.setdefault(text(image["split"]), []).append(photograph)
+            splits.setdefault(text(image.get("split", "")), []).append(photograph)
         except WRONG_FORM as error:
             raise wrong_form(f"{source}: image {number}", error) from error
     return splits
 
 
 def in_splits(karpathy: Photographs) -> dict[str, list[Photograph]]:
-    """Karpathy's splits as those of a dataset: train and restval, val, test."""
+    """Karpathy's splits as those of a dataset: train and restval, val, test.
+
+    Raises:
+      UnexpectedFilesError: a split has an unknown name, or none.
+    """
+    sizes = {name or "none": len(photographs) for name, photographs in karpathy.items()}
+    check_split_names(sizes, "Karpathy's file")
     return {
-        split: [photograph for part in parts for photograph in karpathy.get(part, ())]
-        for split, parts in _SPLITS.items()
+        split: [
+            photograph
+            for word in words
+            for name, photographs in karpathy.items()
+            if name.strip().lower() == word
+            for photograph in photographs
+        ]
+        for split, words in SYNONYMS.items()
     }
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.csv_files import read_csv, scan_csv
 from data_prep.reading.folders import files_below
-from data_prep.reading.text_files import read_csv, scan_csv
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 
 _SENTENCES = ("sentence1", "sentence2")

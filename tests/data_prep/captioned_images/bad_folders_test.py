@@ -98,7 +98,7 @@ def mostly_missing(folder):
         (links, r"line 2: https://a.b/1.jpg is a url; download the images first"),
         (one_image, r"1 usable picture for training; training, .* need at least 6"),
         (two_splits, r"line 32: p003.png is in the split 'test', but in 'train' above"),
-        (unknown_split, r"line 2: the split 'fold 3' is not train, validation"),
+        (unknown_split, r"all.csv: the split 'fold 3' is not known; found: 'fold 3' 30; known"),
         (some_without_a_split, r"1 of 30 pictures have no split; the first is images/p000.png"),
         (only_images, r"has images but no captions; add a table with the columns `image`"),
         (only_text, r"has neither images nor captions"),
@@ -240,4 +240,4 @@ def test_cells_of_mixed_types_are_left_out_counted_and_listed(tmp_path):
     counts = builder.info.metadata
     # Five images have no string as a caption.
     assert counts["left_out"]["train"] == {"no image name": 4, "empty caption": 5}
-    assert counts["parts"]["train"] == {"caption is no text": 5, "empty caption": 2}
+    assert counts["parts"]["train"] == {"caption is no text": 5, "empty caption": 3}
