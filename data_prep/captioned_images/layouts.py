@@ -4,7 +4,7 @@ import abc
 import itertools
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
@@ -14,6 +14,7 @@ from data_prep.captioned_images.captioned_pictures import (
     split_of_path,
     without_copies,
 )
+from data_prep.captioned_images.nearest_name import explain
 from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.reading.fetched_files import IMAGE_ENDINGS, TAR_ENDINGS
 from data_prep.reading.fetched_images import FetchedPart, fetched_parts
@@ -23,7 +24,13 @@ from data_prep.reading.split_names import check_split_names, split_of_name
 
 
 class Layout(abc.ABC):
-    """Pictures and captions of a folder; can be read repeatedly in the same order."""
+    """Pictures and captions of a folder; can be read repeatedly in the same order.
+
+    Attributes:
+      TITLE: the layout in words.
+    """
+
+    TITLE: ClassVar[str]
 
     @abc.abstractmethod
     def describe(self) -> dict[str, str]:
@@ -37,6 +44,19 @@ class Layout(abc.ABC):
     def read(self, part: Any) -> Iterator[CaptionedPicture | LeftOut]:
         """Yields the pictures of a part, and entries that cannot be used."""
 
+    def rows_lost(self, unusable: Sequence[str]) -> tuple[int, int] | None:
+        """Returns how many rows are not used, and how many there are; None if a row is a picture.
+
+        Args:
+          unusable: names of pictures that are not used.
+        """
+        del unusable
+        return None
+
+    def explain(self, fault: LeftOut) -> str:
+        """Describes the first picture or row that is not used, so that a user finds the cause."""
+        return f"the first is {fault.where}{f' ({fault.detail})' if fault.detail else ''}"
+
     def pictures(self) -> Iterator[CaptionedPicture | LeftOut]:
         """Yields all pictures, and entries that cannot be used."""
         return itertools.chain.from_iterable(map(self.read, self.parts()))
@@ -48,6 +68,8 @@ class FetchedLayout(Layout):
     Args:
       folder: folder of the user.
     """
+
+    TITLE = "shards, or text and JSON files beside pictures"
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._folder = folder
@@ -101,6 +123,8 @@ class KarpathyLayout(Layout):
       UnexpectedFilesError: the file is damaged or in another format, or a split is not known.
     """
 
+    TITLE = "a file in Karpathy's format"
+
     def __init__(self, folder: pathlib.Path, path: pathlib.Path, *, with_splits: bool) -> None:
         self._path, self._files = path, PictureFiles(folder)
         self._splits = read_karpathy(path.parent, path.stem.removeprefix("dataset_"))
@@ -111,6 +135,12 @@ class KarpathyLayout(Layout):
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
         return {"files": f"{self._path.name}, {len(self._files):,} images"}
+
+    def explain(self, fault: LeftOut) -> str:
+        """See `Layout`."""
+        if fault.reason != "no image":
+            return super().explain(fault)
+        return explain(fault.where, f"{self._path}, filename", self._files.places())
 
     def read(self, part: None) -> Iterator[CaptionedPicture | LeftOut]:
         """See `Layout`."""

@@ -3,7 +3,7 @@
 import functools
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from data_prep.building.image_check import BadImageError
 from data_prep.errors import UnexpectedFilesError
@@ -62,6 +62,12 @@ class PictureFiles:
                 if found:
                     return _missing(name, "ambiguous name", f"{name} is {' and '.join(found[:2])}")
         return self._in_archives(name)
+
+    def places(self) -> Iterator[str]:
+        """Yields the paths of all images, and the places of those in archives."""
+        yield from self._paths
+        for archive in self._archives:
+            yield from archive.names()
 
     def knows(self, name: str) -> bool:
         """Whether a name is that of a picture, in any of its `spellings`."""

@@ -6,6 +6,7 @@ different size or quality, and pictures that share a caption.
 """
 
 import collections
+from collections.abc import Callable
 
 import numpy as np
 from scipy.sparse import coo_matrix
@@ -30,13 +31,17 @@ NEAR = 8.0
 _MOST_SHARED = 10
 
 
-def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
+def choose_splits(survey: Survey, why_lost: Callable[[], str]) -> tuple[list[str], dict[str, int]]:
     """Returns the split of every picture, and two picture counts.
 
     `kept together` counts pictures that were put into the split of another picture; `copies in two
     splits` counts those with a copy in an earlier split according to the files.
 
     Splits given by the files are kept; missing ones are taken out of `train`.
+
+    Args:
+      survey: the pictures.
+      why_lost: describes why pictures are not usable.
 
     Raises:
       UnexpectedFilesError: there are too few pictures, or only some have a split.
@@ -56,7 +61,7 @@ def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
     pairs = near_copies(survey)
     groups = _components(len(survey.names), np.concatenate([pairs, _shared_captions(survey)]))
     kept_together = np.bincount(groups)[groups] > 1
-    _check_number(survey, splits, missing)
+    _check_number(survey, splits, missing, why_lost)
     _take_out_of_train(survey, splits, missing, _places(survey, groups))
     _check_filled(survey, splits)
     copies = _components(len(survey.names), pairs)
@@ -134,15 +139,18 @@ def _places(survey: Survey, groups: np.ndarray) -> np.ndarray:
     return lowest[groups]
 
 
-def _check_number(survey: Survey, splits: np.ndarray, missing: list[str]) -> None:
+def _check_number(
+    survey: Survey, splits: np.ndarray, missing: list[str], why_lost: Callable[[], str]
+) -> None:
     usable = int((survey.usable & (splits == "train")).sum())
     if usable < LEAST * (1 + len(missing)):
         what = "usable picture" + "s" * (usable != 1)
-        reasons = ", ".join(f"{name} {count:,}" for name, count in survey.left_out.items())
+        sizes = collections.Counter(splits[survey.usable].tolist())
+        found = ", ".join(f"{split} {count:,}" for split, count in sizes.items())
         raise UnexpectedFilesError(
-            f"{usable} {what} for training{f' ({reasons})' if reasons else ''}; training, "
-            f"validation and test need at least {LEAST * 3} with captions, and several hundred to "
-            "learn anything"
+            f"{usable} {what} for training (found: {found or 'none'}); training, validation and "
+            f"test need at least {LEAST * 3} with captions, and several hundred to learn anything. "
+            f"{why_lost().strip()}"
         )
 
 

@@ -1,5 +1,6 @@
 """Tables with an image file name or an image in every row."""
 
+import collections
 import functools
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from data_prep.captioned_images.captioned_pictures import (
     CaptionedPicture,
     cell_captions,
     check_splits,
+    is_empty,
     split_of_folder,
     split_of_path,
     split_of_value,
@@ -18,6 +20,7 @@ from data_prep.captioned_images.captioned_pictures import (
 )
 from data_prep.captioned_images.column_names import Columns
 from data_prep.captioned_images.layouts import Layout
+from data_prep.captioned_images.nearest_name import explain
 from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.captioned_images.tables import Table
 from data_prep.errors import UnexpectedFilesError
@@ -34,10 +37,13 @@ class TableLayout(Layout):
       sources: the tables; if there are several, they are named after their splits.
     """
 
+    TITLE = "a table of file names and captions"
+
     def __init__(self, folder: pathlib.Path, sources: Sequence[Source]) -> None:
         self._folder, self._sources = folder, sources
         self._files = PictureFiles(folder)
-        self._rows = 0
+        self._rows = self._lost = 0
+        self._rows_of: collections.Counter[str] = collections.Counter()
         self._left_out: list[LeftOut] = []
         self._images: dict[str, ImageFile] = {}
         self._captions: dict[str, list[str]] = {}
@@ -62,6 +68,21 @@ class TableLayout(Layout):
             yield from copies
             yield CaptionedPicture(name, captions, self._splits[name], image.read)
 
+    def rows_lost(self, unusable: Sequence[str]) -> tuple[int, int]:
+        """See `Layout`."""
+        return self._lost + sum(map(self._rows_of.__getitem__, unusable)), self._rows
+
+    def explain(self, fault: LeftOut) -> str:
+        """See `Layout`."""
+        if fault.reason != "no image":
+            return super().explain(fault)
+        for table, columns in self._sources:
+            for row in table.rows():
+                if not isinstance(row, LeftOut) and _name(row[1].get(columns.image)) == fault.where:
+                    where = f"{table.path.parent / row[0]}, column {columns.image}"
+                    return explain(fault.where, where, self._files.places())
+        return super().explain(fault)
+
     def _read(self, table: Table, columns: Columns) -> None:
         if columns.split is not None:
             check_splits(table.column(columns.split), str(table.path))
@@ -69,14 +90,14 @@ class TableLayout(Layout):
         for row in table.rows(columns.image, self._files.knows):
             self._rows += 1
             if isinstance(row, LeftOut):
-                self._left_out.append(row)
+                self._leave_out(row)
                 continue
             where, cells = row
             name = _name(cells.get(columns.image))
             if not name:
                 value = cells.get(columns.image)
                 detail = f"{columns.image} is {value!r:.60}"
-                self._left_out.append(LeftOut(where, "no image name", detail))
+                self._leave_out(LeftOut(where, "no image name", detail))
                 continue
             if name.startswith(("http://", "https://")):
                 raise UnexpectedFilesError(
@@ -93,12 +114,18 @@ class TableLayout(Layout):
                     f"in {before or 'none'!r} above; an image must be in only one split"
                 )
             self._images.setdefault(image.where, image)
-            captions = self._captions.setdefault(image.where, [])
-            for caption in cell_captions(map(cells.get, columns.captions), where):
-                if isinstance(caption, LeftOut):
-                    self._left_out.append(caption)
-                else:
-                    captions.append(caption)
+            found = list(cell_captions(map(cells.get, columns.captions), where))
+            captions = [each for each in found if isinstance(each, str)]
+            self._captions.setdefault(image.where, []).extend(captions)
+            self._left_out += [each for each in found if isinstance(each, LeftOut)]
+            if captions:
+                self._rows_of[image.where] += 1
+            else:
+                self._lost += 1
+
+    def _leave_out(self, row: LeftOut) -> None:
+        self._left_out.append(row)
+        self._lost += 1
 
 
 class EmbeddedLayout(Layout):
@@ -108,6 +135,8 @@ class EmbeddedLayout(Layout):
       folder: folder of the user.
       sources: the tables.
     """
+
+    TITLE = "Parquet with pictures and captions"
 
     def __init__(self, folder: pathlib.Path, sources: Sequence[Source]) -> None:
         self._folder, self._sources = folder, sources
@@ -153,9 +182,9 @@ def _embedded(value: Any) -> bytes:
 
 
 def _name(value: Any) -> str:
-    """The file name in a cell; a number is also a name."""
+    """The file name in a cell; a number is also a name, even 1.0, as which no picture is known."""
     if isinstance(value, dict):
         value = value.get("path")
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or is_empty(value):
         return ""
     return str(value).strip()

@@ -176,12 +176,13 @@ def _first_line(path: pathlib.Path) -> str:
 def _is_row(
     delimiter: str, place: int, is_picture: Callable[[str], bool], line: str, row: list[str]
 ) -> bool:
-    """Whether a line inside a cell has an image where the row has its own."""
+    """Whether a line inside a cell names an image, or looks as if it did like the row."""
     fields = next(csv.reader([line], delimiter=delimiter), [])
     if len(fields) < 2 or len(fields) <= place:
         return False
-    name = fields[place].strip().strip('"')
-    if name.lower().endswith(IMAGE_ENDINGS) or is_picture(name):
+    names = [field.strip().strip('"') for field in fields]
+    name = names[place]
+    if any(each.lower().endswith(IMAGE_ENDINGS) for each in names) or is_picture(name):
         return True
     # The names may be numbers: 17 beside 16, or img_0017 beside img_0016.
     return (

@@ -39,7 +39,8 @@ def rated_pairs(
             f"score, but it has {', '.join(table.names)}"
         )
     seen: set[tuple[str, int, int]] = set()
-    for number, row in enumerate(table.rows()):
+    rows = table.rows(names["left"], lambda name: _find(items, name) is not None)
+    for number, row in enumerate(rows):
         if isinstance(row, LeftOut):
             yield "train", row
             continue
@@ -55,7 +56,7 @@ def rated_pairs(
             left, right = right, left
         if left[2] != right[2]:
             detail = f"left in {left[2]}, right in {right[2]}"
-            yield "train", LeftOut(where, "pair of two splits", detail)
+            yield "train", LeftOut(where, "pair of two splits", detail, is_record=False)
             continue
         rating = _RATINGS[left[0], right[0]]
         if (rating, left[1], right[1]) in seen:

@@ -34,6 +34,7 @@ class Builder(RandomAccessBuilder):
     VERSION = tfds.core.Version("1.0.0")
     RELEASE_NOTES: ClassVar[dict[str, str]] = {"1.0.0": "Initial release."}
     MIN_KEPT = 0.5
+    MOST_LOST = 0.1
     UPRIGHT = True
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="images", description="Pictures and their classes."),

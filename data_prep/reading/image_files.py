@@ -48,6 +48,10 @@ class ImageFiles(abc.ABC):
         """Every path at which a file name occurs; `read` takes these, too."""
         return (name,) if name in self else ()
 
+    def names(self) -> Iterable[str]:
+        """The paths of all files."""
+        return ()
+
     def image(self, name: str) -> ImageFile:
         """The image with a file name, which is looked up later."""
         return ImageFile(name, functools.partial(self.read, name))
@@ -126,6 +130,10 @@ class _Archive(ImageFiles):
 
     def __contains__(self, name: str) -> bool:
         return name in self._paths or name in self._known
+
+    def names(self) -> Iterable[str]:
+        """See `ImageFiles`."""
+        return self._known
 
     def paths_of(self, name: str) -> Sequence[str]:
         """See `ImageFiles`."""

@@ -71,6 +71,12 @@ def test_rows_with_other_names_are_seen_in_a_cell_too(lines, tmp_path):
     assert len(_rows(tmp_path, "\n".join(["caption,image", *turned]))) == len(lines)
 
 
+def test_a_row_with_odd_commas_is_seen_in_a_cell_too(tmp_path):
+    lines = ["caption,image", '"one,p1.jpg', "two, three,p2.jpg", 'four",p3.jpg']
+    with pytest.raises(UnexpectedFilesError, match="takes line 3 into it"):
+        _rows(tmp_path, "\n".join(lines))
+
+
 def test_a_caption_of_several_lines_is_no_other_row(tmp_path):
     text = 'image,caption\n16,"1 dog, brown\n2 cats, white\nand, so on"\n17,x\n'
     assert _rows(tmp_path, text) == [("16", "1 dog, brown\n2 cats, white\nand, so on"), ("17", "x")]
