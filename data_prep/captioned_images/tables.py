@@ -170,7 +170,10 @@ def _first_line(path: pathlib.Path) -> str:
     start = b"".join(itertools.islice(read_lines(path), 1))
     if start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start:
         raise UnexpectedFilesError(f"{path} is UTF-16 or not text; save it as UTF-8")
-    return start.decode("utf-8-sig", "replace").rstrip("\r\n")
+    line = start.decode("utf-8-sig", "replace").rstrip("\r\n")
+    if "\r" in line:
+        raise UnexpectedFilesError(f"{path} has lines that end in CR alone; save them with LF")
+    return line
 
 
 def _is_row(

@@ -161,3 +161,8 @@ def test_single_bad_lines_without_a_header_are_left_out(tmp_path):
 def test_names_must_fit_the_first_line(tmp_path):
     with pytest.raises(UnexpectedFilesError, match="names 4 columns, but the first line"):
         _rows(tmp_path, "a.jpg,train,one\n", names=("image", "split", "caption", "more"))
+
+
+def test_lines_of_old_macs_are_an_error(tmp_path):
+    with pytest.raises(UnexpectedFilesError, match="lines that end in CR alone"):
+        _rows(tmp_path, "image,caption\ra.jpg,one\rb.jpg,two\r")
