@@ -12,7 +12,7 @@ from absl import logging
 
 from data_prep.building.image_check import BadImageError, thumbnail
 from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images.captioned_pictures import CaptionedPicture
+from data_prep.captioned_images.captioned_pictures import APPEARS_TWICE, CaptionedPicture
 from data_prep.captioned_images.layouts import Layout
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_images import text_hash
@@ -36,7 +36,10 @@ class Survey:
       caption_rows, caption_keys: int64 and uint64 [C], the picture of every caption and a hash of
         its words.
       left_out: reason -> number of pictures, rows and captions.
-      sizes: number of pictures in every part of the layout.
+      rows: the row of every picture in a part, by part: -1 if an earlier picture of the same split
+        has the same content and gets its captions; see `CaptionedPicture.by_content`.
+      joined: row -> all captions of a picture that got those of others.
+      copies: (part, picture) -> number of its captions that an earlier picture already has.
     """
 
     names: list[str]
@@ -48,7 +51,9 @@ class Survey:
     caption_rows: np.ndarray
     caption_keys: np.ndarray
     left_out: dict[str, int]
-    sizes: list[int]
+    rows: list[list[int]]
+    joined: dict[int, tuple[str, ...]]
+    copies: dict[tuple[int, int], int]
 
     def image_ids(self) -> np.ndarray:
         """Id of every picture, int64 [N]: its position in the sorted list of names."""
@@ -119,24 +124,42 @@ def survey(parts: Iterable[Sequence[Look | str]], *, by_content: bool = False) -
       UnexpectedFilesError: two pictures have the same name.
     """
     rows: list[CaptionedPicture] = []
-    digests, thumbnails, usable, sizes = [], [], [], []
+    digests, thumbnails, usable = [], [], []
+    places: list[list[int]] = []
+    same: dict[tuple[str, str], int] = {}
+    joined: dict[int, tuple[str, ...]] = {}
+    copies: dict[tuple[int, int], int] = {}
     caption_rows, caption_keys = [], []
     left_out: collections.Counter[str] = collections.Counter()
     for part in parts:
-        before = len(rows)
+        places.append([])
         for look in part:
             if isinstance(look, str):
                 left_out[look] += 1
                 continue
             if look.reason:
                 left_out[look.reason] += 1
-            caption_rows += [len(rows)] * len(look.caption_keys)
+            row = len(rows)
+            if look.picture.by_content and not look.reason:
+                split = "" if by_content else look.picture.split
+                row = same.setdefault((look.digest, split), row)
+            caption_rows += [row] * len(look.caption_keys)
             caption_keys += look.caption_keys
+            if row < len(rows):
+                own = rows[row].captions
+                new = [caption for caption in look.picture.captions if caption not in own]
+                joined[row] = (*own, *new)
+                rows[row] = dataclasses.replace(rows[row], captions=joined[row])
+                twice = len(look.picture.captions) - len(new)
+                copies[len(places) - 1, len(places[-1])] = twice
+                left_out += collections.Counter({APPEARS_TWICE: twice})
+                places[-1].append(-1)
+                continue
+            places[-1].append(row)
             rows.append(look.picture)
             digests.append(look.digest)
             thumbnails.append(look.thumbnail)
             usable.append(not look.reason)
-        sizes.append(len(rows) - before)
     names = [row.name for row in rows]
     if len(set(names)) < len(names):
         twice = collections.Counter(names).most_common(1)[0][0]
@@ -151,7 +174,9 @@ def survey(parts: Iterable[Sequence[Look | str]], *, by_content: bool = False) -
         caption_rows=np.array(caption_rows, np.int64),
         caption_keys=np.array(caption_keys, np.uint64),
         left_out=dict(left_out),
-        sizes=sizes,
+        rows=places,
+        joined=joined,
+        copies=copies,
     )
 
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.parquet_columns import parquet_schema
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.fetched_files import IMAGE_ENDINGS
+from data_prep.reading.picture_names import IMAGE_ENDINGS
 from data_prep.reading.text_files import read_json, read_jsonl, read_lines, scan_csv
 from data_prep.reading.text_lines import read_caption
 
@@ -89,7 +90,7 @@ def open_table(path: pathlib.Path) -> Table:
       UnexpectedFilesError: the file is damaged or not a table.
     """
     if ending(path) == ".parquet":
-        return Table(path, tuple(_parquet_schema(path).names))
+        return Table(path, tuple(parquet_schema(path).names))
     if ending(path) in (".json", ".jsonl", ".ndjson"):
         names: dict[str, None] = {}
         for number, (_, row) in enumerate(_json_rows(path)):
@@ -154,19 +155,6 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
             yield f"{path.name} entry {number}", row
     else:
         raise UnexpectedFilesError(f"{path} is {content!r:.60}, not a list of objects")
-
-
-def _parquet_schema(path: pathlib.Path) -> Any:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        return pyarrow.parquet.read_schema(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        detail = str(error).partition("\n")[0]
-        raise UnexpectedFilesError(
-            f"{path} is truncated or not a parquet table: {detail}"
-        ) from error
 
 
 def _parquet_rows(path: pathlib.Path) -> Iterator[Row]:
