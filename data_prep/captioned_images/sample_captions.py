@@ -47,7 +47,7 @@ def sample_captions(
     values = list(cell_captions(map(item.meta.get, keys), where)) if keys else []
     if not any(isinstance(value, str) for value in values):
         return lines or values
-    return _joined(lines, values, where)
+    return values if options.captions else _joined(lines, values, where)
 
 
 def _keys(meta: Mapping[str, Any], options: ReadingOptions, has_text: bool) -> Sequence[str] | str:

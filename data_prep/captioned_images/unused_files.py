@@ -6,6 +6,7 @@ from collections.abc import Container, Iterator
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.options import FILE
 from data_prep.captioned_images.picture_files import PictureFiles
+from data_prep.captioned_images.tables import TABLE_ENDINGS, ending
 from data_prep.reading.folders import walk
 from data_prep.reading.picture_names import fault_of_file, is_picture, is_unread_picture
 
@@ -41,6 +42,8 @@ def unused_files(folder: pathlib.Path, used: Container[str]) -> Iterator[LeftOut
             reason, _, detail = fault_of_file(parent / name).partition(": ")
             if is_picture(name) and not reason:
                 reason, detail = "no caption", "no caption is given for it"
+            elif ending(parent / name) in TABLE_ENDINGS:
+                reason, detail = "unread file", "no table of images and captions"
             is_lost = is_unread_picture(name) or reason == "broken link"
             yield LeftOut(place, reason, detail, is_record=is_lost)
 
