@@ -14,7 +14,7 @@ import simplejpeg
 MAX_PIXELS = 2**26
 
 # Some of Pillow's other formats (EPS, PDF) start external programs or contain no picture.
-_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 # An MPO is a JPEG with further pictures after the first.
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
 # Pillow requires only the pixels; other decoders also require the last chunk and its checksum.

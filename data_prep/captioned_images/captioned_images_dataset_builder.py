@@ -17,11 +17,10 @@ from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.building.record_parts import OneProcess, PartedRecords
 from data_prep.captioned_images import find_layout, folder_key
-from data_prep.captioned_images.captioned_pictures import CaptionedPicture
+from data_prep.captioned_images.captioned_pictures import APPEARS_TWICE, CaptionedPicture
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.losses import losses, why_lost
 from data_prep.captioned_images.options import ReadingOptions
-from data_prep.captioned_images.picture_files import spellings
 from data_prep.captioned_images.preview import preview_page
 from data_prep.captioned_images.reading_summary import summary
 from data_prep.captioned_images.split_choice import choose_splits
@@ -29,17 +28,19 @@ from data_prep.captioned_images.survey import Survey, look_at_part, survey
 from data_prep.captioned_images.user_ratings import Item, rated_pairs
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.image_files import ImageFile
+from data_prep.reading.picture_names import composed
 from data_prep.reading.split_names import SPLITS
 
 
 class Builder(RandomAccessBuilder):
     """TFDS builder for a user's folder; where the dataset is stored depends on the files in it."""
 
-    VERSION = tfds.core.Version("1.3.0")
+    VERSION = tfds.core.Version("1.4.0")
     RELEASE_NOTES: ClassVar[dict[str, str]] = {
         "1.0.0": "Initial release.",
         "1.1.0": "CaptionedPictures are rotated according to their EXIF orientation.",
         "1.2.0": "The folders `train`, `val` and `test` of the pictures of a table are its splits.",
+        "1.4.0": "Rows and samples with the same picture are one; names match whole paths.",
     }
     MIN_KEPT = 0.5
     MOST_LOST = 0.1
@@ -132,19 +133,34 @@ class Builder(RandomAccessBuilder):
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """Ids and splits of the pictures in a part; see `Survey`."""
+    """Ids and splits of the pictures in a part, "" for one without a row; see `Survey`.
+
+    Attributes:
+      joined: picture -> all its captions, if it got those of other pictures.
+      copies: picture -> captions that an earlier picture already has.
+    """
 
     image_ids: np.ndarray
     caption_ids: np.ndarray
     splits: list[str]
+    joined: dict[int, tuple[str, ...]]
+    copies: dict[int, int]
 
 
 def _plans(found: Survey, splits: list[str]) -> Iterator[_Plan]:
     image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
-    start = 0
-    for size in found.sizes:
-        part = slice(start, start := start + size)
-        yield _Plan(image_ids[part], caption_ids[part], splits[part])
+    copies: dict[int, dict[int, int]] = collections.defaultdict(dict)
+    for (part, number), count in found.copies.items():
+        copies[part][number] = count
+    for part, rows in enumerate(found.rows):
+        taken = np.array(rows, np.int64)
+        yield _Plan(
+            image_ids[taken],
+            caption_ids[taken],
+            [splits[row] if row >= 0 else "" for row in rows],
+            {number: found.joined[row] for number, row in enumerate(rows) if row in found.joined},
+            copies[part],
+        )
 
 
 def _examples(
@@ -156,8 +172,12 @@ def _examples(
         if isinstance(item, LeftOut):
             if wanted == SPLITS[0]:
                 yield item
+        elif not plan.splits[row] and wanted == SPLITS[0]:
+            for _ in range(plan.copies.get(row, 0)):
+                yield LeftOut(item.name, APPEARS_TWICE, is_record=False)
         elif plan.splits[row] == wanted:
-            captions = list(enumerate(item.captions, int(plan.caption_ids[row])))
+            texts = plan.joined.get(row, item.captions)
+            captions = list(enumerate(texts, int(plan.caption_ids[row])))
             image = ImageFile(item.name, item.read)
             yield (
                 item.name,
@@ -180,20 +200,20 @@ def _numbered(
 def _rating_splits(
     path: pathlib.Path, layout: Layout, found: Survey, splits: list[str]
 ) -> dict[str, Iterator[Record | LeftOut]]:
-    items: dict[str, Item] = {}
-    loose: dict[str, Item] = {}
+    images: dict[str, Item] = {}
+    captions: dict[str, Item] = {}
     image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
-    spelled = collections.Counter(itertools.chain.from_iterable(map(spellings, found.names)))
-    for item, row in _numbered(layout.pictures()):
-        if isinstance(item, LeftOut) or not found.usable[row]:
+    rows = itertools.chain.from_iterable(found.rows)
+    pictures = (item for item in layout.pictures() if isinstance(item, CaptionedPicture))
+    for picture, row in zip(pictures, rows, strict=True):
+        if row < 0 or not found.usable[row]:
             continue
-        for number, caption in enumerate(item.captions, int(caption_ids[row])):
-            items.setdefault(caption, ("caption", number, splits[row]))
-        image: Item = ("image", int(image_ids[row]), splits[row])
-        items[item.name] = image
-        loose |= {each: image for each in spellings(item.name) if spelled[each] == 1}
+        texts = found.joined.get(row, picture.captions)
+        for number, caption in enumerate(texts, int(caption_ids[row])):
+            captions.setdefault(composed(caption), ("caption", number, splits[row]))
+        images[picture.name] = ("image", int(image_ids[row]), splits[row])
     pairs: dict[str, list[Any]] = {}
-    for split, pair in rated_pairs(path, loose | items):
+    for split, pair in rated_pairs(path, images, captions):
         pairs.setdefault(split, []).append(pair)
     # A split without pairs would stop the build.
     kept = {split for split, found in pairs.items() if any(isinstance(p, tuple) for p in found)}

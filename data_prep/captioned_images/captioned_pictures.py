@@ -12,6 +12,7 @@ from data_prep.captioned_images.cell_lists import NOTHING, list_items
 from data_prep.reading.split_names import check_split_names, split_of_name
 from data_prep.reading.text_lines import read_caption
 
+APPEARS_TWICE = "caption appears twice"
 BY_CONTENT = ', or split by content with {"split": "none"} in captioned_images.json'
 
 
@@ -25,12 +26,15 @@ class CaptionedPicture:
       split: `train`, `validation` or `test`, or "" if the files do not say.
       read: returns its bytes; call it before requesting the next picture. Raises `BadImageError`
         if there are none.
+      by_content: whether its content alone identifies it, so that several rows or samples with the
+        same content are one picture.
     """
 
     name: str
     captions: tuple[str, ...]
     split: str
     read: Callable[[], bytes]
+    by_content: bool = False
 
 
 def split_of_path(path: str) -> str:
@@ -118,4 +122,4 @@ def without_copies(captions: Sequence[str], where: str) -> tuple[tuple[str, ...]
     """Returns the distinct captions of a picture, and an entry for every repetition."""
     different = tuple(dict.fromkeys(captions))
     copies = len(captions) - len(different)
-    return different, [LeftOut(where, "caption appears twice", is_record=False)] * copies
+    return different, [LeftOut(where, APPEARS_TWICE, is_record=False)] * copies

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from data_prep.captioned_images.options import FILE, ReadingOptions
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.picture_names import IMAGE_ENDINGS
 
 # In order of preference if a table has several.
 _IMAGES = (
     "image", "image_path", "image_file", "image_filename", "image_file_name", "image_name", "img",
     "img_path", "img_file", "img_name", "file_name", "filename", "file_path", "filepath",
-    "picture", "photo", "path", "file", "jpg", "image_id",
+    "picture", "photo", "path", "file", *(ending[1:] for ending in IMAGE_ENDINGS), "image_id",
 )  # fmt: skip
 _CAPTIONS = (
     "caption", "captions", "text", "texts", "sentence", "sentences", "description",
@@ -43,6 +44,11 @@ class Columns:
         parts += [f"split: {self.split}"] if self.split else []
         parts += [f"not read: {', '.join(self.others)}"] if self.others else []
         return "; ".join(parts)
+
+
+def image_columns(names: Sequence[str]) -> list[str]:
+    """Returns the columns with a common name of images."""
+    return [name for name in names if _usual(name) in _IMAGES]
 
 
 def find_columns(names: Sequence[str], options: ReadingOptions, where: str) -> Columns:
@@ -87,12 +93,18 @@ def find_columns(names: Sequence[str], options: ReadingOptions, where: str) -> C
 
 def _captions(names: Sequence[str], image: str) -> tuple[str, ...]:
     """The columns with the first common name that occurs, including numbered ones."""
+    found = caption_groups([name for name in names if name != image])
+    return found[0] if found else ()
+
+
+def caption_groups(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Returns the names of captions, in order of preference; numbered ones are a group."""
     found: dict[str, list[str]] = {}
     for name in names:
         match = _NUMBERED.fullmatch(_usual(name))
-        if match is not None and name != image:
+        if match is not None:
             found.setdefault(match["name"], []).append(name)
-    return tuple(next((found[name] for name in _CAPTIONS if name in found), ()))
+    return [tuple(found[name]) for name in _CAPTIONS if name in found]
 
 
 def _usual(name: str) -> str:

@@ -8,6 +8,8 @@ from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_files import read_json
 
 FILE = "captioned_images.json"
+NO_TABLE = "none"
+"""Value of `table` for a folder whose tables are not read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,9 +17,9 @@ class ReadingOptions:
     """Names given by the user; empty ones are inferred.
 
     Attributes:
-      table: path of the table, relative to the folder.
+      table: path of the table, relative to the folder; "none" for text and JSON files or shards.
       image: the column of image file names or images.
-      captions: the columns of captions.
+      captions: the columns of captions, or the keys of JSON files; "txt" for text files.
       split: the column of splits; "none" to split by content even if there is one.
       names: the columns of text tables without a header.
     """

@@ -36,13 +36,11 @@ class Example:
       name: its name.
       captions: its captions.
       jpeg: a small copy.
-      digest: SHA-256 of its file.
     """
 
     name: str
     captions: tuple[str, ...]
     jpeg: bytes
-    digest: str
 
 
 def preview_page(

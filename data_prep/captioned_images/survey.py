@@ -12,7 +12,7 @@ from absl import logging
 
 from data_prep.building.image_check import BadImageError, small_jpeg, thumbnail
 from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images.captioned_pictures import CaptionedPicture
+from data_prep.captioned_images.captioned_pictures import APPEARS_TWICE, CaptionedPicture
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.preview import MOST_SHOWN, Example
 from data_prep.errors import UnexpectedFilesError
@@ -41,8 +41,11 @@ class Survey:
       left_out: reason -> number of pictures, rows and captions.
       faults: the first pictures and other records that are not usable.
       entries: number of records that the layout itself left out.
-      sizes: number of pictures in every part of the layout.
       examples: a few usable pictures, chosen by their digests.
+      rows: the row of every picture in a part, by part: -1 if an earlier picture of the same split
+        has the same content and gets its captions; see `CaptionedPicture.by_content`.
+      joined: row -> all captions of a picture that got those of others.
+      copies: (part, picture) -> number of its captions that an earlier picture already has.
     """
 
     names: list[str]
@@ -56,8 +59,10 @@ class Survey:
     left_out: dict[str, int]
     faults: list[LeftOut]
     entries: int
-    sizes: list[int]
     examples: list[Example]
+    rows: list[list[int]]
+    joined: dict[int, tuple[str, ...]]
+    copies: dict[tuple[int, int], int]
 
     def image_ids(self) -> np.ndarray:
         """Id of every picture, int64 [N]: its position in the sorted list of names."""
@@ -133,14 +138,18 @@ def survey(parts: Iterable[Sequence[Look | LeftOut]], *, by_content: bool = Fals
       UnexpectedFilesError: two pictures have the same name.
     """
     rows: list[CaptionedPicture] = []
-    digests, thumbnails, usable, sizes = [], [], [], []
+    digests, thumbnails, usable = [], [], []
+    places: list[list[int]] = []
+    same: dict[tuple[str, str], int] = {}
+    joined: dict[int, tuple[str, ...]] = {}
+    copies: dict[tuple[int, int], int] = {}
     caption_rows, caption_keys = [], []
     left_out: collections.Counter[str] = collections.Counter()
     faults: list[LeftOut] = []
-    examples: list[Example] = []
+    shown: list[tuple[str, int, bytes]] = []
     entries = 0
     for part in parts:
-        before = len(rows)
+        places.append([])
         for look in part:
             if isinstance(look, LeftOut):
                 left_out[look.reason] += 1
@@ -151,16 +160,29 @@ def survey(parts: Iterable[Sequence[Look | LeftOut]], *, by_content: bool = Fals
             if look.fault is not None:
                 left_out[look.fault.reason] += 1
                 faults = [*faults, look.fault][:_FAULTS]
-            if look.preview:
-                shown = Example(look.picture.name, look.picture.captions, look.preview, look.digest)
-                examples = sorted([*examples, shown], key=lambda each: each.digest)[:MOST_SHOWN]
-            caption_rows += [len(rows)] * len(look.caption_keys)
+            row = len(rows)
+            if look.picture.by_content and look.fault is None:
+                split = "" if by_content else look.picture.split
+                row = same.setdefault((look.digest, split), row)
+            caption_rows += [row] * len(look.caption_keys)
             caption_keys += look.caption_keys
+            if row < len(rows):
+                own = rows[row].captions
+                new = [caption for caption in look.picture.captions if caption not in own]
+                joined[row] = (*own, *new)
+                rows[row] = dataclasses.replace(rows[row], captions=joined[row])
+                twice = len(look.picture.captions) - len(new)
+                copies[len(places) - 1, len(places[-1])] = twice
+                left_out += collections.Counter({APPEARS_TWICE: twice})
+                places[-1].append(-1)
+                continue
+            places[-1].append(row)
             rows.append(look.picture)
             digests.append(look.digest)
             thumbnails.append(look.thumbnail)
             usable.append(look.fault is None)
-        sizes.append(len(rows) - before)
+            if look.preview:
+                shown = sorted([*shown, (look.digest, row, look.preview)])[:MOST_SHOWN]
     names = [row.name for row in rows]
     if len(set(names)) < len(names):
         twice = collections.Counter(names).most_common(1)[0][0]
@@ -177,8 +199,10 @@ def survey(parts: Iterable[Sequence[Look | LeftOut]], *, by_content: bool = Fals
         left_out=dict(left_out),
         faults=faults,
         entries=entries,
-        sizes=sizes,
-        examples=examples,
+        examples=[Example(names[row], rows[row].captions, jpeg) for _, row, jpeg in shown],
+        rows=places,
+        joined=joined,
+        copies=copies,
     )
 
 

@@ -12,9 +12,10 @@ from typing import Any
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images import unnamed_columns
 from data_prep.captioned_images.options import FILE
+from data_prep.captioned_images.parquet_columns import parquet_schema
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import IsRow, scan_csv
-from data_prep.reading.fetched_files import IMAGE_ENDINGS
+from data_prep.reading.picture_names import IMAGE_ENDINGS
 from data_prep.reading.quoted_cells import follows_a_writer
 from data_prep.reading.text_files import read_json, read_jsonl, read_lines
 
@@ -138,7 +139,7 @@ def open_table(path: pathlib.Path, names: tuple[str, ...] = ()) -> Table:
       UnexpectedFilesError: the file is damaged or not a table, or its columns need names.
     """
     if ending(path) == ".parquet":
-        return Table(path, tuple(_parquet_schema(path).names))
+        return Table(path, tuple(parquet_schema(path).names))
     if ending(path) in (".json", ".jsonl", ".ndjson"):
         found: dict[str, None] = {}
         for number, (_, row) in enumerate(_json_rows(path)):
@@ -224,19 +225,6 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
             yield f"{path.name} entry {number}", row
     else:
         raise UnexpectedFilesError(f"{path} is {content!r:.60}, not a list of objects")
-
-
-def _parquet_schema(path: pathlib.Path) -> Any:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        return pyarrow.parquet.read_schema(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        detail = str(error).partition("\n")[0]
-        raise UnexpectedFilesError(
-            f"{path} is truncated or not a parquet table: {detail}"
-        ) from error
 
 
 def _parquet_rows(path: pathlib.Path, columns: Sequence[str] | None = None) -> Iterator[Row]:

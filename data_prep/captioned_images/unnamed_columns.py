@@ -15,7 +15,7 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.options import FILE
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import scan_rows
-from data_prep.reading.fetched_files import IMAGE_ENDINGS
+from data_prep.reading.picture_names import IMAGE_ENDINGS
 from data_prep.reading.quoted_cells import follows_a_writer
 from data_prep.reading.split_names import split_of_name
 from data_prep.reading.text_files import read_lines

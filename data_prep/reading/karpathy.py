@@ -3,10 +3,12 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.published_json import WRONG_FORM, read_published_json, wrong_form
 from data_prep.reading.split_names import SYNONYMS, check_split_names
+from data_prep.reading.text_files import read_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +50,21 @@ def read_karpathy(folder: pathlib.Path, dataset: str) -> Photographs:
       UnexpectedFilesError: it is damaged or in another format.
     """
     content, source = read_published_json(folder, file_name(dataset))
-    id_name = "cocoid" if dataset == "coco" else "imgid"
+    return _photographs(content, source, "cocoid" if dataset == "coco" else "imgid")
+
+
+def read_karpathy_file(path: pathlib.Path) -> Photographs:
+    """Reads a file in the same format, of any name.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      UnexpectedFilesError: it is damaged or in another format.
+    """
+    id_name = "cocoid" if path.name == file_name("coco") else "imgid"
+    return _photographs(read_json(path), str(path), id_name)
+
+
+def _photographs(content: Any, source: str, id_name: str) -> Photographs:
     images = content.get("images") if isinstance(content, dict) else None
     if not isinstance(images, list):
         raise wrong_form(source, TypeError("no list of images"))

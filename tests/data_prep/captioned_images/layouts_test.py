@@ -7,7 +7,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from data_prep.captioned_images.captioned_pictures import split_of_path
+from data_prep.captioned_images.captioned_pictures import CaptionedPicture, split_of_path
 from data_prep.captioned_images.find_layout import find_layout
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.errors import UnexpectedFilesError
@@ -27,7 +27,7 @@ def _karpathy(folder, splits):
         }
         for n, split in enumerate(splits)
     ]
-    (folder / "dataset_mine.json").write_text(json.dumps({"images": images}))
+    (folder / "mine.json").write_text(json.dumps({"images": images}))
 
 
 def _csv(folder, splits):
@@ -51,6 +51,10 @@ def _parquet(folder, splits):
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "all.parquet")
 
 
+def _pictures(layout):
+    return [each for each in layout.pictures() if isinstance(each, CaptionedPicture)]
+
+
 @pytest.fixture
 def folder(tmp_path):
     folders.write_images(tmp_path, range(len(_NAMES)))
@@ -60,7 +64,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize("write", [_karpathy, _csv, _json_lines, _parquet])
 def test_every_reader_knows_the_same_names_of_splits(write, folder):
     write(folder, _NAMES)
-    pictures = list(find_layout(folder, ReadingOptions()).pictures())
+    pictures = _pictures(find_layout(folder, ReadingOptions()))
     found = collections.Counter((each.captions[0], each.split) for each in pictures)
     assert found == {(f"caption {n}", split): 1 for n, split in enumerate(_SPLITS)}
 
@@ -69,10 +73,9 @@ def test_every_reader_knows_the_same_names_of_splits(write, folder):
 def test_every_reader_stops_at_an_unknown_split_unless_they_are_ignored(write, folder):
     write(folder, ["train", "fold 3", "train", "eval", "fold 3", ""])
     message = "the split 'fold 3' is not known; found: 'train' 2, 'fold 3' 2, 'eval' 1, '' 1; known"
-    with pytest.raises(UnexpectedFilesError, match=rf"(all|dataset_mine)\..*: {message}"):
+    with pytest.raises(UnexpectedFilesError, match=rf"(all|mine)\..*: {message}"):
         find_layout(folder, ReadingOptions())
-    layout = find_layout(folder, ReadingOptions(split="none"))
-    assert len(list(layout.pictures())) == len(_NAMES)
+    assert len(_pictures(find_layout(folder, ReadingOptions(split="none")))) == len(_NAMES)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_folders_of_splits(tmp_path):
 def test_files_that_are_not_used_are_listed(tmp_path):
     mine = tmp_path / "mine"
     write(mine, "test/dog/1.jpg", "test/owl/2.jpg", "val/dog/3.jpg", "val/owl/4.jpg", "stray.jpg")
-    for name in ("test/owl/4.HEIC", "test/notes.txt", "more.avif", ".DS_Store"):
+    for name in ("test/owl/4.HEIC", "test/notes.txt", "more.jxl", ".DS_Store"):
         (mine / name).write_bytes(b"other")
     builder = prepare(mine, tmp_path / "tfds", min_kept=0.5)
     metadata = builder.info.metadata
@@ -70,7 +70,7 @@ def test_files_that_are_not_used_are_listed(tmp_path):
         "test": {"unread ending": 1},
     }
     listed = (pathlib.Path(builder.data_dir) / "left_out.csv").read_text()
-    for line in ("validation,stray.jpg,", "validation,more.avif,", "test,test/owl/4.HEIC,"):
+    for line in ("validation,stray.jpg,", "validation,more.jxl,", "test,test/owl/4.HEIC,"):
         assert line in listed
     assert "test,test/notes.txt,unread ending," in listed
     assert ".DS_Store" not in listed
