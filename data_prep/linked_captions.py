@@ -23,6 +23,7 @@ from data_prep.reading.fetched_images import (
     RowJoin,
     fetched_parts,
     join_rows,
+    of_a_list,
     read_fetched,
     row_of_name,
     rows_of,
@@ -94,8 +95,8 @@ class LinkList(abc.ABC):
     def rows_of_name(self, name: str) -> Sequence[int]:
         """Rows that a loose file belongs to, according to its name."""
         rows = row_of_name(name) if self.NAMED_BY_ROW else ()
-        if not rows and self.NAMED_BY_FILE:
-            rows = self._files.rows(pathlib.PurePosixPath(name).name)
+        if self.NAMED_BY_FILE and not any(row < len(self) for row in rows):
+            rows = self._files.rows(pathlib.PurePosixPath(name).name) or rows
         return rows
 
     def where(self, number: int) -> str:
@@ -192,9 +193,9 @@ class _Taken:
 
 
 def _rows_of_part(links: LinkList, part: FetchedPart) -> list[_Match]:
-    count, urls, names = len(links), links.urls.rows, links.rows_of_name
+    urls, names = links.urls.rows, links.rows_of_name
     return [
-        None if isinstance(item, LeftOut) else (rows_of(item, count, urls, names), item.error)
+        None if isinstance(item, LeftOut) else (rows_of(item, urls, names), item.error)
         for item in part.read()
     ]
 
@@ -223,7 +224,7 @@ def _read_part(
     for place, item in enumerate(parts[number].read()):
         items += 1
         if isinstance(item, LeftOut):
-            yield item
+            yield of_a_list(item)
             continue
         while rows and rows[0][0] == place:
             yield _record(links[rows.popleft()[1]], item, most_captions)

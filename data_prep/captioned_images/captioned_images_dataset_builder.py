@@ -17,28 +17,33 @@ from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.building.record_parts import OneProcess, PartedRecords
 from data_prep.captioned_images import find_layout, folder_key
-from data_prep.captioned_images.captioned_pictures import SPLITS, CaptionedPicture
+from data_prep.captioned_images.captioned_pictures import APPEARS_TWICE, CaptionedPicture
 from data_prep.captioned_images.layouts import Layout
+from data_prep.captioned_images.losses import losses, why_lost
 from data_prep.captioned_images.options import ReadingOptions
-from data_prep.captioned_images.picture_files import spellings
+from data_prep.captioned_images.preview import preview_page
 from data_prep.captioned_images.reading_summary import summary
 from data_prep.captioned_images.split_choice import choose_splits
 from data_prep.captioned_images.survey import Survey, look_at_part, survey
 from data_prep.captioned_images.user_ratings import Item, rated_pairs
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.image_files import ImageFile
+from data_prep.reading.picture_names import composed
+from data_prep.reading.split_names import SPLITS
 
 
 class Builder(RandomAccessBuilder):
     """TFDS builder for a user's folder; where the dataset is stored depends on the files in it."""
 
-    VERSION = tfds.core.Version("1.3.0")
+    VERSION = tfds.core.Version("1.4.0")
     RELEASE_NOTES: ClassVar[dict[str, str]] = {
         "1.0.0": "Initial release.",
         "1.1.0": "CaptionedPictures are rotated according to their EXIF orientation.",
         "1.2.0": "The folders `train`, `val` and `test` of the pictures of a table are its splits.",
+        "1.4.0": "Rows and samples with the same picture are one; names match whole paths.",
     }
     MIN_KEPT = 0.5
+    MOST_LOST = 0.1
     UPRIGHT = True
     READ_IN_PARTS = True
     REFERS_TO: ClassVar[tuple[str, ...]] = ("captioned_images/images",)
@@ -57,6 +62,10 @@ class Builder(RandomAccessBuilder):
     The images are in the folder or in folders below it. Optionally, add a table `ratings.csv` with
     the columns `left`, `right` and `score`.
     """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._read: tuple[Layout, Survey] | None = None
 
     @classmethod
     def data_dir_of(cls, data_dir: str | None, manual_dir: str | None) -> str | None:
@@ -84,12 +93,12 @@ class Builder(RandomAccessBuilder):
         workers = self._workers if len(parts) > 1 else OneProcess()
         looks = workers.map(functools.partial(look_at_part, layout), parts)
         found = survey(looks, by_content=options.split == "none")
-        splits, notes = choose_splits(found)
+        splits, notes = choose_splits(found, functools.partial(why_lost, layout, found))
         if ratings is not None and self.builder_config.name == "ratings":
             return _rating_splits(ratings, layout, found, splits)
-        text = summary(layout.describe(), found, splits, notes, ratings)
-        print(f"captioned_images: {folder}\n{text}", file=sys.stderr, flush=True)
-        self.info.metadata["understood"] = text
+        text = summary(layout, found, splits, notes, ratings)
+        self._read = layout, found
+        self._say(folder, text, found, splits)
         plans = workers.keep(_plans(found, splits))
         records = {
             split: PartedRecords(
@@ -100,22 +109,58 @@ class Builder(RandomAccessBuilder):
         # A single part cannot be split among processes.
         return records if len(parts) > 1 else {name: iter(each) for name, each in records.items()}
 
+    def _say(self, folder: pathlib.Path, text: str, found: Survey, splits: list[str]) -> None:
+        """Prints what was understood, and shows pictures with their captions on a page."""
+        page = pathlib.Path(self.data_dir_root) / "preview.html"
+        page.write_bytes(
+            preview_page(
+                folder.name, text, found.examples, dict(zip(found.names, splits, strict=True))
+            )
+        )
+        print(
+            f"captioned_images: {folder}\n{text}\n  preview   {page}", file=sys.stderr, flush=True
+        )
+        self.info.metadata["understood"] = text
+
+    def _lost(self) -> Mapping[str, tuple[int, int]]:
+        """See `RandomAccessBuilder`."""
+        return losses(*self._read) if self._read else super()._lost()
+
+    def _why_lost(self) -> str:
+        """See `RandomAccessBuilder`."""
+        return why_lost(*self._read) if self._read else super()._why_lost()
+
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """Ids and splits of the pictures in a part; see `Survey`."""
+    """Ids and splits of the pictures in a part, "" for one without a row; see `Survey`.
+
+    Attributes:
+      joined: picture -> all its captions, if it got those of other pictures.
+      copies: picture -> captions that an earlier picture already has.
+    """
 
     image_ids: np.ndarray
     caption_ids: np.ndarray
     splits: list[str]
+    joined: dict[int, tuple[str, ...]]
+    copies: dict[int, int]
 
 
 def _plans(found: Survey, splits: list[str]) -> Iterator[_Plan]:
     image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
-    start = 0
-    for size in found.sizes:
-        part = slice(start, start := start + size)
-        yield _Plan(image_ids[part], caption_ids[part], splits[part])
+    copies: dict[int, dict[int, int]] = collections.defaultdict(dict)
+    for (part, number), count in found.copies.items():
+        copies[part][number] = count
+    for part, rows in enumerate(found.rows):
+        taken = np.array(rows, np.int64)
+        yield _Plan(
+            image_ids[taken],
+            caption_ids[taken],
+            [splits[row] if row >= 0 else "" for row in rows],
+            {number: found.joined[row] for number, row in enumerate(rows) if row in found.joined},
+            copies[part],
+        )
 
 
 def _examples(
@@ -127,8 +172,12 @@ def _examples(
         if isinstance(item, LeftOut):
             if wanted == SPLITS[0]:
                 yield item
+        elif not plan.splits[row] and wanted == SPLITS[0]:
+            for _ in range(plan.copies.get(row, 0)):
+                yield LeftOut(item.name, APPEARS_TWICE, is_record=False)
         elif plan.splits[row] == wanted:
-            captions = list(enumerate(item.captions, int(plan.caption_ids[row])))
+            texts = plan.joined.get(row, item.captions)
+            captions = list(enumerate(texts, int(plan.caption_ids[row])))
             image = ImageFile(item.name, item.read)
             yield (
                 item.name,
@@ -151,20 +200,20 @@ def _numbered(
 def _rating_splits(
     path: pathlib.Path, layout: Layout, found: Survey, splits: list[str]
 ) -> dict[str, Iterator[Record | LeftOut]]:
-    items: dict[str, Item] = {}
-    loose: dict[str, Item] = {}
+    images: dict[str, Item] = {}
+    captions: dict[str, Item] = {}
     image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
-    spelled = collections.Counter(itertools.chain.from_iterable(map(spellings, found.names)))
-    for item, row in _numbered(layout.pictures()):
-        if isinstance(item, LeftOut) or not found.usable[row]:
+    rows = itertools.chain.from_iterable(found.rows)
+    pictures = (item for item in layout.pictures() if isinstance(item, CaptionedPicture))
+    for picture, row in zip(pictures, rows, strict=True):
+        if row < 0 or not found.usable[row]:
             continue
-        for number, caption in enumerate(item.captions, int(caption_ids[row])):
-            items.setdefault(caption, ("caption", number, splits[row]))
-        image: Item = ("image", int(image_ids[row]), splits[row])
-        items[item.name] = image
-        loose |= {each: image for each in spellings(item.name) if spelled[each] == 1}
+        texts = found.joined.get(row, picture.captions)
+        for number, caption in enumerate(texts, int(caption_ids[row])):
+            captions.setdefault(composed(caption), ("caption", number, splits[row]))
+        images[picture.name] = ("image", int(image_ids[row]), splits[row])
     pairs: dict[str, list[Any]] = {}
-    for split, pair in rated_pairs(path, loose | items):
+    for split, pair in rated_pairs(path, images, captions):
         pairs.setdefault(split, []).append(pair)
     # A split without pairs would stop the build.
     kept = {split for split, found in pairs.items() if any(isinstance(p, tuple) for p in found)}

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from data_prep.captioned_images.options import FILE, ReadingOptions
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.picture_names import IMAGE_ENDINGS
 
 # In order of preference if a table has several.
 _IMAGES = (
     "image", "image_path", "image_file", "image_filename", "image_file_name", "image_name", "img",
     "img_path", "img_file", "img_name", "file_name", "filename", "file_path", "filepath",
-    "picture", "photo", "path", "file", "jpg", "image_id",
+    "picture", "photo", "path", "file", *(ending[1:] for ending in IMAGE_ENDINGS), "image_id",
 )  # fmt: skip
 _CAPTIONS = (
     "caption", "captions", "text", "texts", "sentence", "sentences", "description",
@@ -45,6 +46,11 @@ class Columns:
         return "; ".join(parts)
 
 
+def image_columns(names: Sequence[str]) -> list[str]:
+    """Returns the columns with a common name of images."""
+    return [name for name in names if _usual(name) in _IMAGES]
+
+
 def find_columns(names: Sequence[str], options: ReadingOptions, where: str) -> Columns:
     """Returns the columns of a table: those named in the options, or those with common names.
 
@@ -71,7 +77,8 @@ def find_columns(names: Sequence[str], options: ReadingOptions, where: str) -> C
         if not found:
             raise UnexpectedFilesError(
                 f"{where} has no {kind} column with a known name; its columns are "
-                f'{listed}: rename one, or add {{"{key}": "COLUMN"}} to {FILE} in the same folder'
+                f'{listed}: rename one, or add {{"{key}": "COLUMN"}} to {FILE} in the same folder, '
+                'or {"names": [...]} if the first line is no header'
             )
     split = options.split or next((usual[name] for name in _SPLITS if name in usual), "")
     split = "" if split == "none" else split
@@ -86,12 +93,18 @@ def find_columns(names: Sequence[str], options: ReadingOptions, where: str) -> C
 
 def _captions(names: Sequence[str], image: str) -> tuple[str, ...]:
     """The columns with the first common name that occurs, including numbered ones."""
+    found = caption_groups([name for name in names if name != image])
+    return found[0] if found else ()
+
+
+def caption_groups(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Returns the names of captions, in order of preference; numbered ones are a group."""
     found: dict[str, list[str]] = {}
     for name in names:
         match = _NUMBERED.fullmatch(_usual(name))
-        if match is not None and name != image:
+        if match is not None:
             found.setdefault(match["name"], []).append(name)
-    return tuple(next((found[name] for name in _CAPTIONS if name in found), ()))
+    return [tuple(found[name]) for name in _CAPTIONS if name in found]
 
 
 def _usual(name: str) -> str:

@@ -1,60 +1,51 @@
 """Determines the layout of a folder from its files."""
 
-import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from data_prep.captioned_images.column_names import find_columns
-from data_prep.captioned_images.layouts import FetchedLayout, KarpathyLayout, Layout
-from data_prep.captioned_images.options import FILE, ReadingOptions
-from data_prep.captioned_images.table_layouts import EmbeddedLayout, Source, TableLayout
-from data_prep.captioned_images.tables import TABLE_ENDINGS, ending, open_table
+from data_prep.captioned_images.fetched_layout import FetchedLayout
+from data_prep.captioned_images.layouts import KarpathyLayout, Layout
+from data_prep.captioned_images.options import FILE, NO_TABLE, ReadingOptions
+from data_prep.captioned_images.picture_files import PictureFiles
+from data_prep.captioned_images.sidecars import captioned_files, has_caption, is_sidecar, stem_of
+from data_prep.captioned_images.sources import KarpathyFile, Source, TableFile, open_source
+from data_prep.captioned_images.table_layouts import EmbeddedLayout, TableLayout
+from data_prep.captioned_images.tables import TABLE_ENDINGS, ending
+from data_prep.captioned_images.unused_files import RATINGS, is_description
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.fetched_files import IMAGE_ENDINGS, TAR_ENDINGS, has_images
 from data_prep.reading.folders import walk
+from data_prep.reading.image_files import is_archive
+from data_prep.reading.picture_names import is_picture
+from data_prep.reading.tar_samples import TAR_ENDINGS, captioned_sample
 
-RATINGS = "ratings"
-# Tables may be in the folder or in its subfolders.
-_DEPTH = 1
+# A damaged file of these formats was a part of the table; other texts may be anything.
+_CERTAIN = (".parquet", ".jsonl", ".ndjson")
 
 
 def find_layout(folder: pathlib.Path, options: ReadingOptions) -> Layout:
-    """Returns the layout of a folder: tables first, then shards and files beside images.
+    """Returns the layout of a folder, which must have only one.
 
     Raises:
-      UnexpectedFilesError: no layout fits, or there are several tables that do not match.
+      UnexpectedFilesError: no layout fits, or several do.
     """
+    if options.table == NO_TABLE:
+        return FetchedLayout(folder, options)
+    pictures, with_splits = PictureFiles(folder), options.split != "none"
     if options.table:
         path = folder / options.table
         if not path.is_file():
             raise UnexpectedFilesError(f"{path}, named in {FILE}, does not exist")
-        return _of_tables(folder, [_source(path, options)])
-    files = [
-        (parent, names)
-        for parent, names in walk(folder)
-        if len(parent.relative_to(folder).parts) <= _DEPTH
-    ]
-    sources, reasons = [], []
-    for path in _candidates(files):
-        if path.name.startswith("dataset_") and ending(path) == ".json":
-            return KarpathyLayout(folder, path)
-        try:
-            sources.append(_source(path, options))
-        except UnexpectedFilesError as error:
-            reasons.append(str(error))
+        source = open_source(path, options, pictures)
+        return _of_sources(folder, [source], with_splits=with_splits)
+    sources, reasons = _sources(folder, options, pictures)
+    beside = _beside_pictures(folder, bool(sources))
+    if sources and beside:
+        raise _two(folder, _shown(folder, sources[0]), beside, sources[0])
     if sources:
-        _check_together(sources)
-        return _of_tables(folder, sources)
-    if _has_shards(folder) or _has_neighbors(folder):
-        return FetchedLayout(folder)
-    if reasons:
-        raise UnexpectedFilesError("; ".join(reasons))
-    images = any(name.lower().endswith(IMAGE_ENDINGS) for _, names in files for name in names)
-    lack = "images but no captions" if images else "neither images nor captions"
-    raise UnexpectedFilesError(
-        f"{folder} has {lack}; add a table with the columns `image` and `caption`, or a text file "
-        "with the captions beside each image (photo.txt for photo.jpg)"
-    )
+        return _of_sources(folder, sources, with_splits=with_splits)
+    if beside:
+        return FetchedLayout(folder, options)
+    raise _no_layout(folder, reasons)
 
 
 def find_ratings(folder: pathlib.Path) -> pathlib.Path | None:
@@ -67,65 +58,110 @@ def find_ratings(folder: pathlib.Path) -> pathlib.Path | None:
     return next(found, None)
 
 
-def _candidates(files: list[tuple[pathlib.Path, list[str]]]) -> Iterator[pathlib.Path]:
-    """Files that may be tables, except those of tools or with the name of an adjacent image."""
-    for parent, names in files:
-        images = {
-            os.path.splitext(name)[0] for name in names if name.lower().endswith(IMAGE_ENDINGS)
-        }
+def _sources(
+    folder: pathlib.Path, options: ReadingOptions, pictures: PictureFiles
+) -> tuple[list[Source], list[str]]:
+    """The tables of a folder, and why other files are none."""
+    sources: list[Source] = []
+    reasons: list[str] = []
+    damaged: list[str] = []
+    for path, image in _candidates(folder):
+        try:
+            source = open_source(path, options, pictures)
+        except UnexpectedFilesError as error:
+            if not image:
+                certain = "truncated or not" in str(error) and ending(path) in _CERTAIN
+                (damaged if certain else reasons).append(str(error))
+            continue
+        if not image or _is_of_others(source, image, pictures):
+            sources.append(source)
+    if damaged and sources:
+        raise UnexpectedFilesError(damaged[0])
+    return sources, damaged + reasons
+
+
+def _candidates(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
+    """Files that may be tables, each with the adjacent image that it may describe, or ""."""
+    for parent, names in walk(folder):
+        images = {stem_of(name): name for name in names if is_picture(name)}
         for name in names:
-            path = parent / name
-            stem = name.partition(".")[0]
-            is_table = ending(path) in TABLE_ENDINGS and stem.lower() != RATINGS
-            is_note = name == FILE or name.endswith("_stats.json") or path.stem in images
-            if is_table and not is_note:
-                yield path
+            if ending(parent / name) in TABLE_ENDINGS and not is_description(name):
+                yield parent / name, images.get(stem_of(name), "") if is_sidecar(name) else ""
 
 
-def _source(path: pathlib.Path, options: ReadingOptions) -> Source:
-    if ending(path) == ".parquet" and has_images(path):
-        raise UnexpectedFilesError(f"{path} is a shard")
-    table = open_table(path)
-    return table, find_columns(table.names, options, str(path))
+def _is_of_others(source: Source, image: str, pictures: PictureFiles) -> bool:
+    """Whether a file beside an image names another image, so that it is no text of the former."""
+    if isinstance(source, KarpathyFile):
+        return True
+    name = next(source.names(), "")
+    return stem_of(pathlib.PurePath(name).name) != stem_of(image) and pictures.knows(name)
 
 
-def _check_together(sources: list[Source]) -> None:
-    """Raises an error if the tables cannot be parts of one table, judging by their columns."""
-    (first, columns), *others = sources
-    for table, other in others:
-        if (other.image, other.captions) != (columns.image, columns.captions):
+def _beside_pictures(folder: pathlib.Path, certain: bool) -> str:
+    """An image with its text, or two members of a shard; "" if there are none.
+
+    Args:
+      folder: folder of the user.
+      certain: whether a JSON file must have a caption.
+    """
+    for image, text in captioned_files(folder):
+        if not certain or has_caption(text):
+            return f"{image.relative_to(folder)} with {text.name}"
+    for parent, names in walk(folder):
+        for name in names:
+            if name.lower().endswith(TAR_ENDINGS) and (found := captioned_sample(parent / name)):
+                return f"{(parent / name).relative_to(folder)} with {found}"
+    return ""
+
+
+def _of_sources(folder: pathlib.Path, sources: Sequence[Source], *, with_splits: bool) -> Layout:
+    """The layout of tables that are parts of one table, or of Karpathy's file.
+
+    Raises:
+      UnexpectedFilesError: there are several tables, judging by their forms and columns.
+    """
+    first, *others = sources
+    for other in others:
+        if first.kind != other.kind or isinstance(first, KarpathyFile):
+            raise _two(folder, _shown(folder, first), _shown(folder, other), first)
+    if isinstance(first, KarpathyFile):
+        return KarpathyLayout(folder, first.path, with_splits=with_splits)
+    tables = [source for source in sources if isinstance(source, TableFile)]
+    for table in tables:
+        if table.read_columns != first.read_columns:
             raise UnexpectedFilesError(
                 f"{first.path} and {table.path} both have images and captions, in columns with "
                 f'different names; choose one with {{"table": "{first.path.name}"}} in {FILE}'
             )
+        twins = [each for each in tables if each.path.with_suffix("") == table.path.with_suffix("")]
+        if len(twins) > 1:  # One table in two formats.
+            raise _two(folder, _shown(folder, twins[0]), _shown(folder, twins[1]), first)
+    layout = EmbeddedLayout if first.embedded else TableLayout
+    return layout(folder, [(each.table, each.columns) for each in tables])
 
 
-def _of_tables(folder: pathlib.Path, sources: list[Source]) -> Layout:
-    table, columns = sources[0]
-    if ending(table.path) == ".parquet":
-        import pyarrow
-        import pyarrow.parquet
-
-        kind = pyarrow.parquet.read_schema(table.path).field(columns.image).type
-        is_struct = pyarrow.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
-        if is_struct or pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind):
-            return EmbeddedLayout(folder, sources)
-    return TableLayout(folder, sources)
+def _shown(folder: pathlib.Path, source: Source) -> str:
+    return f"{source.path.relative_to(folder)} ({source.kind})"
 
 
-def _has_shards(folder: pathlib.Path) -> bool:
-    return any(
-        name.endswith(TAR_ENDINGS) or (name.endswith(".parquet") and has_images(parent / name))
-        for parent, names in walk(folder)
-        for name in names
+def _two(folder: pathlib.Path, first: str, second: str, table: Source) -> UnexpectedFilesError:
+    place = table.path.relative_to(folder)
+    return UnexpectedFilesError(
+        f'{folder} has captions in two places: {first}, and {second}; with {{"table": "{place}"}} '
+        f'in {FILE} that table is read, with {{"table": "{NO_TABLE}"}} shards and files beside '
+        "images"
     )
 
 
-def _has_neighbors(folder: pathlib.Path) -> bool:
-    """Whether an image has a text or JSON file of the same name."""
-    for _, names in walk(folder):
-        stems = {os.path.splitext(n)[0] for n in names if n.lower().endswith((".txt", ".json"))}
-        for name in names:
-            if name.lower().endswith(IMAGE_ENDINGS) and os.path.splitext(name)[0] in stems:
-                return True
-    return False
+def _no_layout(folder: pathlib.Path, reasons: Sequence[str]) -> UnexpectedFilesError:
+    if reasons:
+        return UnexpectedFilesError("; ".join(reasons))
+    names = [name for _, names in walk(folder) for name in names]
+    archives = [name for name in names if is_archive(name)]
+    has_images = any(map(is_picture, names)) or archives
+    lack = "images but no captions" if has_images else "neither images nor captions"
+    remedy = f", or unpack {archives[0]} if they are in it" if archives else ""
+    return UnexpectedFilesError(
+        f"{folder} has {lack}; add a table with the columns `image` and `caption`, or a text file "
+        f"with the captions beside each image (photo.txt for photo.jpg){remedy}"
+    )

@@ -1,138 +1,151 @@
 """Finds the image file that a name in a table stands for."""
 
+import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 
 from data_prep.building.image_check import BadImageError
+from data_prep.captioned_images.path_index import PathIndex
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.fetched_files import IMAGE_ENDINGS, TAR_ENDINGS
 from data_prep.reading.folders import walk
-from data_prep.reading.image_files import ImageFile, ImageFiles, find_images
+from data_prep.reading.image_files import (
+    ImageFile,
+    ImageFiles,
+    archive_stem,
+    is_archive,
+    open_archived,
+)
+from data_prep.reading.picture_names import (
+    IMAGE_ENDINGS,
+    is_picture,
+    is_unread_picture,
+    read_picture,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class MissingPicture(ImageFile):
+    """A name that stands for no image, or for several; reading it raises an error.
+
+    Attributes:
+      places: the images that the name may stand for.
+    """
+
+    places: Sequence[str] = ()
 
 
 class PictureFiles:
     """The images in a folder and its subfolders, including those in archives.
 
     A name is a path relative to the table or the folder, or the end of the path of exactly one
-    image, such as the name of a file in a subfolder, even without extension or in different case.
+    image, such as the name of a file in a subfolder; see `PathIndex`. An archive counts as a
+    folder: `train/1.jpg` may be `1.jpg` in `train.zip`.
 
     Args:
       folder: folder of the user.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
-        self._folder = folder
-        self._paths = [
+        self.folder = folder
+        self._loose = [
             (parent / name).relative_to(folder).as_posix()
             for parent, names in walk(folder)
             for name in names
-            if name.lower().endswith(IMAGE_ENDINGS)
+            if is_picture(name) or is_unread_picture(name)
         ]
 
     def __len__(self) -> int:
-        return len(self._paths)
+        return sum(map(is_picture, self.places()))
+
+    def places(self) -> Iterator[str]:
+        """Yields the paths of all images, and the places of those in archives."""
+        yield from self._loose
+        yield from self._archived
+
+    def archives(self) -> set[str]:
+        """Returns the paths of the archives with images."""
+        opened = {archive.path for archive, _ in self._archived.values()}
+        return {path.relative_to(self.folder).as_posix() for path in opened}
+
+    def knows(self, name: str) -> bool:
+        """Returns whether a name stands for at least one image."""
+        return bool(name.strip() and self._index.find(name.strip()))
 
     def find(self, name: str, table: pathlib.Path) -> ImageFile:
-        """Returns the image with a name; if there is none, reading it raises an error.
+        """Returns the image with a name, or a `MissingPicture`.
 
         Args:
           name: name in the table.
           table: the table, to whose folder the name may be relative.
 
         Raises:
-          UnexpectedFilesError: the name points outside the folder.
+          UnexpectedFilesError: the name points outside the folder, or an archive is damaged.
         """
         name = name.strip()
-        tried = [self._below(table.parent, name), self._below(self._folder, name)]
-        if not any(tried):
+        plain = name.replace("\\", "/")  # Tables written on Windows have backslashes.
+        places = [self._below(start, plain) for start in (table.parent, self.folder)]
+        if not any(places) or pathlib.PureWindowsPath(name).is_absolute():
             raise UnexpectedFilesError(
-                f"{table} names the image {name!r}, which is not in {self._folder}: copy or "
+                f"{table} names the image {name!r}, which is not in {self.folder}: copy or "
                 "link the images into that folder, and give their paths relative to it"
             )
-        for path in filter(None, tried):
-            if path in self._known:
-                return self._file(path)
-        for path in filter(None, tried):
-            for key in (path, pathlib.PurePosixPath(path).name):
-                found = self._by_end.get(key.lower(), ())
-                if len(found) == 1:
-                    return self._file(found[0])
-                if found:
-                    return _missing(name, "ambiguous name", f"{name} is {' and '.join(found[:2])}")
-        return self._in_archives(name)
-
-    def _in_archives(self, name: str) -> ImageFile:
-        """An archive counts as a folder: `train/1.jpg` may be `1.jpg` in `train.zip`."""
-        path = pathlib.PurePosixPath(name.replace("\\", "/"))
-        found = [
-            (f"{archive.path.name.partition('.')[0]}/{member}", archive, member)
-            for archive in self._archives
-            for member in archive.paths_of(path.name)
-        ]
-        if len(found) > 1:  # Then the folders in the name decide.
-            end = "/" + "/".join(part for part in path.parts if part not in (".", "/"))
-            found = [each for each in found if f"/{each[0]}".endswith(end)] or found
+        end = os.path.normpath(plain)
+        is_end = not os.path.isabs(end) and end.partition("/")[0] != os.pardir
+        # A file whose own name has a backslash is found by the name as it is.
+        keys = [key for key in (name, end) if is_end] or list(filter(None, places))
+        found = next(filter(None, (self._index.find(key, places) for key in keys)), [])
         if len(found) > 1:
-            both = " and ".join(place for place, _, _ in found[:2])
-            return _missing(name, "ambiguous name", f"{name} is {both}")
-        for place, archive, member in found:
+            read = functools.partial(
+                _fail, "ambiguous name", f"{name} is {' and '.join(found[:2])}"
+            )
+            return MissingPicture(name, read, found)
+        if not found:
+            detail = f"{self.folder} has no {name}"
+            return MissingPicture(name, functools.partial(_fail, "no image", detail))
+        (place,) = found
+        if place in self._archived:
+            archive, member = self._archived[place]
             return ImageFile(place, functools.partial(archive.read, member))
-        return _missing(name, "no image", f"{self._folder} has no {name}")
+        if is_unread_picture(place):
+            detail = f"convert it to one of {', '.join(IMAGE_ENDINGS)}"
+            return ImageFile(place, functools.partial(_fail, "unread ending", detail))
+        return ImageFile(place, functools.partial(read_picture, self.folder / place))
 
     def _below(self, start: pathlib.Path, name: str) -> str:
         """The path of a name relative to the folder, or "" if it points outside."""
-        root, relative = os.path.abspath(self._folder), ""
-        # Tables written on Windows have backslashes.
-        for spelling in (name, name.replace("\\", "/")):
-            path = os.path.normpath(os.path.join(os.path.abspath(start), spelling))
-            relative = pathlib.PurePath(os.path.relpath(path, root)).as_posix()
-            if relative.split("/")[0] == os.pardir:
-                return ""
-            if relative in self._known:
-                break
-        return relative
-
-    def _file(self, path: str) -> ImageFile:
-        return ImageFile(path, (self._folder / path).read_bytes)
+        path = os.path.normpath(os.path.join(os.path.abspath(start), name))
+        relative = pathlib.PurePath(os.path.relpath(path, os.path.abspath(self.folder)))
+        return "" if relative.parts[:1] == (os.pardir,) else relative.as_posix()
 
     @functools.cached_property
-    def _known(self) -> frozenset[str]:
-        return frozenset(self._paths)
+    def _index(self) -> PathIndex:
+        return PathIndex([*self._loose, *self._archived])
 
     @functools.cached_property
-    def _by_end(self) -> dict[str, list[str]]:
-        """Paths by `spellings`."""
-        found: dict[str, list[str]] = {}
-        for path in self._paths:
-            for key in spellings(path):
-                found.setdefault(key, []).append(path)
+    def _archived(self) -> dict[str, tuple[ImageFiles, str]]:
+        """Images in archives, by their place; not those that were unpacked beside the archive."""
+        found: dict[str, tuple[ImageFiles, str]] = {}
+        unpacked = set(self._loose)
+        for path in _archives(self.folder):
+            archive = open_archived(path)
+            above = path.parent.relative_to(self.folder)
+            for member in filter(is_picture, archive.paths()):
+                end = member.replace("\\", "/").removeprefix("./")
+                place = (above / archive_stem(path.name) / end).as_posix()
+                if place in found:  # Two archives differ only in their endings.
+                    place = (above / path.name / end).as_posix()
+                here = (above / end).as_posix() if "/" in end else ""
+                if not {place, here} & unpacked:
+                    found[place] = archive, member
         return found
 
-    @functools.cached_property
-    def _archives(self) -> list[ImageFiles]:
-        return list(_open_archives(self._folder))
+
+def _archives(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    for parent, names in walk(folder):
+        yield from (parent / name for name in names if is_archive(name))
 
 
-def spellings(path: str) -> set[str]:
-    """Returns a path in lower case, its file name, and both without extension."""
-    lower = path.lower()
-    name = pathlib.PurePosixPath(lower).name
-    return {lower, name, os.path.splitext(lower)[0], os.path.splitext(name)[0]}
-
-
-def _open_archives(folder: pathlib.Path) -> Iterable[ImageFiles]:
-    for path in sorted(folder.iterdir()):
-        for ending in (".zip", *TAR_ENDINGS):
-            if path.name.endswith(ending) and path.is_file():
-                found = find_images(folder, path.name.removesuffix(ending))
-                if found is not None:
-                    yield found
-
-
-def _missing(name: str, reason: str, detail: str) -> ImageFile:
-    def read() -> bytes:
-        raise BadImageError(reason, detail)
-
-    return ImageFile(name, read)
+def _fail(reason: str, detail: str) -> bytes:
+    raise BadImageError(reason, detail)

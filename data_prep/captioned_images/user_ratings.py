@@ -1,5 +1,6 @@
 """A user's rated pairs: `left`, `right` and `score`, each side a picture or a caption."""
 
+import functools
 import math
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -7,8 +8,10 @@ from typing import Any
 
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.captioned_images.captioned_pictures import is_empty
+from data_prep.captioned_images.path_index import PathIndex
 from data_prep.captioned_images.tables import open_table
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.picture_names import composed
 from data_prep.schema import rating_example
 
 _COLUMNS = ("left", "right", "score")
@@ -20,13 +23,14 @@ Item = tuple[str, int, str]
 
 
 def rated_pairs(
-    path: pathlib.Path, items: Mapping[str, Item]
+    path: pathlib.Path, images: Mapping[str, Item], captions: Mapping[str, Item]
 ) -> Iterator[tuple[str, Record | LeftOut]]:
     """Yields the pairs of a table with their split, which is the same for both sides.
 
     Args:
       path: path of the table.
-      items: names of pictures, also in their `picture_files.spellings`, and texts of captions.
+      images: pictures by their paths, of which a side may be the end; see `PathIndex`.
+      captions: captions by their texts in composed form.
 
     Raises:
       UnexpectedFilesError: the table lacks a column, or a score is not a number.
@@ -39,23 +43,25 @@ def rated_pairs(
             f"score, but it has {', '.join(table.names)}"
         )
     seen: set[tuple[str, int, int]] = set()
-    for number, row in enumerate(table.rows()):
+    find = functools.partial(_find, PathIndex(images), images, captions)
+    rows = table.rows(names["left"], lambda name: not isinstance(find(name), str))
+    for number, row in enumerate(rows):
         if isinstance(row, LeftOut):
             yield "train", row
             continue
         where, cells = row
-        left, right = (_find(items, cells[names[side]]) for side in _COLUMNS[:2])
+        left, right = (find(cells[names[side]]) for side in _COLUMNS[:2])
         score = _score(cells[names["score"]], f"{path.parent / where}")
-        if left is None or right is None:
-            side = "left" if left is None else "right"
-            detail = f"{side} is {str(cells[names[side]])!r:.60}"
-            yield "train", LeftOut(where, "neither a picture nor a caption", detail)
+        if isinstance(left, str) or isinstance(right, str):
+            side, detail = ("left", left) if isinstance(left, str) else ("right", right)
+            reason, _, detail = str(detail).partition(": ")
+            yield "train", LeftOut(where, reason, f"{side} is {detail}")
             continue
         if (left[0], right[0]) not in _RATINGS:
             left, right = right, left
         if left[2] != right[2]:
             detail = f"left in {left[2]}, right in {right[2]}"
-            yield "train", LeftOut(where, "pair of two splits", detail)
+            yield "train", LeftOut(where, "pair of two splits", detail, is_record=False)
             continue
         rating = _RATINGS[left[0], right[0]]
         if (rating, left[1], right[1]) in seen:
@@ -65,11 +71,19 @@ def rated_pairs(
         yield left[2], (number, rating_example(rating, left[1], right[1], score, "rated"))
 
 
-def _find(items: Mapping[str, Item], cell: Any) -> Item | None:
-    if is_empty(cell):
-        return None
-    text = str(cell).strip()
-    return items.get(text) or items.get(text.replace("\\", "/").lower())
+def _find(
+    index: PathIndex, images: Mapping[str, Item], captions: Mapping[str, Item], cell: Any
+) -> Item | str:
+    """The picture or caption in a cell, or why there is not one, "reason: detail"."""
+    text = "" if is_empty(cell) else str(cell).strip()
+    found = {f"the picture {place}": images[place] for place in index.find(text) if text}
+    if caption := captions.get(composed(text)):
+        found["a caption"] = caption
+    if len(found) > 1:
+        return f"ambiguous name: {text!r:.60}, {' and '.join(list(found)[:2])}"
+    if not found:
+        return f"neither a picture nor a caption: {str(cell)!r:.60}"
+    return next(iter(found.values()))
 
 
 def _score(cell: Any, where: str) -> float:

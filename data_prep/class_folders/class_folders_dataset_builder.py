@@ -1,5 +1,6 @@
 """A folder of your own pictures, with one folder per class."""
 
+import functools
 import itertools
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,16 +13,20 @@ from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.captioned_images import folder_key
-from data_prep.captioned_images.captioned_pictures import SPLITS, split_of_name
 from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, Unknown
-from data_prep.reading.fetched_files import IMAGE_ENDINGS
 from data_prep.reading.folders import walk
 from data_prep.reading.image_files import ImageFile
+from data_prep.reading.picture_names import (
+    IMAGE_ENDINGS,
+    composed,
+    is_picture,
+    is_unread_picture,
+    read_picture,
+)
+from data_prep.reading.split_names import SPLITS, split_of_name
 
 _ONLY_SPLIT = "test"
-# Pictures that cannot be read count as missing records; other files are only listed.
-_UNREAD_PICTURES = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg")
 
 
 class Builder(RandomAccessBuilder):
@@ -34,6 +39,7 @@ class Builder(RandomAccessBuilder):
     VERSION = tfds.core.Version("1.0.0")
     RELEASE_NOTES: ClassVar[dict[str, str]] = {"1.0.0": "Initial release."}
     MIN_KEPT = 0.5
+    MOST_LOST = 0.1
     UPRIGHT = True
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="images", description="Pictures and their classes."),
@@ -74,7 +80,7 @@ class Builder(RandomAccessBuilder):
             for name in own
             if not name.startswith(".")
         ]
-        names = [name for name in files if name.lower().endswith(IMAGE_ENDINGS)]
+        names = [name for name in files if is_picture(name)]
         if not names:
             raise UnexpectedFilesError(
                 f"{folder} has no pictures in folders of classes; pictures end in "
@@ -112,15 +118,15 @@ class Builder(RandomAccessBuilder):
 
 def _unread(name: str) -> LeftOut:
     """Returns the entry of a file that no reader of pictures takes."""
-    ending = pathlib.PurePosixPath(name).suffix.lower()
     detail = f"convert it to one of {', '.join(IMAGE_ENDINGS)} if it is a picture"
-    return LeftOut(name, "unread ending", detail, is_record=ending in _UNREAD_PICTURES)
+    # Pictures that cannot be read count as missing records; other files are only listed.
+    return LeftOut(name, "unread ending", detail, is_record=is_unread_picture(name))
 
 
 def _class_of(name: str, depth: int) -> str:
     """Returns the class of a picture; "" if it is in no folder of a class."""
     folders = name.split("/")[:-1]
-    return folders[depth] if len(folders) > depth else ""
+    return composed(folders[depth]) if len(folders) > depth else ""
 
 
 def _examples(
@@ -137,7 +143,7 @@ def _examples(
             yield LeftOut(name, "no class", "it is in no folder of a class")
             continue
         example: dict[str, Any] = {
-            "image": ImageFile(name, (folder / name).read_bytes),
+            "image": ImageFile(name, functools.partial(read_picture, folder / name)),
             "image_id": place,
             "label": classes.index(own),
             "picture": name,

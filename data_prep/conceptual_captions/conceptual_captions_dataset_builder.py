@@ -105,13 +105,26 @@ def _find_list(
 
 
 class _Table(LinkList):
-    """A list of `caption<tab>url`, or in the order that a header line gives."""
+    """A list of `caption<tab>url`, or in the order that a header line gives.
+
+    Raises:
+      UnexpectedFilesError: the first line is neither a row nor such a header.
+    """
 
     def __init__(self, path: pathlib.Path, first_id: int) -> None:
         self._lines, self._first_id = TextLines(path), first_id
         top = tuple(self._lines[0].strip().split(b"\t")) if len(self._lines) else ()
-        self._first = int(sorted(top) == sorted(_COLUMNS))
-        self._is_reversed = top == _COLUMNS[::-1]
+        names = tuple(name.lower() for name in top)
+        self._first = int(sorted(names) == sorted(_COLUMNS))
+        self._is_reversed = names == _COLUMNS[::-1]
+        is_row = len(top) == 2 and b"://" in top[1] and b"://" not in top[0].partition(b" ")[0]
+        if top and not (self._first or is_row):
+            # Every row is numbered by its line: an unknown header or index would shift all.
+            raise UnexpectedFilesError(
+                f"{path} line 1 is {self._lines[0].strip()[:80]!r}: neither CAPTION<tab>URL nor a "
+                "header with the names `caption` and `url` alone; remove an index column, and "
+                "rename the header or remove it"
+            )
 
     def __len__(self) -> int:
         return len(self._lines) - self._first

@@ -1,31 +1,21 @@
-"""Readers for the output of image downloaders: tar shards, parquet tables, loose files.
+"""Readers for the output of image downloaders: parquet tables and loose files; see `tar_samples`.
 
-The shards are those of img2dataset. Its keys are positions in shards, which are row numbers of the
+The files are those of img2dataset. Its keys are positions in shards, which are row numbers of the
 url list only for some shard sizes, so a sample is identified by its stored url.
 """
 
 import dataclasses
 import functools
-import gzip
-import itertools
 import json
 import os
 import pathlib
-import shutil
-import tarfile
-import tempfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
-from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
-from data_prep.reading.folders import is_note
+from data_prep.reading.picture_names import IMAGE_ENDINGS, composed, is_picture, read_picture
 
-IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-
-TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
-TAR_ERRORS = (tarfile.TarError, OSError, EOFError, zlib.error)
+SIDECAR_ENDINGS = (".txt", ".json")
 
 # Rows of a parquet table in memory at once.
 _BATCH = 64
@@ -38,8 +28,8 @@ class Fetched:
     Attributes:
       where: for reports: shard and member, or file.
       name: file name of the image, with the folders above it; "" in a table.
-      url: where it came from; "" if not known.
-      caption: the text that the downloader stored with it; "" if there is none.
+      meta: what is stored with it: the content of a JSON file, or a row without the image; None
+        if the file is not a JSON object.
       error: why there is no image; "" if there is one.
       read: returns the bytes of the image; call it before requesting the next image. Raises
         `BadImageError` if the archive ends before the image does.
@@ -48,61 +38,15 @@ class Fetched:
 
     where: str
     name: str
-    url: str
-    caption: str
+    meta: Mapping[str, Any] | None
     error: str
     read: Callable[[], bytes]
     text: bytes = b""
 
-
-def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
-    """Reads the samples of a tar: adjacent members whose names are equal up to the first dot.
-
-    Images that are not requested are skipped without reading them.
-
-    Args:
-      path: the archive, compressed or not.
-      where: its name in reports.
-
-    Yields:
-      The samples that have an image; finally, an entry if the archive is truncated or damaged.
-    """
-    try:
-        with open_tar(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
-            for _, members in itertools.groupby(_members(archive), _sample_key):
-                endings = {pathlib.PurePosixPath(m.name).suffix.lower(): m for m in members}
-                image = next((endings[end] for end in IMAGE_ENDINGS if end in endings), None)
-                if image is None:
-                    continue
-                meta = _parse_json(_read_member(archive, endings.get(".json")))
-                yield Fetched(
-                    where=f"{where}:{image.name}",
-                    name=image.name,
-                    url=_text(meta, "url"),
-                    caption=_text(meta, "caption"),
-                    error="",
-                    read=_member_reader(archive, image),
-                    text=_read_member(archive, endings.get(".txt")),
-                )
-            # Readers take damage in the middle for the end; the actual end is a block of zeros.
-            archive.fileobj.seek(archive.offset)
-            block = archive.fileobj.read(tarfile.BLOCKSIZE)
-        if len(block) < tarfile.BLOCKSIZE or any(block):
-            detail = f"no valid member at byte {archive.offset:,}"
-            yield LeftOut(where, "damaged archive", detail, is_record=False)
-    except (*TAR_ERRORS, ValueError) as error:
-        yield LeftOut(where, "damaged archive", str(error), is_record=False)
-
-
-def open_tar(path: pathlib.Path) -> BinaryIO:
-    """Opens an archive for random access, decompressing it first if necessary."""
-    if path.suffix == ".tar":
-        return path.open("rb")
-    file = tempfile.TemporaryFile()  # noqa: SIM115
-    with gzip.open(path) as packed:
-        shutil.copyfileobj(packed, file)
-    file.seek(0)
-    return file
+    @property
+    def url(self) -> str:
+        """Where it came from; "" if not known."""
+        return _text(self.meta or {}, "url")
 
 
 def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
@@ -135,8 +79,7 @@ def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
                         yield Fetched(
                             where=f"{where} row {row}",
                             name="",
-                            url=_text(meta, "url"),
-                            caption=_text(meta, "caption"),
+                            meta={name: v for name, v in meta.items() if name != image_column},
                             error="" if image else _text(meta, "error_message") or "not fetched",
                             read=functools.partial(_give, image),
                         )
@@ -146,24 +89,12 @@ def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
         yield LeftOut(where, "damaged table", detail, is_record=False)
 
 
-def has_images(path: pathlib.Path) -> bool:
-    """Whether a parquet table has a column of images; False also if it cannot be read."""
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        names = pyarrow.parquet.read_schema(path).names
-    except (pyarrow.ArrowException, OSError):
-        return False
-    return any(end[1:] in names for end in IMAGE_ENDINGS)
-
-
 def read_images(
     parent: pathlib.Path, names: Sequence[str], folder: pathlib.Path, where: str
 ) -> Iterator[Fetched]:
     """Reads the loose images among the files of one folder.
 
-    A JSON file with the same name as an image may contain its url and caption; a text file may
+    A JSON file with the same name as an image may contain its url and captions; a text file may
     contain its captions.
 
     Args:
@@ -172,66 +103,46 @@ def read_images(
       folder: the folder that image names are relative to.
       where: its name in reports.
     """
-    known = frozenset(names)
+    sidecars = {
+        sidecar_key(name): name
+        for name in names
+        if name.lower().endswith(SIDECAR_ENDINGS) and (parent / name).is_file()
+    }
     for name in names:
         stem, ending = os.path.splitext(name)
-        if ending and ending.lower() not in IMAGE_ENDINGS:
+        if ending and not is_picture(name):
             continue
         path = parent / name
-        meta: Mapping[str, Any] = {}
-        if f"{stem}.json" in known:
-            meta = _parse_json(path.with_suffix(".json").read_bytes())
-        text = next((path.with_suffix(e) for e in (".txt", ".TXT") if stem + e in known), None)
         relative = path.relative_to(folder).as_posix()
+        beside = [sidecars.get(sidecar_key(stem + each)) for each in (".json", ".txt")]
+        meta, text = ((parent / each).read_bytes() if each else b"" for each in beside)
         yield Fetched(
             where=f"{where}/{relative}",
             name=relative,
-            url=_text(meta, "url"),
-            caption=_text(meta, "caption"),
+            meta=parse_meta(meta) if meta else {},
             error="",
-            read=path.read_bytes,
-            text=text.read_bytes() if text is not None else b"",
+            read=functools.partial(read_picture, path),
+            text=text,
         )
+
+
+def sidecar_key(name: str) -> str:
+    """Returns the name of a file, the same for all that look the same, with a lower-case ending."""
+    stem, ending = os.path.splitext(composed(name))
+    return stem + ending.lower()
 
 
 def _give(image: bytes) -> bytes:
     return image
 
 
-def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    while (member := archive.next()) is not None:
-        archive.members.clear()  # type: ignore[attr-defined]  # else the headers of the whole archive stay in memory
-        if member.isfile() and not is_note(pathlib.PurePosixPath(member.name).name):
-            yield member
-
-
-def _sample_key(member: tarfile.TarInfo) -> str:
-    folder, _, name = member.name.rpartition("/")
-    return f"{folder}/{name.partition('.')[0]}"
-
-
-def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> bytes:
-    file = archive.extractfile(member) if member is not None else None
-    return file.read() if file is not None else b""
-
-
-def _member_reader(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], bytes]:
-    def read() -> bytes:
-        try:
-            return _read_member(archive, member)
-        except TAR_ERRORS as error:
-            raise BadImageError("truncated image", str(error)) from error
-
-    return read
-
-
-def _parse_json(data: bytes) -> Mapping[str, Any]:
-    """Metadata written by a downloader; empty if damaged, so the image has no known url."""
+def parse_meta(data: bytes) -> Mapping[str, Any] | None:
+    """Returns metadata written by a downloader; None if damaged, so the image has no known url."""
     try:
-        meta = json.loads(data) if data else {}
-    except ValueError:
-        return {}
-    return meta if isinstance(meta, dict) else {}
+        meta = json.loads(data)
+    except (RecursionError, ValueError):
+        return None
+    return meta if isinstance(meta, dict) else None
 
 
 def _text(meta: Mapping[str, Any], name: str) -> str:

@@ -13,21 +13,17 @@ import dataclasses
 import hashlib
 import os
 import pathlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from absl import logging
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.reading.fetched_files import (
-    TAR_ENDINGS,
-    Fetched,
-    has_images,
-    read_images,
-    read_table,
-    read_tar,
-)
-from data_prep.reading.folders import files_below, walk
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.fetched_files import Fetched, read_images, read_table
+from data_prep.reading.folders import walk
+from data_prep.reading.tar_samples import TAR_ENDINGS, read_tar
 
 # Largest number of different downloader messages in a report.
 _MAX_ERRORS = 1000
@@ -41,7 +37,8 @@ def read_fetched(folder: pathlib.Path) -> Iterator[Fetched | LeftOut]:
     - img2dataset `files`: folders `00000/`, ... of images, each with a json file;
     - images in the folder itself or in subfolders, under names that a dataset defines.
 
-    Shards and tables may be in subfolders, and shards may be compressed (`.tar.gz`).
+    Shards and tables may be in subfolders, and shards may be compressed (`.tar.gz`). All of these
+    are read, first shards and tables, then loose images.
 
     Yields:
       Images, links that could not be downloaded, and damaged shards.
@@ -71,7 +68,7 @@ class FetchedPart:
             parent, names = next(walk(self.path))
             return read_images(parent, names, self.folder, self.folder.name)
         where = f"{self.folder.name}/{self.path.relative_to(self.folder).as_posix()}"
-        reader = read_table if self.path.suffix == ".parquet" else read_tar
+        reader = read_table if self.path.suffix.lower() == ".parquet" else read_tar
         return reader(self.path, where)
 
 
@@ -83,10 +80,14 @@ def fetched_parts(folder: pathlib.Path) -> list[FetchedPart]:
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} does not exist")
-    paths = files_below(folder, *(f"*{ending}" for ending in (*TAR_ENDINGS, ".parquet")))
-    if all(path.suffix == ".parquet" and not has_images(path) for path in paths):
-        paths += [parent for parent, _ in walk(folder)]
-    return [FetchedPart(folder, path) for path in paths]
+    files = list(walk(folder))
+    shards = sorted(
+        parent / name
+        for parent, names in files
+        for name in names
+        if name.lower().endswith((*TAR_ENDINGS, ".parquet"))
+    )
+    return [FetchedPart(folder, path) for path in (*shards, *(parent for parent, _ in files))]
 
 
 class RowIndex:
@@ -154,26 +155,32 @@ def join_rows(
     Yields:
       Row numbers with their image, in the order of the images; damaged shards; at the end the
       wanted rows that have no image, with the downloader's message.
+
+    Raises:
+      UnexpectedFilesError: a number in a name is none of a row, so all may be shifted.
     """
     join = RowJoin(count, wanted)
     for item in fetched:
         if isinstance(item, LeftOut):
-            yield item
+            yield of_a_list(item)
             continue
-        for row in join.take(rows_of(item, count, urls, names), item.error):
+        for row in join.take(rows_of(item, urls, names), item.error):
             yield row, item
     yield from join.missing(where)
 
 
+def of_a_list(item: LeftOut) -> LeftOut:
+    """Returns an entry of a folder that is joined with a list, whose rows are the records."""
+    return dataclasses.replace(item, is_record=False)
+
+
 def rows_of(
     item: Fetched,
-    count: int,
     urls: Callable[[str], Sequence[int]],
     names: Callable[[str], Sequence[int]],
 ) -> list[int]:
     """Rows of a list that an image belongs to; see `join_rows`."""
-    rows = urls(item.url) if item.url else names(item.name)
-    return [row for row in rows if row < count]
+    return list(urls(item.url) if item.url else names(item.name))
 
 
 class RowJoin:
@@ -187,7 +194,7 @@ class RowJoin:
     def __init__(self, count: int, wanted: np.ndarray | None) -> None:
         self._open = np.ones(count, bool) if wanted is None else wanted.copy()
         self._errors, self._error_of = {"": 0}, np.zeros(count, np.int16)
-        self._strangers = 0
+        self._strangers, self._beyond, self._has_first = 0, sys.maxsize, False
 
     def take(self, rows: Sequence[int], error: str) -> list[int]:
         """Records the next image and returns the rows that get it.
@@ -196,18 +203,36 @@ class RowJoin:
           rows: rows of the image.
           error: why there is no image; "" if there is one.
         """
+        self._beyond = min([self._beyond, *(row for row in rows if row >= len(self._open))])
+        rows = [row for row in rows if row < len(self._open)]
         self._strangers += not rows
+        self._has_first |= 0 in rows
         if error:
             if len(self._errors) < _MAX_ERRORS:
                 self._errors.setdefault(error, len(self._errors))
-            self._error_of[list(rows)] = self._errors.get(error, 0)
+            self._error_of[rows] = self._errors.get(error, 0)
             return []
         taken = [row for row in rows if self._open[row]]
         self._open[taken] = False
         return taken
 
     def missing(self, where: Callable[[int], str]) -> Iterator[LeftOut]:
-        """Yields the rows without an image; `where` names a row in reports."""
+        """Yields the rows without an image; `where` names a row in reports.
+
+        Raises:
+          UnexpectedFilesError: a number in a name is none of a row, and none is that of row 0; or
+            the numbers go on after the last row.
+        """
+        count = len(self._open)
+        # With an image of row 0, a far number may be a stray file.
+        if count and self._beyond < sys.maxsize and (not self._has_first or self._beyond == count):
+            last = f"the last row of the list is {count - 1:,} ({where(max(count - 1, 0))})"
+            first = "" if self._has_first else f", and row 0 ({where(0)}) has no image"
+            raise UnexpectedFilesError(
+                f"an image is named by the number {self._beyond:,}, but {last}{first}: all images "
+                "may be shifted against their captions; name them by the number of their row, "
+                "counted from 0, and check that the list is complete"
+            )
         if self._strangers:
             logging.warning(
                 "%d fetched images match none of these %d rows; they belong to another split or "

@@ -10,7 +10,7 @@ def walk(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, list[str]]]:
     """Yields folders with the sorted names of their files, in the order of their names.
 
     Links to folders are followed. Every folder is read only once, so cycles of links are allowed.
-    Files whose names begin with `._`, where macOS keeps metadata of other files, are skipped.
+    What a desktop or a tool keeps for itself is skipped: see `is_note`, and folders such as `.git`.
     """
     seen: set[str] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):
@@ -19,13 +19,18 @@ def walk(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, list[str]]]:
             folders.clear()
             continue
         seen.add(place)
-        folders.sort()
+        folders[:] = sorted(name for name in folders if not is_private(name))
         yield pathlib.Path(parent), sorted(name for name in files if not is_note(name))
 
 
 def is_note(name: str) -> bool:
-    """Returns whether macOS wrote a file beside another one, whose name it has after `._`."""
-    return name.startswith("._")
+    """Returns whether a desktop wrote a file: macOS's `._NAME` beside NAME, `Thumbs.db`, ..."""
+    return name.startswith("._") or name in (".DS_Store", "Thumbs.db", "desktop.ini")
+
+
+def is_private(folder: str) -> bool:
+    """Returns whether the name of a folder is that of a tool's own: `.git`, `__MACOSX`, ..."""
+    return folder.startswith(".") or folder == "__MACOSX"
 
 
 def files_below(folder: pathlib.Path, *patterns: str) -> list[pathlib.Path]:

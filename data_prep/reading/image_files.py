@@ -6,11 +6,12 @@ import dataclasses
 import functools
 import pathlib
 import tarfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from data_prep.building.image_check import BadImageError
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.fetched_files import TAR_ENDINGS, TAR_ERRORS, open_tar
+from data_prep.reading.folders import is_note
+from data_prep.reading.tar_samples import TAR_ENDINGS, TAR_ERRORS, open_tar
 from data_prep.reading.text_files import open_archive, read_member
 
 ENDINGS = ("", ".zip", *TAR_ENDINGS)
@@ -43,10 +44,6 @@ class ImageFiles(abc.ABC):
 
     @abc.abstractmethod
     def _read(self, name: str) -> bytes: ...
-
-    def paths_of(self, name: str) -> Sequence[str]:
-        """Every path at which a file name occurs; `read` takes these, too."""
-        return (name,) if name in self else ()
 
     def image(self, name: str) -> ImageFile:
         """The image with a file name, which is looked up later."""
@@ -97,7 +94,26 @@ def find_images(folder: pathlib.Path, *names: str) -> ImageFiles | None:
     if path.is_dir():
         inner = (path / name for name in names if (path / name).is_dir())
         return _Folder(next(inner, path))
-    return _Zip(path) if path.suffix == ".zip" else _Tar(path)
+    return open_archived(path)
+
+
+def is_archive(name: str) -> bool:
+    """Returns whether a file is an archive that `open_archived` reads, according to its ending."""
+    return name.lower().endswith(ENDINGS[1:])
+
+
+def archive_stem(name: str) -> str:
+    """Returns the name of an archive without its ending."""
+    return next(name[: -len(end)] for end in ENDINGS[1:] if name.lower().endswith(end))
+
+
+def open_archived(path: pathlib.Path) -> "ArchivedImages":
+    """Opens the images in an archive.
+
+    Raises:
+      UnexpectedFilesError: the archive is truncated.
+    """
+    return _Zip(path) if path.suffix.lower() == ".zip" else _Tar(path)
 
 
 class _Folder(ImageFiles):
@@ -111,7 +127,7 @@ class _Folder(ImageFiles):
         return (self.path / name).read_bytes()
 
 
-class _Archive(ImageFiles):
+class ArchivedImages(ImageFiles):
     """An archive, whose files are known by their names and by their paths.
 
     Args:
@@ -127,25 +143,30 @@ class _Archive(ImageFiles):
     def __contains__(self, name: str) -> bool:
         return name in self._paths or name in self._known
 
-    def paths_of(self, name: str) -> Sequence[str]:
-        """See `ImageFiles`."""
-        return self._paths.get(name, ())
+    def paths(self) -> Iterable[str]:
+        """Returns the paths of all files; `read` takes these, too."""
+        return self._known
 
     def _path(self, name: str) -> str:
-        return self._paths[name][-1] if name in self._paths else name
+        return name if name in self._known else self._paths[name][-1]
 
 
-class _Zip(_Archive):
+def _is_note(path: str) -> bool:
+    """Whether a desktop put a file into an archive."""
+    return path.startswith("__MACOSX") or is_note(pathlib.PurePosixPath(path).name)
+
+
+class _Zip(ArchivedImages):
     def __init__(self, path: pathlib.Path) -> None:
         self.path, self._archive = path, open_archive(path)
         # Archives put the images in a folder, and macOS adds another one with the same names.
-        super().__init__(m for m in self._archive.namelist() if not m.startswith("__MACOSX"))
+        super().__init__(m for m in self._archive.namelist() if not _is_note(m))
 
     def _read(self, name: str) -> bytes:
         return read_member(self._archive, self._path(name))
 
 
-class _Tar(_Archive):
+class _Tar(ArchivedImages):
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         try:
@@ -154,7 +175,7 @@ class _Tar(_Archive):
                 self._members = {
                     member.name: (member.offset_data, member.size)
                     for member in archive
-                    if member.isfile()
+                    if member.isfile() and not _is_note(member.name)
                 }
         except TAR_ERRORS as error:
             raise UnexpectedFilesError(

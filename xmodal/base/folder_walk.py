@@ -1,9 +1,12 @@
-"""Files in a folder and its subfolders, following links."""
+"""Files in a folder and its subfolders, following links, and which of them are pictures."""
 
 import pathlib
 from collections.abc import Iterator
 
 from data_prep.reading import folders
+from data_prep.reading.picture_names import IMAGE_ENDINGS, fault_of_file
+
+__all__ = ["IMAGE_ENDINGS", "fault_of_file", "walk"]
 
 
 def walk(folder: pathlib.Path) -> Iterator[pathlib.Path]:

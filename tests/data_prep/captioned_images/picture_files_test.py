@@ -1,28 +1,50 @@
-"""Images in archives whose file names are not unique."""
+"""Images in folders and archives, whose file names may be spelled in several ways."""
 
+import io
+import tarfile
+import unicodedata
 import zipfile
 
 import pytest
 
 from data_prep.building.image_check import BadImageError
 from data_prep.captioned_images.picture_files import PictureFiles
+from data_prep.errors import UnexpectedFilesError
 
 
 def _archive(path, *members):
-    with zipfile.ZipFile(path, "w") as archive:
-        for member in members:
-            archive.writestr(member, f"{path.stem}: {member}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    contents = {member: f"{path.stem}: {member}".encode() for member in members}
+    if path.suffix.lower() == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for member, content in contents.items():
+                archive.writestr(member, content)
+        return
+    with tarfile.open(path, "w:gz" if "gz" in path.name.lower() else "w") as archive:
+        for member, content in contents.items():
+            info = tarfile.TarInfo(member)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
 
 
-def _read(folder, name):
-    return PictureFiles(folder).find(name, folder / "captions.csv").read().decode()
+def _write(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"file: {name}")
+
+
+def _read(folder, name, table="captions.csv"):
+    return PictureFiles(folder).find(name, folder / table).read().decode()
 
 
 def test_folders_in_an_archive_distinguish_equal_file_names(tmp_path):
-    _archive(tmp_path / "pets.zip", "cats/1.jpg", "dogs/1.jpg", "dogs/2.jpg")
+    _archive(tmp_path / "pets.zip", "cats/1.jpg", "dogs/1.jpg", "dogs/2.jpg", "1.jpg")
     assert _read(tmp_path, "cats/1.jpg") == "pets: cats/1.jpg"
     assert _read(tmp_path, "dogs\\1.jpg") == "pets: dogs/1.jpg"
-    assert _read(tmp_path, "images/2.jpg") == "pets: dogs/2.jpg"
+    assert _read(tmp_path, "pets/1.jpg") == "pets: 1.jpg"
+    assert _read(tmp_path, "2.jpg") == "pets: dogs/2.jpg"
+    with pytest.raises(BadImageError, match=r"no image: .* has no images/2\.jpg"):
+        _read(tmp_path, "images/2.jpg")
     with pytest.raises(BadImageError, match=r"ambiguous name: 1\.jpg is pets/cats.* and pets/dogs"):
         _read(tmp_path, "1.jpg")
 
@@ -32,5 +54,61 @@ def test_archives_distinguish_equal_file_names(tmp_path):
     _archive(tmp_path / "val.zip", "1.jpg")
     assert _read(tmp_path, "train/1.jpg") == "train: 1.jpg"
     assert _read(tmp_path, "val/1.jpg") == "val: 1.jpg"
-    with pytest.raises(BadImageError, match="ambiguous name"):
+    with pytest.raises(BadImageError, match=r"ambiguous name: 1\.jpg is train/1.* and val/1"):
+        _read(tmp_path, "1.jpg")
+    with pytest.raises(BadImageError, match="no image"):
         _read(tmp_path, "test/1.jpg")
+
+
+@pytest.mark.parametrize("name", ["more.zip", "MORE.ZIP", "more.TAR", "more.Tar.Gz", "m.o.tgz"])
+@pytest.mark.parametrize("place", ["", "deep/er/"])
+def test_archives_in_any_case_and_place(name, place, tmp_path):
+    decomposed = unicodedata.normalize("NFD", "é.jpg")
+    _archive(tmp_path / f"{place}{name}", "PIC.JPG", f"a/{decomposed}", "b\\4.jpg", "._PIC.JPG")
+    stem = tmp_path.joinpath(name).stem.removesuffix(".Tar")
+    assert _read(tmp_path, "pic.jpg") == f"{(tmp_path / name).stem}: PIC.JPG"
+    assert _read(tmp_path, f"{stem}/pic.jpg").endswith("PIC.JPG")
+    assert _read(tmp_path, "a/é.jpg").endswith(decomposed)
+    assert _read(tmp_path, "b/4.jpg").endswith("b\\4.jpg")
+    assert len(PictureFiles(tmp_path)) == 3
+
+
+def test_a_name_with_a_folder_is_never_another_file_of_this_name(tmp_path):
+    _write(tmp_path, "dogs/3.jpg", "set/cats/1.jpg", "1.jpg", "set/1.jpg")
+    with pytest.raises(BadImageError, match=r"no image: .* has no cats/3\.jpg"):
+        _read(tmp_path, "cats/3.jpg")
+    with pytest.raises(BadImageError, match="no image"):
+        _read(tmp_path, "photos\\3.jpg")
+    assert _read(tmp_path, "cats/1.jpg") == "file: set/cats/1.jpg"
+    assert _read(tmp_path, "1.jpg") == "file: 1.jpg"  # the path from the table
+    assert _read(tmp_path, "cats/1.jpg", "set/captions.csv") == "file: set/cats/1.jpg"
+    # From the table and from the folder.
+    with pytest.raises(BadImageError, match=r"ambiguous name: 1\.jpg is 1\.jpg and set/1\.jpg"):
+        _read(tmp_path, "1.jpg", "set/captions.csv")
+    assert _read(tmp_path, "../dogs/3.jpg", "set/captions.csv") == "file: dogs/3.jpg"
+    for outside in ("../3.jpg", "..\\3.jpg", "/etc/3.jpg", "C:\\photos\\3.jpg"):
+        with pytest.raises(UnexpectedFilesError, match="which is not in"):
+            _read(tmp_path, outside)
+
+
+def test_unpacked_images_are_read_beside_their_archive(tmp_path):
+    _archive(tmp_path / "pets.zip", "cats/1.jpg", "cats/2.jpg")
+    _archive(tmp_path / "birds.zip", "3.jpg")
+    _write(tmp_path, "cats/1.jpg", "birds/3.jpg", "owls/2.jpg")
+    assert _read(tmp_path, "cats/1.jpg") == "file: cats/1.jpg"
+    assert _read(tmp_path, "3.jpg") == "file: birds/3.jpg"
+    with pytest.raises(BadImageError, match=r"ambiguous name: 2.jpg is owls/.* and pets/cats/"):
+        _read(tmp_path, "2.jpg")
+
+
+def test_files_that_cannot_be_read_say_why(tmp_path):
+    _write(tmp_path, "phone.heic")
+    (tmp_path / "link.jpg").symlink_to(tmp_path / "gone.jpg")
+    for name, reason in {
+        "link.jpg": "broken link",
+        "link": "broken link",
+        "phone.heic": "unread ending: convert it to one of .jpg",
+        "phone": "unread ending",
+    }.items():
+        with pytest.raises(BadImageError, match=reason):
+            _read(tmp_path, name)

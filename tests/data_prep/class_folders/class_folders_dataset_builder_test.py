@@ -19,8 +19,13 @@ def write(folder, *names):
             PIL.Image.new("L", (5, 7), 20 * number).save(path)
 
 
-def read(folder, data_dir):
-    builder = build("class_folders", "images", data_dir=str(data_dir), manual_dir=str(folder))
+def prepare(folder, data_dir, **options):
+    folders = {"data_dir": str(data_dir), "manual_dir": str(folder)}
+    return build("class_folders", "images", **folders, **options)
+
+
+def read(folder, data_dir, **options):
+    builder = prepare(folder, data_dir, **options)
     names = builder.info.metadata["label"]
     return {
         split: {
@@ -33,7 +38,9 @@ def read(folder, data_dir):
 
 def test_folders_of_classes_are_the_test_split(tmp_path):
     write(tmp_path / "mine", "dog/1.jpg", "cat/2.png", "cat/deep/3.jpg", "stray.jpg")
-    assert read(tmp_path / "mine", tmp_path / "tfds") == {
+    with pytest.raises(UnexpectedFilesError, match="1 of 4 records cannot be used, more than 0.1"):
+        read(tmp_path / "mine", tmp_path / "tfds")
+    assert read(tmp_path / "mine", tmp_path / "tfds", min_kept=0.5) == {
         "test": {"dog/1.jpg": "dog", "cat/2.png": "cat", "cat/deep/3.jpg": "cat"}
     }
 
@@ -52,11 +59,9 @@ def test_folders_of_splits(tmp_path):
 def test_files_that_are_not_used_are_listed(tmp_path):
     mine = tmp_path / "mine"
     write(mine, "test/dog/1.jpg", "test/owl/2.jpg", "val/dog/3.jpg", "val/owl/4.jpg", "stray.jpg")
-    for name in ("test/owl/4.HEIC", "test/notes.txt", "more.avif", ".DS_Store"):
+    for name in ("test/owl/4.HEIC", "test/notes.txt", "more.jxl", ".DS_Store"):
         (mine / name).write_bytes(b"other")
-    builder = build(
-        "class_folders", "images", data_dir=str(tmp_path / "tfds"), manual_dir=str(mine)
-    )
+    builder = prepare(mine, tmp_path / "tfds", min_kept=0.5)
     metadata = builder.info.metadata
     assert metadata["label"] == ["dog", "owl"]
     assert metadata["kept"] == {"validation": 2, "test": 2}
@@ -65,7 +70,7 @@ def test_files_that_are_not_used_are_listed(tmp_path):
         "test": {"unread ending": 1},
     }
     listed = (pathlib.Path(builder.data_dir) / "left_out.csv").read_text()
-    for line in ("validation,stray.jpg,", "validation,more.avif,", "test,test/owl/4.HEIC,"):
+    for line in ("validation,stray.jpg,", "validation,more.jxl,", "test,test/owl/4.HEIC,"):
         assert line in listed
     assert "test,test/notes.txt,unread ending," in listed
     assert ".DS_Store" not in listed

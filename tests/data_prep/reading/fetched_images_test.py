@@ -7,7 +7,7 @@ import pytest
 
 from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
-from data_prep.reading import fetched_files, fetched_images
+from data_prep.reading import fetched_images, tar_samples
 from tests.data_prep import img2dataset
 from tests.data_prep.img2dataset import NOT_FOUND, jpeg
 
@@ -43,15 +43,15 @@ def test_all_formats_of_img2dataset_give_rows_their_images_by_url(tmp_path, outp
     assert found == {0: jpeg(4), 1: jpeg(5), 3: jpeg(5), 4: jpeg(8)}
     assert left_out == [LeftOut("list row 2", "no image", NOT_FOUND)]
     fetched = [i for i in fetched_images.read_fetched(tmp_path / "out") if not i.error]
-    assert [item.caption for item in fetched] == [f"caption {n}" for n in (0, 1, 3, 4)]
+    assert [item.meta["caption"] for item in fetched] == [f"caption {n}" for n in (0, 1, 3, 4)]
 
 
 def test_only_the_images_of_wanted_rows_are_read(tmp_path, monkeypatch):
     img2dataset.write(tmp_path / "out", _rows(), "webdataset")
     reads = []
-    read_member = fetched_files._read_member
+    read = tar_samples._Member.read
     monkeypatch.setattr(
-        fetched_files, "_read_member", lambda a, m: reads.append(m.name) or read_member(a, m)
+        tar_samples._Member, "read", lambda m, file: reads.append(m.name) or read(m, file)
     )
     wanted = np.array([True, False, False, False, True])
     found, left_out = _join(tmp_path / "out", wanted=wanted)

@@ -123,7 +123,10 @@ class EmbeddedParts:
             vectors[kept] if faults else vectors,
             tokens=tokens.take(np.flatnonzero(kept)) if tokens is not None else None,
             dataset=items.dataset,
-            left_out={items.names[row]: fault for row, fault in faults.items()},
+            left_out={
+                **{items.names[row]: fault for row, fault in faults.items()},
+                **items.left_out,
+            },
         )
 
     def remove(self) -> None:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.base.folder_walk import walk
+from xmodal.base.folder_walk import IMAGE_ENDINGS, fault_of_file, walk
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
 
-PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _AT_A_TIME = 256
 
 
@@ -30,6 +29,7 @@ class Items:
       stamps: further marks of identity: sizes and times of files, hashes.
       upright: see `Model.embed_images`; pictures of a dataset are embedded as in its evaluation.
       may_be_damaged: whether items that cannot be read are left out, instead of being an error.
+      left_out: other files of the folder -> the fault: other endings, broken links.
     """
 
     names: Sequence[str]
@@ -38,6 +38,7 @@ class Items:
     stamps: Sequence[str] = ()
     upright: bool = True
     may_be_damaged: bool = False
+    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def from_values(values: Sequence[Any] | np.ndarray, stamps: Sequence[str] = ()) -> Items:
@@ -57,10 +58,13 @@ def from_images(place: str) -> Items:
     """
     path = pathlib.Path(place)
     if path.is_dir():
-        found = sorted(p for p in walk(path) if p.suffix.lower() in PICTURES and p.is_file())
+        faults = {file: fault_of_file(file) for file in sorted(walk(path))}
+        found = [file for file, fault in faults.items() if not fault]
         if not found:
-            raise UserError(f"--images={place} has no picture ({', '.join(PICTURES)}).")
-        return _from_files([p.resolve() for p in found])
+            raise UserError(f"--images={place} has no picture ({', '.join(IMAGE_ENDINGS)}).")
+        items = _from_files([file.resolve() for file in found])
+        left_out = {str(file.absolute()): fault for file, fault in faults.items() if fault}
+        return dataclasses.replace(items, left_out=left_out)
     if not path.is_file():
         raise UserError(f"--images={place} is neither a folder nor a file.")
     if path.suffix == ".npy":

@@ -1,0 +1,124 @@
+"""Pictures with captions beside them: in tar shards, or as text and JSON files."""
+
+import pathlib
+from collections.abc import Iterator, Sequence
+
+from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.captioned_pictures import (
+    CaptionedPicture,
+    split_of_path,
+    without_copies,
+)
+from data_prep.captioned_images.layouts import Layout
+from data_prep.captioned_images.options import ReadingOptions
+from data_prep.captioned_images.parquet_columns import parquet_schema
+from data_prep.captioned_images.sample_captions import sample_captions
+from data_prep.captioned_images.sidecars import has_caption, is_sidecar, same_stem, stem_of
+from data_prep.captioned_images.unused_files import is_description, unused_files
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.fetched_files import Fetched
+from data_prep.reading.fetched_images import FetchedPart, fetched_parts
+from data_prep.reading.folders import walk
+from data_prep.reading.picture_names import is_picture, is_unread_picture
+from data_prep.reading.tar_samples import TAR_ENDINGS
+
+Part = FetchedPart | None
+
+
+class FetchedLayout(Layout):
+    """Tar shards, and images with a text or JSON file for each.
+
+    Args:
+      folder: folder of the user.
+      options: names given by the user.
+    """
+
+    TITLE = "shards, or text and JSON files beside pictures"
+
+    def __init__(self, folder: pathlib.Path, options: ReadingOptions) -> None:
+        self._folder, self._options = folder, options
+
+    def describe(self) -> dict[str, str]:
+        """See `Layout`."""
+        names = [name for _, names in walk(self._folder) for name in names]
+        shards = [name for name in names if name.lower().endswith(TAR_ENDINGS)]
+        images = sum(map(is_picture, names))
+        kinds = {
+            f"{len(shards):,} shards ({', '.join(shards[:1])}, ...)": len(shards),
+            f"{images:,} images, with text or JSON files of the same name": images,
+        }
+        return {"files": "; ".join(text for text, count in kinds.items() if count)}
+
+    def parts(self) -> Sequence[Part]:
+        """See `Layout`; the last part is all files that are not read."""
+        return [*fetched_parts(self._folder), None]
+
+    def read(self, part: Part) -> Iterator[CaptionedPicture | LeftOut]:
+        """See `Layout`."""
+        if part is None:
+            yield from self._unused()
+            return
+        twins = same_stem(part.path) if part.path.is_dir() else {}
+        for item in part.read():
+            if isinstance(item, LeftOut):
+                yield item
+            elif part.path.is_dir() and not is_picture(item.name):
+                continue  # Files without an ending are among those that are not used.
+            elif fault := twins.get(item.name.rpartition("/")[2]):
+                yield LeftOut(self._name(item), *fault)
+            else:
+                yield from self._captioned(item, is_member=not part.path.is_dir())
+
+    def _captioned(self, item: Fetched, *, is_member: bool) -> Iterator[CaptionedPicture | LeftOut]:
+        name = self._name(item)
+        if item.error:
+            yield LeftOut(name, "no image", item.error)
+            return
+        found = sample_captions(item, self._options, name)
+        if isinstance(found, LeftOut):
+            yield found
+            return
+        captions, copies = without_copies([text for text in found if isinstance(text, str)], name)
+        yield from copies
+        yield from (bad for bad in found if isinstance(bad, LeftOut))
+        # The name of a loose image may describe its content: `train.jpg` may show a train.
+        place = name.rpartition(":" if is_member else "/")[0]
+        yield CaptionedPicture(name, captions, split_of_path(place), item.read, is_member)
+
+    def _name(self, item: Fetched) -> str:
+        return item.where.removeprefix(f"{self._folder.name}/")
+
+    def _unused(self) -> Iterator[LeftOut]:
+        used: set[str] = set()
+        for parent, names in walk(self._folder):
+            pictures = (name for name in names if is_picture(name) or is_unread_picture(name))
+            stems = set(map(stem_of, pictures))
+            for name in names:
+                place = (parent / name).relative_to(self._folder).as_posix()
+                if is_sidecar(name) and not is_description(name):
+                    used.add(place)
+                    if not (parent / name).is_file():
+                        yield LeftOut(place, "broken link", is_record=False)
+                    elif stem_of(name) not in stems:
+                        yield _without_image(parent / name, place)
+                elif (is_picture(name) and (parent / name).is_file()) or _is_shard(parent / name):
+                    used.add(place)
+        yield from unused_files(self._folder, used)
+
+
+def _without_image(path: pathlib.Path, place: str) -> LeftOut:
+    if has_caption(path):
+        return LeftOut(place, "no image", "no image has the name of this text")
+    return LeftOut(place, "unread file", "neither an image of this name nor a caption", False)
+
+
+def _is_shard(path: pathlib.Path) -> bool:
+    """Whether a file is a shard, or the table of what a downloader tried."""
+    if path.name.lower().endswith(TAR_ENDINGS):
+        return True
+    if path.suffix.lower() != ".parquet":
+        return False
+    try:
+        return "status" in parquet_schema(path).names
+    except UnexpectedFilesError:  # Listed as damaged.
+        return True

@@ -1,0 +1,81 @@
+"""JSON files whose form says what they are: COCO's, Karpathy's, and captions by image."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.tables import Row, Table
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.picture_names import is_picture
+from data_prep.reading.text_files import read_json
+
+
+def is_karpathy(content: Any) -> bool:
+    """Returns whether a JSON value has Karpathy's form: images with sentences."""
+    return any(isinstance(each, dict) and "sentences" in each for each in _images(content))
+
+
+def is_coco(content: Any) -> bool:
+    """Returns whether a JSON value has COCO's form: images, and annotations that name them."""
+    return bool(_images(content)) and isinstance(content.get("annotations"), list)
+
+
+def is_by_image(content: Any, is_known: Callable[[str], bool]) -> bool:
+    """Returns whether the keys of a JSON object are names of images.
+
+    Args:
+      content: the object.
+      is_known: whether a name is that of an image of the folder.
+    """
+    if any(map(is_picture, content)):
+        return True
+    return 2 * sum(map(is_known, content)) > len(content)
+
+
+def _images(content: Any) -> list[Any]:
+    images = content.get("images") if isinstance(content, dict) else None
+    return images if isinstance(images, list) else []
+
+
+@dataclasses.dataclass(frozen=True)
+class CocoTable(Table):
+    """COCO's captions: a list of `images`, and of `annotations` with their captions.
+
+    A row is an annotation, with the columns `image` and `caption`; an image without annotations is
+    a row without a caption.
+    """
+
+    names: tuple[str, ...] = ("image", "caption")
+
+    def rows(self, *_: Any) -> Iterator[Row | LeftOut]:
+        """See `Table`.
+
+        Raises:
+          UnexpectedFilesError: two images have the same id, or it has another form.
+        """
+        content = read_json(self.path)
+        names: dict[Any, str] = {}
+        for number, image in enumerate(content["images"]):
+            where = f"{self.path}: image {number}"
+            if not isinstance(image, dict) or not {"id", "file_name"} <= image.keys():
+                raise UnexpectedFilesError(f"{where} is {image!r:.60}, without id and file_name")
+            if image["id"] in names:
+                raise UnexpectedFilesError(
+                    f"{where}: {image['file_name']!r} has the id {image['id']!r} of "
+                    f"{names[image['id']]!r}"
+                )
+            names[image["id"]] = image["file_name"]
+        described = set()
+        for number, annotation in enumerate(content["annotations"]):
+            where = f"{self.path.name} annotation {number}"
+            found = annotation if isinstance(annotation, dict) else {}
+            image_id = found.get("image_id")
+            if image_id not in names:
+                yield LeftOut(where, "no image", f"no image has the id {image_id!r:.60}")
+                continue
+            described.add(image_id)
+            yield where, {"image": names[image_id], "caption": found.get("caption")}
+        for number, (image_id, name) in enumerate(names.items()):
+            if image_id not in described:
+                yield f"{self.path.name} image {number}", {"image": name, "caption": None}

@@ -1,0 +1,61 @@
+"""Text and JSON files beside the images of the same name."""
+
+import collections
+import os
+import pathlib
+from collections.abc import Iterator
+
+from data_prep.captioned_images.column_names import caption_groups
+from data_prep.reading.fetched_files import SIDECAR_ENDINGS, parse_meta, sidecar_key
+from data_prep.reading.folders import walk
+from data_prep.reading.picture_names import composed, is_picture
+
+
+def is_sidecar(name: str) -> bool:
+    """Returns whether a file may describe the image of the same name, according to its ending."""
+    return name.lower().endswith(SIDECAR_ENDINGS)
+
+
+def stem_of(name: str) -> str:
+    """Returns the name of a file without its ending, the same for all that look the same."""
+    return os.path.splitext(composed(name))[0]
+
+
+def has_caption(path: pathlib.Path) -> bool:
+    """Returns whether a file beside an image is a text, or a JSON object with a known caption."""
+    if path.suffix.lower() != ".json":
+        return True
+    return bool(caption_groups(list(parse_meta(path.read_bytes()) or {})))
+
+
+def captioned_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:
+    """Yields images in a folder and its subfolders, each with its text or JSON file."""
+    for parent, names in walk(folder):
+        images = {stem_of(name): name for name in names if is_picture(name)}
+        for name in filter(is_sidecar, names):
+            if image := images.get(stem_of(name)):
+                yield parent / image, parent / name
+
+
+def same_stem(folder: pathlib.Path) -> dict[str, tuple[str, str]]:
+    """Returns reason and detail for the images of a folder whose text could be another's.
+
+    Those are several images of the same name with a text, and images with several texts.
+    """
+    _, names = next(walk(folder))
+    images: dict[str, list[str]] = collections.defaultdict(list)
+    texts: dict[str, list[str]] = collections.defaultdict(list)
+    for name in names:
+        if is_picture(name):
+            images[stem_of(name)].append(name)
+        elif is_sidecar(name):
+            texts[sidecar_key(name)].append(name)
+    found: dict[str, tuple[str, str]] = {}
+    for key, files in texts.items():
+        own = images.get(os.path.splitext(key)[0], [])
+        if len(own) > 1:
+            detail = f"{own[0]} and {own[1]} share {files[0]}"
+            found |= dict.fromkeys(own, ("several images of the same name", detail))
+        elif own and len(files) > 1:
+            found[own[0]] = ("several texts of an image", f"{files[0]} and {files[1]}")
+    return found

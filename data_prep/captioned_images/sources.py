@@ -1,0 +1,101 @@
+"""Files that hold captions with their images or the names of these."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.column_names import Columns, find_columns
+from data_prep.captioned_images.json_tables import CocoTable, is_by_image, is_coco, is_karpathy
+from data_prep.captioned_images.options import ReadingOptions
+from data_prep.captioned_images.parquet_columns import embedded_column
+from data_prep.captioned_images.picture_files import PictureFiles
+from data_prep.captioned_images.tables import Table, ending, open_table
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.text_files import read_json
+
+
+@dataclasses.dataclass(frozen=True)
+class KarpathyFile:
+    """A file in Karpathy's format."""
+
+    path: pathlib.Path
+    kind: str = "Karpathy's format"
+
+
+@dataclasses.dataclass(frozen=True)
+class TableFile:
+    """A table.
+
+    Attributes:
+      table: its rows.
+      columns: those to read.
+      embedded: whether it holds the images.
+    """
+
+    table: Table
+    columns: Columns
+    embedded: bool = False
+
+    @property
+    def path(self) -> pathlib.Path:
+        """Path of the file."""
+        return self.table.path
+
+    @property
+    def kind(self) -> str:
+        """What tables that are read as one have in common."""
+        if isinstance(self.table, CocoTable):
+            return "COCO's format"
+        return "a table with the images" if self.embedded else "a table of files"
+
+    @property
+    def read_columns(self) -> tuple[Any, ...]:
+        """Names of the columns of images and captions."""
+        return self.columns.image, self.columns.captions
+
+    def names(self) -> Iterator[str]:
+        """Yields the names of images as they are in the table."""
+        for row in self.table.rows():
+            if not isinstance(row, LeftOut):
+                yield str(row[1].get(self.columns.image))
+
+
+Source = KarpathyFile | TableFile
+
+
+def open_source(path: pathlib.Path, options: ReadingOptions, pictures: PictureFiles) -> Source:
+    """Finds out what a file is, by its form and its columns.
+
+    Args:
+      path: path of the file.
+      options: names given by the user.
+      pictures: images of the folder, by which names are known.
+
+    Raises:
+      UnexpectedFilesError: it is damaged, or has no images with captions.
+    """
+    if ending(path) == ".json":
+        content = read_json(path)
+        if is_karpathy(content):
+            return KarpathyFile(path)
+        if is_coco(content):
+            return TableFile(_coco_table(path, content), Columns("image", ("caption",), None))
+        if isinstance(content, dict) and not is_by_image(content, pictures.knows):
+            first = next(iter(content), "")
+            raise UnexpectedFilesError(
+                f"{path} has no captions by image: no image has the name {first!r}"
+            )
+    column = embedded_column(path, options) if ending(path) == ".parquet" else ""
+    if column:
+        options = dataclasses.replace(options, image=column)
+    table = open_table(path, options.names)
+    return TableFile(table, find_columns(table.names, options, str(path)), bool(column))
+
+
+def _coco_table(path: pathlib.Path, content: Any) -> CocoTable:
+    annotations = content["annotations"]
+    if not any(isinstance(each, dict) and "caption" in each for each in annotations):
+        raise UnexpectedFilesError(f"{path} has annotations, but none has a caption")
+    return CocoTable(path)

@@ -1,0 +1,180 @@
+"""Pictures with captions beside them: what is read, and why the rest is not."""
+
+import io
+import json
+import tarfile
+
+import pytest
+
+from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.fetched_layout import FetchedLayout
+from data_prep.captioned_images.options import ReadingOptions
+
+_PICTURE = b"a picture"
+
+
+def _read(folder, **options):
+    """Name -> captions, and name -> reason for whatever is left out."""
+    items = list(FetchedLayout(folder, ReadingOptions(**options)).pictures())
+    found = {i.name: list(i.captions) for i in items if not isinstance(i, LeftOut)}
+    left_out = {i.where: i for i in items if isinstance(i, LeftOut)}
+    return found, left_out
+
+
+def _reasons(left_out):
+    return {name: item.reason for name, item in left_out.items()}
+
+
+def _write(folder, contents):
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if not isinstance(content, (bytes, str)):
+            content = json.dumps(content)
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def test_everything_in_the_folder_is_read_or_listed(tmp_path):
+    _write(
+        tmp_path,
+        {
+            "a.jfif": _PICTURE,
+            "a.txt": "of a\n\nagain a\n",
+            "b/B.JPEG": _PICTURE,
+            "b/B.TXT": "of b",
+            "22.05.jpg": _PICTURE,
+            "22.05.txt": "of 22.05",
+            "22.06.jpg": _PICTURE,
+            "phone.heic": _PICTURE,
+            "phone.txt": "of a phone",
+            "orphan.txt": "whose?",
+            "orphan2.json": {"caption": "whose?"},
+            "info.json": {"name": "my pets"},
+            "video.mp4": b"",
+            "no_ending": b"",
+            "notes.csv": "",
+            "README.md": "",
+            "LICENSE.txt": "",
+            "dataset_infos.json": {},
+            ".git/HEAD": "",
+            "__MACOSX/a.jpg": b"",
+            "Thumbs.db": b"",
+        },
+    )
+    (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    found, left_out = _read(tmp_path)
+    assert found == {
+        "a.jfif": ["of a", "again a"],
+        "b/B.JPEG": ["of b"],
+        "22.05.jpg": ["of 22.05"],
+        "22.06.jpg": [],
+        "gone.png": [],
+    }
+    assert _reasons(left_out) == {
+        "orphan.txt": "no image",
+        "orphan2.json": "no image",
+        "phone.heic": "unread ending",
+        "info.json": "unread file",
+        "video.mp4": "unread ending",
+        "no_ending": "unread ending",
+        "notes.csv": "unread file",
+        "gone.png": "broken link",
+    }
+    lost = {name for name, item in left_out.items() if item.is_record}
+    assert lost == {"orphan.txt", "orphan2.json", "phone.heic", "gone.png"}
+
+
+def test_a_text_that_could_be_of_two_images_is_of_none(tmp_path):
+    _write(
+        tmp_path,
+        {
+            "a.jpg": _PICTURE,
+            "a.png": _PICTURE,
+            "a.txt": "of which?",
+            "b.jpg": _PICTURE,
+            "b.txt": "one",
+            "b.TXT": "two",
+            "c.jpg": _PICTURE,
+            "c.png": _PICTURE,
+        },
+    )
+    found, left_out = _read(tmp_path)
+    assert found == {"c.jpg": [], "c.png": []}  # without a text, nothing is uncertain
+    assert left_out["a.jpg"].detail == left_out["a.png"].detail == "a.jpg and a.png share a.txt"
+    assert left_out["b.jpg"].reason == "several texts of an image"
+    assert left_out["b.jpg"].detail == "b.TXT and b.txt"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"caption": "one"}, ["one"]),
+        ({"captions": ["one", "two"]}, ["one", "two"]),
+        ({"captions": "one"}, ["one"]),
+        ({"Caption": "one", "title": "another"}, ["one"]),
+        ({"caption": "one", "captions": ["one", "two"]}, ["one", "two"]),
+        ({"text": "one", "id": 3}, ["one"]),
+        ({"caption": None, "url": "http://x"}, []),
+        ({"text": "one", "title": "two"}, "captions under two keys: 'text' and 'title'"),
+        ({"words": "one", "id": 3}, "no caption under the keys 'words', 'id': name the key"),
+        ([{"caption": "one"}], "damaged JSON file"),
+        ("{cut", "damaged JSON file"),
+    ],
+)
+def test_keys_of_json_files(tmp_path, content, expected):
+    _write(tmp_path, {"a.jpg": _PICTURE, "a.json": content})
+    found, left_out = _read(tmp_path)
+    if isinstance(expected, list):
+        assert found == {"a.jpg": expected}
+    else:
+        assert not found
+        (item,) = left_out.values()
+        assert f"{item.reason}: {item.detail}".startswith(expected)
+
+
+def test_a_named_key_decides(tmp_path):
+    _write(tmp_path, {"a.jpg": _PICTURE, "a.json": {"words": "one", "text": "x"}, "a.txt": "two"})
+    assert _read(tmp_path, captions=("words",))[0] == {"a.jpg": ["one"]}
+    assert _read(tmp_path, captions=("txt",))[0] == {"a.jpg": ["two"]}
+    assert _read(tmp_path)[0] == {"a.jpg": ["two"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "captions", "expected"),
+    [
+        ("one\n", ["one"], ["one"]),
+        ("one  dog\n", ["one dog", "two"], ["one dog", "two"]),
+        ("one\ntwo", ["two"], ["one", "two"]),
+        ("one\ntwo", ["one\ntwo"], ["one\ntwo"]),
+        ("one", ["two"], None),
+        ("one\nthree", ["one", "two"], None),
+    ],
+)
+def test_text_and_json_files_must_agree(tmp_path, text, captions, expected):
+    _write(tmp_path, {"a.jpg": _PICTURE, "a.txt": text, "a.json": {"captions": captions}})
+    found, left_out = _read(tmp_path)
+    if expected is None:
+        assert not found
+        assert left_out["a.jpg"].reason == "text and JSON file differ"
+        assert repr(captions[0]) in left_out["a.jpg"].detail
+    else:
+        assert found == {"a.jpg": expected}
+
+
+def test_shards_and_loose_images_are_both_read(tmp_path):
+    _write(tmp_path, {"deep/er/a.jpg": _PICTURE, "deep/er/a.txt": "of a"})
+    for path in (tmp_path / "00000.tar", tmp_path / "deep" / "TRAIN.TAR"):
+        with tarfile.open(path, "w") as archive:
+            for name, content in {"1.jpg": _PICTURE, "1.txt": b"of 1"}.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    layout = FetchedLayout(tmp_path, ReadingOptions())
+    found, left_out = _read(tmp_path)
+    assert found == {
+        "00000.tar:1.jpg": ["of 1"],
+        "deep/TRAIN.TAR:1.jpg": ["of 1"],
+        "deep/er/a.jpg": ["of a"],
+    }
+    assert not left_out
+    assert "2 shards" in layout.describe()["files"]
+    assert "1 images" in layout.describe()["files"]

@@ -1,0 +1,222 @@
+"""Folders with one layout among other files, and with several, which is an error."""
+
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.find_layout import find_layout
+from data_prep.captioned_images.options import ReadingOptions
+from data_prep.errors import UnexpectedFilesError
+from tests.data_prep.captioned_images import own_folders as folders
+
+_NUMBERS = [0, 1, 2]
+
+
+def _read(folder, **options):
+    """Picture -> captions, and path -> reason for whatever is left out."""
+    items = list(find_layout(folder, ReadingOptions(**options)).pictures())
+    found = {i.name: list(i.captions) for i in items if not isinstance(i, LeftOut)}
+    return found, {i.where: i.reason for i in items if isinstance(i, LeftOut)}
+
+
+def _rows():
+    return [{"file_name": folders.name(n), "text": f"caption {n}"} for n in _NUMBERS]
+
+
+def _json_lines(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in _rows()))
+
+
+def _csv(path):
+    folders.write_csv(path, [["file_name", "text"], *(row.values() for row in _rows())])
+
+
+def _expected(place):
+    return {f"{place}{folders.name(n)}": [f"caption {n}"] for n in _NUMBERS}
+
+
+def _coco(names=None):
+    return {
+        "info": {},
+        "images": [{"id": 10 + n, "file_name": folders.name(n)} for n in (*_NUMBERS, 3)],
+        "annotations": [
+            *({"image_id": 10 + n, "id": n, "caption": f"caption {n}"} for n in _NUMBERS),
+            {"image_id": 99, "id": 9, "caption": "of no image"},
+        ],
+    }
+
+
+@pytest.mark.parametrize("place", ["train/", "data/train/", "a/b/c/d/"])
+def test_a_table_beside_its_images_at_any_depth(tmp_path, place):
+    folders.write_images(tmp_path, _NUMBERS, place)
+    _json_lines(tmp_path / place / "metadata.jsonl")
+    assert _read(tmp_path) == (_expected(place), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("dataset_infos.json", {"default": {"description": "", "features": {}}}),
+        ("dataset_dict.json", {"splits": ["train", "test"]}),
+        ("dataset_info.json", {"citation": ""}),
+        ("state.json", {"_data_files": [{"filename": "data.arrow"}]}),
+        ("readme.json", {"p000.png": "not a caption"}),
+    ],
+)
+def test_descriptions_of_tools_are_known(tmp_path, name, content):
+    folders.write_images(tmp_path, _NUMBERS)
+    _json_lines(tmp_path / "metadata.jsonl")
+    (tmp_path / name).write_text(json.dumps(content))
+    assert _read(tmp_path) == (_expected("images/"), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("info.json", {"name": "my pets", "license": "CC0"}, "unread file"),
+        ("dataset_card.json", {"images": 3}, "unread file"),
+        ("instances_train.json", _coco() | {"annotations": [{"bbox": []}]}, "unread file"),
+        ("orphan.json", {"caption": "whose?"}, "unread file"),
+        ("orphan.txt", "number 7 shows a thing", "unread file"),
+        ("images/p007.txt", "number 7, shows; a | thing", "unread file"),
+        ("captions.png", "a cover", "in no row of a table"),
+        ("metadata.jpg", "a cover", "in no row of a table"),
+        ("classes.csv", "id,name\n1,dog\n", "unread file"),
+        ("video.mp4", "", "unread ending"),
+    ],
+)
+@pytest.mark.parametrize("write", [_csv, _json_lines])
+def test_other_files_hide_nothing_and_are_listed(tmp_path, write, name, content, reason):
+    folders.write_images(tmp_path, _NUMBERS)
+    write(tmp_path / ("captions.csv" if write is _csv else "metadata.jsonl"))
+    text = content if isinstance(content, str) else json.dumps(content)
+    (tmp_path / name).write_text(text)
+    assert _read(tmp_path) == (_expected("images/"), {name: reason})
+
+
+def test_an_orphan_of_text_files_is_no_table(tmp_path):
+    folders.write_images(tmp_path, _NUMBERS, ".")
+    for number in (*_NUMBERS, 7):
+        text = json.dumps({"caption": f"caption {number}"})
+        (tmp_path / folders.name(number)).with_suffix(".json").write_text(text)
+    (tmp_path / "info.json").write_text(json.dumps({"name": "my pets", "license": "CC0"}))
+    left_out = {"p007.json": "no image", "info.json": "unread file"}
+    assert _read(tmp_path) == (_expected(""), left_out)
+
+
+def test_a_text_beside_an_image_may_be_the_table_of_others(tmp_path):
+    folders.write_images(tmp_path, _NUMBERS)
+    (tmp_path / "captions.png").write_bytes(folders.picture(9))
+    lines = [f"{folders.name(n)}: caption {n}\n" for n in _NUMBERS]
+    (tmp_path / "captions.txt").write_text("".join(lines))
+    with pytest.raises(UnexpectedFilesError, match="captions in two places: captions.txt .*with"):
+        find_layout(tmp_path, ReadingOptions())
+    found = _read(tmp_path, table="captions.txt")
+    assert found == (_expected("images/"), {"captions.png": "in no row of a table"})
+
+
+def test_captions_in_the_format_of_coco(tmp_path):
+    folders.write_images(tmp_path, [*_NUMBERS, 3, 4])
+    for name in ("captions_val2017.json", "my own.json"):
+        path = tmp_path / name
+        path.write_text(json.dumps(_coco()))
+        found, left_out = _read(tmp_path)
+        assert found == _expected("images/") | {"images/p003.png": []}
+        assert left_out == {
+            f"{name} annotation 3": "no image",
+            f"{name} image 3": "empty caption",
+            "images/p004.png": "in no row of a table",
+        }
+        path.unlink()
+    twice = _coco()
+    twice["images"][1]["id"] = 10
+    path.write_text(json.dumps(twice))
+    with pytest.raises(UnexpectedFilesError, match=r"'p001.png' has the id 10 of 'p000.png'"):
+        find_layout(tmp_path, ReadingOptions())
+
+
+def test_karpathys_format_is_known_by_its_form(tmp_path):
+    folders.write_images(tmp_path, [*_NUMBERS, 3])
+    images = [
+        {"filename": folders.name(n), "imgid": n, "split": "train"}
+        | {"sentences": [{"sentid": n, "raw": f"caption {n}"}]}
+        for n in _NUMBERS
+    ]
+    (tmp_path / "dataset_mine.json").write_text(json.dumps({"images": images}))
+    found = _read(tmp_path)
+    assert found == (_expected("images/"), {"images/p003.png": "in no row of a table"})
+    assert _read(tmp_path, table="dataset_mine.json") == found
+
+
+def _parquet(path, **more):
+    rows = [{"image": {"bytes": folders.picture(n)}, "caption": f"caption {n}"} for n in _NUMBERS]
+    rows = [row | {name: row["image"]["bytes"] for name in more} for row in rows]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+
+
+def _sidecar(path):
+    path.with_name("p000.txt").write_text("caption 0")
+    path.with_name("p000.png").write_bytes(folders.picture(0))
+
+
+def _shard(path):
+    folders.web_dataset(path.parent, _NUMBERS)
+
+
+def _coco_file(path):
+    path.with_name("captions.json").write_text(json.dumps(_coco()))
+
+
+def _copy(path):
+    _json_lines(path.with_name("all.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("other", "shown"),
+    [
+        (_sidecar, r"p000.png with p000.txt"),
+        (_shard, r"00000.tar with 00000.png and 00000.txt"),
+        (_coco_file, r"captions.json \(COCO's format\)"),
+        (_copy, r"all.jsonl"),
+        (lambda path: _parquet(path.with_name("data.parquet")), r"data.parquet \(a table with the"),
+    ],
+    ids=["text", "shard", "coco", "copy", "parquet"],
+)
+def test_two_layouts_are_an_error_that_shows_both(tmp_path, other, shown):
+    folders.write_images(tmp_path, _NUMBERS)
+    table = tmp_path / "all.csv"
+    _csv(table)
+    other(table)
+    with pytest.raises(UnexpectedFilesError, match="captions in two places") as error:
+        find_layout(tmp_path, ReadingOptions())
+    for part in (shown, r"all.csv", r'\{"table": "'):
+        error.match(part)
+    found, _ = _read(tmp_path, table="all.csv")
+    assert list(found.values()) == [[f"caption {n}"] for n in _NUMBERS]
+
+
+def test_tables_can_be_passed_over(tmp_path):
+    folders.write_images(tmp_path, _NUMBERS)
+    _csv(tmp_path / "all.csv")
+    (tmp_path / "images" / "p000.txt").write_text("another caption")
+    found, left_out = _read(tmp_path, table="none")
+    assert found["images/p000.png"] == ["another caption"]
+    assert left_out == {"all.csv": "unread file"}
+
+
+def test_two_columns_of_images_are_an_error(tmp_path):
+    _parquet(tmp_path / "data.parquet", jpg=True)
+    with pytest.raises(UnexpectedFilesError, match="images in the columns 'image' and 'jpg'"):
+        find_layout(tmp_path, ReadingOptions())
+    found, _ = _read(tmp_path, image="jpg")
+    assert list(found.values()) == [[f"caption {n}"] for n in _NUMBERS]
+
+
+def test_captions_in_an_archive_of_another_kind(tmp_path):
+    (tmp_path / "pets.zip").write_bytes(b"PK\5\6" + bytes(18))
+    with pytest.raises(UnexpectedFilesError, match="images but no captions.*unpack pets.zip"):
+        find_layout(tmp_path, ReadingOptions())
