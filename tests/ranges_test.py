@@ -12,6 +12,8 @@ ROWS = [
     # Root.
     (TEXT, "seed=-1", "config.seed is -1; it must be at least 0."),
     (TEXT, "seed=one", "config.seed is 'one'; it must be an integer."),
+    (TEXT, f"seed={2**63}", f"config.seed is {2**63}; it must be less than {2**63}."),
+    (TEXT, f"seed={2**70}", f"config.seed is {2**70}; it must be less than {2**63}."),
     (TEXT, "seed=True", "config.seed is True; it must be an integer."),
     (TEXT, "total_steps=0", "config.total_steps is 0; it must be at least 1."),
     (TEXT, "total_steps=5000000000", "config.total_steps is 5000000000; it must be "),
