@@ -20,7 +20,7 @@ from xmodal.evals.inputs.sources import Embeddings, Provider
 from xmodal.evals.provider import Ensemble, ModelProvider
 from xmodal.runs import run
 from xmodal.runs.config.sizes import resolve_sizes
-from xmodal.runs.evaluation.evaluation_files import event_writer, write_all
+from xmodal.runs.evaluation.evaluation_files import event_writer, read_others, write_all
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.sentence_notes import describe_sentences
@@ -80,7 +80,7 @@ def evaluate_subjects(
       opened: models and evaluators.
       output: folder for the results, see `evaluation_files.write_all`.
       request: what to evaluate and to save.
-      keep_others: see `evaluation_files.write_all`.
+      keep_others: whether to keep numbers of the same step from evaluators not in the suite.
       check_lock: for a follower, whose steps continue those of an earlier call: raises if another
         process has taken over `output`.
 
@@ -99,6 +99,9 @@ def evaluate_subjects(
     with entered as writer:
         for name, provider, notes, trained_on, step in subjects:
             views = Views(writer, tensorboard, step or 0)
+            kept: dict[str, float] = {}
+            if keep_others and step is not None:  # Before any work, since it may be damaged.
+                kept = read_others(output, step, suite.options)
             evaluations = suite.evaluate(
                 provider,
                 name=name,
@@ -110,7 +113,7 @@ def evaluate_subjects(
             )
             if check_lock:
                 check_lock()
-            write_all(evaluations, output, identity, others, views, step, keep_others=keep_others)
+            write_all(evaluations, output, identity, others, views, step, kept)
     return evaluations
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from etils import epath
 
 from xmodal.base.atomic import replacing
+from xmodal.base.config import UserError
+from xmodal.base.json_files import read_json
 from xmodal.runs.folder import run_folder
 
 HASHES = "files.json"
@@ -61,10 +63,10 @@ def find_damage(folder: epath.Path, below: str | tuple[str, ...] = "") -> str:
     if not path.exists():
         return ""
     try:
-        hashes: dict[str, str] = json.loads(path.read_text())
-    except ValueError:
+        hashes: dict[str, str] = read_json(path, "")
+    except UserError:
         hashes = {}
-    if not isinstance(hashes, dict) or not hashes:
+    if not hashes:
         return f"{path} is truncated"
     files = _files(folder)
     for name, expected in hashes.items():

@@ -15,9 +15,9 @@ from etils import epath
 from xmodal.base import buckets
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError, read
+from xmodal.base.json_files import read_json, read_numbers
 from xmodal.preprocessing.tokenizer_files import FILES, vocabulary_file
 from xmodal.runs.folder.folder_lock import LOCK
-from xmodal.runs.folder.json_files import read_json
 from xmodal.runs.sections import SelectConfig
 
 # Items of a checkpoint, besides its metrics.
@@ -176,9 +176,9 @@ def check_step(run_dir: str, step: int) -> None:
 
 
 def load_metrics(run_dir: str, step: int) -> dict[str, float]:
-    """Returns the metrics of a checkpoint; empty if it was not evaluated."""
+    """Returns the metrics of a checkpoint, NaN where undefined; empty if it was not evaluated."""
     path = step_folder(run_dir, step) / "metrics" / "metrics"
-    return read_json(path, "use another step, or remove this one.") if path.exists() else {}
+    return read_numbers(path, "use another step, or remove this one.") if path.exists() else {}
 
 
 def frozen_folder(run_dir: str) -> epath.Path:
