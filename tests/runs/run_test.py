@@ -256,6 +256,20 @@ def test_more_captions_than_an_image_has(text_config, few_shapes):
         resolve(text_config)
 
 
+def test_a_short_run_shortens_the_default_warmup_alone(text_config, few_shapes, caplog):
+    config = text_config
+    config.data.data_dir, config.batch_size, config.total_steps = few_shapes, 16, 4
+    config.optimizer.schedule = {"name": "cosine", "warmup_steps": "up to 40"}
+    parts = resolve(config)
+    assert parts.config.optimizer.schedule.warmup_steps == 1
+    (said,) = [each.getMessage() for each in caplog.records if "warmup" in each.message]
+    assert said.startswith("config.optimizer.schedule.warmup_steps='up to 40' is 1, since")
+    for warmup in (40, "40"):
+        config.optimizer.schedule.warmup_steps = warmup
+        with pytest.raises(UserError, match=r"warmup_steps=40 leaves nothing of .*total_steps=4"):
+            resolve(config)
+
+
 @pytest.mark.parametrize(("examples", "epoch"), [("images", 150 // 16), ("pairs", 750 // 16)])
 def test_lengths_in_epochs_become_steps(text_config, few_shapes, examples, epoch):
     config = text_config
