@@ -19,6 +19,7 @@ from xmodal.evals.inputs.files import name_of, open_embeddings
 from xmodal.evals.inputs.sources import Embeddings, Provider
 from xmodal.evals.provider import Ensemble, ModelProvider
 from xmodal.runs import run
+from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.config.sizes import resolve_sizes
 from xmodal.runs.evaluation.evaluation_files import event_writer, read_others, write_all
 from xmodal.runs.evaluation.model_identity import ModelIdentity
@@ -119,15 +120,30 @@ def evaluate_subjects(
 
 def evaluate_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:
     """Evaluates the best checkpoint of a run on the final splits into `RUN_DIR/test`."""
-    opened = open_run(evaluation, run_dir, [run_folder.best_step(run_dir)])
+    best = run_folder.best_step(run_dir)
+    opened = open_run(evaluation, run_dir, [best], is_best=True)
     return evaluate_subjects(opened, os.path.join(run_dir, FINAL))
 
 
 def open_run(
-    evaluation: RunEvaluation, run_dir: str, steps: Iterable[int], *, follows: bool = False
+    evaluation: RunEvaluation,
+    run_dir: str,
+    steps: Iterable[int],
+    *,
+    follows: bool = False,
+    is_best: bool = False,
 ) -> Opened:
-    """Returns checkpoints of a run; a follower skips those that the run has replaced."""
+    """Returns checkpoints of a run.
+
+    Args:
+      evaluation: the evaluation of the run.
+      run_dir: its folder.
+      steps: its checkpoints.
+      follows: whether those that the run has replaced are skipped.
+      is_best: whether the only checkpoint is the best one; its report says if a tie was broken.
+    """
     parts, records = evaluation.parts, training_hashes(run_dir)
+    tie = run_folder.explain_best_step(run_dir) if is_best else ""
 
     def subjects() -> Iterator[Subject]:
         for step in steps:
@@ -139,7 +155,7 @@ def open_run(
                 # A run keeps only its last few checkpoints.
                 logging.warning("Checkpoint %d was replaced while it was being read.", step)
                 continue
-            notes = functools.partial(describe_sentences, parts.settings)
+            notes = functools.partial(_notes, parts.settings, tie)
             name = f"{parts.config.name} step {step}"
             yield Subject(name, evaluation.provider(*weights), notes, records, step)
 
@@ -147,6 +163,10 @@ def open_run(
     identity = ModelIdentity.of_config(run_folder.load_run(run_dir), records)
     tensorboard, settings = parts.settings.tensorboard, parts.config.to_dict()
     return Opened(evaluation.suite, subjects(), identity, tensorboard, settings)
+
+
+def _notes(settings: RunConfig, tie: str, items: Items) -> list[str]:
+    return [*filter(None, [tie]), *describe_sentences(settings, items)]
 
 
 def open_ensemble(

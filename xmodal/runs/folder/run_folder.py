@@ -136,12 +136,22 @@ def best_step(run_dir: str) -> int:
     Raises:
       UserError: no checkpoint was evaluated.
     """
-    select = read(SelectConfig, "config.select", load_run(run_dir).select.to_dict())
-    scores = {step: select.score(load_metrics(run_dir, step)) for step in steps(run_dir)}
-    best = max(scores, key=lambda step: (scores[step], step), default=None)
-    if best is None or scores[best] == float("-inf"):
+    select = _load_select(run_dir)
+    ranks = {step: select.rank(load_metrics(run_dir, step)) for step in steps(run_dir)}
+    best = max(ranks, key=lambda step: (ranks[step], step), default=None)
+    if best is None or not ranks[best]:
         raise UserError(f"No checkpoint of {run_dir} has {select.metric!r}; use --step=latest.")
     return best
+
+
+def explain_best_step(run_dir: str) -> str:
+    """Returns what selected the best step among equals, see `SelectConfig.explain_tie`."""
+    evaluated = {step: load_metrics(run_dir, step) for step in steps(run_dir)}
+    return _load_select(run_dir).explain_tie(evaluated)
+
+
+def _load_select(run_dir: str) -> SelectConfig:
+    return read(SelectConfig, "config.select", load_run(run_dir).select.to_dict())
 
 
 def resolve_step(run_dir: str, step: int | str) -> int:
