@@ -82,6 +82,11 @@ def test_a_saved_run_whose_reranker_lacks_a_pair_scorer_is_found_before_embeddin
         ("log_every", 0, "config.log_every is 0; it must be at least 1"),
         ("freeze", "text/encoder/", "config.freeze is 'text/encoder/'; it must be"),
         ("freeze", ["txt/"], "config.freeze pattern 'txt/' matches no parameter"),
+        (
+            "init_from.published",
+            ["text/encoder/", "text/encodr/"],
+            r"config.init_from.published pattern 'text/encodr/' matches no parameter; .*text/enco",
+        ),
         # Sections of training.
         ("l2", {"patern": "x"}, r"\['patern'\] in config.l2; .* Did you mean 'pattern'"),
         ("l2", {"pattern": "x", "scale": 0.0}, "config.l2.scale is 0.0; it must be more than 0"),

@@ -35,7 +35,7 @@ from xmodal.training.tasks import (
     make_tasks,
     trace_losses,
 )
-from xmodal.training.tree import flatten
+from xmodal.training.tree import check_patterns, flatten
 
 _ANY_LENGTH = 2**31 - 1
 
@@ -122,6 +122,8 @@ def _build_checked(
     check_mode(settings.select)
     check_awaited(settings.awaited_metrics, spec.evals, spec.config.to_dict(), parts.model.towers)
     check_widths(settings.model, parts.model, parts.tasks, spec.evals, parts.shapes, parts.batch)
+    published = settings.init_from.published
+    check_patterns("config.init_from.published", published, flatten(parts.shapes[0]))
     if settings.l2 is not None:
         select_l2(settings.l2.pattern, flatten(parts.trained))
     if is_known("total_steps", "optimizer"):

@@ -64,7 +64,8 @@ class InitConfig:
       word_vectors: see `WordVectorsConfig`.
       blend: see `BlendConfig`.
       published: regular expressions matched from the start of a parameter's path: those that the
-        experiment takes from published weights. A warning names those that start at random.
+        experiment takes from published weights. A warning names those that start at random;
+        each must match a parameter.
     """
 
     run: str = ""
