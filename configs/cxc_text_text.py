@@ -62,7 +62,7 @@ def minilm(config: ConfigDict) -> ConfigDict:
     config.data.text.max_length = 20
     config.freeze = ("text/encoder/(?!layers/)",)
     config.frozen_features.sides = ("text",)
-    config.optimizer = base.adam(2e-4, {"name": "cosine", "warmup_steps": 20})
+    config.optimizer = base.adam(2e-4, {"name": "cosine", "warmup_steps": "up to 20"})
     config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.01}, "clip_norm": 1.0})
     config.evals.coco.every, config.checkpoint.every = 100, 50
     config.select.metric = "coco/coco5k/t2t/recall@1"

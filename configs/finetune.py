@@ -41,7 +41,7 @@ def get_config() -> ConfigDict:
         del config.data.text[key]
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
     config.init_from.published = ("image/encoder/", "text/encoder/")
-    config.optimizer = base.adam(1e-3, {"name": "cosine", "warmup_steps": "0.5 epochs"})
+    config.optimizer = base.adam(1e-3, {"name": "cosine", "warmup_steps": "up to 0.5 epochs"})
     config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.01}, "clip_norm": 1.0})
     config.optimizer["groups"] = {"towers": {"pattern": "(image|text)/encoder/", "rate": 0.1}}
     config.evals = {"captions": base.boards(every="1 epochs")}

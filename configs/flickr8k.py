@@ -94,7 +94,7 @@ def from_scratch() -> ConfigDict:
     config.data.captions_per_image = 2
     config.data.image.size = 0
     config.data.text = base.wordpiece(vocabulary_size=5000, max_length=20)
-    config.optimizer = base.adam(1e-3, {"name": "cosine", "warmup_steps": 100})
+    config.optimizer = base.adam(1e-3, {"name": "cosine", "warmup_steps": "up to 100"})
     config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.01}, "clip_norm": 1.0})
     config.evals = {"flickr8k": base.boards(every=150)}
     config.select.metric = "flickr8k/mean_recall@10"
@@ -113,7 +113,7 @@ def pretrained(config: ConfigDict) -> ConfigDict:
     config.freeze = ("text/encoder/(?!layers/)",)
     config.frozen_features.sides = ("text",)
     config.optimizer.learning_rate = 7e-4
-    config.optimizer.schedule.warmup_steps = 20
+    config.optimizer.schedule.warmup_steps = "up to 20"
     config.evals.flickr8k.every, config.checkpoint.every = 100, 100
     return config
 

@@ -65,7 +65,7 @@ def share(name: str, config: ConfigDict) -> ConfigDict:
     config.data.examples, config.data.image.size = "pairs", 0
     config.data.text = base.words("nltk", min_count=4, max_length=16, markers="sentence")
     clip = config.optimizer.clip_norm
-    config.optimizer = base.adam(3e-3, {"name": "cosine", "warmup_steps": 20})
+    config.optimizer = base.adam(3e-3, {"name": "cosine", "warmup_steps": "up to 20"})
     config.optimizer.clip_norm = clip
     # No checkpoint is selected: the last one is used.
     config.evals = {"flickr8k": base.boards(every=0)}

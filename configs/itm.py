@@ -126,7 +126,7 @@ def on_shapes(config: ConfigDict) -> ConfigDict:
     config.model.text.encoder.update({"embedding_width": 64, "width": 64})
     for side in ("image", "text"):
         config.model[side].head.width = 128
-    config.optimizer.schedule = {"name": "cosine", "warmup_steps": 50}
+    config.optimizer.schedule = {"name": "cosine", "warmup_steps": "up to 50"}
     config.optimizer.plateau = None
     config.evals.shapes.boards = ("shapes_own", "shapes_matches")
     # Only at the last step.

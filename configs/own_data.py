@@ -48,7 +48,7 @@ def trained() -> ConfigDict:
     for key in ("tokenizer", "min_count", "lower_case", "unknown", "markers", "max_length"):
         del config.data.text[key]
     config.tasks = {"i2t": cxc.image_text()}
-    config.optimizer = base.adam(3e-3, {"name": "cosine", "warmup_steps": "3 epochs"})
+    config.optimizer = base.adam(3e-3, {"name": "cosine", "warmup_steps": "up to 3 epochs"})
     config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.05}, "clip_norm": 1.0})
     config.optimizer["groups"] = {
         f"{side}_tower": {"pattern": f"{side}/encoder/"} for side in ("image", "text")

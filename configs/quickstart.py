@@ -58,7 +58,7 @@ def multitask() -> ConfigDict:
         "color": False,
     }
     config.optimizer.learning_rate = 3e-3
-    config.optimizer.schedule = {"name": "cosine", "warmup_steps": 40}
+    config.optimizer.schedule = {"name": "cosine", "warmup_steps": "up to 40"}
     config.evals.shapes.every, config.checkpoint.every = 160, 80
     config.checkpoint.keep_last = 5
     return config
@@ -98,7 +98,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     """A few steps of the same experiment."""
     config.name += "_quick"
     config.total_steps, config.log_every = 50, 10
-    config.optimizer.schedule.warmup_steps = 10
+    config.optimizer.schedule.warmup_steps = "up to 10"
     for section in config.evals.values():
         section.every, section.bootstrap_samples = 25, 100
     config.checkpoint.every = 25
@@ -130,7 +130,7 @@ def matching_quick(config: ConfigDict) -> ConfigDict:
     config = image_text_matching(config)
     config.name += "_quick"
     config.total_steps, config.batch_size, config.log_every = 50, 64, 10
-    config.optimizer.schedule.warmup_steps = 10
+    config.optimizer.schedule.warmup_steps = "up to 10"
     config.checkpoint.every = 25
     for evaluator in config.evals.values():
         evaluator.every, evaluator.bootstrap_samples = 25, 100

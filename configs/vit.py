@@ -35,7 +35,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     """A few steps, two evaluations and two checkpoints."""
     config.name += "_quick"
     config.total_steps, config.batch_size, config.log_every = 50, 64, 10
-    config.optimizer.schedule.warmup_steps = 2
+    config.optimizer.schedule.warmup_steps = "up to 2"
     config.evals.shapes.every = config.checkpoint.every = 25
     config.evals.shapes.bootstrap_samples = 100
     return config

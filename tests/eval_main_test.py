@@ -292,3 +292,22 @@ def test_mistakes_are_named(saved_run_dir, tmp_path, values, message):
     with pytest.raises(ValueError, match=message):
         evaluate(**({"run": str(saved_run_dir), "output": str(tmp_path / "out")} | values))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_undefined_numbers_of_other_evaluators_are_kept(saved_run_dir, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(saved_run_dir, folder)
+    given = {"run": str(folder), "evaluators": ["words"]}
+    stored = folder / "test/steps/2.json"
+    stored.parent.mkdir(parents=True)
+    stored.write_text(json.dumps({"gone/t2t/spearman": None, "gone/t2t/pairs": 7.0}))
+    evaluate(save_embeddings=str(tmp_path / "words.npz"), **given)
+    for numbers in (read(stored), read(folder / "test/metrics.json")):
+        assert numbers["gone/t2t/spearman"] is None
+        assert numbers["gone/t2t/pairs"] == 7
+        assert numbers["words/shapes_own/t2t/recall@1"] is not None
+    table = (folder / "test/metrics.csv").read_text().splitlines()
+    assert "tiny_quick step 2,gone/t2t/spearman,,,," in table
+    stored.write_text(stored.read_text()[:20])
+    with pytest.raises(UserError, match=r"steps/2.json is damaged: .*evaluate this step again"):
+        evaluate(**given)

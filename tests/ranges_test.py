@@ -12,6 +12,8 @@ ROWS = [
     # Root.
     (TEXT, "seed=-1", "config.seed is -1; it must be at least 0."),
     (TEXT, "seed=one", "config.seed is 'one'; it must be an integer."),
+    (TEXT, f"seed={2**63}", f"config.seed is {2**63}; it must be less than {2**63}."),
+    (TEXT, f"seed={2**70}", f"config.seed is {2**70}; it must be less than {2**63}."),
     (TEXT, "seed=True", "config.seed is True; it must be an integer."),
     (TEXT, "total_steps=0", "config.total_steps is 0; it must be at least 1."),
     (TEXT, "total_steps=5000000000", "config.total_steps is 5000000000; it must be "),
@@ -179,6 +181,9 @@ ROWS = [
     (TEXT, "optimizer.options.eps=-1", "optimizer.options.eps is -1.0; it must be at least 0."),
     (TEXT, "optimizer.options.amsgrad=3", "options.amsgrad is 3; it must be True or False."),
     (TEXT, "optimizer.schedule.warmup_steps=-1", "warmup_steps is -1; it must be at least 0."),
+    (TEXT, "optimizer.learning_rate=3 epochs", "learning_rate is '3 epochs'; it must be a number."),
+    (TEXT, "optimizer.clip_norm=1 epoch", "config.optimizer.clip_norm is '1 epoch'; it must be"),
+    (TEXT, "seed=3 epochs", "config.seed is '3 epochs'; it must be an integer."),
     (TEXT, "optimizer.schedule.warmup_steps=400", "warmup_steps=400 leaves nothing of"),
     (TEXT, "optimizer.schedule.end_fraction=2", "end_fraction is 2.0; it must be at most 1."),
     (

@@ -128,8 +128,10 @@ def _open_run() -> tuple["Opened", str]:
     # Resolved once: a training run may save a later checkpoint at any time.
     step = run_folder.resolve_step(RUN.value, STEP.value)
     # RUN/test has the run's own results, which are those of its best checkpoint.
-    output = _output_in_run("" if STEP.value == "best" else f"step_{step}")
-    return subjects.open_run(_evaluation_of(config), RUN.value, [step]), output
+    is_best = STEP.value == "best"
+    output = _output_in_run("" if is_best else f"step_{step}")
+    opened = subjects.open_run(_evaluation_of(config), RUN.value, [step], is_best=is_best)
+    return opened, output
 
 
 def _follow_run() -> None:

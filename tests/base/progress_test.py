@@ -12,7 +12,7 @@ import types
 import pytest
 
 from xmodal.base import progress as progress_lib
-from xmodal.base.progress import progress
+from xmodal.base.progress import StopRequestedError, interruptible, progress
 
 
 @pytest.fixture
@@ -29,6 +29,25 @@ def work(clock, seconds_per_item, total, caplog):
             clock.seconds += seconds_per_item
             advance(1)
     return caplog.messages
+
+
+def test_work_ends_at_the_next_report_after_a_request():
+    requested, done = [], []
+
+    def long_work():
+        with progress("Reading", 9) as advance:
+            for item in range(9):
+                if item == 4:
+                    requested.append(True)
+                done.append(item)
+                advance(1)
+
+    with pytest.raises(StopRequestedError), interruptible(lambda: bool(requested)):
+        long_work()
+    assert done == [0, 1, 2, 3, 4]
+    done.clear()
+    long_work()  # Nothing listens any more.
+    assert done == list(range(9))
 
 
 def test_short_work_says_nothing(clock, caplog):

@@ -98,7 +98,7 @@ def test_json_has_null_for_undefined_values():
         pytest.fail(f"{constant} is not JSON")
 
     text = result_files.format_json(
-        {"a": math.nan, "b": {"c": math.nan, "d": 1.5}, "e": "f", "g": 3}
+        {"a": math.nan, "b": {"c": -math.inf, "d": 1.5}, "e": "f", "g": [3, (math.nan,)]}
     )
     found = json.loads(text, parse_constant=refuse)
-    assert found == {"a": None, "b": {"c": None, "d": 1.5}, "e": "f", "g": 3}
+    assert found == {"a": None, "b": {"c": None, "d": 1.5}, "e": "f", "g": [3, [None]]}

@@ -364,8 +364,6 @@ def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, ca
         evaluator.every = 0  # only at the end
         if evaluator.get("data") is not None:
             evaluator.data.data_dir = few_shapes
-    if config.optimizer.schedule.name == "cosine":
-        config.optimizer.schedule.warmup_steps = min(config.optimizer.schedule.warmup_steps, 1)
     loop.train(config, str(tmp_path))
     assert run_folder.steps(str(tmp_path)) == [0, 2]
     metrics = json.loads((tmp_path / "test/metrics.json").read_text())

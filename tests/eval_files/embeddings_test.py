@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -225,6 +226,36 @@ def test_mistakes_leave_nothing_behind(evaluate, model, tmp_path, values, messag
     with pytest.raises(UserError, match=message):
         evaluate(**(given | values))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["empty", "npy", "truncated", "compressed", "header", "flag"])
+def test_a_damaged_file_is_named(evaluate, model, tmp_path, kind):
+    path, out = tmp_path / "model.npz", tmp_path / "out"
+    np.savez_compressed(path, **embeddings())
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        entries = {each.filename: each for each in archive.infolist()}
+    start = entries["image_embeddings.npy"].header_offset
+    if kind == "npy":
+        with path.open("wb") as file:
+            np.save(file, np.zeros((3, 4)))
+    else:
+        if kind == "empty":
+            content.clear()
+        elif kind == "truncated":
+            del content[len(content) // 2 :]
+        elif kind == "compressed":
+            content[start + 64 : start + 104] = bytes(40)
+        elif kind == "header":  # No longer that of an entry.
+            content[start : start + 4] = b"none"
+        else:  # Encrypted, says the list of entries.
+            content[content.rindex(b"PK\x01\x02") + 8] |= 1
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=r"model.npz (is not an npz file|cannot be read)"):
+        evaluate(embeddings=str(path))
+    with pytest.raises(UserError, match=r"model.npz .*(ranks.npz of an|again with)"):
+        evaluate(embeddings=str(model / "tiny.npz"), similarity="cosine", compare=str(path))
+    assert not out.exists()
 
 
 def test_incomplete_embeddings_need_a_word(evaluate, model, tmp_path):

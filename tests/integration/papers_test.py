@@ -42,7 +42,7 @@ def get_config(name, few_shapes, total_steps=STEPS):
     assert config.total_steps == 50
     config.total_steps, config.log_every, config.batch_size = total_steps, 1, 16
     schedule = config.optimizer.schedule
-    schedule.warmup_steps = min(schedule.get("warmup_steps", 0), 2)
+    schedule.warmup_steps = 2 if schedule.get("warmup_steps") else 0
     config.data.data_dir = few_shapes
     config.frozen_features.folder = ""
     if config.model.pair_scorer is not None:

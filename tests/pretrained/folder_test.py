@@ -68,6 +68,15 @@ def test_damage_is_named(saved, tmp_path):
     weights.write_bytes(content[:-1])
     with pytest.raises(UserError, match="weights.safetensors cannot be read .*truncated"):
         folder.read_weights(saved)
+    # A damaged number is still a number.
+    weights.write_bytes(content[:-2] + bytes([content[-2] ^ 1]) + content[-1:])
+    with pytest.raises(UserError, match="weights.safetensors is damaged .*convert the weights"):
+        folder.read_weights(saved)
+    folder.check_weights(saved)
+    description = json.loads((saved / "tower.json").read_text())
+    del description["checksums"]  # By an earlier version.
+    (saved / "tower.json").write_text(json.dumps(description))
+    folder.read_weights(saved)
     weights.unlink()
     with pytest.raises(UserError, match="tower is incomplete: weights.safetensors is missing"):
         folder.read_weights(saved)

@@ -17,6 +17,7 @@ from tests import tiny_run
 from tests.tiny_run import TINY, TOTAL_STEPS
 from xmodal import data
 from xmodal.base.config import UserError
+from xmodal.evals import embed
 from xmodal.runs import loop, preflight
 from xmodal.runs.config.dataset_facts import ask_dataset
 from xmodal.runs.folder import checkpoints, folder_lock, run_folder, run_records
@@ -171,6 +172,25 @@ def test_a_signal_during_the_last_write_waits_for_it(
     assert sigterms == []
     assert run_folder.steps(str(tmp_path))[-1] == (total_steps if last is None else last + 1)
     assert not (tmp_path / "test").exists()
+
+
+def test_a_signal_during_an_evaluation_is_answered_at_the_next_block(config, tmp_path, monkeypatch):
+    embed_group, embedded = embed.Embedder._embed_group, []
+
+    def embed_late(self, compute, side, split, group, advance):
+        def report(count):
+            embedded.append(count)
+            os.kill(os.getpid(), signal.SIGTERM)
+            advance(count)
+
+        return embed_group(self, compute, side, split, group, report)
+
+    monkeypatch.setattr(embed.Embedder, "_embed_group", embed_late)
+    assert not loop.train(config, str(tmp_path))
+    assert len(embedded) == 1
+    # Without metrics, so that the same command evaluates this step.
+    assert run_folder.steps(str(tmp_path)) == [0]
+    assert run_folder.load_metrics(str(tmp_path), 0) == {}
 
 
 def test_a_second_interrupt_stops_at_once(config, tmp_path, change_batches):

@@ -124,6 +124,32 @@ def test_another_scalar_may_be_nan():
     json.dumps(failure.value.evidence, allow_nan=False)
 
 
+def test_a_step_that_is_made_again_stands_once_among_the_skipped(tmp_path, caplog):
+    def skip(*steps):
+        for step in steps:
+            evidence = {"step": step, "image_ids": [step]}
+            reporting.NonFiniteLossError(step, evidence).append(str(tmp_path))
+
+    def skipped():
+        lines = (tmp_path / "skipped.jsonl").read_text().splitlines()
+        return [json.loads(line)["step"] for line in lines]
+
+    reporting.forget_skipped(str(tmp_path), 0)
+    assert not list(tmp_path.iterdir())
+    skip(3, 7, 9)
+    reporting.forget_skipped(str(tmp_path), 10)
+    assert skipped() == [3, 7, 9]
+    reporting.forget_skipped(str(tmp_path), 7)  # The checkpoint that a killed run resumes from.
+    assert skipped() == [3]
+    skip(7)
+    assert skipped() == [3, 7]
+    with (tmp_path / "skipped.jsonl").open("a") as file:
+        file.write('{"step": 8, "ima')
+    reporting.forget_skipped(str(tmp_path), 20)
+    assert skipped() == [3, 7]
+    assert "skipped.jsonl is damaged" in caplog.text
+
+
 def test_steps_that_are_skipped_are_recorded_until_they_are_many(tmp_path):
     reporter, written = make_reporter(
         every=2, total_steps=100, on_skip=lambda failure: failure.append(str(tmp_path))

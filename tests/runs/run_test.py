@@ -82,6 +82,11 @@ def test_a_saved_run_whose_reranker_lacks_a_pair_scorer_is_found_before_embeddin
         ("log_every", 0, "config.log_every is 0; it must be at least 1"),
         ("freeze", "text/encoder/", "config.freeze is 'text/encoder/'; it must be"),
         ("freeze", ["txt/"], "config.freeze pattern 'txt/' matches no parameter"),
+        (
+            "init_from.published",
+            ["text/encoder/", "text/encodr/"],
+            r"config.init_from.published pattern 'text/encodr/' matches no parameter; .*text/enco",
+        ),
         # Sections of training.
         ("l2", {"patern": "x"}, r"\['patern'\] in config.l2; .* Did you mean 'pattern'"),
         ("l2", {"pattern": "x", "scale": 0.0}, "config.l2.scale is 0.0; it must be more than 0"),
@@ -254,6 +259,20 @@ def test_more_captions_than_an_image_has(text_config, few_shapes):
     message = "An image has 5 caption.s., fewer than config.data.captions_per_image=6; set it to"
     with pytest.raises(UserError, match=message):
         resolve(text_config)
+
+
+def test_a_short_run_shortens_the_default_warmup_alone(text_config, few_shapes, caplog):
+    config = text_config
+    config.data.data_dir, config.batch_size, config.total_steps = few_shapes, 16, 4
+    config.optimizer.schedule = {"name": "cosine", "warmup_steps": "up to 40"}
+    parts = resolve(config)
+    assert parts.config.optimizer.schedule.warmup_steps == 1
+    (said,) = [each.getMessage() for each in caplog.records if "warmup" in each.message]
+    assert said.startswith("config.optimizer.schedule.warmup_steps='up to 40' is 1, since")
+    for warmup in (40, "40"):
+        config.optimizer.schedule.warmup_steps = warmup
+        with pytest.raises(UserError, match=r"warmup_steps=40 leaves nothing of .*total_steps=4"):
+            resolve(config)
 
 
 @pytest.mark.parametrize(("examples", "epoch"), [("images", 150 // 16), ("pairs", 750 // 16)])

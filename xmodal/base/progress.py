@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, occasional lines elsewhere."""
+"""Progress of long work: a bar on a terminal, occasional lines elsewhere; and where it may stop."""
 
 import contextlib
 import sys
@@ -12,6 +12,26 @@ from tqdm import tqdm
 _QUIET_SECONDS = 10.0
 _LOG_SECONDS = 30.0
 
+_checks: list[Callable[[], bool]] = []
+
+
+class StopRequestedError(Exception):
+    """Work ended early within `interruptible`."""
+
+
+@contextlib.contextmanager
+def interruptible(is_stopped: Callable[[], bool]) -> Iterator[None]:
+    """Ends work that reports its progress, at the next report after `is_stopped` becomes true.
+
+    Raises:
+      StopRequestedError: the work has ended.
+    """
+    _checks.append(is_stopped)
+    try:
+        yield
+    finally:
+        _checks.remove(is_stopped)
+
 
 @contextlib.contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
@@ -22,8 +42,20 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
       total: number of items.
 
     Yields:
-      A function of the number of items done since the last call.
+      A function of the number of items done since the last call, see also `interruptible`.
     """
+    with _report(what, total) as report:
+
+        def advance(count: int) -> None:
+            report(count)
+            if any(is_stopped() for is_stopped in _checks):
+                raise StopRequestedError(what)
+
+        yield advance
+
+
+@contextlib.contextmanager
+def _report(what: str, total: int) -> Iterator[Callable[[int], object]]:
     if sys.stderr.isatty():
         with tqdm(
             desc=what, total=total, delay=_QUIET_SECONDS, leave=False, dynamic_ncols=True

@@ -89,8 +89,8 @@ def _remove_empty(folders: Collection[epath.Path]) -> None:
 
 
 def format_json(content: Mapping[str, Any]) -> str:
-    """JSON of numbers, strings, lists and objects; NaN, which JSON lacks, becomes null."""
-    return json.dumps(_without_nan(content), indent=2) + "\n"
+    """JSON of numbers, strings, lists and objects; numbers that JSON lacks become null."""
+    return json.dumps(finite_or_none(content), indent=2) + "\n"
 
 
 def format_csv(model: str, metrics: Mapping[str, float]) -> str:
@@ -113,7 +113,10 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def _without_nan(content: Any) -> Any:
+def finite_or_none(content: Any) -> Any:
+    """Returns JSON content with None in place of NaN and infinity, at any depth."""
     if isinstance(content, Mapping):
-        return {name: _without_nan(value) for name, value in content.items()}
-    return None if isinstance(content, float) and math.isnan(content) else content
+        return {name: finite_or_none(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [finite_or_none(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

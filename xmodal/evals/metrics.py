@@ -7,12 +7,42 @@ import numpy as np
 from xmodal.evals.boards.positives import Ragged
 
 MEDIAN_RANK = "median_rank"
+# The metric that selects checkpoints where none is named, and the end of its tag: the mean over
+# i2t and t2i, or t2t.
+SELECTED = "recall@10"
+MEAN_SELECTED = f"mean_{SELECTED}"
 _RECALL = "recall@"
+# Metrics of one table; where one of them is equal, the next ones may differ, then those before it.
+_FAMILIES = (
+    (SELECTED, "recall@5", "recall@1", MEDIAN_RANK),
+    ("accuracy@5", "accuracy@1", "mean_class_accuracy"),
+    ("pearson", "spearman"),
+)
+# Tables behind a mean over directions; with `mean_recall@10` also that of a model of texts.
+_TABLES = ("mean", "i2t", "t2i", "t2t")
 
 
 def lower_is_better(tag: str) -> bool:
     """Returns whether lower values of the metric at the end of a tag are better."""
     return tag.endswith(MEDIAN_RANK)
+
+
+def tie_breakers(tag: str) -> list[str]:
+    """Returns tags that may differ where a metric is equal, such as a saturated R@10, in order.
+
+    They have other metrics of the same table, or of the tables behind a mean over directions. An
+    evaluation may lack some of them.
+    """
+    board, _, metric = tag.rpartition("/")
+    tables = [board]
+    if metric in (MEAN_SELECTED, "rsum") or board.endswith("/mean"):
+        board = board.removesuffix("/mean")
+        tables = [f"{board}/{table}" for table in _TABLES]
+    metric = SELECTED if metric in (MEAN_SELECTED, "rsum") else metric
+    family = next((each for each in _FAMILIES if metric in each), (metric,))
+    at = family.index(metric)
+    others = [*family[at + 1 :], *reversed(family[:at])]
+    return [f"{table}/{other}" for other in others for table in tables]
 
 
 def compute_recall_values(rank: np.ndarray, metrics: Sequence[str]) -> dict[str, np.ndarray]:

@@ -12,6 +12,7 @@ import numpy as np
 import safetensors
 from etils import epath
 
+from xmodal.base.array_damage import DAMAGE
 from xmodal.base.config import UserError
 from xmodal.pretrained import torch_files
 
@@ -77,7 +78,7 @@ def read_npz(path: epath.Path) -> dict[str, np.ndarray]:
             file.seek(0)
             with np.load(file, allow_pickle=False) as arrays:
                 return dict(arrays)
-    except (ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+    except DAMAGE as error:
         raise UserError(f"{path} cannot be read ({error}): {_DAMAGED}.") from error
 
 

@@ -2,7 +2,7 @@
 
 weights.safetensors   our names -> float32 arrays: `params/encoder/...`, `batch_stats/encoder/...`
 tower.json            `encoder`, `head` and `projection` as in a config, `preprocessing` of the
-                      inputs
+                      inputs; the checksum of the weights
 report.txt            the use of every array of the source
 vocab.txt             the vocabulary of a text tower
 """
@@ -20,10 +20,13 @@ from etils import epath
 
 from xmodal.base.atomic import new_folder
 from xmodal.base.buckets import is_on_bucket
+from xmodal.base.checksums import check_files, sha256_of
 from xmodal.base.config import UserError
 from xmodal.preprocessing.tokenizer_files import FILES
 from xmodal.pretrained import array_files
 from xmodal.pretrained.conversion_report import Report
+
+_WEIGHTS = "weights.safetensors"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,11 +90,12 @@ def write_tower(
     folder: epath.Path, arrays: Mapping[str, np.ndarray], description: Description
 ) -> None:
     """Writes the files of a tower, without a report, into an existing folder."""
-    (folder / "weights.safetensors").write_bytes(safetensors.numpy.save(dict(arrays)))
+    (folder / _WEIGHTS).write_bytes(safetensors.numpy.save(dict(arrays)))
     for name, text in description.files.items():
         (folder / name).write_text(text, encoding="utf-8")
     fields = ("encoder", "head", "projection", "preprocessing")
     content = {field: getattr(description, field) for field in fields}
+    content["checksums"] = {_WEIGHTS: sha256_of(folder / _WEIGHTS)}
     # Last, because on a bucket files appear one by one: without it the folder is not read.
     (folder / "tower.json").write_text(json.dumps(content, indent=2) + "\n")
 
@@ -120,8 +124,8 @@ def read_description(folder: str | os.PathLike) -> Description:
     """
     root = epath.Path(folder)
     path = root / "tower.json"
-    if path.exists() and not (root / "weights.safetensors").exists():
-        raise UserError(f"{folder} is incomplete: weights.safetensors is missing.")
+    if path.exists() and not (root / _WEIGHTS).exists():
+        raise UserError(f"{folder} is incomplete: {_WEIGHTS} is missing.")
     if not path.exists():
         raise UserError(
             f"{folder} is not a converted tower: {path} is missing. Make one with `xmodal convert`."
@@ -152,7 +156,7 @@ def check_weights(folder: str | os.PathLike) -> None:
     Raises:
       UserError: their file is damaged or truncated.
     """
-    array_files.check_safetensors(epath.Path(folder) / "weights.safetensors")
+    array_files.check_safetensors(epath.Path(folder) / _WEIGHTS)
 
 
 def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -162,4 +166,23 @@ def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
       UserError: it is not a folder of `xmodal convert`, or a file is missing or damaged.
     """
     read_description(folder)
-    return array_files.read_safetensors(epath.Path(folder) / "weights.safetensors")
+    path = epath.Path(folder) / "tower.json"
+    return read_checked(path, _WEIGHTS)
+
+
+def read_checked(path: epath.Path, name: str) -> dict[str, np.ndarray]:
+    """Returns the arrays of a safetensors file, after a comparison with its checksum.
+
+    Args:
+      path: JSON file beside it, with `checksums` by name; earlier versions wrote none.
+      name: its name.
+
+    Raises:
+      UserError: a file is damaged.
+    """
+    with damage(path):
+        checksums = dict(json.loads(path.read_text()).get("checksums", {}))
+    own = {each: digits for each, digits in checksums.items() if each == name}
+    arrays = array_files.read_safetensors(path.parent / name)
+    check_files(path.parent, own, "convert the weights again.")
+    return arrays

@@ -1,6 +1,6 @@
 """Folders of converted models.
 
-model.json         `similarity` as in a config, its learned `parameters`, and `tasks`
+model.json         `similarity` as in a config, its learned `parameters`, `tasks`, a checksum
 image, text        the towers, see `folder`
 tasks.safetensors  parameters of tasks: `NAME/module/...`
 report.txt         the use of every array of the source
@@ -17,14 +17,15 @@ import safetensors.numpy
 from etils import epath
 
 from xmodal.base.atomic import new_folder
+from xmodal.base.checksums import sha256_of
 from xmodal.base.config import UserError
-from xmodal.pretrained import array_files
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import (
     Description,
     check_new,
     damage,
     model_section,
+    read_checked,
     read_description,
     write_tower,
 )
@@ -83,6 +84,8 @@ def save_model(
             (temporary / _TASKS).write_bytes(of_tasks)
         fields = ("similarity", "parameters", "tasks")
         content = {field: dict(getattr(description, field)) for field in fields}
+        if description.tasks:
+            content["checksums"] = {_TASKS: sha256_of(temporary / _TASKS)}
         # Last, because on a bucket files appear one by one: without it the folder is not read.
         (temporary / "model.json").write_text(json.dumps(content, indent=2) + "\n")
 
@@ -119,7 +122,7 @@ def read_tasks(folder: str | os.PathLike) -> dict[str, np.ndarray]:
         return {}
     if not path.exists():
         raise UserError(f"{folder} is incomplete: {_TASKS} is missing.")
-    return array_files.read_safetensors(path)
+    return read_checked(path.parent / "model.json", _TASKS)
 
 
 def _below(start: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -5,13 +5,13 @@ import gzip
 import io
 import os
 import re
-import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from xmodal.base.array_damage import DAMAGE
 from xmodal.base.config import UserError
 from xmodal.base.progress import progress
 from xmodal.preprocessing.words import find_row
@@ -200,7 +200,7 @@ def _read_npz(path: str, file: BinaryIO) -> _Table:
     try:
         with np.load(file, allow_pickle=False) as arrays:
             words, vectors = arrays["words"], arrays["vectors"]
-    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except DAMAGE as error:
         raise UserError(
             f"{path} is not an archive of arrays `words` (of strings) and `vectors`: {error}."
         ) from error

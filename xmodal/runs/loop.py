@@ -1,6 +1,7 @@
 """The only training loop."""
 
 import contextlib
+import functools
 import os
 import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -16,6 +17,7 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base import processes
 from xmodal.base.disk_errors import disk_errors
+from xmodal.base.progress import StopRequestedError, interruptible
 from xmodal.base.result_files import check_writable
 from xmodal.runs import frozen_features, reporting
 from xmodal.runs.compiled_step import compile_step
@@ -121,7 +123,10 @@ def _train(
             for step in range(first_step, total_steps + 1):
                 if outputs.are_due(step):
                     watchdog.note(f"evaluation and checkpoint of step {step}")
-                    state = outputs.evaluate(step, state)
+                    # A single process need not wait for the end: a later start evaluates again.
+                    is_stopped = functools.partial(_may_stop_alone, stop_requested, step)
+                    with contextlib.suppress(StopRequestedError), interruptible(is_stopped):
+                        state = outputs.evaluate(step, state)
                 if stop_requested(step):
                     outputs.stop(step, state)
                     return False
@@ -143,6 +148,10 @@ def _train(
         logging.warning("Stopped before the final evaluation; the same command makes it.")
         return False
     return True
+
+
+def _may_stop_alone(stop_requested: Callable[[int], bool], step: int) -> bool:
+    return jax.process_count() == 1 and stop_requested(step)
 
 
 def _save_start(parts: Parts, run_dir: str, compute: Compute) -> None:
@@ -179,8 +188,9 @@ def make_batches(
 def stop_signal() -> Iterator[Callable[[int], bool]]:
     """Yields a function of the step that says whether to save and stop.
 
-    A single process listens to SIGTERM and Ctrl-C. Several agree through JAX's own preemption
-    service, so that all of them stop at the same step. A second Ctrl-C stops immediately.
+    A single process listens to SIGTERM and Ctrl-C, also within an evaluation. Several agree through
+    JAX's own preemption service, so that all of them stop at the same step. A second Ctrl-C stops
+    immediately.
     """
     is_single = jax.process_count() == 1
     received: list[int] = []

@@ -90,6 +90,7 @@ def make_reporter(
         check_lock()
         failure.append(run_dir)
 
+    reporting.forget_skipped(run_dir, compute.step)
     return reporting.Reporter(
         writer,
         total_steps=parts.settings.total_steps,

@@ -33,7 +33,7 @@ from xmodal.base import processes
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import disk_errors
-from xmodal.base.result_files import check_writable
+from xmodal.base.result_files import check_writable, finite_or_none
 from xmodal.runs import frozen_features, loop, reporting, start
 from xmodal.runs.compiled_step import CompiledStep, compile_step
 from xmodal.runs.costs import accelerators, cost, memory
@@ -247,15 +247,8 @@ def _count(tree: Any) -> int:
 
 def _write(output: str, figures: dict[str, Any]) -> None:
     if output and processes.index() == 0:
-        text = json.dumps(_without_nan(figures), indent=2, allow_nan=False)
+        text = json.dumps(finite_or_none(figures), indent=2, allow_nan=False)
         with disk_errors(output, "Free some space, or use another --output."):
             epath.Path(output).parent.mkdir(parents=True, exist_ok=True)
             with replacing(output) as file:
                 file.write(f"{text}\n".encode())
-
-
-def _without_nan(values: Any) -> Any:
-    """The tree with None for numbers that are not finite, which JSON cannot represent."""
-    return jax.tree.map(
-        lambda x: None if isinstance(x, float) and not math.isfinite(x) else x, values
-    )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # Consecutive skips: one bad batch is plausible; ten mean the run has diverged.
 _MOST_SKIPPED = 10
+_SKIPPED = "skipped.jsonl"
 
 
 def is_finite(scalars: Mapping[str, float]) -> bool:
@@ -69,7 +70,7 @@ class NonFiniteLossError(UserError):
         evidence = self._gather()
         logging.warning("Loss or gradient of step %d is not finite; it is skipped.", self.step)
         if jax.process_index() == 0:
-            path = epath.Path(run_dir) / "skipped.jsonl"
+            path = epath.Path(run_dir) / _SKIPPED
             before = path.read_text() if path.exists() else ""
             with replacing(path) as file:
                 file.write(f"{before}{json.dumps(evidence)}\n".encode())
@@ -78,6 +79,26 @@ class NonFiniteLossError(UserError):
         own = np.asarray(self.evidence["image_ids"], np.int32)
         everyone = multihost_utils.process_allgather(own, tiled=True)
         return self.evidence | {"image_ids": np.asarray(everyone).tolist()}
+
+
+def forget_skipped(run_dir: str, first_step: int) -> None:
+    """Removes the steps that a start makes again from `RUN_DIR/skipped.jsonl`, on process 0."""
+    path = epath.Path(run_dir) / _SKIPPED
+    if jax.process_index() > 0 or not path.exists():
+        return
+    lines = path.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if _is_before(path, line, first_step)]
+    if kept != lines:
+        with replacing(path) as file:
+            file.write("".join(kept).encode())
+
+
+def _is_before(path: epath.Path, line: str, step: int) -> bool:
+    try:
+        return int(json.loads(line)["step"]) < step
+    except (ValueError, TypeError, LookupError, RecursionError):
+        logging.warning("%s is damaged: a line that is not JSON is removed.", path)
+        return False
 
 
 @dataclasses.dataclass

@@ -20,7 +20,7 @@ from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.config.pair_scorer_check import check_pair_scorer
 from xmodal.runs.config.run_changes import check_changes, check_devices, check_metric
 from xmodal.runs.config.run_config import RunConfig
-from xmodal.runs.config.spec import Spec, read_spec
+from xmodal.runs.config.spec import Spec, read_spec, with_warmup
 from xmodal.runs.config.widths import check_widths
 from xmodal.runs.folder.run_records import check_records
 from xmodal.runs.parts import Parts
@@ -35,7 +35,7 @@ from xmodal.training.tasks import (
     make_tasks,
     trace_losses,
 )
-from xmodal.training.tree import flatten
+from xmodal.training.tree import check_patterns, flatten
 
 _ANY_LENGTH = 2**31 - 1
 
@@ -110,7 +110,7 @@ def _build_checked(
     settings, changes = spec.settings, []
     if run_dir is not None and facts.examples is not None:
         changes = check_changes(run_dir, settings, allow_changes)
-    given, filled = config.to_dict(), spec.config.to_dict()
+    given, filled = with_warmup(config).to_dict(), spec.config.to_dict()
 
     def is_known(*keys: str) -> bool:
         return not facts.missing or all(given.get(key) == filled.get(key) for key in keys)
@@ -122,6 +122,8 @@ def _build_checked(
     check_mode(settings.select)
     check_awaited(settings.awaited_metrics, spec.evals, spec.config.to_dict(), parts.model.towers)
     check_widths(settings.model, parts.model, parts.tasks, spec.evals, parts.shapes, parts.batch)
+    published = settings.init_from.published
+    check_patterns("config.init_from.published", published, flatten(parts.shapes[0]))
     if settings.l2 is not None:
         select_l2(settings.l2.pattern, flatten(parts.trained))
     if is_known("total_steps", "optimizer"):

@@ -1,10 +1,12 @@
 """Config sections that the training code reads."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping
 
 from xmodal.base.config import UserError, setting
+from xmodal.evals.metrics import lower_is_better, tie_breakers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +64,8 @@ class InitConfig:
       word_vectors: see `WordVectorsConfig`.
       blend: see `BlendConfig`.
       published: regular expressions matched from the start of a parameter's path: those that the
-        experiment takes from published weights. A warning names those that start at random.
+        experiment takes from published weights. A warning names those that start at random;
+        each must match a parameter.
     """
 
     run: str = ""
@@ -106,6 +109,9 @@ class FrozenFeaturesConfig:
 class SelectConfig:
     """`config.select`: the metric that selects the best checkpoint.
 
+    Where it is equal, as a saturated R@10, the next metric of its table decides, see
+    `metrics.tie_breakers`; then the later checkpoint is better.
+
     Attributes:
       metric: tag of an evaluator's metric; "" is the default metric of the first evaluator that has
         one for its dataset: the mean R@10 of its first board with one.
@@ -122,6 +128,44 @@ class SelectConfig:
         if math.isnan(value):
             return -math.inf
         return {"max": value, "min": -value, "last": 0.0}[self.mode]
+
+    def rank(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
+        """Returns the score and those of `metrics.tie_breakers`, to compare checkpoints by.
+
+        It is empty without the metric, and where all of them are undefined.
+        """
+        scores = tuple(each.score(metrics) for each in self._with_tie_breakers())
+        return scores if self.metric in metrics and any(map(math.isfinite, scores)) else ()
+
+    def explain_tie(self, evaluated: Mapping[int, Mapping[str, float]]) -> str:
+        """Returns a sentence on what selects among checkpoints that the metric calls equally good.
+
+        Args:
+          evaluated: metrics of checkpoints by step.
+
+        Returns:
+          "" if one checkpoint is best by the metric alone.
+        """
+        ranks = [rank for metrics in evaluated.values() if (rank := self.rank(metrics))]
+        best = max(ranks, default=())
+        tied = [rank for rank in ranks if rank[:1] == best[:1]]
+        if self.mode == "last" or len(tied) < 2:
+            return ""
+        names = [f"{each.metric} decides" for each in self._with_tie_breakers()]
+        differing = (len(set(scores)) > 1 for scores in zip(*tied, strict=True))
+        decides = next(itertools.compress(names, differing), "the last one is taken")
+        number = -best[0] if self.mode == "min" else best[0]
+        value = f"{number:g}" if math.isfinite(number) else "undefined"
+        return (
+            f"config.select.metric={self.metric!r} is {value} at {len(tied)} of {len(ranks)} "
+            f"evaluated checkpoints; {decides} among them."
+        )
+
+    def _with_tie_breakers(self) -> list["SelectConfig"]:
+        if self.mode == "last":
+            return [self]
+        modes = {tag: "min" if lower_is_better(tag) else "max" for tag in tie_breakers(self.metric)}
+        return [self, *(SelectConfig(tag, mode) for tag, mode in modes.items())]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -48,6 +48,25 @@ def matches(patterns: Iterable[str], path: str) -> bool:
     return any(re.match(pattern, path) for pattern in patterns)
 
 
+def check_patterns(where: str, patterns: Iterable[str], paths: Collection[str]) -> None:
+    """Raises an error if a pattern matches no path.
+
+    Args:
+      where: place of the patterns in the config, for the error.
+      patterns: see `matches`.
+      paths: paths of parameters.
+
+    Raises:
+      UserError: names the pattern and the top levels of the paths.
+    """
+    for pattern in patterns:
+        if not any(matches([pattern], path) for path in paths):
+            raise UserError(
+                f"{where} pattern {pattern!r} matches no parameter; the top levels are "
+                f"{top_levels(paths)}."
+            )
+
+
 def top_levels(paths: Iterable[str]) -> list[str]:
     """Returns the first two levels of paths, such as `text/encoder`, sorted."""
     return sorted({"/".join(path.split("/")[:2]) for path in paths})
@@ -70,12 +89,7 @@ def partition(params: Tree, patterns: Sequence[str]) -> tuple[Tree, Tree]:
         should be frozen), or patterns that leave nothing to train.
     """
     flat = flatten(params)
-    for pattern in patterns:
-        if not any(matches([pattern], path) for path in flat):
-            raise UserError(
-                f"config.freeze pattern {pattern!r} matches no parameter; "
-                f"the top levels are {top_levels(flat)}."
-            )
+    check_patterns("config.freeze", patterns, flat)
     is_frozen = {path: matches(patterns, path) for path in flat}
     if all(is_frozen.values()):
         raise UserError(f"config.freeze={list(patterns)} freezes every parameter.")

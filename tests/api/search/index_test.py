@@ -107,6 +107,16 @@ def test_another_model_and_damage_are_refused(run, model, tmp_path):
     # Its text side is the same.
     with pytest.raises(xmodal.UserError, match="not embedded by .* step 5"):
         xmodal.Index.open(tmp_path / "index", model=xmodal.load(run, step=5))
+    vectors = tmp_path / "index" / "caption.npy"
+    saved = vectors.read_bytes()
+    for damaged in (saved[:-1], saved[:-3] + bytes([saved[-3] ^ 1]) + saved[-2:]):
+        vectors.write_bytes(damaged)
+        with pytest.raises(xmodal.UserError, match="index.* is damaged .*: build the index again"):
+            xmodal.Index.open(tmp_path / "index")
+    vectors.write_bytes(saved)
+    earlier = {key: content[key] for key in content if key != "checksums"}
+    card.write_text(json.dumps(earlier))
+    assert xmodal.Index.open(tmp_path / "index").query("a star") == index.query("a star")
     card.write_text(json.dumps({key: content[key] for key in content if key != "weights"}))
     with pytest.raises(xmodal.UserError, match=r"is damaged \('weights'\)"):
         xmodal.Index.open(tmp_path / "index")

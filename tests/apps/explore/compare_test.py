@@ -43,6 +43,22 @@ def test_a_table_of_the_numbers_in_the_files(saved):
     assert cells(comparison.table(tags[:1]))[2:] == rows[:1]
 
 
+def test_undefined_numbers_are_shown_as_such(saved, tmp_path):
+    folders, _ = saved
+    numbers = json.loads((folders["first"] / "metrics.json").read_text())
+    for name, value in (("x", None), ("y", 12.5)):
+        (tmp_path / name).mkdir()
+        content = numbers | {"ambiguity/t2t/spearman": value}
+        (tmp_path / name / "metrics.json").write_text(json.dumps(content))
+    comparison = xmodal.compare({"x": tmp_path / "x", "y": tmp_path / "y"})
+    assert ["ambiguity/t2t/spearman", "-", "12.50"] in cells(comparison.table())
+    (row,) = cells(comparison.table(["ambiguity/t2t/spearman"]))[2:]
+    assert row[1:] == ["-", "12.50"]
+    tags = ["ambiguity/t2t/spearman", "shapes_own/t2t/recall@1"]
+    assert "fewer than two" in comparison.agreement(tags)
+    assert comparison.draw_ranks(tags).startswith(b"\x89PNG")
+
+
 def test_differences_are_those_of_the_evaluations(saved):
     folders, (first, second, _) = saved
     text = xmodal.compare(folders).differences("first", "second")

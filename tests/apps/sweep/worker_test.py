@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import math
 import os
+import pathlib
 import signal
 
 import optuna
@@ -14,6 +16,7 @@ from xmodal.apps.sweep.sweep_report import name_of
 from xmodal.apps.sweep.worker import open_storage, open_study, search, trials_of
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import DiskError
+from xmodal.base.result_files import format_json
 from xmodal.runs import loop, reporting
 from xmodal.runs.folder import run_folder
 
@@ -153,6 +156,29 @@ def test_a_failed_trial_is_recorded_and_the_others_go_on(sweep, trained, tmp_pat
     assert trained == ["0000", "0001"]
     assert [each.state.name for each in sweep(2, retry_failed=True)] == ["COMPLETE"] * 2
     assert trained == ["0000", "0001", "0000"]
+
+
+def test_undefined_numbers_of_a_trial(sweep, tmp_path, monkeypatch):
+    """Other metrics may be undefined; the one that trials are compared by may not."""
+    scores = {"0000": 50.0, "0001": math.nan}
+
+    def train(config, run_dir):
+        (pathlib.Path(run_dir) / "test").mkdir()
+        numbers = format_json({"step": 4, "a/t2t/spearman": math.nan, "a/t2t/pairs": 7.0})
+        (pathlib.Path(run_dir) / "test/metrics.json").write_text(numbers)
+        return True
+
+    monkeypatch.setattr(loop, "train", train)
+    monkeypatch.setattr(run_folder, "best_step", lambda run_dir: 4)
+    monkeypatch.setattr(
+        run_folder, "load_metrics", lambda run_dir, step: {SELECT: scores[run_dir[-4:]]}
+    )
+    first, second = sweep(2)
+    assert first.value == 50
+    assert first.user_attrs["metrics"] == {"a/t2t/pairs": 7}
+    assert second.user_attrs["error"] == f"{SELECT} of the best checkpoint is undefined."
+    assert second.state.name == "FAIL"
+    assert f"- 0001: {SELECT} of the best checkpoint" in (tmp_path / "report.md").read_text()
 
 
 @pytest.mark.parametrize(

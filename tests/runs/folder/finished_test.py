@@ -21,7 +21,7 @@ def test_commands_can_be_pasted():
     assert shlex.split(lines[-1])[2:] == ["xmodal.eval_main", f"--run={folder}"]
 
 
-def test_a_torn_mark_is_none(tmp_path):
+def test_a_torn_mark_is_none(tmp_path, caplog):
     config = quickstart.get_config()
     mark_finished(config, str(tmp_path))
     reports = [tmp_path / f"test/{name}/report.md" for name in config.evals]
@@ -34,3 +34,6 @@ def test_a_torn_mark_is_none(tmp_path):
     for content in ("", '{"config_ha', "[]", "{}"):
         (tmp_path / "finished.json").write_text(content)
         assert finished_reports(config, str(tmp_path)) == []
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 3  # {} is the mark of no config.
+    assert all("finished.json is damaged" in line and "writes it again" in line for line in lines)

@@ -73,6 +73,20 @@ def test_a_step_that_only_other_evaluators_saw_is_not_the_best(tmp_path):
     assert run_folder.best_step(str(tmp_path)) == 0
 
 
+def test_a_saturated_metric_does_not_select_the_last_step(tmp_path, caplog):
+    config = tiny.make_config()
+    config.select.metric = BEST
+    run_folder.save_config(str(tmp_path), config)
+    recalls = {0: 10.0, 1: 70.0, 2: 90.0, 3: 80.0, 4: 60.0}
+    metrics = {step: {BEST: 100.0, "shapes/mean/recall@5": x} for step, x in recalls.items()}
+    save(tmp_path, map(make_state, recalls), metrics, keep_last=1)
+    assert run_folder.steps(str(tmp_path)) == [2, 4]
+    assert run_folder.best_step(str(tmp_path)) == 2
+    (said,) = [each.getMessage() for each in caplog.records if "decides" in each.message]
+    assert f"{BEST!r} is 100 at 2 of 2 evaluated checkpoints; shapes/mean/recall@5 decides" in said
+    assert run_folder.explain_best_step(str(tmp_path)) == said
+
+
 def test_lost_files_of_a_run_are_named(tmp_path):
     config = ConfigDict({"data": {"image": None, "text": {"vocabulary": ""}}})
     run_folder.save_config(str(tmp_path), config, ["[PAD]", "[UNK]", "red"])

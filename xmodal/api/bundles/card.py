@@ -10,6 +10,7 @@ from typing import Any
 from etils import epath
 
 from xmodal.base.config import UserError, read, setting
+from xmodal.base.result_files import format_json
 from xmodal.preprocessing import ImageConfig, TextConfig
 from xmodal.preprocessing.tokenizers import file_name
 
@@ -110,8 +111,8 @@ def write_card(folder: epath.Path, card: Card, contents: Mapping[str, bytes]) ->
         for name in card.files()
     }
     content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(card), "files": files}
-    # As JSON has it: tuples are lists.
-    content = json.loads(json.dumps(content))
+    # As JSON has it: tuples are lists, undefined metrics null.
+    content = json.loads(format_json(content))
     content["sha256"] = _hash(content)
     (folder / CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 

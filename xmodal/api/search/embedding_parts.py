@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,10 +22,11 @@ from xmodal.api.search.embedded_items import embed
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.items import Items
 from xmodal.base import processes
+from xmodal.base.array_damage import DAMAGE
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
+from xmodal.base.json_files import read_json
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
-from xmodal.runs.folder.json_files import read_json
 
 _CARD = "parts.json"
 _REMEDY = "remove it and start the command again; the other parts stay."
@@ -192,7 +192,7 @@ class EmbeddedParts:
 def _load(part: _Part) -> np.ndarray:
     try:
         vectors = np.load(part.path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except DAMAGE as error:
         raise _damaged(part, str(error)) from error
     if len(vectors) != part.stop - part.start:
         raise _damaged(part, f"{len(vectors)} rows of {part.stop - part.start}")
@@ -202,7 +202,7 @@ def _load(part: _Part) -> np.ndarray:
 def _load_tokens(part: _Part) -> RaggedTokens:
     try:
         tokens = RaggedTokens(**np.load(part.tokens, allow_pickle=False))
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+    except DAMAGE as error:
         raise _damaged(part, str(error)) from error
     if len(tokens.lengths) != part.stop - part.start:
         raise _damaged(part, f"tokens of {len(tokens.lengths)} items")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xmodal.base.array_damage import DAMAGE
 from xmodal.base.config import UserError
 from xmodal.base.folder_walk import IMAGE_ENDINGS, fault_of_file, walk
 
@@ -196,5 +197,5 @@ def read_array(path: pathlib.Path) -> np.ndarray:
     """
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError) as error:
+    except DAMAGE as error:
         raise UserError(f"{path} is not a NumPy array: {error}.") from error

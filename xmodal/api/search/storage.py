@@ -1,7 +1,7 @@
 """Folders of indexes.
 
 index.json                      format, version, the model and the hash of its weights; per kind:
-                                count, dataset, quality
+                                count, dataset, quality; the checksums of all other files
 image.npy, caption.npy          embeddings, float32 [N, D] or [N, K, D]
 image_tokens.npz, ...           their tokens, if the similarity compares them
 image.json, caption.json        names of the items, a list
@@ -23,7 +23,9 @@ from xmodal.api.loading import load
 from xmodal.api.model import Model
 from xmodal.api.search.approximate import Effort, read_lists, save_lists
 from xmodal.api.search.gallery import IndexGallery, Quality
+from xmodal.base.array_damage import DAMAGE
 from xmodal.base.atomic import new_folder
+from xmodal.base.checksums import check_files, sha256_of
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 
@@ -69,6 +71,9 @@ def write_index(
                 (temporary / f"{kind}_left_out.json").write_text(faults + "\n", encoding="utf-8")
             if has_lists:
                 save_lists(gallery.lists, temporary / f"{kind}.faiss")
+        content["checksums"] = {
+            path.name: sha256_of(path) for path in sorted(epath.Path(temporary).iterdir())
+        }
         (temporary / CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
@@ -101,9 +106,11 @@ def read_index(
             kind: _read_gallery(root, kind, record) for kind, record in content["galleries"].items()
         }
         origin = {key: content[key] for key in ("model", "step", "similarity", "weights")}
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        if isinstance(error, UserError):
-            raise
+        # Indexes of earlier versions have none.
+        check_files(root, content.get("checksums", {}), "build the index again.")
+    except UserError:
+        raise
+    except (AttributeError, *DAMAGE) as error:
         raise UserError(f"{folder} is damaged ({error}): build the index again.") from error
     if not isinstance(model, Model):
         model = _load_model(model or origin["model"], origin["step"])

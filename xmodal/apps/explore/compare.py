@@ -1,5 +1,6 @@
 """Results of several models side by side: tables, paired differences, ranks and agreement."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 
@@ -70,7 +71,7 @@ class Comparison:
     """Results of several models; made by `xmodal.compare`.
 
     Attributes:
-      metrics: model -> tag -> number, as `metrics.json` has them.
+      metrics: model -> tag -> number, as `metrics.json` has them, NaN where undefined.
     """
 
     def __init__(self, folders: Mapping[str, epath.Path]) -> None:
@@ -90,9 +91,11 @@ class Comparison:
           UserError: no model has a metric with that tag.
         """
         rows = [["", *self.metrics]]
-        for tag in choose_metrics(self.metrics, tags, at_least=1):
-            found = (numbers.get(tag) for numbers in self.metrics.values())
-            rows.append([tag, *("-" if x is None else f"{x:.2f}" for x in found)])
+        # A metric that is undefined for some models is a row, too.
+        reported = {name: dict.fromkeys(numbers, 0.0) for name, numbers in self.metrics.items()}
+        for tag in choose_metrics(reported, tags, at_least=1):
+            found = (numbers.get(tag, math.nan) for numbers in self.metrics.values())
+            rows.append([tag, *("-" if math.isnan(x) else f"{x:.2f}" for x in found)])
         return format_table(rows)
 
     def differences(self, ours: str, theirs: str) -> str:

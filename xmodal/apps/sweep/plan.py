@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from absl import logging
+from etils import epath
 from ml_collections import ConfigDict
 from optuna.distributions import BaseDistribution
 
 from xmodal.apps.sweep.space import Space, choices, describe, draw, ends
 from xmodal.base.config import UserError, lookup
+from xmodal.base.json_files import read_json
 from xmodal.base.result_files import format_json, write_files
 from xmodal.data import DatasetMissingError
 from xmodal.evals.metrics import lower_is_better
@@ -176,7 +178,8 @@ def keep(plan: Plan, folder: pathlib.Path) -> None:
     }
     text, path = format_json(content), folder / "sweep.json"
     if path.exists():
-        before, now = (flat_config(json.loads(each)) for each in (path.read_text(), text))
+        saved = read_json(epath.Path(path), "copy it from a backup, or use another --workdir.")
+        before, now = (flat_config(each) for each in (saved, json.loads(text)))
         lines = [
             f"  {key}: {before.get(key)} -> {now.get(key)}\n"
             for key in dict.fromkeys([*before, *now])

@@ -6,7 +6,7 @@ returns to the queue, and resumes from the last checkpoint of its run.
 
 import contextlib
 import gc
-import json
+import math
 import pathlib
 import shutil
 import time
@@ -19,6 +19,7 @@ import filelock
 import jax
 import optuna
 from absl import logging
+from etils import epath
 from ml_collections import ConfigDict
 from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial, TrialState
@@ -28,6 +29,7 @@ from xmodal.apps.sweep.plan import Plan, keep
 from xmodal.apps.sweep.space import as_category, choices
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import DiskError
+from xmodal.base.json_files import read_numbers
 from xmodal.base.result_files import check_writable
 from xmodal.data import DatasetMissingError
 from xmodal.runs import loop
@@ -208,10 +210,15 @@ def _run(study: optuna.Study, trial: optuna.Trial, config: ConfigDict, run_dir: 
             if not finished_reports(config, run_dir) and not loop.train(config, run_dir):
                 raise _StoppedError
             best = run_folder.load_metrics(run_dir, run_folder.best_step(run_dir))
-        metrics = json.loads(pathlib.Path(run_dir, FINAL, "metrics.json").read_text())
-        numbers = {tag: x for tag, x in metrics.items() if tag != "step" and x is not None}
+        path = epath.Path(run_dir) / FINAL / "metrics.json"
+        metrics = read_numbers(path, "remove it, and run the trial again with --retry_failed.")
+        # The database has no NaN: undefined numbers are left out.
+        numbers = {tag: x for tag, x in metrics.items() if tag != "step" and math.isfinite(x)}
         trial.set_user_attr("metrics", numbers)
-        return best[config.select.metric]
+        score = best[config.select.metric]
+        if math.isnan(score):
+            raise UserError(f"{config.select.metric} of the best checkpoint is undefined.")
+        return score
     except BaseException as error:
         if isinstance(error, _FATAL) or not isinstance(error, Exception):
             _requeue(study, study.trials[trial.number])

@@ -23,7 +23,7 @@ from xmodal.evals.evaluators.evaluator import (
 from xmodal.evals.inputs.galleries import check_coverage
 from xmodal.evals.inputs.sources import Embeddings, Provider, ScoreMatrix, with_similarity
 from xmodal.evals.labels.annotations import read_annotations, restrict
-from xmodal.evals.metrics import MEDIAN_RANK
+from xmodal.evals.metrics import MEAN_SELECTED, MEDIAN_RANK, SELECTED
 from xmodal.evals.ranking.rerank import make_board_reranker
 from xmodal.evals.ranking.score_tiles import Scores
 from xmodal.evals.ranking.second_stage import PairReranker
@@ -32,8 +32,6 @@ from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
 from xmodal.evals.runner import compute_boards, open_rankings
-
-_SELECTED = "recall@10"  # marks the best checkpoint where no metric is named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +83,7 @@ class BoardsOptions(Options):
         """See `Options`."""
         known = definitions_of("coco_captions" if self.annotations else dataset)
         names = [name for name in self.boards or known if name in known]
-        found = [f"{name}/mean_{_SELECTED}" for name in names if _SELECTED in known[name].metrics]
+        found = [f"{name}/{MEAN_SELECTED}" for name in names if SELECTED in known[name].metrics]
         return found[0] if found else ""
 
 

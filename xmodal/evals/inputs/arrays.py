@@ -7,7 +7,6 @@ of a split's labels.
 import io
 import os
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ import ml_dtypes
 import numpy as np
 from etils import epath
 
+from xmodal.base.array_damage import DAMAGE
 from xmodal.base.config import UserError
 from xmodal.base.result_files import write_files
 from xmodal.evals.inputs.sources import Embeddings, Predictions, ScoreMatrix
@@ -208,7 +208,7 @@ def open_arrays(
                 # Other arrays may be anything and are not read.
                 needed = key in known or key.startswith(_PREDICTIONS) or is_read(key)
                 arrays[key] = file[key] if needed else np.zeros(0)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGE as error:
         raise UserError(
             f"{place} cannot be read ({first_line(error)}); write it again with numpy.savez and "
             "plain arrays of numbers."
@@ -233,7 +233,7 @@ def named_similarity(path: str) -> str:
     try:
         with epath.Path(path).open("rb") as file, np.load(file) as arrays:
             return str(arrays[_SIMILARITY])
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+    except DAMAGE:
         return ""
 
 
@@ -253,7 +253,7 @@ def _map_matrix(path: str) -> np.ndarray:
     _check_exists(path)
     try:
         return np.lib.format.open_memmap(path, mode="r")
-    except (OSError, ValueError, EOFError) as error:
+    except DAMAGE as error:
         raise UserError(
             f"{path} cannot be read ({first_line(error)}); write it again with numpy.save as one "
             "plain matrix of numbers."

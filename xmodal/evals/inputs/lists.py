@@ -131,7 +131,7 @@ def _read_json(path: str) -> object:
             return json.load(file)
     except FileNotFoundError as error:
         raise UserError(f"There is no file {path!r}.") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not a JSON file ({first_line(error)}).") from error
 
 

@@ -4,7 +4,6 @@ import filecmp
 import json
 import os
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from xmodal.base import cxc_files
+from xmodal.base.array_damage import DAMAGE
 from xmodal.base.config import UserError
 from xmodal.base.folder_walk import walk
 from xmodal.evals.inputs.arrays import first_line
@@ -122,7 +122,7 @@ def read_ids(path: Path) -> np.ndarray:
     try:
         with path.open("rb") as file:
             ids = np.lib.format.read_array(file, allow_pickle=False)
-    except (OSError, EOFError, ValueError) as error:
+    except DAMAGE as error:
         raise _damaged(path, f"cannot be read as npy ({first_line(error)})") from error
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise _damaged(path, f"holds {ids.dtype} {list(ids.shape)}, not a list of integer ids")
@@ -168,7 +168,7 @@ def _read_category_table(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray
             raise zipfile.BadZipFile("not an npz file, or truncated")
         with np.load(path) as table:
             ids, labels = table["image_ids"], table["labels"]
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGE as error:
         reason = f"lacks image_ids and labels that can be read ({first_line(error)})"
         raise _damaged(path, reason) from error
     if ids.dtype.kind not in "iu" or labels.ndim != 2 or ids.shape != labels.shape[:1]:
@@ -204,7 +204,7 @@ def _read_instances(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int
 def _read_json(path: Path, object_hook: Any = None) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"), object_hook=object_hook)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, f"cannot be read as JSON ({first_line(error)})") from error
 
 

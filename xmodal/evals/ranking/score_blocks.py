@@ -135,9 +135,9 @@ def compute_score_matrix(
             for block, found in zip(chosen, scores, strict=True):
                 matrix[block.rows[:, None], block.columns] = found
             matrix.flush()
-            advance(sum(blocks[number].pairs for number in dict.fromkeys(numbers)))
             finished[numbers] = True
             finished.flush()
+            advance(sum(blocks[number].pairs for number in dict.fromkeys(numbers)))
             with contextlib.suppress(FileNotFoundError):
                 os.utime(root / key)  # Says that this evaluation is alive.
     _remove_at_exit(root, key)

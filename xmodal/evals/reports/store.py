@@ -9,14 +9,13 @@ with everything that is not an array. Numbers without boards have `<name>/repeat
 import dataclasses
 import io
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from etils import epath
 
+from xmodal.base.array_damage import DAMAGE
 from xmodal.base.config import UserError
 from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult, Numbers
 
@@ -25,16 +24,6 @@ _VERSION = 2
 _HEADER = "header"
 _CORRELATION_ARRAYS = ("samples", "images", "influence")
 RANKS = "ranks.npz"  # In the folder of an evaluation.
-# Errors when reading a damaged file; RuntimeError if a flag of the archive is damaged.
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +109,7 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
             numbers = [_unpack_numbers(each, arrays) for each in header.get("numbers", ())]
             folder = str(path.parent) if path.parent.name else path.name
             return StoredResults(boards, header["model"], folder, numbers)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise UserError(
             f"{path} is cut off or damaged ({error}); write it again with xmodal.eval_main."
         ) from error

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from xmodal.evals.metrics import MEDIAN_RANK, compute_median_rank
+from xmodal.evals.metrics import MEAN_SELECTED, MEDIAN_RANK, SELECTED, compute_median_rank
 from xmodal.evals.reports.correlation_intervals import compute_correlation_interval
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
 from xmodal.evals.results import RSUM, BoardResult, DirectionResult, Numbers, Result, metric_tag
@@ -13,14 +13,13 @@ from xmodal.evals.results import RSUM, BoardResult, DirectionResult, Numbers, Re
 MEAN = "mean"  # Used in tags in place of a direction.
 _MEAN_OF = ("i2t", "t2i")
 _MEAN_METRICS = ("recall@1", "recall@5", "recall@10", "map@r", "r_precision", "pmrp")
-_SELECTION = "recall@10"
 _SUMMED = ("recall@1", "recall@5", "recall@10")
 # Suffixes of tags that training does not change, and of one that repeats another tag.
 _COUNTS = (
     *("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample"),
     "base_rate",
 )
-_NO_CURVES = {*_COUNTS, f"mean_{_SELECTION}"}
+_NO_CURVES = {*_COUNTS, MEAN_SELECTED}
 
 Value = TypeVar("Value", float, np.ndarray)
 
@@ -130,9 +129,9 @@ def _compute_extras(board: BoardResult, found: Mapping[str, float]) -> dict[str,
         extras[f"{prefix}/pairs"] = float(len(correlation.influence))
         extras[f"{prefix}/pairs_per_sample"] = float(correlation.pairs_per_sample)
     selecting = MEAN if {*_MEAN_OF, "i2i"} & set(board.directions) else "t2t"
-    selection = found.get(metric_tag(board.name, selecting, _SELECTION))
+    selection = found.get(metric_tag(board.name, selecting, SELECTED))
     if selection is not None:
-        extras[f"{board.name}/mean_{_SELECTION}"] = selection
+        extras[f"{board.name}/{MEAN_SELECTED}"] = selection
     return extras
 
 

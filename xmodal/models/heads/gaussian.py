@@ -36,7 +36,7 @@ class GaussianConfig:
 
     width: int = setting(1024, at_least=1)
     samples: int = setting(7, at_least=1)
-    seed: int = 0
+    seed: int = setting(0, at_least=0, below=2**32)  # JAX reads 32 bits.
     source: str = setting("auto", one_of=pie.SOURCES)
     linear: bool = True
     recurrent: bool = False

@@ -8,6 +8,7 @@ import dataclasses
 from typing import Annotated, Any
 
 import ml_collections
+from absl import logging
 
 from xmodal.base.config import Bounds, UserError, check_value
 from xmodal.evals.evaluators.boards import BoardsOptions
@@ -48,8 +49,22 @@ def fill(config: ml_collections.ConfigDict, facts: DatasetFacts) -> Spec:
     filled = ml_collections.ConfigDict(resolve_epochs(sized, steps))
     _fill_vocabulary(filled, facts.entries)
     spec = read_spec(filled)
+    if not facts.missing:
+        _report_warmup(filled, spec.settings)
     spec = dataclasses.replace(spec, records=facts.records, missing=facts.missing)
     return _fill_metrics(spec)
+
+
+def _report_warmup(given: ml_collections.ConfigDict, settings: RunConfig) -> None:
+    """Warns if the run is too short for the default warm-up of its config."""
+    default = given.get("optimizer", {}).get("schedule", {}).get("warmup_steps")
+    steps = settings.optimizer.schedule.get("warmup_steps")
+    if default not in (steps, f"up to {steps}"):
+        logging.warning(
+            "config.optimizer.schedule.warmup_steps=%r is %d, since config.total_steps=%d; set a "
+            "number to choose another.",
+            *(default, steps, settings.total_steps),
+        )
 
 
 def _fill_vocabulary(config: ml_collections.ConfigDict, entries: int | None) -> None:

@@ -60,7 +60,7 @@ class RunConfig:
     data: data.DataConfig
     evals: Mapping[str, Any]
     select: SelectConfig = dataclasses.field(default_factory=SelectConfig)
-    seed: int = setting(0, at_least=0)
+    seed: int = setting(0, at_least=0, below=2**63)
     total_steps: int = setting(at_least=1, below=2**31 - 1, default=1000)  # counted in int32
     batch_size: int = setting(at_least=2, default=128)
     accumulation_steps: int = setting(1, at_least=1)

@@ -3,12 +3,13 @@
 import dataclasses
 from collections.abc import Mapping
 
-import ml_collections
+from ml_collections import ConfigDict
 
 from xmodal.evals import read_options
 from xmodal.evals.evaluators import Options
 from xmodal.runs.config.run_config import RunConfig, read_settings
 from xmodal.runs.folder.run_folder import Records
+from xmodal.training.optimization.schedules import choose_warmup
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,18 +27,37 @@ class Spec:
         is known, or not needed.
     """
 
-    config: ml_collections.ConfigDict
+    config: ConfigDict
     settings: RunConfig
     evals: Mapping[str, Options]
     records: Records = dataclasses.field(default_factory=dict)
     missing: str = ""
 
 
-def read_spec(config: ml_collections.ConfigDict) -> Spec:
+def read_spec(config: ConfigDict) -> Spec:
     """Returns a config that leaves nothing open, such as that of a saved run, as its `Spec`.
 
     Raises:
       UserError: a key or name is unknown or missing, or a value is out of range.
     """
+    config = with_warmup(config)
     settings = read_settings(config)
     return Spec(config, settings, read_options(settings.evals))
+
+
+def with_warmup(config: ConfigDict) -> ConfigDict:
+    """Returns a config whose warm-up, without epochs, is a number.
+
+    A default "up to 40" may be shorter in a short run, see `choose_warmup`.
+    """
+    section = config.get("optimizer")
+    schedule = section.get("schedule") if isinstance(section, ConfigDict) else None
+    # Another value is an error where the section is read.
+    before = schedule.get("warmup_steps") if isinstance(schedule, ConfigDict) else None
+    warmup = choose_warmup(before, config.get("total_steps", RunConfig.total_steps))
+    if warmup == before:
+        return config
+    config = config.copy_and_resolve_references()
+    with config.unlocked(), config.ignore_type():
+        config.optimizer.schedule.warmup_steps = warmup
+    return config

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from etils import epath
 
 from xmodal.base import result_files
 from xmodal.base.config import UserError
+from xmodal.base.json_files import read_json, read_numbers
 from xmodal.evals.evaluation import EXAMPLES, REPORT
 from xmodal.evals.reports.paired_differences import format_comparison
 from xmodal.evals.reports.summary import select_curves
@@ -48,7 +48,8 @@ def check_output(output: str, model: ModelIdentity, *, overwrite: bool = False) 
     if overwrite or not (folder / "metrics.json").exists():
         return
     path = folder / _MODEL
-    before = json.loads(path.read_text()) if path.exists() else {}
+    remedy = "replace the results with --overwrite, or use another --output."
+    before = read_json(path, remedy) if path.exists() else {}
     if before.get("hash") != model.hash:
         name = before.get("name", "an unknown model")
         known = f"{name}, a different model from {model.name}"
@@ -133,8 +134,7 @@ def write_all(
     others: Mapping[str, "StoredResults"],
     views: "Views",
     step: int | None = None,
-    *,
-    keep_others: bool = False,
+    kept: Mapping[str, float] | None = None,
 ) -> None:
     """Writes and prints the evaluations of all evaluators of a model.
 
@@ -147,7 +147,7 @@ def write_all(
       views: views that received these evaluations; their writer gets the scalars and reports.
       step: step of the evaluated checkpoint, if it was one: the first entry of `metrics.json`;
         `steps/STEP.json` is written for it.
-      keep_others: whether to keep numbers of the same step from evaluators not among these.
+      kept: numbers of the same step from other evaluators, see `read_others`.
 
     Raises:
       UserError: the models cannot be compared, or a folder cannot be written.
@@ -164,8 +164,7 @@ def write_all(
         writer.write_texts(step or 0, reports)
         writer.flush()
     views.write_projector(output)
-    if keep_others and step is not None:
-        metrics = _others(output, step, {each.evaluator for each in evaluations}) | metrics
+    metrics = {**(kept or {}), **metrics}
     head = {} if step is None else {"step": step}
     contents = {
         "metrics.csv": result_files.format_csv(evaluations[0].name, metrics),
@@ -178,8 +177,13 @@ def write_all(
         result_files.write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
 
 
-def _others(output: str, step: int, evaluators: Collection[str]) -> dict[str, float]:
-    """Returns the stored numbers of a step from other evaluators."""
+def read_others(output: str, step: int, evaluators: Collection[str]) -> dict[str, float]:
+    """Returns the stored numbers of a step from other evaluators, NaN where undefined.
+
+    Raises:
+      UserError: their file is damaged.
+    """
     path = epath.Path(output) / "steps" / f"{step}.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
+    remedy = "remove it and evaluate this step again with all evaluators."
+    known = read_numbers(path, remedy) if path.exists() else {}
     return {tag: x for tag, x in known.items() if tag.partition("/")[0] not in evaluators}

@@ -19,8 +19,9 @@ from xmodal.evals.inputs.files import name_of, open_embeddings
 from xmodal.evals.inputs.sources import Embeddings, Provider
 from xmodal.evals.provider import Ensemble, ModelProvider
 from xmodal.runs import run
+from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.config.sizes import resolve_sizes
-from xmodal.runs.evaluation.evaluation_files import event_writer, write_all
+from xmodal.runs.evaluation.evaluation_files import event_writer, read_others, write_all
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.sentence_notes import describe_sentences
@@ -80,7 +81,7 @@ def evaluate_subjects(
       opened: models and evaluators.
       output: folder for the results, see `evaluation_files.write_all`.
       request: what to evaluate and to save.
-      keep_others: see `evaluation_files.write_all`.
+      keep_others: whether to keep numbers of the same step from evaluators not in the suite.
       check_lock: for a follower, whose steps continue those of an earlier call: raises if another
         process has taken over `output`.
 
@@ -99,6 +100,9 @@ def evaluate_subjects(
     with entered as writer:
         for name, provider, notes, trained_on, step in subjects:
             views = Views(writer, tensorboard, step or 0)
+            kept: dict[str, float] = {}
+            if keep_others and step is not None:  # Before any work, since it may be damaged.
+                kept = read_others(output, step, suite.options)
             evaluations = suite.evaluate(
                 provider,
                 name=name,
@@ -110,21 +114,36 @@ def evaluate_subjects(
             )
             if check_lock:
                 check_lock()
-            write_all(evaluations, output, identity, others, views, step, keep_others=keep_others)
+            write_all(evaluations, output, identity, others, views, step, kept)
     return evaluations
 
 
 def evaluate_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:
     """Evaluates the best checkpoint of a run on the final splits into `RUN_DIR/test`."""
-    opened = open_run(evaluation, run_dir, [run_folder.best_step(run_dir)])
+    best = run_folder.best_step(run_dir)
+    opened = open_run(evaluation, run_dir, [best], is_best=True)
     return evaluate_subjects(opened, os.path.join(run_dir, FINAL))
 
 
 def open_run(
-    evaluation: RunEvaluation, run_dir: str, steps: Iterable[int], *, follows: bool = False
+    evaluation: RunEvaluation,
+    run_dir: str,
+    steps: Iterable[int],
+    *,
+    follows: bool = False,
+    is_best: bool = False,
 ) -> Opened:
-    """Returns checkpoints of a run; a follower skips those that the run has replaced."""
+    """Returns checkpoints of a run.
+
+    Args:
+      evaluation: the evaluation of the run.
+      run_dir: its folder.
+      steps: its checkpoints.
+      follows: whether those that the run has replaced are skipped.
+      is_best: whether the only checkpoint is the best one; its report says if a tie was broken.
+    """
     parts, records = evaluation.parts, training_hashes(run_dir)
+    tie = run_folder.explain_best_step(run_dir) if is_best else ""
 
     def subjects() -> Iterator[Subject]:
         for step in steps:
@@ -136,7 +155,7 @@ def open_run(
                 # A run keeps only its last few checkpoints.
                 logging.warning("Checkpoint %d was replaced while it was being read.", step)
                 continue
-            notes = functools.partial(describe_sentences, parts.settings)
+            notes = functools.partial(_notes, parts.settings, tie)
             name = f"{parts.config.name} step {step}"
             yield Subject(name, evaluation.provider(*weights), notes, records, step)
 
@@ -144,6 +163,10 @@ def open_run(
     identity = ModelIdentity.of_config(run_folder.load_run(run_dir), records)
     tensorboard, settings = parts.settings.tensorboard, parts.config.to_dict()
     return Opened(evaluation.suite, subjects(), identity, tensorboard, settings)
+
+
+def _notes(settings: RunConfig, tie: str, items: Items) -> list[str]:
+    return [*filter(None, [tie]), *describe_sentences(settings, items)]
 
 
 def open_ensemble(

@@ -45,11 +45,14 @@ class Checkpoints:
           select: the metric of the best one, which is kept as well.
         """
         self._run_dir, self._frozen = run_dir, run_folder.frozen_folder(run_dir)
+        self._select, self._explained = select, False
+        saved = run_folder.steps(run_dir)
+        self._evaluated = {step: run_folder.load_metrics(run_dir, step) for step in saved}
         keep = preservation_policy.AnyPreservationPolicy(
             [
                 preservation_policy.LatestN(config.keep_last),
                 preservation_policy.BestN(
-                    get_metric_fn=select.score, n=1, keep_checkpoints_without_metrics=False
+                    get_metric_fn=select.rank, n=1, keep_checkpoints_without_metrics=False
                 ),
             ]
         )
@@ -57,7 +60,7 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             self._checkpoints,
             options=ocp.CheckpointManagerOptions(
-                best_fn=select.score,
+                best_fn=select.rank,
                 preservation_policy=keep,
                 cleanup_tmp_directories=True,
                 async_options=ocp.options.AsyncOptions(post_finalization_callback=self._hash_files),
@@ -99,6 +102,10 @@ class Checkpoints:
             metrics=dict(metrics) if metrics else None,
         )
         logging.info("step %d  checkpoint in %s", step, self._manager.directory / str(step))
+        self._evaluated[step] = dict(metrics or {})
+        if not self._explained and (tie := self._select.explain_tie(self._evaluated)):
+            self._explained = True
+            logging.warning("%s", tie)
 
     def _hash_files(self) -> None:
         """Hashes the checkpoint that is being written before it gets its final name."""

@@ -1,24 +1,25 @@
 """Hashes of the files in a checkpoint: libraries do not notice a changed byte in an array."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 
 from etils import epath
 
 from xmodal.base.atomic import replacing
+from xmodal.base.checksums import sha256_of
+from xmodal.base.config import UserError
+from xmodal.base.json_files import read_json
 from xmodal.runs.folder import run_folder
 
 HASHES = "files.json"
 # Written when the folder gets its final name; no arrays depend on them.
 _LATER = ("_CHECKPOINT_METADATA", "commit_success.txt")
-_CHUNK = 2**22
 
 
 def save_hashes(folder: epath.Path) -> None:
     """Writes `FOLDER/files.json`, the hash of every file in a complete folder."""
     files = {name: path for name, path in _files(folder).items() if name not in _LATER}
-    hashes = {name: _hash(path) for name, path in files.items()}
+    hashes = {name: sha256_of(path) for name, path in files.items()}
     with replacing(folder / HASHES) as file:
         file.write(f"{json.dumps(hashes, indent=1)}\n".encode())
 
@@ -61,10 +62,10 @@ def find_damage(folder: epath.Path, below: str | tuple[str, ...] = "") -> str:
     if not path.exists():
         return ""
     try:
-        hashes: dict[str, str] = json.loads(path.read_text())
-    except ValueError:
+        hashes: dict[str, str] = read_json(path, "")
+    except UserError:
         hashes = {}
-    if not isinstance(hashes, dict) or not hashes:
+    if not hashes:
         return f"{path} is truncated"
     files = _files(folder)
     for name, expected in hashes.items():
@@ -72,7 +73,7 @@ def find_damage(folder: epath.Path, below: str | tuple[str, ...] = "") -> str:
             continue
         if name not in files:
             return f"{folder / name} is missing"
-        if _hash(files[name]) != expected:
+        if sha256_of(files[name]) != expected:
             return f"{folder / name} has different bytes than were written"
     return ""
 
@@ -85,11 +86,3 @@ def _files(folder: epath.Path) -> dict[str, epath.Path]:
         elif path.name != HASHES and not path.name.startswith(f".{HASHES}."):
             found[path.name] = path
     return found
-
-
-def _hash(path: epath.Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()

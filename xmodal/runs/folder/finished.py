@@ -4,12 +4,16 @@ import hashlib
 import json
 import os
 import shlex
+from typing import Any
 
 import ml_collections
+from absl import logging
 from etils import epath
 
 from xmodal.base import processes
 from xmodal.base.atomic import replacing
+from xmodal.base.config import UserError
+from xmodal.base.json_files import read_json
 
 # Folder of the final evaluation in a run's folder.
 FINAL = "test"
@@ -59,11 +63,12 @@ def _commands(run_dir: str, config: ml_collections.ConfigDict) -> list[str]:
     return ["Look at the curves, or at captions and the pictures they find:", curves, show]
 
 
-def _read_mark(path: epath.Path) -> object:
+def _read_mark(path: epath.Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text()) if path.exists() else None
-    except ValueError:  # Truncated: the run itself determines whether it is finished.
-        return None
+        return read_json(path, "this start writes it again.") if path.exists() else {}
+    except UserError as error:  # The run itself determines whether it is finished.
+        logging.warning("%s", error)
+        return {}
 
 
 def _hash(config: ml_collections.ConfigDict) -> str:

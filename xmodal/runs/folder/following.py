@@ -40,7 +40,7 @@ def follow(run_dir: str, output: str, *, timeout: float, overwrite: bool = False
       timeout: seconds to wait.
       overwrite: whether to remove and ignore existing results.
     """
-    finished = list(epath.Path(output).glob("steps/*.json"))
+    finished = [path for path in epath.Path(output).glob("steps/*.json") if path.stem.isdecimal()]
     for path in finished if overwrite else ():
         path.unlink()
     done = set() if overwrite else {int(path.stem) for path in finished}

@@ -15,9 +15,9 @@ from etils import epath
 from xmodal.base import buckets
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError, read
+from xmodal.base.json_files import read_json, read_numbers
 from xmodal.preprocessing.tokenizer_files import FILES, vocabulary_file
 from xmodal.runs.folder.folder_lock import LOCK
-from xmodal.runs.folder.json_files import read_json
 from xmodal.runs.sections import SelectConfig
 
 # Items of a checkpoint, besides its metrics.
@@ -136,12 +136,22 @@ def best_step(run_dir: str) -> int:
     Raises:
       UserError: no checkpoint was evaluated.
     """
-    select = read(SelectConfig, "config.select", load_run(run_dir).select.to_dict())
-    scores = {step: select.score(load_metrics(run_dir, step)) for step in steps(run_dir)}
-    best = max(scores, key=lambda step: (scores[step], step), default=None)
-    if best is None or scores[best] == float("-inf"):
+    select = _load_select(run_dir)
+    ranks = {step: select.rank(load_metrics(run_dir, step)) for step in steps(run_dir)}
+    best = max(ranks, key=lambda step: (ranks[step], step), default=None)
+    if best is None or not ranks[best]:
         raise UserError(f"No checkpoint of {run_dir} has {select.metric!r}; use --step=latest.")
     return best
+
+
+def explain_best_step(run_dir: str) -> str:
+    """Returns what selected the best step among equals, see `SelectConfig.explain_tie`."""
+    evaluated = {step: load_metrics(run_dir, step) for step in steps(run_dir)}
+    return _load_select(run_dir).explain_tie(evaluated)
+
+
+def _load_select(run_dir: str) -> SelectConfig:
+    return read(SelectConfig, "config.select", load_run(run_dir).select.to_dict())
 
 
 def resolve_step(run_dir: str, step: int | str) -> int:
@@ -176,9 +186,9 @@ def check_step(run_dir: str, step: int) -> None:
 
 
 def load_metrics(run_dir: str, step: int) -> dict[str, float]:
-    """Returns the metrics of a checkpoint; empty if it was not evaluated."""
+    """Returns the metrics of a checkpoint, NaN where undefined; empty if it was not evaluated."""
     path = step_folder(run_dir, step) / "metrics" / "metrics"
-    return read_json(path, "use another step, or remove this one.") if path.exists() else {}
+    return read_numbers(path, "use another step, or remove this one.") if path.exists() else {}
 
 
 def frozen_folder(run_dir: str) -> epath.Path:

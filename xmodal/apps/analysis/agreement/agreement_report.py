@@ -41,7 +41,7 @@ def write_agreement(
     text = format_agreement(agreement, ranks)
     found = {
         "metrics": list(agreement.metrics),
-        "tau_b": [[None if math.isnan(tau) else tau for tau in row] for row in agreement.tau],
+        "tau_b": agreement.tau.tolist(),
         "models": agreement.counts.tolist(),
         "notes": list(agreement.notes),
         "ranks": ranks,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xmodal.apps.analysis.agreement.rank_correlation import Models
 from xmodal.base.config import UserError
+from xmodal.evals.metrics import MEAN_SELECTED
 from xmodal.evals.published import ECCV_TABLE_5_METRICS
 
 # More columns than this are hard to read.
@@ -17,7 +18,7 @@ _HEADLINES = ("*/mean/recall@1", "*/t2t/recall@1", "*/i2i/recall@1", "*/spearman
 _SUFFIXES = ("_low", "_high", "_std")
 _COUNTS = ("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample")
 # The step of a checkpoint, and a copy of the metric that selected it.
-_OF_TRAINING = ("step", "mean_recall@10")
+_OF_TRAINING = ("step", MEAN_SELECTED)
 
 
 def choose_metrics(

@@ -18,7 +18,7 @@ def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
         and JSON files of the form `{model: {tag: number}}`; null means undefined.
 
     Returns:
-      Model -> tag -> number, without undefined ones.
+      Model -> tag -> number, NaN where undefined.
 
     Raises:
       UserError: a file cannot be read, is empty or has another format, or a model occurs twice.
@@ -83,13 +83,14 @@ def _as_metrics(found: dict[str, Any], where: str) -> dict[str, float]:
     metrics = {}
     for tag, value in found.items():
         if value is None:
+            metrics[tag] = math.nan
             continue
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise UserError(f"{tag!r} in {where} is {value!r}, expected a number or null.")
         if not math.isfinite(value):
             raise UserError(f"{tag!r} in {where} is too large for a number.")
         metrics[tag] = float(value)
-    if not metrics:
+    if all(map(math.isnan, metrics.values())):
         raise UserError(f"{where} has no number: there is nothing to compare.")
     return metrics
 

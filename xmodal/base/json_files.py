@@ -1,0 +1,46 @@
+"""Reads the JSON files of runs, evaluations, indexes and models, any of which may be damaged."""
+
+import json
+import math
+from typing import Any
+
+from etils import epath
+
+from xmodal.base.config import UserError
+
+
+def read_json(path: epath.Path, remedy: str) -> dict[str, Any]:
+    """Returns the object in a file.
+
+    Args:
+      path: path of the file.
+      remedy: what to do if it is damaged, as the end of the error.
+
+    Raises:
+      UserError: the file is truncated or changed.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged: it is not JSON ({error}): {remedy}") from error
+    if not isinstance(found, dict):
+        raise UserError(f"{path} is damaged: it holds a {type(found).__name__}: {remedy}")
+    return found
+
+
+def read_numbers(path: epath.Path, remedy: str) -> dict[str, float]:
+    """Returns the numbers in a file by tag; null, an undefined number, becomes NaN.
+
+    Args:
+      path: path of the file.
+      remedy: what to do if it is damaged, as the end of the error.
+
+    Raises:
+      UserError: the file is truncated or changed, or a value is not a number.
+    """
+    numbers = {}
+    for tag, value in read_json(path, remedy).items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise UserError(f"{path} is damaged: {tag!r} is {value!r}, not a number: {remedy}")
+        numbers[tag] = math.nan if value is None else value
+    return numbers
