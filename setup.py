@@ -76,6 +76,8 @@ setuptools.setup(
             "starlette>=0.40,<2",
             "uvicorn>=0.30,<1",
         ],
+        # SentencePiece models and tokenizer.json: `config.data.text.tokenizer`.
+        "tokenizers": ["sentencepiece>=0.2,<0.3", "tokenizers>=0.21,<1"],
         # Region features in LMDB.
         "lmdb": ["lmdb>=1.4,<3"],
         # CMCM's baseline of words alone, `python -m xmodal caption_relations`.
@@ -104,7 +106,9 @@ setuptools.setup(
             "pytest-xdist>=3.8,<4",
             "ruff>=0.15,<0.18",
             "scikit-learn>=1.5,<2",
+            "sentencepiece>=0.2,<0.3",
             "starlette>=0.40,<2",
+            "tokenizers>=0.21,<1",
             "uvicorn>=0.30,<1",
         ],
         # Reference implementations and a real sentence encoder, for tests that compare with them;

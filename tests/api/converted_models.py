@@ -70,7 +70,7 @@ def save_converted(folder, section):
         for name, array in flatten({"params": params[side], **state[side]}).items()
     }
     text = {"tokenizer": "wordpiece", "max_length": 20} if pixels else TEXT
-    vocabulary = "".join(f"{token}\n" for token in (PIECES if pixels else WORDS))
+    vocabulary = "".join(f"{token}\n" for token in (PIECES if pixels else WORDS)).encode()
     preprocessing = {"image": {"size": 32} if pixels else {"size": 0}, "text": text}
     sides = {
         side: Description(

@@ -102,6 +102,16 @@ def test_texts_are_padded_to_the_shortest_length_that_holds_the_global_batch(tin
     assert len(found) > 1
 
 
+def test_texts_whose_pads_are_read_keep_their_length(tiny_config):
+    config = tiny_config | {"image": None, "text_lengths": (4, 6)}
+    config |= {"text": tiny_config["text"] | {"reads_pads": True}}
+    assert data.parse(config).padded_lengths == (12,)
+    (batch,) = _batches(config, batch_size=4, total_steps=1)
+    assert batch["text_mask"].shape[-1] == 12
+    assert batch["text_mask"].all()
+    assert (batch["text_ids"] == 0).any()
+
+
 @pytest.mark.parametrize("lengths", [(4, 2), (0, 2), (3, 3)])
 def test_text_lengths_ascend(tiny_config, lengths):
     with pytest.raises(ValueError, match=r"config\.data\.text_lengths is .*ascending"):

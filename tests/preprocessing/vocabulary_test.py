@@ -39,6 +39,6 @@ def test_a_file_has_one_token_per_line(tmp_path):
 
 @pytest.mark.parametrize("content", [b'{"one": "line"}\n', b"\xff\xd8\xff\xe0"])
 def test_a_file_that_is_no_vocabulary(tmp_path, content):
-    (tmp_path / "captions.json").write_bytes(content)
-    with pytest.raises(UserError, match=r"captions\.json is not a vocab\.txt"):
-        read_vocabulary(tmp_path / "captions.json")
+    (tmp_path / "captions.txt").write_bytes(content)
+    with pytest.raises(UserError, match=r"captions\.txt is not a vocab\.txt"):
+        read_vocabulary(tmp_path / "captions.txt")

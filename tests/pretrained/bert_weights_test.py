@@ -177,7 +177,7 @@ def test_a_tokenizer_json_is_a_vocabulary_too(tmp_path):
         bert_weights.describe_bert(load_source(tmp_path))
     model = {"type": "WordPiece", "vocab": {t: n for n, t in enumerate(text.split())}}
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
-    assert bert_weights.describe_bert(load_source(tmp_path)).files == {"vocab.txt": text}
+    assert bert_weights.describe_bert(load_source(tmp_path)).files == {"vocab.txt": text.encode()}
 
 
 @pytest.mark.parametrize(

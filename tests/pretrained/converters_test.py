@@ -101,7 +101,7 @@ def test_word_vectors(tmp_path):
     arrays, description, report = convert("words", tmp_path / "glove.txt")
     save_tower(tmp_path / "tower", arrays, description, report)
     assert read_description(tmp_path / "tower") == description
-    assert description.files == {"vocab.txt": "the\ncat\n"}
+    assert description.files == {"vocab.txt": b"the\ncat\n"}
     tower = make_tower("tower", description.side())
     inputs = {"text_ids": np.int32([[0, 1, 0]]), "text_mask": np.int32([[1, 1, 0]])}
     embedding, _ = tower.apply(*parity.nest(read_weights(tmp_path / "tower")), inputs)

@@ -17,7 +17,7 @@ DESCRIPTION = folder.Description(
     {"name": "bert", "depth": 2},
     {"name": "mean"},
     {"lower_case": True},
-    {"vocab.txt": "[PAD]\nü\n"},
+    {"vocab.txt": "[PAD]\nü\n".encode()},
 )
 REPORT = Report({name: ("x",) for name in ARRAYS}, {}, [], {})
 

@@ -33,7 +33,7 @@ def test_every_word_that_can_be_found_keeps_its_vector(glove):
     description = word_table.describe_words(source)
     assert description.encoder == {"name": "words", "vocab_size": 4, "width": 2}
     assert description.head == {"name": "mean"}
-    assert description.files["vocab.txt"] == "the\nDog\ndog\ncafé\n"
+    assert description.files["vocab.txt"] == "the\nDog\ndog\ncafé\n".encode()
     arrays, report = word_table.convert_words(source.arrays, vocab_size=4, width=2)
     report.check()
     assert list(arrays) == ["params/encoder/table"]
@@ -57,7 +57,7 @@ def test_words_of_a_vocabulary_are_kept(glove, tmp_path):
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("<pad>\n<unk>\ndog\ncow\ncafé\n", encoding="utf-8")
     arrays, description, _ = convert("words", glove, "", str(vocabulary))
-    assert description.files["vocab.txt"] == "dog\ncafé\n"
+    assert description.files["vocab.txt"] == "dog\ncafé\n".encode()
     np.testing.assert_array_equal(arrays["params/encoder/table"], [[3, 4], [0, -1]])
     vocabulary.write_text("cow\nox\n")
     with pytest.raises(UserError, match=r"glove.txt has no word of .*vocab.txt with a vector"):

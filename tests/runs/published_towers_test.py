@@ -71,7 +71,7 @@ def folders(vectors, tmp_path_factory):
             BERT,
             {"name": "mean"},
             {"max_length": 12},
-            {"vocab.txt": "\n".join(PIECES) + "\n"},
+            {"vocab.txt": ("\n".join(PIECES) + "\n").encode()},
         ),
         ("image", EFFICIENTNET, None, {}, {}),
     ):

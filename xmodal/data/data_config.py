@@ -69,6 +69,8 @@ class DataConfig:
         if self.text is None:
             return ()
         most = self.text.max_length
+        if self.text.reads_pads:
+            return (most,)
         return (*(length for length in self.text_lengths if length < most), most)
 
     def require_text(self) -> TextConfig:

@@ -2,14 +2,9 @@
 
 from xmodal.preprocessing.augment import AugmentConfig
 from xmodal.preprocessing.images import ImageConfig, decode_image, prepare_images
+from xmodal.preprocessing.text_config import TextConfig, TokenAugmentConfig
 from xmodal.preprocessing.tokenizer_files import read_vocabulary
-from xmodal.preprocessing.tokenizers import (
-    TOKENIZERS,
-    TextConfig,
-    TokenAugmentConfig,
-    Tokenizer,
-    make_tokenizer,
-)
+from xmodal.preprocessing.tokenizers import TOKENIZERS, Tokenizer, make_tokenizer
 
 __all__ = [
     "TOKENIZERS",

@@ -6,6 +6,7 @@ in the order of their ids.
 
 import dataclasses
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,8 @@ from etils import epath
 
 from xmodal.base.config import UserError
 from xmodal.preprocessing.byte_pairs import merged_tokens
+from xmodal.preprocessing.sentence_pieces import sentence_piece_tokens
+from xmodal.preprocessing.tokenizer_json import json_tokens
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,15 +67,37 @@ def split_vocabulary(text: str) -> list[str]:
     return [token.strip() for token in text.rstrip("\n").split("\n")]
 
 
-FILES: Mapping[str, Callable[[str], Sequence[str]]] = {
-    "vocab.txt": split_vocabulary,
-    "merges.txt": merged_tokens,
+def _vocabulary_tokens(content: bytes) -> list[str]:
+    text = content.decode("utf-8-sig")
+    if text.startswith("{") and _is_json(text):
+        raise ValueError("it is JSON")
+    return split_vocabulary(text)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+FILES: Mapping[str, Callable[[bytes], Sequence[str]]] = {
+    "vocab.txt": _vocabulary_tokens,
+    "merges.txt": lambda content: merged_tokens(content.decode("utf-8-sig")),
+    "sentencepiece.model": sentence_piece_tokens,
+    "tokenizer.json": json_tokens,
 }
-"""Name of a file -> function of its text that returns the tokens."""
+"""Name of a file -> function of its content that returns the tokens.
+
+The function raises a ValueError if the content is of another kind.
+"""
+# Published files of a kind have different names: spiece.model, tokenizer.model.
+_SUFFIXES = {".model": "sentencepiece.model", ".json": "tokenizer.json"}
 
 
 def read_vocabulary(path: epath.PathLike) -> TokenizerFile:
-    """Returns the file of a tokenizer: a merges.txt by its name, or else a vocab.txt.
+    """Returns the file of a tokenizer, whose name tells its kind, see `TextConfig.vocabulary`.
 
     Raises:
       UserError: there is no such file, or it is not of its kind.
@@ -83,7 +108,8 @@ def read_vocabulary(path: epath.PathLike) -> TokenizerFile:
             f"config.data.text.vocabulary names {given!r}, which is not a file. Use the vocab.txt "
             "of the checkpoint, or '' to learn a vocabulary from the training captions."
         )
-    return parse_file(path.name if path.name in FILES else "vocab.txt", path.read_bytes(), given)
+    name = path.name if path.name in FILES else _SUFFIXES.get(path.suffix, "vocab.txt")
+    return parse_file(name, path.read_bytes(), given)
 
 
 def parse_file(name: str, content: bytes, where: str) -> TokenizerFile:
@@ -98,10 +124,12 @@ def parse_file(name: str, content: bytes, where: str) -> TokenizerFile:
       UserError: the content is not of this kind.
     """
     try:
-        text = content.decode("utf-8-sig")
-        tokens = FILES[name](text)
+        tokens = FILES[name](content)
     except ValueError as error:
-        raise UserError(f"{where} is not a {name}: {error}") from error
+        raise UserError(
+            f"{where} is not a {name}: {error}. The name of a tokenizer's file tells its kind: "
+            "merges.txt, NAME.model (SentencePiece), NAME.json (tokenizer.json), or a vocab.txt."
+        ) from error
     if len(tokens) < 2:
         raise UserError(f"{where} is not a {name} with one token per line: it has one line.")
     if name == "vocab.txt":

@@ -1,109 +1,22 @@
 """Turns texts into padded ids with the tokenizer named in `config.data.text`."""
 
-import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from xmodal.base.config import UserError, lookup, setting
+from xmodal.base.config import UserError, lookup
 from xmodal.preprocessing import byte_pairs, treebank
+from xmodal.preprocessing.sentence_pieces import SentencePieces
+from xmodal.preprocessing.text_config import TextConfig, TokenAugmentConfig
 from xmodal.preprocessing.tokenizer_files import TokenizerFile, vocabulary_file
+from xmodal.preprocessing.tokenizer_json import JsonPieces
 from xmodal.preprocessing.vocabulary import END, MASK, PAD, START, UNKNOWN
 from xmodal.preprocessing.wordpiece import WordPieces
 from xmodal.preprocessing.words import find_row, split_at_spaces, split_words
 
-_OWN_RULES = ("wordpiece", "bpe")
 _REMEMBERED = 2**17  # Texts whose ids a word tokenizer caches; less than 100 MB.
-
-
-@dataclasses.dataclass(frozen=True)
-class TokenAugmentConfig:
-    """Random changes of training captions: those of PCME and VETE, or those of VSE-infinity.
-
-    Attributes:
-      unknown: probability that a token becomes the unknown token (PCME).
-      delete: share of the tokens of a caption, rounded down, that is deleted afterwards (PCME).
-      keep: number of tokens kept of a caption afterwards, besides markers; 0 for all (VETE trains
-        on single words with 1).
-      change: probability that a word is masked, replaced or deleted (VSE-infinity).
-      mask: share of the changed words whose pieces all become the mask token.
-      replace: share of the changed words whose pieces all become random entries of the vocabulary.
-        The other changed words are deleted.
-      change_markers: whether markers are changed like words, as by the released code for words.
-    """
-
-    unknown: float = setting(0.0, at_least=0, at_most=1)
-    delete: float = setting(0.0, at_least=0, at_most=1)
-    keep: int = setting(0, at_least=0)
-    change: float = setting(0.0, at_least=0, at_most=1)
-    mask: float = setting(0.5, at_least=0, at_most=1)
-    replace: float = setting(0.1, at_least=0, at_most=1)
-    change_markers: bool = False
-
-    def __post_init__(self) -> None:
-        if self.change and (self.unknown or self.delete or self.keep):
-            raise UserError(
-                f"config.data.text.augment.change={self.change} is one way to change captions, "
-                f"unknown={self.unknown}, delete={self.delete} and keep={self.keep} are another; "
-                "set one to 0."
-            )
-        if self.mask + self.replace > 1:
-            raise UserError(
-                f"config.data.text.augment.mask={self.mask} and replace={self.replace} are shares "
-                "of the changed words; their sum is at most 1."
-            )
-
-
-@dataclasses.dataclass(frozen=True)
-class TextConfig:
-    """How texts become ids.
-
-    Attributes:
-      tokenizer: "wordpiece" for BERT; "bpe" for CLIP's byte pairs; "ptb" and "nltk" for words by
-        nltk's two Treebank tokenizers; "spaces" for words as CMCM's authors split them; "words" for
-        tables of published word vectors.
-      vocabulary: path of a vocab.txt, one token per line, or of a merges.txt for "bpe"; "" to learn
-        a vocabulary from training captions, except for "bpe".
-      vocabulary_size: number of word pieces to learn; the result may be a few percent larger.
-      min_count: words that occur less often in the training captions are not learned.
-      unknown: for words outside the vocabulary, "drop" omits them and "token" uses `<unk>`.
-        Word pieces always have `[UNK]`.
-      markers: "sentence" puts `<start>` and `<end>` around words, "none" nothing. Word pieces are
-        always between `[CLS]` and `[SEP]`.
-      max_length: T, number of ids of a padded text, including markers.
-      lower_case: "wordpiece": the model is uncased, lower-case and strip accents; "bpe", "ptb",
-        "nltk" and "spaces": lower-case the text; "words": look up in lower case the words unknown
-        as written.
-      augment: changes of training captions; None for none.
-    """
-
-    tokenizer: str = setting(
-        "wordpiece", one_of=("wordpiece", "bpe", "ptb", "nltk", "spaces", "words")
-    )
-    vocabulary: str = ""
-    vocabulary_size: int = setting(1024, at_least=1)
-    min_count: int = setting(1, at_least=1)
-    unknown: str = setting("drop", one_of=("drop", "token"))
-    markers: str = setting("none", one_of=("none", "sentence"))
-    max_length: int = setting(48, at_least=1)
-    lower_case: bool = True
-    augment: TokenAugmentConfig | None = None
-
-    def __post_init__(self) -> None:
-        marked = self.tokenizer in _OWN_RULES or self.markers != "none"
-        if marked and self.max_length < 3:
-            raise UserError(
-                f"config.data.text.max_length is {self.max_length}; markers and a token need 3"
-            )
-        if self.tokenizer in _OWN_RULES:
-            for name, default in {"min_count": 1, "unknown": "drop", "markers": "none"}.items():
-                if (value := getattr(self, name)) != default:
-                    raise UserError(
-                        f"config.data.text.{name} is {value!r}, which is a setting of word "
-                        "tokenizers; word pieces and byte pairs have their own rules, so remove it"
-                    )
 
 
 class Tokenizer:
@@ -122,7 +35,8 @@ class Tokenizer:
         *,
         ids_of: Callable[[str], Sequence[int]],
         groups_of: Callable[[str], Iterable[Sequence[int]]],
-        markers: tuple[str, str] | None,
+        start: Sequence[str] = (),
+        end: Sequence[str] = (),
         pad: str,
         unknown: str,
         mask: str,
@@ -131,11 +45,12 @@ class Tokenizer:
 
         Args:
           vocabulary: tokens in the order of their ids.
-          config: length and augmentation.
+          config: length, padding and augmentation.
           ids_of: function of a text that returns its ids, without markers.
           groups_of: the same, with separate ids for each word.
-          markers: tokens before and after a text; None for none.
-          pad: padding token; id 0 if the vocabulary has no such token.
+          start: tokens before a text.
+          end: tokens after a text.
+          pad: padding token unless the config names one; id 0 if the vocabulary has no such token.
           unknown: token of unknown words, which augmentation may insert.
           mask: token of masked words, which augmentation may insert.
 
@@ -147,8 +62,10 @@ class Tokenizer:
         self._ids_of, self._groups_of = ids_of, groups_of
         self.max_length, self._augment = config.max_length, config.augment
         ids = {token: number for number, token in reversed(list(enumerate(vocabulary)))}
-        self._start, self._end = [[_require(ids, token)] for token in markers or ()] or [[], []]
-        self._pad = ids.get(pad, 0)
+        self._start, self._end = ([_require(ids, token) for token in each] for each in (start, end))
+        self._reads_pads = config.reads_pads
+        needs_pad = bool(config.pad) or config.reads_pads
+        self._pad = _require(ids, config.pad or pad) if needs_pad else ids.get(pad, 0)
         if config.augment is not None and config.augment.unknown:
             self._unknown = _require(ids, unknown)
         if needs_mask(config):
@@ -164,7 +81,7 @@ class Tokenizer:
           seeds: seeds int64 [N, 2] of the config's augmentation; None for none.
 
         Returns:
-          Ids int32 [N, T] and a mask int32 [N, T] that is 1 on real tokens.
+          Ids int32 [N, T] and a mask int32 [N, T] that is 1 on the tokens that the model reads.
         """
         augment = self._augment
         if seeds is None or augment is None:
@@ -182,7 +99,7 @@ class Tokenizer:
         mask = np.arange(self.max_length) < lengths[:, None]
         ids = np.full(mask.shape, self._pad, np.int32)
         ids[mask] = np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())
-        return ids, mask.astype(np.int32)
+        return ids, np.ones_like(ids) if self._reads_pads else mask.astype(np.int32)
 
     def _marked(self, ids: Sequence[int]) -> list[int]:
         most = self.max_length - len(self._start) - len(self._end)
@@ -239,7 +156,7 @@ def _require(ids: Mapping[str, int], token: str) -> int:
     if token not in ids:
         raise UserError(
             f"config.data.text needs the token {token}, which the vocabulary ({len(ids)} entries) "
-            "lacks; add it, or change markers, unknown or augment"
+            "lacks; add it, or change start, end, pad, markers, unknown or augment"
         )
     return ids[token]
 
@@ -261,7 +178,8 @@ def _make_wordpiece(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
         config,
         ids_of=pieces,
         groups_of=pieces.by_word,
-        markers=("[CLS]", "[SEP]"),
+        start=["[CLS]"],
+        end=["[SEP]"],
         pad="[PAD]",
         unknown="[UNK]",
         mask="[MASK]",
@@ -275,12 +193,47 @@ def _make_byte_pairs(vocabulary: TokenizerFile, config: TextConfig) -> Tokenizer
         config,
         ids_of=pieces,
         groups_of=pieces.by_word,
-        markers=(byte_pairs.START, byte_pairs.END),
+        start=[byte_pairs.START],
+        end=[byte_pairs.END],
         # None of these is a token: padding is id 0, and nothing is unknown or masked.
         pad=PAD,
         unknown=UNKNOWN,
         mask=MASK,
     )
+
+
+def _make_sentence_pieces(vocabulary: TokenizerFile, config: TextConfig) -> Tokenizer:
+    pieces = SentencePieces(vocabulary.content, config.lower_case)
+    return Tokenizer(
+        vocabulary,
+        config,
+        ids_of=pieces,
+        groups_of=pieces.by_word,
+        start=[config.start] if config.start else [],
+        end=[config.end] if config.end else [],
+        pad=pieces.pad or PAD,
+        unknown=pieces.unknown,
+        mask=MASK,
+    )
+
+
+def _make_json_pieces(vocabulary: TokenizerFile, config: TextConfig) -> Tokenizer:
+    pieces = JsonPieces(vocabulary.content, config.lower_case)
+    return Tokenizer(
+        vocabulary,
+        config,
+        ids_of=pieces,
+        groups_of=pieces.by_word,
+        start=pieces.start,
+        end=pieces.end,
+        pad=pieces.pad or _first_known(vocabulary, "[PAD]", PAD),
+        unknown=pieces.unknown,
+        mask=_first_known(vocabulary, "[MASK]", MASK),
+    )
+
+
+def _first_known(vocabulary: Sequence[str], usual: str, other: str) -> str:
+    return usual if usual in vocabulary else other
 
 
 def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
@@ -306,7 +259,8 @@ def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
         config,
         ids_of=ids_of,
         groups_of=lambda text: [[token] for token in ids_of(text)],
-        markers=(START, END) if config.markers == "sentence" else None,
+        start=[START] if config.markers == "sentence" else [],
+        end=[END] if config.markers == "sentence" else [],
         pad=PAD,
         unknown=UNKNOWN,
         mask=MASK,
@@ -322,17 +276,24 @@ _SPLITTERS: Mapping[str, Callable[[str], list[str]]] = {
 TOKENIZERS: Mapping[str, Callable[[TokenizerFile, TextConfig], Tokenizer]] = {
     "wordpiece": _make_wordpiece,
     "bpe": _make_byte_pairs,
+    "sentencepiece": _make_sentence_pieces,
+    "tokenizer_json": _make_json_pieces,
     "ptb": _make_words,
     "nltk": _make_words,
     "spaces": _make_words,
     "words": _make_words,
 }
 """By `config.data.text.tokenizer`."""
+_FILES = {
+    "bpe": "merges.txt",
+    "sentencepiece": "sentencepiece.model",
+    "tokenizer_json": "tokenizer.json",
+}
 
 
 def file_name(tokenizer: str) -> str:
     """Returns the name of the file that a tokenizer reads, a key of `tokenizer_files.FILES`."""
-    return "merges.txt" if tokenizer == "bpe" else "vocab.txt"
+    return _FILES.get(tokenizer, "vocab.txt")
 
 
 def make_tokenizer(config: TextConfig, vocabulary: Sequence[str]) -> Tokenizer:

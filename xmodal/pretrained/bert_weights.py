@@ -258,7 +258,7 @@ def describe_bert(source: WeightSource) -> Description:
     }
     text = source.files.get("vocab.txt") or "".join(f"{token}\n" for token in vocabulary)
     head = None if pool is None else {"name": pool}
-    return Description({"name": "bert", **sizes}, head, preprocessing, {"vocab.txt": text})
+    return Description({"name": "bert", **sizes}, head, preprocessing, {"vocab.txt": text.encode()})
 
 
 def _find_names(arrays: Mapping[str, np.ndarray]) -> tuple[_Names, str]:

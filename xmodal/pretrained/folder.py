@@ -4,7 +4,7 @@ weights.safetensors   our names -> float32 arrays: `params/encoder/...`, `batch_
 tower.json            `encoder`, `head` and `projection` as in a config, `preprocessing` of the
                       inputs; the checksum of the weights
 report.txt            the use of every array of the source
-vocab.txt             the vocabulary of a text tower
+vocab.txt             the vocabulary of a text tower, or another file of `tokenizer_files.FILES`
 """
 
 import contextlib
@@ -38,14 +38,14 @@ class Description:
       head: `name`, a key of `models.HEADS`, and its keywords; None if the weights were published
         without a head, so that any may follow.
       preprocessing: preprocessing of the inputs, as plain data.
-      files: text files that belong to the tower, by name (`vocab.txt`).
+      files: files that belong to the tower, by name (`vocab.txt`).
       projection: the projection as in a config, None for none.
     """
 
     encoder: Mapping[str, Any]
     head: Mapping[str, Any] | None
     preprocessing: Mapping[str, Any]
-    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     projection: Mapping[str, Any] | None = None
 
     def side(self) -> dict[str, Any]:
@@ -91,8 +91,8 @@ def write_tower(
 ) -> None:
     """Writes the files of a tower, without a report, into an existing folder."""
     (folder / _WEIGHTS).write_bytes(safetensors.numpy.save(dict(arrays)))
-    for name, text in description.files.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    for name, file in description.files.items():
+        (folder / name).write_bytes(file)
     fields = ("encoder", "head", "projection", "preprocessing")
     content = {field: getattr(description, field) for field in fields}
     content["checksums"] = {_WEIGHTS: sha256_of(folder / _WEIGHTS)}
@@ -135,9 +135,7 @@ def read_description(folder: str | os.PathLike) -> Description:
         encoder, head = content["encoder"], content["head"]
         preprocessing = content["preprocessing"]
         encoder["name"]
-    files = {
-        name: (root / name).read_text(encoding="utf-8") for name in FILES if (root / name).exists()
-    }
+    files = {name: (root / name).read_bytes() for name in FILES if (root / name).exists()}
     return Description(encoder, head, preprocessing, files, content.get("projection"))
 
 

@@ -118,7 +118,7 @@ def convert_model(
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
     sides = dict(published.sides)
     if words is not None:
-        files = {"vocab.txt": "".join(f"{word}\n" for word in words)}
+        files = {"vocab.txt": "".join(f"{word}\n" for word in words).encode()}
         sides["text"] = dataclasses.replace(sides["text"], files=files)
     tasks = {name: task.section for name, task in published.tasks.items()}
     return arrays, ModelDescription(sides, published.similarity, parameters, tasks), report

@@ -46,7 +46,7 @@ def describe_words(source: WeightSource) -> Description:
     """Returns the tower of a table, which averages the vectors of a text's words."""
     vocab_size, width = source.arrays["vectors"].shape
     encoder = {"name": "words", "vocab_size": vocab_size, "width": width}
-    files = {"vocab.txt": source.files["vocab.txt"]}
+    files = {"vocab.txt": source.files["vocab.txt"].encode()}
     return Description(encoder, {"name": "mean"}, {"tokenizer": "words"}, files)
 
 

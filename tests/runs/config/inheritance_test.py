@@ -57,7 +57,7 @@ def bert(tmp_path_factory):
     """The folder of a BERT with mean pooling that reads six tokens."""
     folder = tmp_path_factory.mktemp("towers") / "bert"
     preprocessing = {"tokenizer": "wordpiece", "lower_case": True, "max_length": tiny.TOKENS}
-    files = {"vocab.txt": "".join(f"{token}\n" for token in WORDS)}
+    files = {"vocab.txt": "".join(f"{token}\n" for token in WORDS).encode()}
     return save(folder, "text", BERT, {"name": "mean"}, preprocessing, files)
 
 
@@ -177,6 +177,31 @@ def test_the_vocabulary_must_be_the_towers(bert, tmp_path):
         inherit(config)
     assert "config.data.text.lower_case is False, the weights have True" in str(caught.value)
     assert "max_length is 7, the weights support texts of at most 6" in str(caught.value)
+
+
+def test_a_tower_that_reads_its_pads_fixes_their_number_and_token(mobilenet, tmp_path):
+    text = {"tokenizer": "wordpiece", "pad": "[SEP]", "reads_pads": True, "max_length": 6}
+    files = {"vocab.txt": "".join(f"{token}\n" for token in WORDS).encode()}
+    folder = save(tmp_path / "text", "text", BERT, {"name": "mean"}, text, files)
+    filled = inherit(make_open_config(text=folder, image=mobilenet)).data.text
+    assert (filled.pad, filled.reads_pads, filled.max_length) == ("[SEP]", True, 6)
+    config = make_open_config(text=folder, image=mobilenet)
+    config.data.text.update({"max_length": 5, "pad": "[PAD]", "reads_pads": False})
+    with pytest.raises(UserError) as caught:
+        inherit(config)
+    for line in (
+        "config.data.text.max_length is 5, the weights have 6\n",
+        "config.data.text.pad is '[PAD]', the weights have '[SEP]'\n",
+        "config.data.text.reads_pads is False, the weights have True\n",
+    ):
+        assert line in str(caught.value)
+
+
+def test_a_marker_that_the_weights_never_saw_is_a_contradiction(other_run):
+    config = make_second_config(other_run)
+    config.data.text.pad = "[SEP]"
+    with pytest.raises(UserError, match=r"text.pad is '\[SEP\]', the weights have ''"):
+        inherit(config)
 
 
 def test_a_tower_without_a_vocabulary(tmp_path):

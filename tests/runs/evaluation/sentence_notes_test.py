@@ -3,6 +3,7 @@
 import pytest
 
 from xmodal.preprocessing import TextConfig
+from xmodal.preprocessing.text_config import SUBWORDS
 from xmodal.runs.evaluation.sentence_notes import describe_words
 
 CAPTIONS = ["A dog runs.", "Two cats", "Zebras"]
@@ -23,5 +24,6 @@ def test_words_that_have_a_vector(tokenizer, known):
     assert found == [f"{known} have a vector; 1 of 3 captions have none."]
 
 
-def test_pieces_of_words_are_always_there():
-    assert describe_words(TextConfig(), [], CAPTIONS) == []
+@pytest.mark.parametrize("tokenizer", SUBWORDS)
+def test_pieces_of_words_are_always_there(tokenizer):
+    assert describe_words(TextConfig(tokenizer), [], CAPTIONS) == []

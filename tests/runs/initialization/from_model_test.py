@@ -48,7 +48,7 @@ def folder(tmp_path_factory, _small_cnn):
     sections = quick().model.to_dict()
     image = {"size": 64, "eval_recipe": "torchvision", "eval_crop": 0.875}
     text = {"tokenizer": "nltk", "lower_case": True, "markers": "sentence", "unknown": "token"}
-    files = {"vocab.txt": "".join(f"{word}\n" for word in WORDS)}
+    files = {"vocab.txt": "".join(f"{word}\n" for word in WORDS).encode()}
     sides = {
         "image": Description(sections["image"]["encoder"], sections["image"]["head"], image),
         "text": Description(sections["text"]["encoder"], sections["text"]["head"], text, files),

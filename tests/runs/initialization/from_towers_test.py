@@ -41,7 +41,7 @@ def bert(tmp_path_factory):
         f"params/{path}": rng.normal(size=leaf.shape).astype(np.float32)
         for path, leaf in flatten(shapes).items()
     }
-    vocabulary = {"vocab.txt": "\n".join(TOKENS) + "\n"}
+    vocabulary = {"vocab.txt": ("\n".join(TOKENS) + "\n").encode()}
     preprocessing = {"tokenizer": "wordpiece", "lower_case": True}
     description = Description(BERT, {"name": "mean"}, preprocessing, vocabulary)
     return save(tmp_path_factory.mktemp("bert") / "text", arrays, description), arrays

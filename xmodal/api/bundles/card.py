@@ -52,8 +52,7 @@ class TextCard:
     Attributes:
       width: D of its embeddings.
       embeddings: K of an item, 0 where an item has one vector [D].
-      preprocessing: preprocessing of the texts; the tokens are in vocab.txt or, of
-        "bpe", in merges.txt.
+      preprocessing: preprocessing of the texts; the tokenizer's file is `tokenizers.file_name`.
       lengths: T of padded texts that there are functions of, ascending; file `text-T`.
     """
 

@@ -34,7 +34,12 @@ EmbedSide = Callable[[str, Any, Mapping[str, jax.Array]], dict[str, jax.Array]]
 
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 # Libraries required by tokenizers that use them.
-_TOKENIZER_LIBRARIES = {"ptb": ("nltk",), "nltk": ("nltk",)}
+_TOKENIZER_LIBRARIES = {
+    "ptb": ("nltk",),
+    "nltk": ("nltk",),
+    "sentencepiece": ("sentencepiece",),
+    "tokenizer_json": ("tokenizers",),
+}
 _IMAGE_LIBRARIES = ("numba", "pillow", "simplejpeg")
 
 
@@ -128,7 +133,8 @@ def _lower_texts(
         return None, {}
     config, vocabulary = model.texts
     longest = config.max_length
-    lengths = (*(length for length in _LENGTHS if length < longest), longest)
+    shorter = () if config.reads_pads else _LENGTHS
+    lengths = (*(length for length in shorter if length < longest), longest)
     lowered = {}
     for length in lengths:
         columns = {name: ((length,), "int32") for name in ("text_ids", "text_mask")}

@@ -158,7 +158,8 @@ def _contradictions(config: ml_collections.ConfigDict, origin: Origin) -> list[s
         keys = ["name"] if _is_other(section, part.keywords) else list(part.keywords)
         for key in keys:
             given, value = section.get(key), part.keywords[key]
-            if not _is_unset(key, value) and _plain(given) != _plain(value):
+            both_unset = _is_unset(key, given) and _is_unset(key, value)
+            if not both_unset and _plain(given) != _plain(value):
                 wrong.append(f"config.{part.path}.{key} is {given!r}, the weights have {value!r}")
     text = config.data.get("text")
     return wrong if text is None else wrong + _text_contradictions(text, origin)

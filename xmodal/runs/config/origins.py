@@ -30,7 +30,7 @@ _FREE = frozenset(
         "score", "statistics", "unroll",
     )
 )  # fmt: skip
-_IDS = ("tokenizer", "lower_case", "unknown", "markers")
+_IDS = ("tokenizer", "lower_case", "unknown", "markers", "start", "end", "pad", "reads_pads")
 _PIXELS = ("size", "eval_recipe", "eval_crop")
 
 
@@ -109,8 +109,9 @@ def tower_origin(side: str, folder: str, *, of_model: bool = False) -> Origin:
     longest = inputs.get("max_length")
     parts.append(Part("data.text", {key: inputs[key] for key in _IDS if key in inputs}))
     if longest is not None:
-        usual = min(longest, TextConfig.max_length)
-        parts.append(Part("data.text", {"max_length": usual}, is_fixed=False))
+        reads_pads = inputs.get("reads_pads", False)
+        usual = longest if reads_pads else min(longest, TextConfig.max_length)
+        parts.append(Part("data.text", {"max_length": usual}, is_fixed=reads_pads))
     files = (epath.Path(folder) / name for name in FILES)
     vocabulary = next((os.fspath(path) for path in files if path.exists()), "")
     return Origin(
@@ -156,7 +157,8 @@ def run_origin(source: InitConfig) -> Origin:
         return Origin(f"the run {source.run}", parts)
     text = read(TextConfig, "config.data.text", config.data.text)
     parts.append(Part("data.text", {key: getattr(text, key) for key in _IDS}))
-    parts.append(Part("data.text", {"max_length": text.max_length}, is_fixed=False))
+    length = {"max_length": text.max_length}
+    parts.append(Part("data.text", length, is_fixed=text.reads_pads))
     # Positions beyond its longest text still have random values, unless they were published.
     start = config.init_from
     learned_all = not (start.towers.text or start.run)

@@ -6,6 +6,7 @@ from typing import cast
 from xmodal import data
 from xmodal.evals.embed import Items
 from xmodal.preprocessing import TextConfig
+from xmodal.preprocessing.text_config import SUBWORDS
 from xmodal.preprocessing.tokenizers import word_splitter
 from xmodal.preprocessing.words import find_row, split_words
 from xmodal.runs.config.run_config import RunConfig
@@ -16,9 +17,9 @@ def describe_words(
 ) -> list[str]:
     """Returns how many words have a vector; a model cannot distinguish captions without any.
 
-    Word pieces are not reported, since every text has some.
+    Pieces of words are not reported, since every text has some.
     """
-    if text.tokenizer == "wordpiece":
+    if text.tokenizer in SUBWORDS:
         return []
     rows = {token: row for row, token in enumerate(vocabulary)}
     # "words" are looked up as written first.

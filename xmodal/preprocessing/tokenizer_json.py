@@ -1,0 +1,110 @@
+"""Tokenizers of Hugging Face, from a tokenizer.json, by their library.
+
+The file says everything: normalization, words, pieces, markers. Its truncation and padding are
+those of the config instead.
+"""
+
+import functools
+import itertools
+import json
+from typing import Any
+
+from xmodal.base.config import UserError
+
+_PROBE = "a photo"  # Any text with a token.
+
+
+def json_tokens(content: bytes) -> list[str]:
+    """Returns the tokens of the content of a tokenizer.json, in the order of their ids.
+
+    An id without a token is "".
+
+    Raises:
+      ValueError: it is not a tokenizer.json.
+      UserError: the library is not installed.
+    """
+    ids = _load(content).get_vocab(with_added_tokens=True)
+    tokens = [""] * (1 + max(ids.values(), default=-1))
+    for token, number in ids.items():
+        tokens[number] = token
+    return tokens
+
+
+class JsonPieces:
+    """Turns texts into ids, without markers.
+
+    Attributes:
+      start: tokens that the file puts before a text.
+      end: tokens that the file puts after a text.
+      pad: padding token of the file; "" if it does not say.
+      unknown: token of unknown words; "" for none.
+    """
+
+    def __init__(self, content: bytes, lower_case: bool) -> None:
+        """Reads a tokenizer.
+
+        Args:
+          content: the whole file.
+          lower_case: whether texts are lower-cased first, besides what the file does.
+
+        Raises:
+          UserError: the file puts tokens elsewhere than before and after a text.
+        """
+        self._tokenizer, self._lower_case = _load(content), lower_case
+        self.start, self.end = _find_markers(self._tokenizer)
+        settings = json.loads(content.decode("utf-8-sig"))
+        self.pad = (settings.get("padding") or {}).get("pad_token", "")
+        model = settings["model"]
+        number = model.get("unk_id")
+        self.unknown = model.get("unk_token") or (
+            "" if number is None else self._tokenizer.id_to_token(number)
+        )
+
+    def __call__(self, text: str) -> list[int]:
+        """Returns the ids of a text."""
+        return self._encode(text).ids
+
+    def by_word(self, text: str) -> list[list[int]]:
+        """Returns the ids of every word of a text, as the file splits it into words."""
+        found = self._encode(text)
+        pairs = zip(found.word_ids, found.ids, strict=True)
+        groups = itertools.groupby(pairs, key=lambda pair: pair[0])
+        return [[number for _, number in group] for _, group in groups]
+
+    def _encode(self, text: str) -> Any:
+        text = text.lower() if self._lower_case else text
+        return self._tokenizer.encode(text, add_special_tokens=False)
+
+
+def _find_markers(tokenizer: Any) -> tuple[list[str], list[str]]:
+    """Returns the tokens that a tokenizer puts before and after a text."""
+    bare = tokenizer.encode(_PROBE, add_special_tokens=False).tokens
+    marked = tokenizer.encode(_PROBE)
+    added = [bool(each) for each in marked.special_tokens_mask]
+    before = added.index(False) if False in added else 0
+    after = before + len(bare)
+    if not bare or marked.tokens[before:after] != bare:
+        raise UserError(
+            f"The tokenizer.json turns {_PROBE!r} into {marked.tokens}, and into {bare} without "
+            "markers; a text must have tokens, and markers must be before and after it."
+        )
+    return marked.tokens[:before], marked.tokens[after:]
+
+
+# A start reads the file several times; large ones take a second.
+@functools.lru_cache(2)
+def _load(content: bytes) -> Any:
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise UserError(
+            "A tokenizer.json needs tokenizers: pip install 'xmodal[tokenizers]', or pip install "
+            "tokenizers."
+        ) from error
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str(content.decode("utf-8-sig"))
+    except Exception as error:  # The library raises no other class.
+        raise ValueError(error) from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
