@@ -25,6 +25,7 @@ from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.pair_scores import PairFunctions
 from xmodal.preprocessing import ImageConfig, Tokenizer
 from xmodal.similarity import Similarity
+from xmodal.similarity.offset import remove_offset
 
 Embed = Callable[..., Embeddings]
 
@@ -218,6 +219,8 @@ class Model:
                 f"Embeddings of the shapes {list(first.shape)} and {list(second.shape)} cannot be "
                 "compared: pass [N, D] and [M, D] of one model."
             )
+        offset = self.measure[0].find_offset(first, second)
+        first, second = (remove_offset(side, offset) for side in (first, second))
         if not self.measure[0].symmetric and self._sides(left, right) == ("text", "image"):
             return np.asarray(self._score(second, first)).T
         return np.asarray(self._score(first, second))

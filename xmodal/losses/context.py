@@ -65,9 +65,9 @@ class Context:
     mesh: Mesh | None = None
     pair_logits: PairLogits | None = None
 
-    def prepare(self, embedding: Embedding) -> Prepared:
-        """Returns the items of a view prepared for comparison, see `Similarity.prepare`."""
-        return self.similarity.prepare(embedding, self.similarity_params)
+    def prepare(self, left: Embedding, right: Embedding) -> tuple[Prepared, Prepared]:
+        """Returns the items of both views prepared, see `Similarity.prepare_both`."""
+        return self.similarity.prepare_both(left, right, self.similarity_params)
 
     def paired(self, left: Prepared, right: Prepared) -> jax.Array:
         """Returns the logits [B] of item i with item i, see `Similarity.paired`."""
@@ -94,7 +94,7 @@ class Context:
         Returns:
           The logits [B] of the pairs, and name -> (rows [B], columns [B]).
         """
-        rows, columns = self.prepare(left), self.prepare(right)
+        rows, columns = self.prepare(left, right)
         positives = self.paired(rows, columns)
         folded = engines.fold(
             rows,

@@ -40,7 +40,7 @@ def matching(
     assert context.key is not None
     keys = jax.random.split(context.key, 4)
     similarity = context.similarity
-    prepared = jax.lax.stop_gradient((context.prepare(left), context.prepare(right)))
+    prepared = jax.lax.stop_gradient(context.prepare(left, right))
     logits = jax.lax.stop_gradient(similarity.logits(*prepared, context.similarity_params))
     is_negative = context.left_ids[:, None] != context.right_ids[None, :]
     texts, has_text = draw_negatives(keys[0], logits, is_negative, context.mesh)

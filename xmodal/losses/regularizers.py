@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from xmodal.base.config import Bounds, UserError, lookup
 from xmodal.losses.context import Context, Embedding, Positive
+from xmodal.similarity.offset import centered
 from xmodal.similarity.scores import square_distances
 from xmodal.similarity.vectors import unit_length
 
@@ -73,7 +74,7 @@ def mmd(
     """
     del context
     transform = lookup("config.tasks.*.loss.options.distance", distance, DISTANCES)
-    left, right = _flat(left), _flat(right)
+    left, right = centered(_flat(left), _flat(right))
 
     def kernel(x: jax.Array, y: jax.Array, is_same: bool = False) -> jax.Array:
         squares = square_distances(x, y, *(jnp.sum(jnp.square(v), axis=-1) for v in (x, y)))
@@ -105,7 +106,7 @@ def uniformity(
       sharpness: 2 in PCME.
       max_points: if there are more vectors, this many are drawn with replacement.
     """
-    points = jnp.concatenate([_flat(left), _flat(right)])
+    points = jnp.concatenate(centered(_flat(left), _flat(right)))
     if len(points) > max_points:
         points = points[jax.random.randint(context.key, (max_points,), 0, len(points))]
     squares = jnp.sum(jnp.square(points), axis=-1)

@@ -129,7 +129,7 @@ def distance_triplet(
       The scalar loss, and `accuracy`: the share of anchors that score their partner above every
       negative.
     """
-    sides = [context.prepare(side) for side in (left, right)]
+    sides = context.prepare(left, right)
     positives = jnp.tile(context.paired(*sides), 2)
     items = jax.tree.map(lambda *both: jnp.concatenate(both), *sides)
     ids = jnp.concatenate([context.left_ids, context.right_ids])

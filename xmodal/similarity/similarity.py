@@ -7,9 +7,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xmodal.base.config import UserError, check_keys, lookup, setting
 from xmodal.similarity.bound_scores import Prepare, Score
+from xmodal.similarity.offset import centered, find_offset
 from xmodal.similarity.pair_module import Cost, PairModule
 from xmodal.similarity.stop_at import stop_at
 from xmodal.similarity.table import SIMILARITIES, Kind
@@ -101,6 +103,10 @@ class Similarity:
         return () if self.module is not None else tuple(self._kind.parameters)
 
     @property
+    def _by_distance(self) -> bool:
+        return self.module is None and self._kind.by_distance
+
+    @property
     def _kind(self) -> Kind:
         return SIMILARITIES[self.config.name]
 
@@ -171,6 +177,21 @@ class Similarity:
         if self.module is not None:
             return self.module.prepare(params or {}, embedding)
         return self._kind.prepare(self.name, select_field(embedding, self.config.field))
+
+    def prepare_both(
+        self, left: Any, right: Any, params: Mapping[str, Any] | None = None
+    ) -> tuple[Prepared, Prepared]:
+        """Returns both sides prepared for `logits`, without a common offset of distances.
+
+        See `prepare`.
+        """
+        if self._by_distance:
+            left, right = centered(*(select_field(x, self.config.field) for x in (left, right)))
+        return self.prepare(left, params), self.prepare(right, params)
+
+    def find_offset(self, *sides: np.ndarray) -> np.ndarray | None:
+        """Returns what to remove from vectors before `scorer` prepares them, see `offset`."""
+        return find_offset(*sides) if self._by_distance else None
 
     def score(
         self, left: Prepared, right: Prepared, params: Mapping[str, Any] | None = None

@@ -21,6 +21,8 @@ class Kind:
       logits: the same for losses: differentiable.
       inner_product: whether the score is the inner product of prepared vectors [N, D].
       symmetric: whether exchanging the sides transposes the scores.
+      by_distance: whether the score depends only on distances, computed from squared lengths, which
+        a large common offset would hide; see `offset`.
       parameters: numbers learned with the model that ranking needs too, with their start.
     """
 
@@ -29,6 +31,7 @@ class Kind:
     logits: Callable[..., jax.Array]
     inner_product: bool = False
     symmetric: bool = True
+    by_distance: bool = False
     parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -49,6 +52,7 @@ SIMILARITIES: dict[str, Kind] = {
         prepare=lambda name, x: vectors.with_squares(vectors.one_vector(name, x)),
         score=scores.score_euclidean,
         logits=logits.euclidean,
+        by_distance=True,
     ),
     "order": Kind(
         prepare=vectors.one_vector,
@@ -65,6 +69,7 @@ SIMILARITIES: dict[str, Kind] = {
         prepare=lambda name, x: vectors.with_squares(vectors.several_vectors(name, x)),
         score=scores.score_match_log_odds,
         logits=logits.match_log_odds,
+        by_distance=True,
         parameters={"match_scale": 15.0, "match_shift": 15.0},
     ),
 }

@@ -48,6 +48,26 @@ def test_exact_search_is_a_stable_sort(name, items_left, monkeypatch):
     assert len(np.unique(expected_scores[0])) < 100  # some are equal
 
 
+@pytest.mark.parametrize("offset", [1e3, 1e6])
+def test_distances_do_not_depend_on_a_common_offset(offset, monkeypatch):
+    monkeypatch.setattr(exact, "_BLOCK", 29)
+    rng = np.random.default_rng(0)
+    common = offset * rng.uniform(0.5, 1, 9)
+    items, queries = ((rng.normal(size=(n, 9)) + common).astype(np.float32) for n in (333, 7))
+    squares = np.square(queries[:, None].astype(np.float64) - items).sum(-1)
+    expected = np.argsort(squares, axis=1, kind="stable")[:, :10]
+    similarity = make_similarity({"name": "euclidean"})
+    scorer = Scorer(similarity, {}, items_left=False, offset=similarity.find_offset(items))
+    scores, rows = ExactSearch(scorer, items)(queries, 10)
+    np.testing.assert_array_equal(rows, expected)
+    near = np.sqrt(np.take_along_axis(squares, expected, axis=1))
+    np.testing.assert_allclose(scores, -near, rtol=1e-5)
+    pytest.importorskip("faiss")
+    lists = build_lists("euclidean", scorer.place(items))
+    search = ApproximateSearch(lists, "euclidean", scorer, items, Effort(lists.nlist, 5))
+    np.testing.assert_array_equal(search(queries, 10)[1], expected)
+
+
 def test_zeros_of_either_sign_are_equal():
     items = np.array([[-1.0], [1.0], [-2.0], [2.0]], np.float32)
     search = ExactSearch(make_scorer("dot"), items)

@@ -102,7 +102,8 @@ class ApproximateSearch:
     def _search(
         self, queries: np.ndarray, top: int, effort: Effort
     ) -> tuple[np.ndarray, np.ndarray]:
-        items = self._find_candidates(candidate_vectors(self._similarity, queries), top, effort)
+        points = candidate_vectors(self._similarity, self._scorer.place(queries))
+        items = self._find_candidates(points, top, effort)
         # Sorted by position, so that of equal scores the earlier item comes first.
         items = np.sort(items, axis=1)
         scores = self._scorer.rescore(queries, self._vectors[np.maximum(items, 0)])

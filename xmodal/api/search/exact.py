@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.similarity import Similarity
+from xmodal.similarity.offset import remove_offset
 
 _BLOCK = 1 << 16  # Items compared at a time.
 _QUERIES = 256
@@ -20,7 +21,12 @@ class Scorer:
     """Compares queries with the items of one gallery."""
 
     def __init__(
-        self, similarity: Similarity, parameters: dict[str, float], *, items_left: bool
+        self,
+        similarity: Similarity,
+        parameters: dict[str, float],
+        *,
+        items_left: bool,
+        offset: np.ndarray | None = None,
     ) -> None:
         """Binds a similarity.
 
@@ -28,7 +34,9 @@ class Scorer:
           similarity: the model's similarity.
           parameters: its learned numbers.
           items_left: whether the items are on the left side if the similarity is not symmetric.
+          offset: common part of the items, see `Similarity.find_offset`.
         """
+        self._offset = offset
         self.prepare, score = similarity.scorer(parameters)
         self.flips = items_left and not similarity.symmetric
         self.score: Score = (lambda left, right: score(right, left).T) if self.flips else score
@@ -44,7 +52,11 @@ class Scorer:
         Queries are scored one by one, so that scores equal those of `ExactSearch` to the last bit
         (PCME's log-odds to 1e-6).
         """
-        return np.asarray(self._pairs(queries, items))
+        return np.asarray(self._pairs(self.place(queries), self.place(items)))
+
+    def place(self, vectors: np.ndarray) -> np.ndarray:
+        """Returns vectors [..., D] of queries or items without the offset, for `prepare`."""
+        return remove_offset(vectors, self._offset)
 
 
 class ExactSearch:
@@ -55,7 +67,7 @@ class ExactSearch:
         self._scorer, self._count = scorer, len(vectors)
         self._size = min(_BLOCK, len(vectors))
         self._blocks = [
-            scorer.prepare(_filled(vectors[start : start + self._size], self._size))
+            scorer.prepare(_filled(scorer.place(vectors[start : start + self._size]), self._size))
             for start in range(0, len(vectors), self._size)
         ]
         self._merge = jax.jit(functools.partial(_merge, scorer.score), static_argnames="top")
@@ -75,7 +87,7 @@ class ExactSearch:
         return np.concatenate(scores), np.concatenate(items).astype(np.int64)
 
     def _search(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
-        prepared = self._scorer.prepare(jnp.asarray(queries, jnp.float32))
+        prepared = self._scorer.prepare(jnp.asarray(self._scorer.place(queries)))
         best = (
             jnp.full((len(queries), top), -jnp.inf, jnp.float32),
             jnp.zeros((len(queries), top), jnp.int32),

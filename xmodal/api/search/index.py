@@ -258,14 +258,16 @@ class Index:
         items_left = find == "image" and kind == "caption"
         if self._compares_tokens:
             return Scorer(FIRST_STAGE, {}, items_left=items_left)
-        return Scorer(*self.model.measure, items_left=items_left)
+        offset = self.model.measure[0].find_offset(self.galleries[find].vectors)
+        return Scorer(*self.model.measure, items_left=items_left, offset=offset)
 
     def _add_lists(self, kind: str, recall: float) -> None:
         """Builds faiss's index with as many probes as the recall requires."""
         gallery = self.galleries[kind]
-        gallery.lists = build_lists(self._compared, gallery.vectors)
         # Captions are queries for images and images for captions, if there are both.
         asking = next((each for each in self.galleries if each != kind), kind)
+        placed = self._scorer(kind, asking).place(gallery.vectors)
+        gallery.lists = build_lists(self._compared, placed)
         asked = self.galleries[asking].vectors
         rng = np.random.default_rng(0)
         rows = rng.choice(len(asked), min(_SAMPLE, len(asked)), replace=False)

@@ -29,7 +29,7 @@ from xmodal.base.checksums import check_files, sha256_of
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 
-CARD, FORMAT, VERSION = "index.json", "xmodal index", 2
+CARD, FORMAT, VERSION = "index.json", "xmodal index", 3
 
 
 def write_index(

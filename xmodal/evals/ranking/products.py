@@ -25,6 +25,7 @@ from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_blocks import HostItems, compute_score_matrix
 from xmodal.evals.ranking.score_tiles import GROUP, Scores, choose_rows, complete_rows, one_device
 from xmodal.similarity import Similarity, make_similarity
+from xmodal.similarity.offset import remove_offset
 
 Score = Callable[[Any, Any], jax.Array]
 
@@ -247,16 +248,19 @@ def open_scores(
     Raises:
       UserError: an embedding is not finite.
     """
-    given = {"name": embeddings.similarity, **embeddings.options}
-    similarity = make_similarity(given, "similarity")
+    named = {"name": embeddings.similarity, **embeddings.options}
+    similarity = make_similarity(named, "similarity")
     if similarity.module is not None:
         return _open_blocks(similarity, embeddings, block_size, mesh)
     prepare, score = similarity.scorer(embeddings.parameters)
     vectors = {"image": embeddings.images, "text": embeddings.captions}
+    given = {side: rows for side, rows in vectors.items() if rows is not None}
+    offset = similarity.find_offset(*given.values())
     galleries = {
-        side: Gallery(rows, prepare, block_size=block_size, mesh=mesh, name=side)
-        for side, rows in vectors.items()
-        if rows is not None
+        side: Gallery(
+            remove_offset(rows, offset), prepare, block_size=block_size, mesh=mesh, name=side
+        )
+        for side, rows in given.items()
     }
     pairs = [("image", "text"), ("text", "text"), ("image", "image")]
     return {
