@@ -2,8 +2,8 @@
 
 Differences from all of the authors' codes: training pairs are all captions of an image, of which
 MS-COCO has up to seven (theirs are five); an incomplete last batch of an epoch is dropped (only
-VSE-infinity's regions drop theirs); recurrent layers start from Flax's initial values (LeCun
-normal, orthogonal) instead of torch's (uniform), and biases from 0.
+VSE-infinity's regions drop theirs); the matrices of recurrent layers start from Flax's initial
+values (LeCun normal, orthogonal) instead of torch's (uniform).
 """
 
 from ml_collections import ConfigDict

@@ -28,10 +28,11 @@ Arguments, joined by commas (`--config=configs/vete.py:gru,skt_5`):
 
 The paper does not give these values, which are chosen here: B = 128 (Pearson's correlation is over
 the batch), the central square of an image, learning rate 1e-3 without decay, no word dropout, one
-recurrent layer of width 128, no bias in the linear map, margin 0.2 for the rank loss (Kiros et
-al.), the filters of Kim's code, and words seen at least four times (im2txt). The bag of words drops
-unknown words; the other encoders give them all the same vector. The last checkpoint is used. The
-paper's values come from a random search of 100 trials, selected by avg2016.
+recurrent layer of width 128 with TensorFlow's one bias per gate, no bias in the linear map, margin
+0.2 for the rank loss (Kiros et al.), the filters of Kim's code, and words seen at least four times
+(im2txt). The bag of words drops unknown words; the other encoders give them all the same vector.
+The last checkpoint is used. The paper's values come from a random search of 100 trials, selected by
+avg2016.
 
 Paper, Pearson, trained on COCO:
                images2014  images2015  COCO-Test  Pin-Test  avg2014  avg2015
@@ -151,6 +152,7 @@ def recurrent(cell: str) -> Callable[[ConfigDict], ConfigDict]:
             "embedding_width": DIMENSION,
             "width": DIMENSION,
             "layers": 1,
+            "biases": 1,
             "dropout": 0.0,
         }
         config.model.text.head = {"name": "last"}

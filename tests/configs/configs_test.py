@@ -131,13 +131,13 @@ INCEPTION, INCEPTION_STATISTICS = 21_768_352, 34_432
 
 
 def gru(inputs, width):
-    """Three gates; the candidate has one bias for the inputs and one for the state."""
-    return 3 * width * (inputs + width) + 4 * width
+    """Three gates, each with one bias for the inputs and one for the state."""
+    return 3 * width * (inputs + width + 2)
 
 
 def lstm(inputs, width):
-    """Four gates with one bias each."""
-    return 4 * width * (inputs + width + 1)
+    """Four gates with two biases each."""
+    return 4 * width * (inputs + width + 2)
 
 
 def attention_head(inputs, width, heads=1):

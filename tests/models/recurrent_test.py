@@ -1,4 +1,4 @@
-"""Recurrent layers against Flax's cells, run and differentiated directly."""
+"""Recurrent layers against Flax's cells, run and differentiated directly, and torch's start."""
 
 import flax.linen as nn
 import jax
@@ -10,6 +10,7 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.models.recurrent import Direction, Recurrent
 
 CELLS = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell}
+GATES = {"gru": "rzn", "lstm": "ifgo"}
 LENGTHS = np.array([7, 1, 3, 5, 2])
 TEXTS = np.random.default_rng(0).standard_normal((5, 7, 9), np.float32)
 REAL = (np.arange(7) < LENGTHS[:, None])[..., None]
@@ -39,40 +40,79 @@ class Reference(nn.Module):
         return x, state
 
 
-def value_and_gradients(module, params, x, weights):
+def flax_names(cell, params):
+    """The parameters of a layer under Flax's names, which have the sum of two biases."""
+    found = {name: {"kernel": dense["kernel"]} for name, dense in params.items()}
+    for gate in GATES[cell]:
+        biases = {s: params[s + gate]["bias"] for s in "ih" if "bias" in params[s + gate]}
+        if cell == "lstm":
+            found[f"h{gate}"]["bias"] = sum(biases.values())
+        elif gate == "n":
+            found["in"]["bias"], found["hn"]["bias"] = biases["i"], biases["h"]
+        else:
+            found[f"i{gate}"]["bias"] = sum(biases.values())
+    return found
+
+
+def gradients_and_values(run, params, x, weights):
     def loss(params, x):
-        outputs, state = module.apply(params, x, LENGTHS, False)
+        outputs, state = run(params, x)
         outputs = jnp.where(REAL, outputs, 0)
         return jnp.sum(outputs * weights) + jnp.sum(state**2), (outputs, state)
 
-    return jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))(params, x)
+    return jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True))(params, x)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("cell", "biases"), [("gru", 1), ("gru", 2), ("lstm", 1), ("lstm", 2)])
 @pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (2, True)])
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(jnp.float32, 1e-5), (jnp.bfloat16, 5e-2)], ids=["f32", "bf16"]
 )
-def test_equals_the_cells_of_flax(cell, layers, bidirectional, dtype, tolerance):
-    modules = (
-        Recurrent(cell, 6, layers, bidirectional, 0.0, dtype),
-        Reference(cell, 6, layers, bidirectional, dtype),
-    )
-    fresh, wanted = (module.init(jax.random.key(1), TEXTS, LENGTHS, False) for module in modules)
-    jax.tree.map(np.testing.assert_array_equal, fresh, wanted)
+def test_equals_the_cells_of_flax(cell, biases, layers, bidirectional, dtype, tolerance):
+    module = Recurrent(cell, 6, layers, bidirectional, 0.0, dtype, biases)
+    reference = Reference(cell, 6, layers, bidirectional, dtype)
+
+    def ours(params, x):
+        return module.apply({"params": params}, x, LENGTHS, False)
+
+    def theirs(params, x):
+        named = {name: flax_names(cell, layer) for name, layer in params.items()}
+        return reference.apply({"params": named}, x, LENGTHS, False)
+
+    fresh = module.init(jax.random.key(1), TEXTS, LENGTHS, False)["params"]
     rng = np.random.default_rng(2)
     params = jax.tree.map(lambda leaf: leaf + 0.1 * rng.standard_normal(leaf.shape), fresh)
     params = jax.tree.map(np.float32, params)
     weights = rng.standard_normal((5, 7, 6 * (1 + bidirectional))).astype(np.float32)
-    ours, theirs = (value_and_gradients(module, params, TEXTS, weights) for module in modules)
+    found, wanted = (gradients_and_values(run, params, TEXTS, weights) for run in (ours, theirs))
 
     def check(got, wanted):
         assert got.dtype == wanted.dtype
         scale = max(np.abs(wanted).max(), 1e-3)
         np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance * scale)
 
-    jax.tree.map(check, ours, theirs)
+    jax.tree.map(check, found, wanted)
+
+
+@pytest.mark.parametrize("cell", GATES)
+def test_matrices_start_as_in_flax_and_two_biases_as_in_torch(cell):
+    width, made = 64, {}
+    for biases in (1, 2):
+        module = Recurrent(cell, width, 1, False, 0.0, jnp.float32, biases)
+        made[biases] = module.init(jax.random.key(1), TEXTS, LENGTHS, False)["params"]
+    reference = Reference(cell, width, 1, False, jnp.float32)
+    made["flax"] = reference.init(jax.random.key(1), TEXTS, LENGTHS, False)["params"]
+    one, two, plain = (made[name]["layer1_forward"] for name in (1, 2, "flax"))
+    for name, dense in two.items():
+        for other in (one, plain):
+            np.testing.assert_array_equal(dense["kernel"], other[name]["kernel"])
+        assert not np.any(one[name].get("bias", 0))
+    # U(-1 / sqrt(width), 1 / sqrt(width)), drawn twice: the sum is not the double of one.
+    pair = [np.concatenate([two[source + gate]["bias"] for gate in GATES[cell]]) for source in "ih"]
+    for biases, spread in ((pair[0], 1 / 3), (pair[1], 1 / 3), (sum(pair), 2 / 3)):
+        assert np.var(biases) * width == pytest.approx(spread, rel=0.2)
+        assert np.abs(biases).max() <= spread * 3 / np.sqrt(width)
 
 
 def test_begins_at_a_given_state():
@@ -85,7 +125,7 @@ def test_begins_at_a_given_state():
 
     def theirs(start):
         run = nn.RNN(nn.GRUCell(6, parent=None), return_carry=True)
-        cell = {"params": {"cell": params["params"]}}
+        cell = {"params": {"cell": flax_names("gru", params["params"])}}
         state = run.apply(cell, TEXTS, initial_carry=start, seq_lengths=LENGTHS)[0]
         return jnp.sum(state * target)
 

@@ -121,9 +121,6 @@ def check_gradients(torch, folder, modules, functions, images, labels, source):
         assert jax.tree.leaves(tree)
         for path, gradient in flatten(tree).items():
             expected = wanted[prefix + path]
-            if path.startswith("encoder/") and path.endswith("bias"):
-                # Two biases of torch, each with the gradient of their sum.
-                expected = expected / 2
             assert np.any(expected), path
             assert parity.relative(gradient, expected) < 1e-4, path
 

@@ -13,6 +13,7 @@ import pytest
 from published_polysemous import torch_hinges, torch_pixels
 from torch_resnet import make_resnet
 
+from tests import clipped_adam
 from xmodal.base.config import UserError
 from xmodal.losses import LOSSES, Context
 from xmodal.models import make_dual_encoder
@@ -68,6 +69,22 @@ def read(folder):
     return make_dual_encoder(description.model()), params, state
 
 
+def differentiate(model, state, images):
+    """From parameters to the loss, embeddings and scores, and the gradients of the loss."""
+    similarity, items = model.similarity, jnp.arange(len(LENGTHS))
+    inputs = {
+        "image": {"image": images},
+        "text": {"text_ids": IDS.astype(np.int32), "text_mask": MASK.astype(np.int32)},
+    }
+
+    def compute(params):
+        views = [model.embed(side, params, state, inputs[side])[0] for side in inputs]
+        loss, _ = LOSSES["triplet"].function(*views, Context(items, items, similarity))
+        return loss, (views, similarity.score(*map(similarity.prepare, views)))
+
+    return jax.jit(jax.value_and_grad(compute, has_aux=True))
+
+
 def assert_parity(torch, modules, functions, images, make_folder):
     """Compares embeddings, scores, loss and all gradients, to 1e-4 of the largest number.
 
@@ -80,18 +97,7 @@ def assert_parity(torch, modules, functions, images, make_folder):
     """
     model, params, state = read(make_folder())
     similarity = model.similarity
-    items = jnp.arange(len(LENGTHS))
-    inputs = {
-        "image": {"image": images},
-        "text": {"text_ids": IDS.astype(np.int32), "text_mask": MASK.astype(np.int32)},
-    }
-
-    def compute(params):
-        views = [model.embed(side, params, state, inputs[side])[0] for side in inputs]
-        loss, _ = LOSSES["triplet"].function(*views, Context(items, items, similarity))
-        return loss, (views, similarity.score(*map(similarity.prepare, views)))
-
-    compiled = jax.jit(jax.value_and_grad(compute, has_aux=True))
+    compiled = differentiate(model, state, images)
     (loss, (views, scores)), gradients = compiled(params)
     given = torch_pixels(torch, images) if images.dtype == np.uint8 else torch.tensor(images)
     expected = (
@@ -134,6 +140,36 @@ def test_vsepp_equals_torch(torch, tmp_path, variant, is_stored):
     assert_parity(torch, modules, functions, images, make_folder)
     encoder = read_model(tmp_path / "made").sides["image"].encoder
     assert (encoder["name"] == "precomputed") == is_stored
+
+
+def test_three_steps_of_vsepp_equal_torch(torch, tmp_path):
+    """Clipped Adam moves both biases of every gate."""
+    modules, functions = published.make_vsepp(
+        torch, None, None, channels=REGIONS.shape[-1], rows=ROWS, variant="vsepp"
+    )
+    source, images = tmp_path / "model_best.pth.tar", REGIONS[:, 0]
+
+    def read_converted():
+        save(torch, modules, source)
+        return read(convert("vsepp", source, "vsepp"))
+
+    model, params, state = read_converted()
+    gradients = differentiate(model, state, images)
+    trained, norms = clipped_adam.train(params, lambda params: gradients(params)[1])
+
+    def compute_loss():
+        embeddings = (
+            functions.images(torch.tensor(images)),
+            functions.texts(torch.tensor(IDS), torch.tensor(LENGTHS)),
+        )
+        return len(LENGTHS) * torch_hinges(torch, functions.score(*embeddings), 0.2)
+
+    parameters = [each for module in modules for each in module.parameters()]
+    assert norms == pytest.approx(
+        clipped_adam.train_torch(torch, parameters, compute_loss), rel=1e-4
+    )
+    assert min(norms) > clipped_adam.CLIP
+    clipped_adam.check_movement(params, trained, read_converted()[1])
 
 
 OPTIONS = {

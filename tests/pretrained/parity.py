@@ -85,9 +85,6 @@ def check_gradients(found, converted, ignored=()):
         if path.startswith(tuple(ignored)):
             continue
         expected = wanted[path]
-        if path.endswith(("/ir/bias", "/iz/bias")):
-            # Two biases of torch, each with the gradient of their sum.
-            expected = expected / 2
         scale = max(np.abs(expected).max(), 1e-5)
         error = np.abs(gradient - expected).max() / scale
         assert error < (1e-2 if path.startswith("image/encoder/") else 1e-4), (path, error)

@@ -28,10 +28,13 @@ def initialize_words(name: str, scale: float | None, width: int) -> Callable:
       width: width of a word vector.
     """
     scale = width**-0.5 if scale is None else scale
-    if name == "normal":
-        return nn.initializers.normal(scale)
+    return nn.initializers.normal(scale) if name == "normal" else uniform(scale)
 
-    def uniform(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
-        return jax.random.uniform(key, shape, dtype, minval=-scale, maxval=scale)
 
-    return uniform
+def uniform(bound: float) -> Callable:
+    """Returns the initializer that draws from U(-bound, bound)."""
+
+    def init(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
+        return jax.random.uniform(key, shape, dtype, minval=-bound, maxval=bound)
+
+    return init

@@ -10,6 +10,7 @@ from flax.linen.recurrent import DenseParams
 from jax.typing import DTypeLike
 
 from xmodal.models import recurrence
+from xmodal.models.initializers import uniform
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,22 +20,23 @@ class Gates:
     Attributes:
       cell: maps the gates to the next state.
       names: names of the gates, in order.
-      input_biases: names of gates whose input matrix has a bias.
-      hidden_biases: names of gates whose matrix of the state has a bias.
+      hidden_biases: names of gates whose matrix of the state has a bias even if a gate has one.
       states: number of arrays of the state.
     """
 
     cell: recurrence.Cell
     names: str
-    input_biases: str
     hidden_biases: str
     states: int
 
 
 CELLS: Mapping[str, Gates] = {
-    "gru": Gates(recurrence.gru, "rzn", input_biases="rzn", hidden_biases="n", states=1),
-    "lstm": Gates(recurrence.lstm, "ifgo", input_biases="", hidden_biases="ifgo", states=2),
+    # The reset gate is between the two biases of n.
+    "gru": Gates(recurrence.gru, "rzn", hidden_biases="n", states=1),
+    "lstm": Gates(recurrence.lstm, "ifgo", hidden_biases="", states=2),
 }
+BIASES = (2, 1)
+"""The numbers of biases that a gate may have."""
 
 
 def mean_directions(outputs: jax.Array) -> jax.Array:
@@ -46,19 +48,21 @@ def mean_directions(outputs: jax.Array) -> jax.Array:
 class Direction(nn.Module):
     """One recurrent layer in one direction.
 
-    Parameters: those of the cells of Flax, under their names; see `Recurrent`.
+    Parameters: matrices and biases of the gates; see `Recurrent`.
 
     Attributes:
       cell: key of `CELLS`.
       width: width of the state.
       reverse: whether to begin at the last token.
       dtype: compute dtype.
+      biases: see `Recurrent`.
     """
 
     cell: str
     width: int
     reverse: bool = False
     dtype: DTypeLike = jnp.float32
+    biases: int = 2
 
     @nn.compact
     def __call__(
@@ -71,9 +75,10 @@ class Direction(nn.Module):
         """
         gates = CELLS[self.cell]
         x = jnp.swapaxes(x, 0, 1)
-        kernel, bias = self._matrix("i", x.shape[-1], gates.input_biases)
+        kernel, bias = self._matrix("i", x.shape[-1], gates.names)
         inputs = x.astype(self.dtype) @ kernel + bias
-        hidden = self._matrix("h", self.width, gates.hidden_biases)
+        with_bias = gates.names if self.biases == 2 else gates.hidden_biases
+        hidden = self._matrix("h", self.width, with_bias)
         mask = jnp.arange(x.shape[0])[:, None] < lengths
         zero = jnp.zeros((x.shape[1], self.width), jnp.float32)
         first = (zero if start is None else start, *[zero] * (gates.states - 1))
@@ -83,11 +88,14 @@ class Direction(nn.Module):
     def _matrix(self, source: str, rows: int, with_bias: str) -> tuple[jax.Array, jax.Array]:
         """All gates' matrices, concatenated to [rows, G], and their biases [G]."""
         init = nn.initializers.orthogonal() if source == "h" else nn.initializers.lecun_normal()
+        # Two biases start as in torch, one starts as in TensorFlow.
+        bias_init = uniform(self.width**-0.5) if self.biases == 2 else nn.initializers.zeros
         kernels, biases = [], []
         for gate in CELLS[self.cell].names:
             dense = DenseParams(
-                self.width, gate in with_bias, kernel_init=init, name=f"{source}{gate}"
-            )
+                self.width, gate in with_bias, kernel_init=init, bias_init=bias_init,
+                name=f"{source}{gate}",
+            )  # fmt: skip
             kernel, bias = dense(jnp.empty((0, rows)))
             kernels.append(kernel)
             biases.append(jnp.zeros(self.width) if bias is None else bias)
@@ -101,8 +109,7 @@ class Recurrent(nn.Module):
     Parameters: one cell per layer and direction, `layer1_forward`, `layer1_backward`, ..., with
     the names of Flax: matrices `ir, iz, in` (input) and `hr, hz, hn` (hidden) of a GRU, `ii, if,
     ig, io` and `hi, hf, hg, ho` of an LSTM. torch stacks the same gates in the order r, z, n and
-    i, f, g, o, transposed; its two biases of a gate add up, but for n of the GRU, where `in` has
-    the input bias and `hn` the hidden one.
+    i, f, g, o, transposed, and likewise the biases.
 
     Attributes:
       cell: key of `CELLS`.
@@ -111,6 +118,9 @@ class Recurrent(nn.Module):
       bidirectional: read the text in both directions; the next layer reads the joined outputs.
       dropout: dropout rate between two layers.
       dtype: compute dtype.
+      biases: one of `BIASES`. With 2, as in torch, every gate has one of the input and one of the
+        state. Only their sum matters, but Adam moves both, and both count in the gradient's norm.
+        With 1, as in TensorFlow, only the GRU's n has both.
     """
 
     cell: str
@@ -119,6 +129,7 @@ class Recurrent(nn.Module):
     bidirectional: bool
     dropout: float
     dtype: DTypeLike
+    biases: int = 2
 
     @nn.compact
     def __call__(
@@ -147,6 +158,7 @@ class Recurrent(nn.Module):
                     self.width,
                     reverse=direction == "backward",
                     dtype=self.dtype,
+                    biases=self.biases,
                     name=f"layer{number}_{direction}",
                 )
                 output, state = layer(x, lengths)

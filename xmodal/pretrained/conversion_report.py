@@ -86,13 +86,11 @@ class Taken(NamedTuple):
       name: its name, or the names of several, which are stacked along a first axis.
       change: change of the layout of each; None for no change.
       how: description of `change`.
-      added: whether several arrays are summed instead of stacked.
     """
 
     name: str | tuple[str, ...]
     change: Callable[[np.ndarray], np.ndarray] | None = None
     how: str = ""
-    added: bool = False
 
 
 class Mapper:
@@ -117,7 +115,7 @@ class Mapper:
           UserError: the result has the wrong shape, or a number that is not finite.
         """
         names = (taken.name,) if isinstance(taken.name, str) else taken.name
-        stacked = not isinstance(taken.name, str) and not taken.added
+        stacked = not isinstance(taken.name, str)
         if absent := tuple(source for source in names if source not in self._arrays):
             self._missing[name] = absent
             return
@@ -139,12 +137,12 @@ class Mapper:
                 raise UserError(
                     f"{source} has numbers that are not finite: it is damaged, download it again."
                 )
-        join = np.stack if stacked else sum
-        self._flat[name] = np.asarray(join(changed), np.float32, order="C")
+        joined = np.stack(changed) if stacked else changed[0]
+        self._flat[name] = np.asarray(joined, np.float32, order="C")
         self._loaded[name] = names
         words = [taken.how] if taken.how else []
-        if len(names) > 1 or stacked:
-            words.append(f"{len(names)} {'added' if taken.added else 'stacked'}")
+        if stacked:
+            words.append(f"{len(names)} stacked")
         if words:
             self._reshaped[name] = ", ".join(words)
 

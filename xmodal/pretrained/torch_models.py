@@ -188,32 +188,25 @@ def bert(module: str, depth: int) -> LayerRule:
 
 def gru(module: str) -> LayerRule:
     """The rule for `torch.nn.GRU`, which stacks the gates r, z, n; see `models.recurrent`."""
-    return _recurrent(module, "rzn", lambda source, gate: (source,) if gate == "n" else _BIASES)
+    return _recurrent(module, "rzn")
 
 
 def lstm(module: str) -> LayerRule:
     """The rule for `torch.nn.LSTM`, which stacks the gates i, f, g, o."""
-    return _recurrent(module, "ifgo", lambda source, gate: _BIASES)
+    return _recurrent(module, "ifgo")
 
 
-_BIASES = ("ih", "hh")
-
-
-def _recurrent(module: str, gates: str, biases: Callable[[str, str], tuple[str, ...]]) -> LayerRule:
-    """The rule for a recurrent layer, given its gates and the biases that sum to one of ours."""
-
+def _recurrent(module: str, gates: str) -> LayerRule:
     def rule(leaf: str) -> Taken:
         layer, dense, kind = leaf.split("/")
         number, _, direction = layer.removeprefix("layer").partition("_")
         end = f"_l{int(number) - 1}" + ("_reverse" if direction == "backward" else "")
-        source, gate = {"i": "ih", "h": "hh"}[dense[0]], dense[1]
+        name, gate = f"{'weight' if kind == 'kernel' else kind}_{dense[0]}h{end}", dense[1]
 
         def take(stacked: np.ndarray) -> np.ndarray:
             return np.split(stacked, len(gates))[gates.index(gate)].T
 
-        if kind == "kernel":
-            return Taken(f"{module}.weight_{source}{end}", take, f"gate {gate}, transposed")
-        names = tuple(f"{module}.bias_{each}{end}" for each in biases(source, gate))
-        return Taken(names, take, f"gate {gate}", added=True)
+        how = f"gate {gate}, transposed" if kind == "kernel" else f"gate {gate}"
+        return Taken(f"{module}.{name}", take, how)
 
     return rule

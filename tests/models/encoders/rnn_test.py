@@ -3,9 +3,11 @@
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import clipped_adam
 from xmodal.base.config import UserError
 from xmodal.models import Mode
 
@@ -16,21 +18,16 @@ GATES = {"gru": "rzn", "lstm": "ifgo"}
 
 
 def _cell(cell, torch_rnn, suffix, width):
-    """One direction of one layer, with Flax's names."""
+    """One direction of one layer, with our names."""
     state = {name: tensor.detach().numpy() for name, tensor in torch_rnn.named_parameters()}
     arrays = {}
     for index, gate in enumerate(GATES[cell]):
         rows = slice(index * width, (index + 1) * width)
-        of_input, of_hidden = (state[f"bias_{kind}h_{suffix}"][rows] for kind in "ih")
-        read = {"kernel": state[f"weight_ih_{suffix}"][rows].T}
-        kept = {"kernel": state[f"weight_hh_{suffix}"][rows].T}
-        if cell == "lstm":
-            kept["bias"] = of_input + of_hidden
-        elif gate == "n":
-            read["bias"], kept["bias"] = of_input, of_hidden
-        else:
-            read["bias"] = of_input + of_hidden
-        arrays |= {f"i{gate}": read, f"h{gate}": kept}
+        for source in "ih":
+            arrays[f"{source}{gate}"] = {
+                "kernel": state[f"weight_{source}h_{suffix}"][rows].T,
+                "bias": state[f"bias_{source}h_{suffix}"][rows],
+            }
     return arrays
 
 
@@ -73,6 +70,41 @@ def test_equals_torch(cell, layers, bidirectional, tower):
     joined = np.concatenate(list(state), axis=-1)
     np.testing.assert_allclose(features.extras["state"], joined, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(features.extras["words"], table[IDS])
+
+
+@pytest.mark.parametrize("cell", GATES)
+def test_three_steps_of_clipped_adam_equal_torch(cell, tower):
+    """Adam moves both biases of a gate, and the norm of the gradients counts both."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    rng, width = np.random.default_rng(1), 5
+    table = rng.normal(size=(11, 3)).astype(np.float32)
+    target = rng.normal(size=(4, 7, width)).astype(np.float32) * INPUTS["text_mask"][..., None]
+    theirs = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[cell](3, width, batch_first=True)
+    encoder = tower("rnn", vocab_size=11, cell=cell, width=width, embedding_width=3).module.encoder
+
+    def read_params():
+        layer = _cell(cell, theirs, "l0", width)
+        return jax.tree.map(np.copy, {"recurrent": {"layer1_forward": layer}})
+
+    @jax.jit
+    @jax.grad
+    def gradients(params):
+        variables = {"params": params | {"table": table}}
+        return jnp.sum(encoder.apply(variables, INPUTS, Mode.EVALUATE).tokens * target)
+
+    start = read_params()
+    ours, norms = clipped_adam.train(start, gradients)
+
+    def compute_loss():
+        return (theirs(torch.tensor(table[IDS]))[0] * torch.tensor(target)).sum()
+
+    parameters = list(theirs.parameters())
+    assert norms == pytest.approx(
+        clipped_adam.train_torch(torch, parameters, compute_loss), rel=1e-4
+    )
+    assert min(norms) > clipped_adam.CLIP
+    clipped_adam.check_movement(start, ours, read_params())
 
 
 @pytest.mark.parametrize("source", ["tokens", "state"])

@@ -16,7 +16,7 @@ from xmodal.models.encoders.word_embedding import look_up
 from xmodal.models.features import Features
 from xmodal.models.initializers import WORDS, initialize_words
 from xmodal.models.mode import Mode
-from xmodal.models.recurrent import CELLS, Recurrent, mean_directions
+from xmodal.models.recurrent import BIASES, CELLS, Recurrent, mean_directions
 
 
 class Rnn(nn.Module):
@@ -70,6 +70,7 @@ class RnnConfig:
       dropout: dropout rate of the word vectors' values and between two layers.
       init: see `word_embedding.WordsConfig`.
       init_scale: see `word_embedding.WordsConfig`.
+      biases: biases of a gate, see `recurrent.Recurrent`: 2 as in torch, 1 as in TensorFlow.
       dtype: compute dtype; parameters are float32.
     """
 
@@ -83,6 +84,7 @@ class RnnConfig:
     dropout: float = setting(0.0, at_least=0, below=1)
     init: str = setting("normal", one_of=WORDS)
     init_scale: float | None = setting(None, above=0)
+    biases: int = setting(2, one_of=BIASES)
     dtype: str = setting("float32", one_of=DTYPES)
 
     def __post_init__(self) -> None:
@@ -98,7 +100,13 @@ def make_rnn(config: RnnConfig, devices: Devices) -> Rnn:
     del devices
     dtype = DTYPES[config.dtype]
     recurrent = Recurrent(
-        config.cell, config.width, config.layers, config.bidirectional, config.dropout, dtype
+        config.cell,
+        config.width,
+        config.layers,
+        config.bidirectional,
+        config.dropout,
+        dtype,
+        config.biases,
     )
     return Rnn(
         recurrent=recurrent,

@@ -5,8 +5,7 @@ The caption generation of VSRN (Li et al. 2019, KunpengLi1994/VSRN), after Venug
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import flax.linen as nn
 import jax
@@ -15,9 +14,9 @@ import jax.numpy as jnp
 from xmodal.base.config import UserError, setting
 from xmodal.models.embedding import Embedding
 from xmodal.models.heads.additive_attention import masked_softmax
-from xmodal.models.initializers import LINEAR
+from xmodal.models.initializers import LINEAR, uniform
 from xmodal.models.mode import Mode
-from xmodal.models.recurrent import Recurrent
+from xmodal.models.recurrent import Direction, Recurrent
 from xmodal.models.task_modules.task_module import TaskModule
 
 _XAVIER_NORMAL = nn.initializers.xavier_normal()
@@ -95,7 +94,7 @@ class CaptionDecoder(nn.Module):
         words = self.param("words", init, (config.vocab_size, config.word_width))
         bound = (2 * config.width) ** -0.5  # torch's, for one layer on outputs and state
         keys = nn.Dense(
-            config.width, kernel_init=_uniform(bound), bias_init=_uniform(bound), name="keys"
+            config.width, kernel_init=uniform(bound), bias_init=uniform(bound), name="keys"
         )(outputs)
         steps = nn.scan(
             DecoderStep,
@@ -133,14 +132,16 @@ class DecoderStep(nn.Module):
     ) -> tuple[jax.Array, jax.Array]:
         """State [B, W], word [B, E], outputs and keys [B, R, W], mask [B, R] -> two new states."""
         width = self.config.width
-        init = _uniform((2 * width) ** -0.5)
+        init = uniform((2 * width) ** -0.5)
         query = nn.Dense(width, use_bias=False, kernel_init=init, name="query")(state)
         score = nn.Dense(1, use_bias=False, kernel_init=LINEAR["torch"], name="scores")
         weights = masked_softmax(score(jnp.tanh(keys + query[:, None]))[..., 0], mask)
         context = jnp.einsum("br,brw->bw", weights, outputs)
         joined = jnp.concatenate([word, context], axis=-1)
         joined = nn.Dropout(self.config.dropout, deterministic=self.deterministic)(joined)
-        state, _ = nn.GRUCell(width, name="cell")(state, joined)
+        # A text of one token, which starts from the state.
+        lengths = jnp.ones(len(joined), jnp.int32)
+        _, state = Direction("gru", width, name="cell")(joined[:, None], lengths, state)
         return state, state
 
 
@@ -167,13 +168,6 @@ def shift_captions(
     last = jnp.where(config.padding_target & (lengths < most), lengths + 1, lengths)
     counted = places[1 : steps + 1] < jnp.minimum(last, most)
     return ids[:, :steps], ids[:, 1 : steps + 1], counted
-
-
-def _uniform(bound: float) -> Callable[..., jax.Array]:
-    def init(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
-        return jax.random.uniform(key, shape, dtype, minval=-bound, maxval=bound)
-
-    return init
 
 
 def make_caption_decoder(config: CaptionDecoderConfig) -> TaskModule:
