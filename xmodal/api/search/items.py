@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.base.folder_walk import IMAGE_ENDINGS, fault_of_file, walk
+from xmodal.base.folder_walk import IMAGE_ENDINGS, fault_of_file, is_unread_picture, walk
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
@@ -29,7 +29,8 @@ class Items:
       stamps: further marks of identity: sizes and times of files, hashes.
       upright: see `Model.embed_images`; pictures of a dataset are embedded as in its evaluation.
       may_be_damaged: whether items that cannot be read are left out, instead of being an error.
-      left_out: other files of the folder -> the fault: other endings, broken links.
+      left_out: pictures that cannot be items -> the fault: an unread format, a broken link.
+      others: endings of the files of the folder that are no pictures, one for each file.
     """
 
     names: Sequence[str]
@@ -39,6 +40,7 @@ class Items:
     upright: bool = True
     may_be_damaged: bool = False
     left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    others: Sequence[str] = ()
 
 
 def from_values(values: Sequence[Any] | np.ndarray, stamps: Sequence[str] = ()) -> Items:
@@ -62,9 +64,17 @@ def from_images(place: str) -> Items:
         found = [file for file, fault in faults.items() if not fault]
         if not found:
             raise UserError(f"--images={place} has no picture ({', '.join(IMAGE_ENDINGS)}).")
-        items = _from_files([file.resolve() for file in found])
-        left_out = {str(file.absolute()): fault for file, fault in faults.items() if fault}
-        return dataclasses.replace(items, left_out=left_out)
+        others = {
+            file
+            for file, fault in faults.items()
+            if fault.startswith("unread ending") and not is_unread_picture(file.name)
+        }
+        lost = [file for file, fault in faults.items() if fault and file not in others]
+        return dataclasses.replace(
+            _from_files([file.resolve() for file in found]),
+            left_out={str(file.absolute()): faults[file] for file in lost},
+            others=[file.suffix.lower() or "no ending" for file in sorted(others)],
+        )
     if not path.is_file():
         raise UserError(f"--images={place} is neither a folder nor a file.")
     if path.suffix == ".npy":
