@@ -84,8 +84,9 @@ def _candidates(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
     for parent, names in walk(folder):
         images = {stem_of(name): name for name in names if is_picture(name)}
         for name in names:
-            if ending(parent / name) in TABLE_ENDINGS and not is_description(name):
-                yield parent / name, images.get(stem_of(name), "") if is_sidecar(name) else ""
+            path = parent / name
+            if ending(path) in TABLE_ENDINGS and path.is_file() and not is_description(name):
+                yield path, images.get(stem_of(name), "") if is_sidecar(name) else ""
 
 
 def _is_of_others(source: Source, image: str, pictures: PictureFiles) -> bool:

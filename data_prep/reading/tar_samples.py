@@ -20,7 +20,7 @@ from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
 from data_prep.reading.fetched_files import Fetched, parse_meta
 from data_prep.reading.folders import is_note
-from data_prep.reading.picture_names import is_picture, is_unread_picture
+from data_prep.reading.picture_names import composed, is_picture, is_unread_picture
 
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
 TAR_ERRORS = (tarfile.TarError, OSError, EOFError, zlib.error)
@@ -182,7 +182,7 @@ def _members(archive: tarfile.TarFile) -> Iterator[_Member]:
 
 def _sample_key(member: _Member) -> str:
     folder, _, name = member.name.rpartition("/")
-    return f"{folder}/{name.partition('.')[0]}"
+    return composed(f"{folder}/{name.partition('.')[0]}")
 
 
 def _reader(file: BinaryIO, member: _Member) -> Callable[[], bytes]:

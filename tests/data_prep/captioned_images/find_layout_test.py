@@ -98,6 +98,15 @@ def test_other_files_hide_nothing_and_are_listed(tmp_path, write, name, content,
     assert _read(tmp_path) == (_expected("images/"), {name: reason})
 
 
+def test_broken_links_are_listed(tmp_path):
+    folders.write_images(tmp_path, _NUMBERS)
+    _csv(tmp_path / "all.csv")
+    names = ("more.csv", "a.zip", "images/b.jpg", "notes.txt", "c.heic", "data.parquet", "folder")
+    for name in names:
+        (tmp_path / name).symlink_to(tmp_path / "nowhere")
+    assert _read(tmp_path) == (_expected("images/"), dict.fromkeys(names, "broken link"))
+
+
 def test_an_orphan_of_text_files_is_no_table(tmp_path):
     folders.write_images(tmp_path, _NUMBERS, ".")
     for number in (*_NUMBERS, 7):
