@@ -15,7 +15,7 @@ import tensorflow_datasets as tfds
 from etils import epath
 
 import data_prep
-from data_prep.building.record_counts import counts_table, short_splits
+from data_prep.building.record_counts import counts_table, loss_line, short_splits
 from data_prep.command_line import check_config, run
 from data_prep.errors import UnexpectedFilesError
 
@@ -141,6 +141,13 @@ def _parse() -> argparse.Namespace:
         "by default the fraction that the dataset requires",
     )
     parser.add_argument(
+        "--allow_missing",
+        dest="min_kept",
+        action="store_const",
+        const=0.0,
+        help="build whatever share of the records is usable, as --min_kept=0",
+    )
+    parser.add_argument(
         "--beam_pipeline_options",
         metavar="NAME=VALUE,...",
         help="options for a build with Apache Beam workers: its runner, the "
@@ -185,6 +192,8 @@ def main() -> None:
         print(f"{args.dataset}/{config}: {builder.data_dir}")
         if "kept" in (builder.info.metadata or {}):
             print(counts_table(builder.info.metadata))
+            if line := loss_line(builder.info.metadata.get("lost", {})):
+                print(f"{line}; listed in {builder.data_path / 'left_out.csv'}")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
 # Pillow requires only the pixels; other decoders also require the last chunk and its checksum.
 _PNG_END = b"IEND\xaeB`\x82"
 # A photograph would be five times as large as a PNG.
+_DARK = "nearly black: its 16-bit values stay below 4,096, as if it had 12; scale them to 16 bits"
 _TURNED_JPEG = {"quality": 95, "subsampling": "4:4:4"}
 
 
@@ -46,10 +47,12 @@ class CheckedImage:
       encoded: an RGB or gray JPEG or PNG with 8 bits per channel.
       converted: its original format, such as "CMYK JPEG", "16-bit PNG" or "turned JPEG"; "" if
         the bytes are unchanged.
+      warning: "reason: detail" if it may not look as it should; "" otherwise.
     """
 
     encoded: bytes
     converted: str = ""
+    warning: str = ""
 
 
 def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
@@ -87,7 +90,7 @@ def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
                 pixels.save(converted, "PNG")
         except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
             raise _bad_image(error) from error
-    return CheckedImage(converted.getvalue(), kind)
+        return CheckedImage(converted.getvalue(), kind, _DARK if _is_dark(image, encoded) else "")
 
 
 def thumbnail(encoded: bytes, size: int) -> np.ndarray:
@@ -100,17 +103,34 @@ def thumbnail(encoded: bytes, size: int) -> np.ndarray:
     Raises:
       BadImageError: the file cannot be decoded, or is far too large.
     """
+    image = _reduced(encoded, 4 * size)
+    return np.asarray(image.resize((size, size), PIL.Image.Resampling.BILINEAR))
+
+
+def small_jpeg(encoded: bytes, side: int) -> bytes:
+    """Returns an upright JPEG of an image for a reader, with at most `side` pixels on each side.
+
+    Raises:
+      BadImageError: the file cannot be decoded, or is far too large.
+    """
+    image, file = _reduced(encoded, side), io.BytesIO()
+    image.thumbnail((side, side))
+    image.save(file, "JPEG", quality=80)
+    return file.getvalue()
+
+
+def _reduced(encoded: bytes, side: int) -> PIL.Image.Image:
+    """An upright RGB image; JPEGs are decoded at a smaller scale, to at least `side` pixels."""
     if not encoded:
         raise BadImageError("no bytes")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         image = _open(encoded)
         try:
-            image.draft("RGB", (4 * size, 4 * size))  # JPEGs are decoded at a smaller scale.
-            small = _to_rgb(_upright(image)).resize((size, size), PIL.Image.Resampling.BILINEAR)
+            image.draft("RGB", (side, side))
+            return _to_rgb(_upright(image))
         except Exception as error:  # see above
             raise _bad_image(error) from error
-    return np.asarray(small)
 
 
 def _upright(image: PIL.Image.Image) -> PIL.Image.Image:
@@ -193,6 +213,16 @@ def _scaled(image: PIL.Image.Image) -> PIL.Image.Image:
     pixels = np.asarray(image, np.float64)
     white = max(65535.0 if image.mode.startswith("I") else 1.0, float(pixels.max()))
     return PIL.Image.fromarray(np.clip(pixels / white * 255, 0, 255).round().astype(np.uint8))
+
+
+def _is_dark(image: PIL.Image.Image, encoded: bytes) -> bool:
+    """Whether the values of an image with 16 bits would fit in 12."""
+    if image.mode.startswith("I"):
+        return bool(np.asarray(image).max() < 2**12)
+    if image.format != "PNG" or encoded[24] != 16:
+        return False
+    # Pillow has kept the upper eight bits.
+    return bool(np.asarray(image.convert("RGB")).max() < 2**4)
 
 
 def _bad_image(error: Exception) -> BadImageError:

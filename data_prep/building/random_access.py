@@ -21,6 +21,7 @@ from data_prep.building.record_counts import (
     LeftOut,
     Record,
     counts_table,
+    lost_records,
     short_splits,
 )
 from data_prep.building.record_parts import OneProcess, PartedRecords, Workers
@@ -40,11 +41,13 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     A subclass returns the records of its splits from `_splits`, including unusable ones. These are
     listed in `left_out.csv`, in the folder of the dataset, or above it if the build fails.
     `info.metadata` of a dataset holds `kept`, `left_out`, `converted` (see
-    `BuildReport.metadata`) and `split_hashes`, split -> hash (see `SplitHash`).
+    `BuildReport.metadata`), `lost` (see `_lost`) and `split_hashes`, split -> hash (see
+    `SplitHash`).
 
     Attributes:
       HOMEPAGE: homepage of the dataset.
       MIN_KEPT: share of the records of every split that must be usable.
+      MOST_LOST: share of all records that may be unusable; for data without published counts.
       CHECK_IMAGES: whether images are decoded once as a check; not needed for rendered images.
       UPRIGHT: whether images are rotated according to their EXIF orientation. Published datasets
         keep their files, since published models ignore it.
@@ -56,11 +59,12 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
     Args:
       file_format: how TFDS stores records.
-      min_kept: replaces `MIN_KEPT`.
+      min_kept: replaces `MIN_KEPT`, and then `MOST_LOST` does not count.
     """
 
     HOMEPAGE: ClassVar[str] = ""
     MIN_KEPT: ClassVar[float] = 1.0
+    MOST_LOST: ClassVar[float] = 1.0
     CHECK_IMAGES: ClassVar[bool] = True
     UPRIGHT: ClassVar[bool] = False
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids")
@@ -72,6 +76,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     ) -> None:
         super().__init__(file_format=file_format or "array_record", **kwargs)
         self.min_kept = self.MIN_KEPT if min_kept is None else min_kept
+        self.most_lost = self.MOST_LOST if min_kept is None else 1.0
         self._report: BuildReport
         self._claims = contextlib.ExitStack()
         self._workers: Workers = OneProcess()
@@ -253,8 +258,23 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         for split, (records, entries) in self._on_workers.items():
             self._account_for(split, records, entries)
 
+    def _lost(self) -> Mapping[str, tuple[int, int]]:
+        """What was left out: kind -> number lost, number in all."""
+        return lost_records(self._report.metadata())
+
+    def _why_lost(self) -> str:
+        """A remark on what was left out, for a user who looks for the cause."""
+        return ""
+
     def _check_share(self) -> None:
-        counts = self._report.metadata()
+        counts, lost = self._report.metadata(), self._lost()
+        for kind, (missing, total) in lost.items():
+            if missing > self.most_lost * total:
+                raise UnexpectedFilesError(
+                    f"{self._title}: {missing:,} of {total:,} {kind} cannot be used, more than "
+                    f"{self.most_lost:.4g} of them. {self._why_lost()}Correct the files, or accept "
+                    "it with --allow_missing of data_prep.build"
+                )
         if short := short_splits(counts, self.min_kept):
             raise UnexpectedFilesError(
                 f"{self._title} keeps less than {self.min_kept:.4g} of the records of "
@@ -262,7 +282,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                 "data_prep.build"
             )
         if counts["kept"]:
-            self.info.metadata.update(counts)
+            self.info.metadata.update(counts, lost={kind: list(of) for kind, of in lost.items()})
 
     @property
     def _check(self) -> RecordCheck:

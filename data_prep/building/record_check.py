@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow_datasets as tfds
 
 from data_prep.building.id_set import IdSet
-from data_prep.building.image_check import BadImageError, checked_image
+from data_prep.building.image_check import BadImageError, CheckedImage, checked_image
 from data_prep.building.record_counts import BuildReport, LeftOut, Record
 from data_prep.building.split_hash import SplitHash
 from data_prep.errors import UnexpectedFilesError
@@ -23,6 +23,7 @@ class Entry:
       key: key of the record; None if it was left out before its check.
       ids: name of a feature -> its ids, which must be unique.
       converted: original format of its image, if it was converted.
+      warning: what may be wrong with its image, although it is kept; None if nothing.
       digest: SHA-256 of a usable record.
     """
 
@@ -31,6 +32,7 @@ class Entry:
     ids: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     converted: str = ""
     digest: bytes = b""
+    warning: LeftOut | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,34 +56,37 @@ class RecordCheck:
         if isinstance(record, LeftOut):
             return None, Entry(record)
         key, example = record
-        usable, converted, digest = self._usable(key, example)
+        usable, checked, digest = self._usable(key, example)
         left_out = usable if isinstance(usable, LeftOut) else None
         ids = {name: example[name] for name in self.unique_ids if name in example}
-        entry = Entry(left_out, key, ids, converted, digest)
+        warning = None
+        if checked.warning:
+            reason, _, detail = checked.warning.partition(": ")
+            warning = LeftOut(_place(key, example), reason, detail, is_record=False)
+        entry = Entry(left_out, key, ids, checked.converted, digest, warning)
         return (None if isinstance(usable, LeftOut) else (key, usable)), entry
 
     def _usable(
         self, key: int | str, example: dict[str, Any]
-    ) -> tuple[dict[str, Any] | LeftOut, str, bytes]:
-        """The example as stored, the original format of a converted image, and the hash."""
-        captions, converted = example.get("captions"), ""
+    ) -> tuple[dict[str, Any] | LeftOut, CheckedImage, bytes]:
+        """The example as stored, its image, and the hash."""
+        captions, checked = example.get("captions"), CheckedImage(b"")
         if captions is not None and not (len(captions) and all(map(str.strip, captions))):
-            return LeftOut(str(key), "empty caption"), "", b""
+            return LeftOut(str(key), "empty caption"), checked, b""
         try:
             if self._has_pixels:
                 image = example["image"]
                 encoded = image if isinstance(image, bytes) else image.read()
+                checked = CheckedImage(encoded)
                 if self.check_images:
                     checked = checked_image(encoded, upright=self.upright)
-                    encoded, converted = checked.encoded, checked.converted
-                example = example | {"image": encoded}
-            return example, converted, self._hash.digest(example)
+                example = example | {"image": checked.encoded}
+            return example, checked, self._hash.digest(example)
         except BadImageError as error:
-            # The location of a fetched image says more than its row number.
-            where = getattr(example["image"], "where", str(key))
-            return LeftOut(where, error.reason, error.detail), "", b""
+            return LeftOut(_place(key, example), error.reason, error.detail), checked, b""
         except (UnicodeEncodeError, OverflowError) as error:
-            return LeftOut(str(key), "value that cannot be stored", str(error)), "", b""
+            left_out = LeftOut(str(key), "value that cannot be stored", str(error))
+            return left_out, CheckedImage(b""), b""
 
     @functools.cached_property
     def _has_pixels(self) -> bool:
@@ -90,6 +95,11 @@ class RecordCheck:
     @functools.cached_property
     def _hash(self) -> SplitHash:
         return SplitHash(self.features)
+
+
+def _place(key: int | str, example: dict[str, Any]) -> str:
+    """The location of a fetched image, which says more than its row number."""
+    return str(getattr(example["image"], "where", key))
 
 
 class SplitAccount:
@@ -125,6 +135,8 @@ class SplitAccount:
             self._report.leave_out(self._split, entry.left_out)
             return
         self._report.keep(self._split, entry.converted)
+        if entry.warning is not None:
+            self._report.leave_out(self._split, entry.warning)
         self._hash.add_digest(entry.digest)
         self._kept += 1
 

@@ -4,7 +4,7 @@ import collections
 import csv
 import dataclasses
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from etils import epath
@@ -114,6 +114,29 @@ def counts_table(metadata: Mapping[str, Any]) -> str:
         counts = (kept, sum(left_out.values()), sum(converted.values()))
         lines.append(f"{split:<14}" + "".join(f"{count:>11,}" for count in counts) + f"  {why}")
     return "\n".join(line.rstrip() for line in lines)
+
+
+def lost_records(metadata: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """The records of all splits that were left out: "records" -> number lost, number in all.
+
+    Args:
+      metadata: value of `BuildReport.metadata`.
+    """
+    lost = sum(sum(counts.values()) for counts in metadata["left_out"].values())
+    return {"records": (lost, lost + sum(metadata["kept"].values()))}
+
+
+def loss_line(lost: Mapping[str, Sequence[int]], least: float = 0.01) -> str:
+    """Returns a line about shares above `least`; "" if there are none.
+
+    Args:
+      lost: kind -> number lost, number in all.
+      least: share from which on it is worth a line.
+    """
+    shares = {kind: missing / max(total, 1) for kind, (missing, total) in lost.items()}
+    if max(shares.values(), default=0.0) <= least:
+        return ""
+    return "not used: " + ", ".join(f"{share:.1%} of the {kind}" for kind, share in shares.items())
 
 
 def short_splits(metadata: Mapping[str, Any], min_kept: float) -> list[str]:

@@ -17,13 +17,11 @@ from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.building.record_parts import OneProcess, PartedRecords
 from data_prep.captioned_images import find_layout, folder_key
-from data_prep.captioned_images.captioned_pictures import (
-    APPEARS_TWICE,
-    SPLITS,
-    CaptionedPicture,
-)
+from data_prep.captioned_images.captioned_pictures import APPEARS_TWICE, CaptionedPicture
 from data_prep.captioned_images.layouts import Layout
+from data_prep.captioned_images.losses import losses, why_lost
 from data_prep.captioned_images.options import ReadingOptions
+from data_prep.captioned_images.preview import preview_page
 from data_prep.captioned_images.reading_summary import summary
 from data_prep.captioned_images.split_choice import choose_splits
 from data_prep.captioned_images.survey import Survey, look_at_part, survey
@@ -31,6 +29,7 @@ from data_prep.captioned_images.user_ratings import Item, rated_pairs
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.image_files import ImageFile
 from data_prep.reading.picture_names import composed
+from data_prep.reading.split_names import SPLITS
 
 
 class Builder(RandomAccessBuilder):
@@ -44,6 +43,7 @@ class Builder(RandomAccessBuilder):
         "1.4.0": "Rows and samples with the same picture are one; names match whole paths.",
     }
     MIN_KEPT = 0.5
+    MOST_LOST = 0.1
     UPRIGHT = True
     READ_IN_PARTS = True
     REFERS_TO: ClassVar[tuple[str, ...]] = ("captioned_images/images",)
@@ -62,6 +62,10 @@ class Builder(RandomAccessBuilder):
     The images are in the folder or in folders below it. Optionally, add a table `ratings.csv` with
     the columns `left`, `right` and `score`.
     """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._read: tuple[Layout, Survey] | None = None
 
     @classmethod
     def data_dir_of(cls, data_dir: str | None, manual_dir: str | None) -> str | None:
@@ -89,12 +93,12 @@ class Builder(RandomAccessBuilder):
         workers = self._workers if len(parts) > 1 else OneProcess()
         looks = workers.map(functools.partial(look_at_part, layout), parts)
         found = survey(looks, by_content=options.split == "none")
-        splits, notes = choose_splits(found)
+        splits, notes = choose_splits(found, functools.partial(why_lost, layout, found))
         if ratings is not None and self.builder_config.name == "ratings":
             return _rating_splits(ratings, layout, found, splits)
-        text = summary(layout.describe(), found, splits, notes, ratings)
-        print(f"captioned_images: {folder}\n{text}", file=sys.stderr, flush=True)
-        self.info.metadata["understood"] = text
+        text = summary(layout, found, splits, notes, ratings)
+        self._read = layout, found
+        self._say(folder, text, found, splits)
         plans = workers.keep(_plans(found, splits))
         records = {
             split: PartedRecords(
@@ -104,6 +108,27 @@ class Builder(RandomAccessBuilder):
         }
         # A single part cannot be split among processes.
         return records if len(parts) > 1 else {name: iter(each) for name, each in records.items()}
+
+    def _say(self, folder: pathlib.Path, text: str, found: Survey, splits: list[str]) -> None:
+        """Prints what was understood, and shows pictures with their captions on a page."""
+        page = pathlib.Path(self.data_dir_root) / "preview.html"
+        page.write_bytes(
+            preview_page(
+                folder.name, text, found.examples, dict(zip(found.names, splits, strict=True))
+            )
+        )
+        print(
+            f"captioned_images: {folder}\n{text}\n  preview   {page}", file=sys.stderr, flush=True
+        )
+        self.info.metadata["understood"] = text
+
+    def _lost(self) -> Mapping[str, tuple[int, int]]:
+        """See `RandomAccessBuilder`."""
+        return losses(*self._read) if self._read else super()._lost()
+
+    def _why_lost(self) -> str:
+        """See `RandomAccessBuilder`."""
+        return why_lost(*self._read) if self._read else super()._why_lost()
 
 
 @dataclasses.dataclass(frozen=True)

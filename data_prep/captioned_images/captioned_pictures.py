@@ -1,26 +1,19 @@
 """A picture with its captions, as read from a user's files."""
 
-import ast
-import contextlib
+import collections
 import dataclasses
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.errors import UnexpectedFilesError
+from data_prep.captioned_images.cell_lists import NOTHING, list_items
+from data_prep.reading.split_names import check_split_names, split_of_name
 from data_prep.reading.text_lines import read_caption
 
-SPLITS = ("train", "validation", "test")
-_SPLIT_NAMES = {
-    **dict.fromkeys(("train", "training", "trn", "restval"), "train"),
-    **dict.fromkeys(("validation", "val", "valid", "dev", "eval"), "validation"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
 APPEARS_TWICE = "caption appears twice"
-_LIST = re.compile(r"""\s*\[\s*['"].*['"]\s*,?\s*\]\s*""", re.DOTALL)
+BY_CONTENT = ', or split by content with {"split": "none"} in captioned_images.json'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,15 +37,16 @@ class CaptionedPicture:
     by_content: bool = False
 
 
-def split_of_name(name: str) -> str:
-    """Returns the split that a word stands for; "" if it is none."""
-    return _SPLIT_NAMES.get(name.strip().lower(), "")
-
-
 def split_of_path(path: str) -> str:
-    """Returns the split in a path such as `val/...` or `captions_val.csv`; "" if there is none."""
-    words = re.split(r"[-_./]", path)
-    return next((split for split in map(split_of_name, reversed(words)) if split), "")
+    """Returns the split in a path such as `val/...` or `captions_val.csv`; "" if there is none.
+
+    The last folder or file that names a split decides; `train_val.csv` names none, as it has two.
+    """
+    for part in reversed(path.split("/")):
+        found = {split_of_name(word) for word in re.split(r"[-_.]", part)} - {""}
+        if found:
+            return found.pop() if len(found) == 1 else ""
+    return ""
 
 
 def split_of_folder(path: str) -> str:
@@ -61,53 +55,59 @@ def split_of_folder(path: str) -> str:
     return next((split for split in map(split_of_name, reversed(folders)) if split), "")
 
 
-def split_of_value(value: Any, where: str) -> str:
-    """Returns the split that a cell of a table names; "" for an empty cell.
+def split_of_value(value: Any) -> str:
+    """Returns the split that a cell of a table names; "" for an empty cell."""
+    return split_of_name(_text_of(value))
+
+
+def check_splits(values: Iterable[Any], where: str) -> None:
+    """Checks the cells of a column of splits.
 
     Raises:
-      UnexpectedFilesError: it does not name a split.
+      UnexpectedFilesError: one does not name a split.
     """
-    text = "" if is_empty(value) else str(value).strip()
-    if text and not (split := split_of_name(text)):
-        raise UnexpectedFilesError(
-            f"{where}: the split {text!r} is not train, validation (val, dev) or test; rename it, "
-            'or ignore the column with {"split": "none"} in captioned_images.json'
-        )
-    return split if text else ""
+    counts = collections.Counter(map(_text_of, values))
+    check_split_names(counts, where, BY_CONTENT)
+
+
+def _text_of(value: Any) -> str:
+    return "" if is_empty(value) else str(value).strip()
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a cell of a table is empty."""
-    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+    """Whether a cell of a table is empty, or says so."""
+    if isinstance(value, str):
+        return not value.strip() or value.strip() in NOTHING
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def cell_captions(values: Iterable[Any], where: str) -> Iterator[str | LeftOut]:
-    """Yields the captions in the cells of a row: texts, or lists of texts.
+    """Yields the captions in the cells of a row: texts, or lists of texts (see `cell_lists`).
 
-    In text files, lists are JSON or as written by pandas, `['a dog', 'a cat']`. A row may omit some
-    of several captions, but not all.
+    A row may omit some of several captions, but not all; missing values in a list are reported.
     """
-    cells = [each for value in values for each in _items(value)]
-    filled = [cell for cell in cells if not is_empty(cell)]
-    if not filled:
-        yield LeftOut(where, "empty caption", is_record=False)
-    for cell in filled:
-        if not isinstance(cell, str):
-            detail = f"{cell!r:.60} is a {type(cell).__name__}"
-            yield LeftOut(where, "caption is no text", detail, is_record=False)
-        else:
-            yield caption_of(cell.encode("utf-8", "surrogatepass"), where)
-
-
-def _items(value: Any) -> list[Any]:
-    """The items of a list, or the single value."""
-    if isinstance(value, str) and _LIST.fullmatch(value):
-        for parse in (json.loads, ast.literal_eval):
-            with contextlib.suppress(ValueError, SyntaxError):
-                found = parse(value.strip())
-                if isinstance(found, list) and all(isinstance(each, str) for each in found):
-                    return found
-    return value if isinstance(value, list) else [value]
+    filled = False
+    missing: list[LeftOut] = []
+    for value in values:
+        try:
+            items = list_items(value)
+        except ValueError as error:
+            filled = True
+            yield LeftOut(where, "unreadable list", str(error), is_record=False)
+            continue
+        for item in [value] if items is None else items:
+            if is_empty(item):
+                if items is not None or item:
+                    detail = f"{item!r:.60}"
+                    missing.append(LeftOut(where, "empty caption", detail, is_record=False))
+            elif not isinstance(item, str):
+                filled = True
+                detail = f"{item!r:.60} is a {type(item).__name__}"
+                yield LeftOut(where, "caption is no text", detail, is_record=False)
+            else:
+                filled = True
+                yield caption_of(item.encode("utf-8", "surrogatepass"), where)
+    yield from missing if filled else [LeftOut(where, "empty caption", is_record=False)]
 
 
 def caption_of(line: bytes, where: str) -> str | LeftOut:

@@ -77,7 +77,8 @@ def find_columns(names: Sequence[str], options: ReadingOptions, where: str) -> C
         if not found:
             raise UnexpectedFilesError(
                 f"{where} has no {kind} column with a known name; its columns are "
-                f'{listed}: rename one, or add {{"{key}": "COLUMN"}} to {FILE} in the same folder'
+                f'{listed}: rename one, or add {{"{key}": "COLUMN"}} to {FILE} in the same folder, '
+                'or {"names": [...]} if the first line is no header'
             )
     split = options.split or next((usual[name] for name in _SPLITS if name in usual), "")
     split = "" if split == "none" else split

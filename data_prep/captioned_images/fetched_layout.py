@@ -33,6 +33,8 @@ class FetchedLayout(Layout):
       options: names given by the user.
     """
 
+    TITLE = "shards, or text and JSON files beside pictures"
+
     def __init__(self, folder: pathlib.Path, options: ReadingOptions) -> None:
         self._folder, self._options = folder, options
 

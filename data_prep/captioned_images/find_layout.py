@@ -30,18 +30,19 @@ def find_layout(folder: pathlib.Path, options: ReadingOptions) -> Layout:
     """
     if options.table == NO_TABLE:
         return FetchedLayout(folder, options)
-    pictures = PictureFiles(folder)
+    pictures, with_splits = PictureFiles(folder), options.split != "none"
     if options.table:
         path = folder / options.table
         if not path.is_file():
             raise UnexpectedFilesError(f"{path}, named in {FILE}, does not exist")
-        return _of_sources(folder, [open_source(path, options, pictures)])
+        source = open_source(path, options, pictures)
+        return _of_sources(folder, [source], with_splits=with_splits)
     sources, reasons = _sources(folder, options, pictures)
     beside = _beside_pictures(folder, bool(sources))
     if sources and beside:
         raise _two(folder, _shown(folder, sources[0]), beside, sources[0])
     if sources:
-        return _of_sources(folder, sources)
+        return _of_sources(folder, sources, with_splits=with_splits)
     if beside:
         return FetchedLayout(folder, options)
     raise _no_layout(folder, reasons)
@@ -114,7 +115,7 @@ def _beside_pictures(folder: pathlib.Path, certain: bool) -> str:
     return ""
 
 
-def _of_sources(folder: pathlib.Path, sources: Sequence[Source]) -> Layout:
+def _of_sources(folder: pathlib.Path, sources: Sequence[Source], *, with_splits: bool) -> Layout:
     """The layout of tables that are parts of one table, or of Karpathy's file.
 
     Raises:
@@ -125,7 +126,7 @@ def _of_sources(folder: pathlib.Path, sources: Sequence[Source]) -> Layout:
         if first.kind != other.kind or isinstance(first, KarpathyFile):
             raise _two(folder, _shown(folder, first), _shown(folder, other), first)
     if isinstance(first, KarpathyFile):
-        return KarpathyLayout(folder, first.path)
+        return KarpathyLayout(folder, first.path, with_splits=with_splits)
     tables = [source for source in sources if isinstance(source, TableFile)]
     for table in tables:
         if table.read_columns != first.read_columns:

@@ -4,17 +4,29 @@ import abc
 import itertools
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images.captioned_pictures import CaptionedPicture, without_copies
+from data_prep.captioned_images.captioned_pictures import (
+    BY_CONTENT,
+    CaptionedPicture,
+    without_copies,
+)
+from data_prep.captioned_images.nearest_name import explain
 from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.captioned_images.unused_files import without_row
-from data_prep.reading.karpathy import in_splits, read_karpathy
+from data_prep.reading.karpathy import read_karpathy_file
+from data_prep.reading.split_names import check_split_names, split_of_name
 
 
 class Layout(abc.ABC):
-    """Pictures and captions of a folder; can be read repeatedly in the same order."""
+    """Pictures and captions of a folder; can be read repeatedly in the same order.
+
+    Attributes:
+      TITLE: the layout in words.
+    """
+
+    TITLE: ClassVar[str]
 
     @abc.abstractmethod
     def describe(self) -> dict[str, str]:
@@ -28,6 +40,19 @@ class Layout(abc.ABC):
     def read(self, part: Any) -> Iterator[CaptionedPicture | LeftOut]:
         """Yields the pictures of a part, and entries that cannot be used."""
 
+    def rows_lost(self, unusable: Sequence[str]) -> tuple[int, int] | None:
+        """Returns how many rows are not used, and how many there are; None if a row is a picture.
+
+        Args:
+          unusable: names of pictures that are not used.
+        """
+        del unusable
+        return None
+
+    def explain(self, fault: LeftOut) -> str:
+        """Describes the first picture or row that is not used, so that a user finds the cause."""
+        return f"the first is {fault.where}{f' ({fault.detail})' if fault.detail else ''}"
+
     def pictures(self) -> Iterator[CaptionedPicture | LeftOut]:
         """Yields all pictures, and entries that cannot be used."""
         return itertools.chain.from_iterable(map(self.read, self.parts()))
@@ -39,21 +64,37 @@ class KarpathyLayout(Layout):
     Args:
       folder: folder of the user.
       path: path of the file.
+      with_splits: whether its splits are used, and their names must be known.
+
+    Raises:
+      UnexpectedFilesError: the file is damaged or in another format, or a split is not known.
     """
 
-    def __init__(self, folder: pathlib.Path, path: pathlib.Path) -> None:
+    TITLE = "a file in Karpathy's format"
+
+    def __init__(self, folder: pathlib.Path, path: pathlib.Path, *, with_splits: bool) -> None:
         self._path, self._files = path, PictureFiles(folder)
-        self._splits = in_splits(read_karpathy(path.parent, path.stem.removeprefix("dataset_")))
+        self._splits = read_karpathy_file(path)
+        if with_splits:
+            sizes = {name: len(photographs) for name, photographs in self._splits.items()}
+            check_split_names(sizes, str(path), BY_CONTENT)
 
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
         return {"files": f"{self._path.name}, {len(self._files):,} images"}
 
+    def explain(self, fault: LeftOut) -> str:
+        """See `Layout`."""
+        if fault.reason != "no image":
+            return super().explain(fault)
+        return explain(fault.where, f"{self._path}, filename", self._files.places())
+
     def read(self, part: None) -> Iterator[CaptionedPicture | LeftOut]:
         """See `Layout`."""
         del part
         used = {self._path.relative_to(self._files.folder).as_posix()}
-        for split, photographs in self._splits.items():
+        for name, photographs in self._splits.items():
+            split = split_of_name(name)
             for photograph in photographs:
                 captions = [text.strip() for _, text in photograph.captions if text.strip()]
                 different, copies = without_copies(captions, photograph.name)

@@ -21,12 +21,14 @@ class ReadingOptions:
       image: the column of image file names or images.
       captions: the columns of captions, or the keys of JSON files; "txt" for text files.
       split: the column of splits; "none" to split by content even if there is one.
+      names: the columns of text tables without a header.
     """
 
     table: str = ""
     image: str = ""
     captions: tuple[str, ...] = ()
     split: str = ""
+    names: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, folder: pathlib.Path) -> Self:
@@ -47,15 +49,17 @@ class ReadingOptions:
                 f"{path} has {shown}; it must be a JSON object with the keys {', '.join(known)}"
             )
         given = {name: _texts(value) for name, value in content.items()}
+        lists = ("captions", "names")
         for name, texts in given.items():
-            if texts is None or (name != "captions" and len(texts) != 1):
+            if texts is None or (name not in lists and len(texts) != 1):
                 raise UnexpectedFilesError(
                     f"{path}: {name} is {content[name]!r:.60}; it must be a string"
-                    + (" or a list of strings" if name == "captions" else "")
+                    + (" or a list of strings" if name in lists else "")
                 )
         values = {name: texts for name, texts in given.items() if texts}
-        names = {name: texts[0] for name, texts in values.items() if name != "captions"}
-        return cls(captions=values.get("captions", ()), **names)
+        single = {name: texts[0] for name, texts in values.items() if name not in lists}
+        several = {name: texts for name, texts in values.items() if name in lists}
+        return cls(**single, **several)  # type: ignore[arg-type]  # types differ by name
 
 
 def _texts(value: Any) -> tuple[str, ...] | None:

@@ -5,18 +5,22 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from data_prep.captioned_images.captioned_pictures import SPLITS
+from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.survey import Survey
+from data_prep.reading.split_names import SPLITS
+
+_EXAMPLES = 3
+_WIDTH = 200  # characters of the captions of an example
 
 
 def summary(
-    description: Mapping[str, str],
+    layout: Layout,
     found: Survey,
     splits: Sequence[str],
     notes: Mapping[str, int],
     ratings: pathlib.Path | None,
 ) -> str:
-    """Returns one line each on files, columns, images, split, and items left out."""
+    """Returns lines on the layout, files, columns, images, splits, items left out, and examples."""
     counts = found.num_captions[found.usable]
     low, high = int(counts.min()), int(counts.max())
     of_an_image = f"{low} to {high} captions" if high > low else f"{low} captions"
@@ -25,7 +29,8 @@ def summary(
     places = np.array(splits, dtype=object)[found.usable]
     sizes = ", ".join(f"{split} {int((places == split).sum()):,}" for split in SPLITS)
     lines = {
-        **description,
+        "layout": layout.TITLE,
+        **layout.describe(),
         "images": f"{len(counts):,} with {of_an_image}, {int(counts.sum()):,} in all",
         "split": f"{sizes}, {_rule(found)}",
     }
@@ -41,6 +46,9 @@ def summary(
     reasons = sorted(found.left_out.items(), key=lambda item: (-item[1], item[0]))
     listed = ", ".join(f"{reason} {count:,}" for reason, count in reasons)
     lines["left out"] = listed or "nothing"
+    for number, each in enumerate(found.examples[:_EXAMPLES], 1):
+        captions = " | ".join(" ".join(caption.split()) for caption in each.captions)
+        lines[f"example {number}"] = f"{each.name} -> {captions:.{_WIDTH}}"
     return "\n".join(f"  {name:<9} {text}" for name, text in lines.items())
 
 

@@ -90,7 +90,7 @@ def open_source(path: pathlib.Path, options: ReadingOptions, pictures: PictureFi
     column = embedded_column(path, options) if ending(path) == ".parquet" else ""
     if column:
         options = dataclasses.replace(options, image=column)
-    table = open_table(path)
+    table = open_table(path, options.names)
     return TableFile(table, find_columns(table.names, options, str(path)), bool(column))
 
 

@@ -5,14 +5,18 @@ Pictures that would leak from training to test stay together: copies of each oth
 different size or quality, and pictures that share a caption.
 """
 
+import collections
+from collections.abc import Callable
+
 import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from data_prep.captioned_images.captioned_pictures import SPLITS
+from data_prep.captioned_images.captioned_pictures import BY_CONTENT
 from data_prep.captioned_images.survey import Survey
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.split_names import SPLITS
 
 SHARE, MOST = 0.1, 5000
 """Share of the pictures in validation and in test, and the largest number of pictures there."""
@@ -27,7 +31,7 @@ NEAR = 8.0
 _MOST_SHARED = 10
 
 
-def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
+def choose_splits(survey: Survey, why_lost: Callable[[], str]) -> tuple[list[str], dict[str, int]]:
     """Returns the split of every picture, and two picture counts.
 
     `kept together` counts pictures that were put into the split of another picture; `copies in two
@@ -35,25 +39,29 @@ def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
 
     Splits given by the files are kept; missing ones are taken out of `train`.
 
+    Args:
+      survey: the pictures.
+      why_lost: describes why pictures are not usable.
+
     Raises:
       UnexpectedFilesError: there are too few pictures, or only some have a split.
     """
     splits = np.array(survey.splits, dtype=object)
     named = set(splits[survey.usable]) if survey.usable.any() else set()
     if "" in named and len(named) > 1:
-        lost = int((splits[survey.usable] == "").sum())
+        sizes = collections.Counter(splits[survey.usable].tolist())
         first = survey.names[np.flatnonzero(survey.usable & (splits == ""))[0]]
         raise UnexpectedFilesError(
-            f"{lost:,} of {int(survey.usable.sum()):,} pictures have no split; the first is "
-            f'{first}; give them one, or split by content with {{"split": "none"}} in '
-            "captioned_images.json"
+            f"{sizes.pop(''):,} of {int(survey.usable.sum()):,} pictures have no split; the first "
+            f"is {first}; others are in {', '.join(f'{k} {n:,}' for k, n in sizes.items())}; give "
+            f"them one{BY_CONTENT}"
         )
     splits[splits == ""] = "train"
     missing = [split for split in ("test", "validation") if split not in named]
     pairs = near_copies(survey)
     groups = _components(len(survey.names), np.concatenate([pairs, _shared_captions(survey)]))
     kept_together = np.bincount(groups)[groups] > 1
-    _check_number(survey, splits, missing)
+    _check_number(survey, splits, missing, why_lost)
     _take_out_of_train(survey, splits, missing, _places(survey, groups))
     _check_filled(survey, splits)
     copies = _components(len(survey.names), pairs)
@@ -131,15 +139,18 @@ def _places(survey: Survey, groups: np.ndarray) -> np.ndarray:
     return lowest[groups]
 
 
-def _check_number(survey: Survey, splits: np.ndarray, missing: list[str]) -> None:
+def _check_number(
+    survey: Survey, splits: np.ndarray, missing: list[str], why_lost: Callable[[], str]
+) -> None:
     usable = int((survey.usable & (splits == "train")).sum())
     if usable < LEAST * (1 + len(missing)):
         what = "usable picture" + "s" * (usable != 1)
-        reasons = ", ".join(f"{name} {count:,}" for name, count in survey.left_out.items())
+        sizes = collections.Counter(splits[survey.usable].tolist())
+        found = ", ".join(f"{split} {count:,}" for split, count in sizes.items())
         raise UnexpectedFilesError(
-            f"{usable} {what} for training{f' ({reasons})' if reasons else ''}; training, "
-            f"validation and test need at least {LEAST * 3} with captions, and several hundred to "
-            "learn anything"
+            f"{usable} {what} for training (found: {found or 'none'}); training, validation and "
+            f"test need at least {LEAST * 3} with captions, and several hundred to learn anything. "
+            f"{why_lost().strip()}"
         )
 
 

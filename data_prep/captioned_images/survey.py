@@ -10,16 +10,19 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from data_prep.building.image_check import BadImageError, thumbnail
+from data_prep.building.image_check import BadImageError, small_jpeg, thumbnail
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import APPEARS_TWICE, CaptionedPicture
 from data_prep.captioned_images.layouts import Layout
+from data_prep.captioned_images.preview import MOST_SHOWN, Example
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_images import text_hash
 from data_prep.same_text import text_key
 
 THUMBNAIL = 8
+_PREVIEW = 240  # pixels
 _LOG_SECONDS = 10.0
+_FAULTS = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +39,9 @@ class Survey:
       caption_rows, caption_keys: int64 and uint64 [C], the picture of every caption and a hash of
         its words.
       left_out: reason -> number of pictures, rows and captions.
+      faults: the first pictures and other records that are not usable.
+      entries: number of records that the layout itself left out.
+      examples: a few usable pictures, chosen by their digests.
       rows: the row of every picture in a part, by part: -1 if an earlier picture of the same split
         has the same content and gets its captions; see `CaptionedPicture.by_content`.
       joined: row -> all captions of a picture that got those of others.
@@ -51,6 +57,9 @@ class Survey:
     caption_rows: np.ndarray
     caption_keys: np.ndarray
     left_out: dict[str, int]
+    faults: list[LeftOut]
+    entries: int
+    examples: list[Example]
     rows: list[list[int]]
     joined: dict[int, tuple[str, ...]]
     copies: dict[tuple[int, int], int]
@@ -80,40 +89,45 @@ class Look:
     Attributes:
       picture: the picture without its content.
       thumbnail, digest: see `Survey`.
-      reason: why the picture cannot be used; "" if it can.
+      fault: why the picture cannot be used; None if it can.
       caption_keys: hashes of the words of its captions.
+      preview: a small JPEG of a picture that may be an example, or b"".
     """
 
     picture: CaptionedPicture
     thumbnail: np.ndarray
     digest: str
-    reason: str
+    fault: LeftOut | None
     caption_keys: list[int]
+    preview: bytes = b""
 
 
-def look_at_part(layout: Layout, part: Any) -> list[Look | str]:
+def look_at_part(layout: Layout, part: Any) -> list[Look | LeftOut]:
     """Examines the pictures in a part of a layout.
 
     Returns:
-      A `Look` for every picture, and the reason for every entry that was left out.
+      A `Look` for every picture, and every entry that was left out.
     """
     started = logged = time.monotonic()
-    found: list[Look | str] = []
+    found: list[Look | LeftOut] = []
+    lowest: list[str] = []
     for item in layout.read(part):
         if isinstance(item, LeftOut):
-            found.append(item.reason)
+            found.append(item)
             continue
         if (now := time.monotonic()) - logged > _LOG_SECONDS:
             logged = now
             rate = len(found) / (now - started)
             logging.info("Examined %s pictures, %.0f per second.", f"{len(found):,}", rate)
-        small, digest, reason = _look_at(item)
-        keys = [text_hash(key) for key in map(text_key, item.captions) if key]
-        found.append(Look(dataclasses.replace(item, read=bytes), small, digest, reason, keys))
+        look, encoded = _look_at(item)
+        if look.fault is None and (len(lowest) < MOST_SHOWN or look.digest < lowest[-1]):
+            lowest = sorted([*lowest, look.digest])[:MOST_SHOWN]
+            look = dataclasses.replace(look, preview=small_jpeg(encoded, _PREVIEW))
+        found.append(look)
     return found
 
 
-def survey(parts: Iterable[Sequence[Look | str]], *, by_content: bool = False) -> Survey:
+def survey(parts: Iterable[Sequence[Look | LeftOut]], *, by_content: bool = False) -> Survey:
     """Joins the results for the parts of a layout.
 
     Args:
@@ -131,16 +145,23 @@ def survey(parts: Iterable[Sequence[Look | str]], *, by_content: bool = False) -
     copies: dict[tuple[int, int], int] = {}
     caption_rows, caption_keys = [], []
     left_out: collections.Counter[str] = collections.Counter()
+    faults: list[LeftOut] = []
+    shown: list[tuple[str, int, bytes]] = []
+    entries = 0
     for part in parts:
         places.append([])
         for look in part:
-            if isinstance(look, str):
-                left_out[look] += 1
-                continue
-            if look.reason:
+            if isinstance(look, LeftOut):
                 left_out[look.reason] += 1
+                if look.is_record:
+                    entries += 1
+                    faults = [*faults, look][:_FAULTS]
+                continue
+            if look.fault is not None:
+                left_out[look.fault.reason] += 1
+                faults = [*faults, look.fault][:_FAULTS]
             row = len(rows)
-            if look.picture.by_content and not look.reason:
+            if look.picture.by_content and look.fault is None:
                 split = "" if by_content else look.picture.split
                 row = same.setdefault((look.digest, split), row)
             caption_rows += [row] * len(look.caption_keys)
@@ -159,7 +180,9 @@ def survey(parts: Iterable[Sequence[Look | str]], *, by_content: bool = False) -
             rows.append(look.picture)
             digests.append(look.digest)
             thumbnails.append(look.thumbnail)
-            usable.append(not look.reason)
+            usable.append(look.fault is None)
+            if look.preview:
+                shown = sorted([*shown, (look.digest, row, look.preview)])[:MOST_SHOWN]
     names = [row.name for row in rows]
     if len(set(names)) < len(names):
         twice = collections.Counter(names).most_common(1)[0][0]
@@ -174,20 +197,28 @@ def survey(parts: Iterable[Sequence[Look | str]], *, by_content: bool = False) -
         caption_rows=np.array(caption_rows, np.int64),
         caption_keys=np.array(caption_keys, np.uint64),
         left_out=dict(left_out),
+        faults=faults,
+        entries=entries,
+        examples=[Example(names[row], rows[row].captions, jpeg) for _, row, jpeg in shown],
         rows=places,
         joined=joined,
         copies=copies,
     )
 
 
-def _look_at(picture: CaptionedPicture) -> tuple[np.ndarray, str, str]:
-    """The thumbnail and the hash of a picture, and why it cannot be used."""
-    blank = np.zeros((THUMBNAIL, THUMBNAIL, 3), np.uint8)
-    by_name = hashlib.sha256(picture.name.encode("utf-8", "surrogateescape")).hexdigest()
+def _look_at(picture: CaptionedPicture) -> tuple[Look, bytes]:
+    """What is recorded about a picture, and its content, b"" if it cannot be used."""
+    small = np.zeros((THUMBNAIL, THUMBNAIL, 3), np.uint8)
+    digest = hashlib.sha256(picture.name.encode("utf-8", "surrogateescape")).hexdigest()
+    keys = [text_hash(key) for key in map(text_key, picture.captions) if key]
+    fault, encoded = None, b""
     if not picture.captions:
-        return blank, by_name, "empty caption"
-    try:
-        encoded = picture.read()
-        return thumbnail(encoded, THUMBNAIL), hashlib.sha256(encoded).hexdigest(), ""
-    except BadImageError as error:
-        return blank, by_name, error.reason
+        fault = LeftOut(picture.name, "empty caption")
+    else:
+        try:
+            encoded = picture.read()
+            small = thumbnail(encoded, THUMBNAIL)
+            digest = hashlib.sha256(encoded).hexdigest()
+        except BadImageError as error:
+            fault = LeftOut(picture.name, error.reason, error.detail)
+    return Look(dataclasses.replace(picture, read=bytes), small, digest, fault, keys), encoded

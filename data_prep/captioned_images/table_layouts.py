@@ -1,5 +1,6 @@
 """Tables with an image file name or an image in every row."""
 
+import collections
 import functools
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,8 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
     CaptionedPicture,
     cell_captions,
+    check_splits,
+    is_empty,
     split_of_folder,
     split_of_path,
     split_of_value,
@@ -17,6 +20,7 @@ from data_prep.captioned_images.captioned_pictures import (
 )
 from data_prep.captioned_images.column_names import Columns
 from data_prep.captioned_images.layouts import Layout
+from data_prep.captioned_images.nearest_name import explain
 from data_prep.captioned_images.picture_files import MissingPicture, PictureFiles
 from data_prep.captioned_images.row_numbers import NumericColumns, check_numbers
 from data_prep.captioned_images.tables import Table
@@ -35,10 +39,13 @@ class TableLayout(Layout):
       sources: the tables; if there are several, they are named after their splits.
     """
 
+    TITLE = "a table of file names and captions"
+
     def __init__(self, folder: pathlib.Path, sources: Sequence[Source]) -> None:
         self._folder, self._sources = folder, sources
         self._files = PictureFiles(folder)
-        self._rows = 0
+        self._rows = self._lost = 0
+        self._rows_of: collections.Counter[str] = collections.Counter()
         self._left_out: list[LeftOut] = []
         self._images: dict[str, ImageFile] = {}
         self._captions: dict[str, list[str]] = {}
@@ -82,20 +89,42 @@ class TableLayout(Layout):
         first = self._table_of.setdefault(image.where, table)
         return image.where if first is table else f"{self._place(table)}: {image.where}"
 
+    def rows_lost(self, unusable: Sequence[str]) -> tuple[int, int]:
+        """See `Layout`."""
+        return self._lost + sum(map(self._rows_of.__getitem__, unusable)), self._rows
+
+    def explain(self, fault: LeftOut) -> str:
+        """See `Layout`."""
+        image = self._images.get(fault.where)
+        if fault.reason != "no image" or image is None:
+            return super().explain(fault)
+        for table, columns in self._sources:
+            for row in table.rows():
+                if not isinstance(row, LeftOut) and _name(row[1].get(columns.image)) == image.where:
+                    where = f"{table.path.parent / row[0]}, column {columns.image}"
+                    return explain(image.where, where, self._files.places())
+        return super().explain(fault)
+
+    def _leave_out(self, row: LeftOut) -> None:
+        self._left_out.append(row)
+        self._lost += 1
+
     def _read(self, table: Table, columns: Columns) -> None:
+        if columns.split is not None:
+            check_splits(table.column(columns.split), str(table.path))
         split_of_table = split_of_path(self._place(table))
         numeric = NumericColumns(columns.captions)
-        for row in table.rows():
+        for row in table.rows(columns.image, self._files.knows):
             self._rows += 1
             if isinstance(row, LeftOut):
-                self._left_out.append(row)
+                self._leave_out(row)
                 continue
             where, cells = row
             name = _name(cells.get(columns.image))
             if not name:
                 value = cells.get(columns.image)
                 detail = f"{columns.image} is {value!r:.60}"
-                self._left_out.append(LeftOut(where, "no image name", detail))
+                self._leave_out(LeftOut(where, "no image name", detail))
                 continue
             if name.startswith(("http://", "https://")):
                 raise UnexpectedFilesError(
@@ -106,7 +135,7 @@ class TableLayout(Layout):
             image = self._files.find(name, table.path)
             split = split_of_table or split_of_folder(image.where)
             if columns.split is not None:
-                split = split_of_value(cells.get(columns.split), f"{table.path.parent / where}")
+                split = split_of_value(cells.get(columns.split))
             key = self._key(image, table)
             before = self._splits.setdefault(key, split)
             if before != split and not isinstance(image, MissingPicture):
@@ -115,12 +144,14 @@ class TableLayout(Layout):
                     f"in {before or 'none'!r} above; an image must be in only one split"
                 )
             self._images.setdefault(key, image)
-            captions = self._captions.setdefault(key, [])
-            for caption in cell_captions(map(cells.get, columns.captions), where):
-                if isinstance(caption, LeftOut):
-                    self._left_out.append(caption)
-                else:
-                    captions.append(caption)
+            found = list(cell_captions(map(cells.get, columns.captions), where))
+            captions = [each for each in found if isinstance(each, str)]
+            self._captions.setdefault(key, []).extend(captions)
+            self._left_out += [each for each in found if isinstance(each, LeftOut)]
+            if captions:
+                self._rows_of[key] += 1
+            else:
+                self._lost += 1
         numeric.check(table.path, columns.others)
 
 
@@ -132,8 +163,13 @@ class EmbeddedLayout(Layout):
       sources: the tables.
     """
 
+    TITLE = "Parquet with pictures and captions"
+
     def __init__(self, folder: pathlib.Path, sources: Sequence[Source]) -> None:
         self._folder, self._sources = folder, sources
+        for table, columns in sources:
+            if columns.split is not None:
+                check_splits(table.column(columns.split), str(table.path))
 
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
@@ -163,7 +199,7 @@ class EmbeddedLayout(Layout):
             yield from copies
             split = split_of_path(path)
             if columns.split is not None:
-                split = split_of_value(cells.get(columns.split), name)
+                split = split_of_value(cells.get(columns.split))
             # Downloaders say why there is no image.
             why = str(cells.get("error_message") or "")
             read = functools.partial(_embedded, cells.get(columns.image), why)
@@ -178,9 +214,9 @@ def _embedded(value: Any, why: str) -> bytes:
 
 
 def _name(value: Any) -> str:
-    """The file name in a cell; a number is also a name."""
+    """The file name in a cell; a number is also a name, even 1.0, as which no picture is known."""
     if isinstance(value, dict):
         value = value.get("path")
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or is_empty(value):
         return ""
     return str(value).strip()

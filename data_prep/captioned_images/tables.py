@@ -1,33 +1,30 @@
 """Rows of tables in the usual formats, with the names of their columns."""
 
-import codecs
 import csv
 import dataclasses
+import functools
 import itertools
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images import unnamed_columns
+from data_prep.captioned_images.options import FILE
 from data_prep.captioned_images.parquet_columns import parquet_schema
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.csv_files import IsRow, scan_csv
 from data_prep.reading.picture_names import IMAGE_ENDINGS
-from data_prep.reading.text_files import read_json, read_jsonl, read_lines, scan_csv
-from data_prep.reading.text_lines import read_caption
+from data_prep.reading.quoted_cells import follows_a_writer
+from data_prep.reading.text_files import read_json, read_jsonl, read_lines
 
 TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".token", ".jsonl", ".ndjson", ".json", ".parquet")
 Row = tuple[str, dict[str, Any]]
 
 _DELIMITERS = ",;\t|"
 _BATCH = 64
-# Lines of files without a header: `name.jpg: caption`, or Flickr's `name.jpg#0<tab>caption`.
 _UNNAMED = ("image", "caption")
-_ENDINGS = "|".join(re.escape(each) for each in IMAGE_ENDINGS)
-_LINE = re.compile(
-    rf'\s*"?(?P<image>[^"]+?(?:{_ENDINGS}))"?(?:#\d+)?(?:\s*[:,;|\t]|\s)\s*(?P<caption>.*)',
-    re.IGNORECASE,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Table:
     Attributes:
       path: path of the file.
       names: names of its columns.
-      delimiter: delimiter of a text file.
+      delimiter: delimiter of a text file; "" if a line is an image and the rest its caption.
       header: whether the first line of a text file names the columns.
     """
 
@@ -46,23 +43,26 @@ class Table:
     delimiter: str = ""
     header: bool = True
 
-    def rows(self) -> Iterator[Row | LeftOut]:
+    def rows(
+        self, image: str = "", is_picture: Callable[[str], bool] = lambda name: False
+    ) -> Iterator[Row | LeftOut]:
         """Yields the location and the values of each row, or why it cannot be read.
 
+        Args:
+          image: the column of images, by which a row that a cell took into it is known.
+          is_picture: whether a name is that of a picture.
+
         Raises:
-          UnexpectedFilesError: the file is damaged.
+          UnexpectedFilesError: the file is damaged, or a quote makes its rows uncertain.
         """
-        if not self.header:
-            yield from _named_lines(self.path)
-        elif self.delimiter:
-            # In files with tabs or bars, quotes that do not open a field are part of the caption.
-            quotes = self.delimiter in ",;"
-            columns, delimiter = self.names, self.delimiter
-            for row in scan_csv(self.path, columns=columns, delimiter=delimiter, quotes=quotes):
-                if quotes or isinstance(row, LeftOut):
-                    yield row
+        if self.delimiter:
+            yield from self._delimited_rows(image, is_picture)
+        elif not self.header:
+            for line in unnamed_columns.named_lines(self.path):
+                if isinstance(line, LeftOut):
+                    yield line
                 else:
-                    yield row[0], {name: _unquoted(cell) for name, cell in row[1].items()}
+                    yield line[0], dict(zip(self.names, line[1:], strict=True))
         elif ending(self.path) == ".parquet":
             yield from _parquet_rows(self.path)
         else:
@@ -73,6 +73,50 @@ class Table:
                     else LeftOut(where, "malformed row", "no JSON object")
                 )
 
+    def column(self, name: str) -> Iterator[Any]:
+        """Yields the values of a column; of a Parquet file, reads no other."""
+        if ending(self.path) == ".parquet":
+            rows: Iterator[Row | LeftOut] = _parquet_rows(self.path, [name])
+        else:
+            rows = self.rows()
+        return (row[1].get(name) for row in rows if not isinstance(row, LeftOut))
+
+    def _delimited_rows(
+        self, image: str, is_picture: Callable[[str], bool]
+    ) -> Iterator[Row | LeftOut]:
+        is_row: IsRow | None = None
+        if image:
+            place = self.names.index(image)
+            is_row = functools.partial(_is_row, self.delimiter, place, is_picture)
+        # With tabs or bars, quotes may belong to the text.
+        quotes = self.delimiter in ",;" or follows_a_writer(self.path, self.delimiter)
+        opened = ""
+        for row in scan_csv(
+            self.path,
+            columns=self.names,
+            delimiter=self.delimiter,
+            header=self.header,
+            quotes=quotes,
+            exact=True,
+            is_row=is_row,
+        ):
+            if isinstance(row, LeftOut):
+                if opened:
+                    raise UnexpectedFilesError(
+                        f"{self.path.parent / opened}: a quote opens its last cell, which seems to "
+                        "go on in the next line, but quotes elsewhere belong to the text; write "
+                        "the table with a CSV writer"
+                    )
+                yield row
+                continue
+            where, cells = row
+            if not quotes:
+                opened = where if _is_open(cells[self.names[-1]]) else ""
+                cells = {name: unnamed_columns.unquoted(cell) for name, cell in cells.items()}
+            if not self.header:  # Flickr's `name.jpg#0`
+                cells[self.names[0]] = re.sub(r"#\d+$", "", cells[self.names[0]])
+            yield where, cells
+
 
 def ending(path: pathlib.Path) -> str:
     """Returns the extension of a file in lower case, ignoring one for compression."""
@@ -80,60 +124,86 @@ def ending(path: pathlib.Path) -> str:
     return pathlib.PurePath(name).suffix
 
 
-def open_table(path: pathlib.Path) -> Table:
+def open_table(path: pathlib.Path, names: tuple[str, ...] = ()) -> Table:
     """Finds the columns of a table.
 
     Fields of text files are separated by commas, semicolons, tabs or bars. A file whose first line
-    starts with the name of an image has no header: the rest of each line is the caption.
+    starts with the name of an image has no header.
+
+    Args:
+      path: path of the file.
+      names: names of the columns of a text file without a header; () if there is one, or the
+        columns are an image and its caption.
 
     Raises:
-      UnexpectedFilesError: the file is damaged or not a table.
+      UnexpectedFilesError: the file is damaged or not a table, or its columns need names.
     """
     if ending(path) == ".parquet":
         return Table(path, tuple(parquet_schema(path).names))
     if ending(path) in (".json", ".jsonl", ".ndjson"):
-        names: dict[str, None] = {}
+        found: dict[str, None] = {}
         for number, (_, row) in enumerate(_json_rows(path)):
-            names |= dict.fromkeys(map(str, row)) if isinstance(row, dict) else {}
+            found |= dict.fromkeys(map(str, row)) if isinstance(row, dict) else {}
             if number == 1000:
                 break
-        return Table(path, tuple(names))
+        return Table(path, tuple(found))
     line = _first_line(path)
-    if _LINE.match(line):
-        return Table(path, _UNNAMED, header=False)
+    mark = unnamed_columns.mark_of(line)
+    if mark and len(names) in (0, 2):
+        plain = unnamed_columns.is_plain(path, mark, named=bool(names))
+        return Table(path, names or _UNNAMED, mark if plain else "", header=False)
+    fields = {mark: next(csv.reader([line], delimiter=mark), []) for mark in _DELIMITERS}
+    if names:
+        fitting = [mark for mark, found in fields.items() if len(found) == len(names)]
+        if len(fitting) != 1:
+            raise UnexpectedFilesError(
+                f"{path}: {FILE} names {len(names)} columns, but the first line {line!r:.80} has "
+                + ("none or as many by more than one delimiter" if fitting else "not as many")
+            )
+        return Table(path, names, fitting[0], header=False)
     delimiter = max(_DELIMITERS, key=line.count)
-    return Table(path, tuple(next(csv.reader([line], delimiter=delimiter), [])), delimiter)
+    if any(field.strip().lower().endswith(IMAGE_ENDINGS) for field in fields[delimiter]):
+        raise unnamed_columns.need_names(path, fields[delimiter])
+    return Table(path, tuple(fields[delimiter]), delimiter)
 
 
 def _first_line(path: pathlib.Path) -> str:
     start = b"".join(itertools.islice(read_lines(path), 1))
     if start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start:
         raise UnexpectedFilesError(f"{path} is UTF-16 or not text; save it as UTF-8")
-    return start.decode("utf-8-sig", "replace").rstrip("\r\n")
+    line = start.decode("utf-8-sig", "replace").rstrip("\r\n")
+    if "\r" in line:
+        raise UnexpectedFilesError(f"{path} has lines that end in CR alone; save them with LF")
+    return line
 
 
-def _named_lines(path: pathlib.Path) -> Iterator[Row | LeftOut]:
-    for number, line in enumerate(read_lines(path), 1):
-        where = f"{path.name} line {number}"
-        text = read_caption(line.removeprefix(codecs.BOM_UTF8), where)
-        if isinstance(text, LeftOut):
-            if text.reason != "empty caption":  # an empty line
-                yield text
-            continue
-        found = _LINE.match(text.rstrip("\r\n"))
-        if found is None:
-            yield LeftOut(where, "malformed row", "no image name at its start")
-            continue
-        yield where, {"image": found["image"], "caption": _unquoted(found["caption"])}
+def _is_row(
+    delimiter: str, place: int, is_picture: Callable[[str], bool], line: str, row: list[str]
+) -> bool:
+    """Whether a line inside a cell names an image, or looks as if it did like the row."""
+    fields = next(csv.reader([line], delimiter=delimiter), [])
+    if len(fields) < 2 or len(fields) <= place:
+        return False
+    names = [field.strip().strip('"') for field in fields]
+    name = names[place]
+    if any(each.lower().endswith(IMAGE_ENDINGS) for each in names) or is_picture(name):
+        return True
+    # The names may be numbers: 17 beside 16, or img_0017 beside img_0016.
+    return (
+        len(fields) == len(row)
+        and any(sign.isdecimal() for sign in name)
+        and _shape(name) == _shape(row[place].strip())
+    )
 
 
-def _unquoted(field: str) -> str:
-    """A field without its quotes, if it is quoted as in CSV."""
-    field = field.strip()
-    inner = field[1:-1].replace('""', "")
-    if len(field) < 2 or field[0] != '"' or field[-1] != '"' or '"' in inner:
-        return field
-    return field[1:-1].replace('""', '"')
+def _shape(name: str) -> str:
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", name))
+
+
+def _is_open(cell: str) -> bool:
+    """Whether a quote opens a cell and does not close it."""
+    cell = cell.lstrip()
+    return cell.startswith('"') and cell.count('"') % 2 == 1
 
 
 def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
@@ -157,14 +227,14 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
         raise UnexpectedFilesError(f"{path} is {content!r:.60}, not a list of objects")
 
 
-def _parquet_rows(path: pathlib.Path) -> Iterator[Row]:
+def _parquet_rows(path: pathlib.Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
     import pyarrow
     import pyarrow.parquet
 
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
-            for batch in table.iter_batches(_BATCH):
+            for batch in table.iter_batches(_BATCH, columns=columns):
                 for row in batch.to_pylist():
                     yield f"{path.name} row {number}", row
                     number += 1

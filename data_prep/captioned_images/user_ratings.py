@@ -44,7 +44,8 @@ def rated_pairs(
         )
     seen: set[tuple[str, int, int]] = set()
     find = functools.partial(_find, PathIndex(images), images, captions)
-    for number, row in enumerate(table.rows()):
+    rows = table.rows(names["left"], lambda name: not isinstance(find(name), str))
+    for number, row in enumerate(rows):
         if isinstance(row, LeftOut):
             yield "train", row
             continue
@@ -60,7 +61,7 @@ def rated_pairs(
             left, right = right, left
         if left[2] != right[2]:
             detail = f"left in {left[2]}, right in {right[2]}"
-            yield "train", LeftOut(where, "pair of two splits", detail)
+            yield "train", LeftOut(where, "pair of two splits", detail, is_record=False)
             continue
         rating = _RATINGS[left[0], right[0]]
         if (rating, left[1], right[1]) in seen:

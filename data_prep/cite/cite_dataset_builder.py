@@ -10,7 +10,7 @@ from data_prep import coherence_pairs
 from data_prep.building.record_counts import LeftOut
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
 from data_prep.published_figures import Figure, Unknown, count_figures
-from data_prep.reading.text_files import scan_csv
+from data_prep.reading.csv_files import scan_csv
 
 # Relation -> the annotators' question about it; names as in CMCM's tables.
 _QUESTIONS = {

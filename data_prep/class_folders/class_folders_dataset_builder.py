@@ -13,7 +13,6 @@ from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.captioned_images import folder_key
-from data_prep.captioned_images.captioned_pictures import SPLITS, split_of_name
 from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.folders import walk
@@ -25,6 +24,7 @@ from data_prep.reading.picture_names import (
     is_unread_picture,
     read_picture,
 )
+from data_prep.reading.split_names import SPLITS, split_of_name
 
 _ONLY_SPLIT = "test"
 
@@ -39,6 +39,7 @@ class Builder(RandomAccessBuilder):
     VERSION = tfds.core.Version("1.0.0")
     RELEASE_NOTES: ClassVar[dict[str, str]] = {"1.0.0": "Initial release."}
     MIN_KEPT = 0.5
+    MOST_LOST = 0.1
     UPRIGHT = True
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="images", description="Pictures and their classes."),

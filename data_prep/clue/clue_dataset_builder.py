@@ -11,7 +11,8 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
 from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, Known, Unknown, count_figures
-from data_prep.reading.text_files import read_json, scan_csv
+from data_prep.reading.csv_files import scan_csv
+from data_prep.reading.text_files import read_json
 
 # CMCM is trained on the first six.
 _RELATIONS = (

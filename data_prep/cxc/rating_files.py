@@ -5,7 +5,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.reading.text_files import AnyPath, scan_csv
+from data_prep.reading.csv_files import scan_csv
+from data_prep.reading.text_files import AnyPath
 
 # Rating -> columns of the left and the right side.
 SIDES = {

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.csv_files import read_csv
 from data_prep.reading.karpathy import Photograph
-from data_prep.reading.text_files import read_csv
 from data_prep.reading.text_lines import TextLines, read_caption
 
 _LISTS = {"train": "train", "val": "validation", "test": "test"}

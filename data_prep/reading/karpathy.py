@@ -3,11 +3,12 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.published_json import WRONG_FORM, read_published_json, wrong_form
-
-_SPLITS = {"train": ("train", "restval"), "validation": ("val",), "test": ("test",)}
+from data_prep.reading.split_names import SYNONYMS, check_split_names
+from data_prep.reading.text_files import read_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +50,21 @@ def read_karpathy(folder: pathlib.Path, dataset: str) -> Photographs:
       UnexpectedFilesError: it is damaged or in another format.
     """
     content, source = read_published_json(folder, file_name(dataset))
-    id_name = "cocoid" if dataset == "coco" else "imgid"
+    return _photographs(content, source, "cocoid" if dataset == "coco" else "imgid")
+
+
+def read_karpathy_file(path: pathlib.Path) -> Photographs:
+    """Reads a file in the same format, of any name.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      UnexpectedFilesError: it is damaged or in another format.
+    """
+    id_name = "cocoid" if path.name == file_name("coco") else "imgid"
+    return _photographs(read_json(path), str(path), id_name)
+
+
+def _photographs(content: Any, source: str, id_name: str) -> Photographs:
     images = content.get("images") if isinstance(content, dict) else None
     if not isinstance(images, list):
         raise wrong_form(source, TypeError("no list of images"))
@@ -63,17 +78,29 @@ def read_karpathy(folder: pathlib.Path, dataset: str) -> Photographs:
                 whole_number(image[id_name]),
                 tuple(zip(ids, texts, strict=True)),
             )
-            splits.setdefault(text(image["split"]), []).append(photograph)
+            splits.setdefault(text(image.get("split", "")), []).append(photograph)
         except WRONG_FORM as error:
             raise wrong_form(f"{source}: image {number}", error) from error
     return splits
 
 
 def in_splits(karpathy: Photographs) -> dict[str, list[Photograph]]:
-    """Karpathy's splits as those of a dataset: train and restval, val, test."""
+    """Karpathy's splits as those of a dataset: train and restval, val, test.
+
+    Raises:
+      UnexpectedFilesError: a split has an unknown name, or none.
+    """
+    sizes = {name or "none": len(photographs) for name, photographs in karpathy.items()}
+    check_split_names(sizes, "Karpathy's file")
     return {
-        split: [photograph for part in parts for photograph in karpathy.get(part, ())]
-        for split, parts in _SPLITS.items()
+        split: [
+            photograph
+            for word in words
+            for name, photographs in karpathy.items()
+            if name.strip().lower() == word
+            for photograph in photographs
+        ]
+        for split, words in SYNONYMS.items()
     }
 
 

@@ -1,121 +1,22 @@
-"""Readers for the file formats of published datasets (csv, JSON and zip), and their errors.
+"""Readers of lines, JSON and zip archives; a truncated or damaged file is an error."""
 
-A damaged file (a truncated gzip stream, invalid JSON) stops a build; a bad row of a csv file is a
-`LeftOut` in `scan_csv`, and an error in `read_csv`.
-"""
-
-import codecs
-import csv
 import gzip
 import json
 import pathlib
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 from etils import epath
 
-from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
 
 AnyPath: TypeAlias = pathlib.Path | epath.Path
 """A path on the disk or, as `epath.Path`, in a bucket."""
 
-_Row = TypeVar("_Row")
 _GZIP = b"\x1f\x8b"
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-
-
-def read_csv(
-    path: pathlib.Path,
-    *,
-    columns: Sequence[str],
-    delimiter: str = ",",
-    header: bool = True,
-    quotes: bool = True,
-) -> Iterator[tuple[str, dict[str, str]]]:
-    """Reads rows, all of which must be valid; see `scan_csv`.
-
-    Yields:
-      Where a row begins ("sts_val.csv line 17"), and its fields by column.
-
-    Raises:
-      FileNotFoundError: there is no such file.
-      UnexpectedFilesError: a column is missing or a row is bad; names file, line and reason.
-    """
-    rows = scan_csv(path, columns=columns, delimiter=delimiter, header=header, quotes=quotes)
-    return without_bad_rows(rows, path)
-
-
-def without_bad_rows(rows: Iterable[_Row | LeftOut], path: AnyPath) -> Iterator[_Row]:
-    """Yields the rows of a file and stops at the first bad one.
-
-    Raises:
-      UnexpectedFilesError: a row is bad; names file, line and reason.
-    """
-    for row in rows:
-        if isinstance(row, LeftOut):
-            raise UnexpectedFilesError(f"{path.parent / row.where}: {row.reason}, {row.detail}")
-        yield row
-
-
-def scan_csv(
-    path: AnyPath,
-    *,
-    columns: Sequence[str],
-    delimiter: str = ",",
-    header: bool = True,
-    quotes: bool = True,
-) -> Iterator[tuple[str, dict[str, str]] | LeftOut]:
-    """Reads rows, some of which may be bad: wrong length, not UTF-8, NULs, unbalanced quotes.
-
-    Args:
-      path: path of a csv file, gzipped or not.
-      columns: names that the header must have; without a header, the names of the first columns.
-      delimiter: delimiter between two fields.
-      header: whether the first row names the columns. Rows must then be as long as the header;
-        without one, they may be longer than `columns`.
-      quotes: whether fields may be in double quotes.
-
-    Yields:
-      See `read_csv`; or why a row is bad.
-
-    Raises:
-      FileNotFoundError: there is no such file.
-      UnexpectedFilesError: a column is missing, or the gzip stream is truncated or damaged.
-    """
-    lines = _Lines(path)
-    rows = csv.reader(
-        lines,
-        delimiter=delimiter,
-        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
-        strict=True,
-    )
-    names = list(columns)
-    if header:
-        names = _header(rows, path)
-        if missing := [name for name in columns if name not in names]:
-            raise UnexpectedFilesError(f"{path} lacks the column {', '.join(missing)}")
-    while True:
-        where = f"{path.name} line {rows.line_num + 1}"
-        lines.bad = ""
-        try:
-            row = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield LeftOut(where, "malformed row", str(error))
-            continue
-        if not row:
-            continue
-        if lines.bad:
-            reason, _, detail = lines.bad.partition(": ")
-            yield LeftOut(where, reason, detail)
-        elif len(row) < len(names) or (header and len(row) > len(names)):
-            yield LeftOut(where, "malformed row", f"{len(row)} fields instead of {len(names)}")
-        else:
-            yield where, dict(zip(names, row, strict=False))
 
 
 def read_json(
@@ -218,38 +119,3 @@ def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
         return archive.read(member)
     except (KeyError, ValueError, OSError, *_ZIP_ERRORS) as error:
         raise UnexpectedFilesError(f"{archive.filename}: {member}: {error}") from error
-
-
-def _header(rows: Iterator[list[str]], path: AnyPath) -> list[str]:
-    try:
-        return next(rows, [])
-    except csv.Error as error:
-        raise UnexpectedFilesError(f"{path} line 1: {error}") from error
-
-
-class _Lines:
-    """Lines of a file as text.
-
-    Attributes:
-      bad: why a line since the caller last cleared this is not text: "reason: detail", or "".
-    """
-
-    def __init__(self, path: AnyPath) -> None:
-        self._lines = read_lines(path)
-        self.bad = ""
-        self._first = True
-
-    def __iter__(self) -> "_Lines":
-        return self
-
-    def __next__(self) -> str:
-        line = next(self._lines)
-        if self._first:
-            self._first, line = False, line.removeprefix(codecs.BOM_UTF8)
-        if b"\0" in line:
-            self.bad = f"not text: a NUL at byte {line.index(0)} of the line"
-        try:
-            return line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            self.bad = f"not UTF-8: {error.reason} at byte {error.start} of the line"
-            return line.decode("utf-8", "replace")

@@ -5,12 +5,14 @@ import dataclasses
 import filecmp
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.csv_files import read_csv, scan_csv
 from data_prep.reading.folders import files_below
-from data_prep.reading.text_files import read_csv, scan_csv
+from data_prep.reading.quoted_cells import follows_a_writer
+from data_prep.reading.text_files import read_lines
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 
 _SENTENCES = ("sentence1", "sentence2")
@@ -28,6 +30,11 @@ _SICK = {
     "test": "SICK_test_annotated.txt",
 }
 _SICK_COLUMNS = {"sentence_A": "sentence1", "sentence_B": "sentence2", "relatedness_score": "score"}
+
+
+# As released, this set has `"there""s no gap"`, which the published results took as it stands.
+_QUOTED = "answers-students"
+_CSV_CELL = re.compile(r'"(?:[^"]|"")*"')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +148,7 @@ def _read_official(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
     # Lines of the 2012 training sets start with a pair id; those of 2016 end with two notes.
     has_id = bool(first) and first[0].count("\t") == 2
     columns = ("id", *_SENTENCES) if has_id else _SENTENCES
-    rows = list(scan_csv(path, columns=columns, delimiter="\t", header=False, quotes=False))
+    rows = list(_scan(path, columns))
     if len(rows) != len(scores):
         raise UnexpectedFilesError(
             f"{path} has {len(rows):,} pairs and {gold.name} {len(scores):,} scores. "
@@ -153,24 +160,45 @@ def _read_official(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
 
 
 def _read_pasted(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
-    for row in scan_csv(
-        path, columns=("score", *_SENTENCES), delimiter="\t", header=False, quotes=False
-    ):
+    for row in _scan(path, ("score", *_SENTENCES)):
         if isinstance(row, LeftOut) or row[1]["score"].strip():
             yield _scored(row)
 
 
 def _read_benchmark(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
-    rows = scan_csv(path, columns=_BENCHMARK_COLUMNS, delimiter="\t", header=False, quotes=False)
-    return map(_scored, rows)
+    return map(_scored, _scan(path, _BENCHMARK_COLUMNS))
 
 
 def _read_sick(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
-    for row in scan_csv(path, columns=tuple(_SICK_COLUMNS), delimiter="\t", quotes=False):
+    for row in _scan(path, tuple(_SICK_COLUMNS), header=True):
         if not isinstance(row, LeftOut):
             where, fields = row
             row = where, {ours: fields[theirs] for theirs, ours in _SICK_COLUMNS.items()}
         yield _scored(row)
+
+
+def _scan(
+    path: pathlib.Path, columns: Sequence[str], *, header: bool = False
+) -> Iterator[tuple[str, dict[str, str]] | LeftOut]:
+    """Rows with tabs; as released, quotes belong to the sentences, but pandas adds its own.
+
+    Raises:
+      UnexpectedFilesError: only some cells look as if pandas had written them.
+    """
+    is_released = _QUOTED in path.name and not any(b'"""' in line for line in read_lines(path))
+    quotes = not is_released and follows_a_writer(path, "\t")
+    for row in scan_csv(path, columns=columns, delimiter="\t", header=header, quotes=quotes):
+        if not quotes and not is_released and not isinstance(row, LeftOut):
+            where, fields = row
+            for field in fields.values():
+                if '""' in field[1:-1] and _CSV_CELL.fullmatch(field):
+                    read = field[1:-1].replace('""', '"')
+                    raise UnexpectedFilesError(
+                        f"{path.parent / where}: the sentence is {field!r:.80} as it stands and "
+                        f"{read!r:.80} as CSV, but other quotes in the file are not those of CSV; "
+                        "download the file again"
+                    )
+        yield row
 
 
 def _read_table(path: pathlib.Path) -> Sets:

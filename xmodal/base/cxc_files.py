@@ -19,7 +19,8 @@ from data_prep.cxc.rating_files import (
     scan_ratings,
 )
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.text_files import AnyPath, without_bad_rows
+from data_prep.reading.csv_files import without_bad_rows
+from data_prep.reading.text_files import AnyPath
 from xmodal.base.config import UserError
 
 __all__ = [

@@ -89,6 +89,33 @@ def test_sixteen_bits_are_scaled_and_not_clipped():
         np.testing.assert_allclose(found, pixels / 257.0, atol=0.51)
 
 
+def _deep_rgb(pixels):
+    """A 16-bit RGB PNG, which Pillow does not write."""
+    height, width, _ = pixels.shape
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels)
+    chunks = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows)),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
+    )
+
+
+@pytest.mark.parametrize(("largest", "is_dark"), [(4095, True), (4096, False), (65535, False)])
+def test_sixteen_bits_with_the_values_of_twelve_are_told(largest, is_dark):
+    pixels = np.linspace(0, largest, 37 * 53).round().reshape(_SHAPE).astype(np.uint16)
+    deep = _deep_rgb(np.repeat(pixels[..., None], 3, 2))
+    gray = [_encode(PIL.Image.fromarray(pixels), name) for name in ("PNG", "TIFF")]
+    for encoded in (deep, *gray):
+        checked = checked_image(encoded)
+        assert checked.warning.startswith("nearly black: its 16-bit values") == is_dark
+        assert (decode_image(checked.encoded).max() < 17) == (largest < 2**13)
+    assert not checked_image(_encode(PIL.Image.new("L", (4, 4), 3), "PNG")).warning
+
+
 def test_transparent_pixels_lie_on_white_and_of_an_animation_the_first_picture_is_taken():
     hidden = PIL.Image.new("RGBA", (4, 4), (10, 20, 30, 0))
     assert (decode_image(checked_image(_encode(hidden, "PNG")).encoded) == 255).all()

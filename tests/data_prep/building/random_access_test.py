@@ -120,6 +120,18 @@ def test_what_is_left_out_is_counted_and_listed(prepare):
         prepare(min_kept=0.5)
 
 
+def test_a_picture_that_would_be_nearly_black_is_kept_and_listed(prepare):
+    file = io.BytesIO()
+    PIL.Image.fromarray(np.full((5, 4), 4000, np.uint16)).save(file, "PNG")
+    dark = _record(4, image=file.getvalue())
+    builder = prepare(train=[_record(2), dark], test=[_record(6)])
+    metadata = builder.info.metadata
+    assert metadata["kept"] == {"train": 2, "test": 1}
+    assert metadata["parts"] == {"train": {"nearly black": 1}, "test": {}}
+    assert metadata["lost"] == {"records": [0, 3]}
+    assert "train,4,nearly black," in (builder.data_path / "left_out.csv").read_text()
+
+
 def test_hashes_are_of_the_records_alone(prepare):
     rows = [_record(k) for k in range(20)]
     metadata = prepare(train=rows, test=rows[::-1], other=[*rows[:-1], _record(19, image_id=90)])

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from data_prep.building.id_set import IdSet
-from data_prep.building.record_counts import BuildReport, LeftOut, counts_table, short_splits
+from data_prep.building.record_counts import (
+    BuildReport,
+    LeftOut,
+    counts_table,
+    loss_line,
+    lost_records,
+    short_splits,
+)
 from data_prep.errors import UnexpectedFilesError
 
 
@@ -85,3 +92,14 @@ def test_ids_come_once_whatever_their_size():
     ids.add_all(8, "here")
     with pytest.raises(UnexpectedFilesError, match="caption_ids 8"):
         ids.add_all([9, 8], "here")
+
+
+def test_shares_that_are_lost_are_worth_a_line_above_one_percent():
+    counts = {"kept": {"a": 90, "b": 6}, "left_out": {"a": {"no image": 3}, "b": {"no bytes": 1}}}
+    lost = lost_records(counts)
+    assert lost == {"records": (4, 100)}
+    assert loss_line(lost) == "not used: 4.0% of the records"
+    assert not loss_line({"pictures": (1, 100), "rows": (0, 0)})
+    assert loss_line({"pictures": (0, 9), "rows": (2, 99)}) == (
+        "not used: 0.0% of the pictures, 2.0% of the rows"
+    )

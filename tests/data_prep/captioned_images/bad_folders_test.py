@@ -96,9 +96,9 @@ def mostly_missing(folder):
         (leaving_the_folder, r"names the image '../elsewhere/p077.png', which is not in"),
         (absolute_path, r"names the image '/etc/p077.png', which is not in .*: copy or link"),
         (links, r"line 2: https://a.b/1.jpg is a url; download the images first"),
-        (one_image, r"1 usable picture for training; training, .* need at least 6"),
+        (one_image, r"1 usable picture for training .*; training, .* need at least 6"),
         (two_splits, r"line 32: p003.png is in the split 'test', but in 'train' above"),
-        (unknown_split, r"line 2: the split 'fold 3' is not train, validation"),
+        (unknown_split, r"all.csv: the split 'fold 3' is not known; found: 'fold 3' 30; known"),
         (some_without_a_split, r"1 of 30 pictures have no split; the first is images/p000.png"),
         (only_images, r"has images but no captions; add a table with the columns `image`"),
         (only_text, r"has neither images nor captions"),
@@ -106,7 +106,12 @@ def mostly_missing(folder):
         (two_columns_of_one_name, r"all.csv has several columns 'caption', of which only one"),
         (utf_16, r"all.csv is UTF-16 or not text; save it as UTF-8"),
         (broken_json, r"line 31 is truncated or not JSON"),
-        (mostly_missing, r"keeps less than 0.5 of the records of train(.|\n)*no image 40"),
+        (
+            mostly_missing,
+            r"40 of 70 pictures cannot be used, more than 0.1 of them. Not used: no image 40; "
+            r".*all.csv line 32, column image: there is no picture 'lost0.png'; the nearest name "
+            r"is 'images/p0\d\d.png'; correct .*--allow_missing(.|\n)*no image 40",
+        ),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -173,7 +178,9 @@ def test_single_bad_items_are_left_out_counted_and_listed(tmp_path, capfd):
         ["", "whose image?"],
     ]
     folders.write_csv(folder / "all.csv", [["image", "caption"], *folders.rows(*rows)])
-    builder = prepare(folder)
+    with pytest.raises(UnexpectedFilesError, match="4 of 37 pictures cannot be used"):
+        prepare(folder)
+    builder = prepare(folder, min_kept=0.8)
     pictures = {
         picture.decode(): [text.decode() for text in texts]
         for split in builder.info.splits
@@ -224,7 +231,7 @@ def test_cells_of_mixed_types_are_left_out_counted_and_listed(tmp_path):
     rows += [{"caption": "no image at all"}, {"image": "images/p008.png"}]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "all.jsonl").write_text(lines)
-    builder = prepare(folder)
+    builder = prepare(folder, min_kept=0.5)
     pictures = {
         picture.decode(): [text.decode() for text in texts]
         for split in builder.info.splits
@@ -240,4 +247,4 @@ def test_cells_of_mixed_types_are_left_out_counted_and_listed(tmp_path):
     counts = builder.info.metadata
     # Five images have no string as a caption.
     assert counts["left_out"]["train"] == {"no image name": 4, "empty caption": 5}
-    assert counts["parts"]["train"] == {"caption is no text": 5, "empty caption": 2}
+    assert counts["parts"]["train"] == {"caption is no text": 5, "empty caption": 3}

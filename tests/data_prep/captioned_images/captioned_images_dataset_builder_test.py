@@ -242,6 +242,11 @@ def test_ratings_belong_to_the_split_of_both_sides(tmp_path):
     )
     with pytest.raises(UnexpectedFilesError, match="line 2: the score 'x' is not a number"):
         prepare(folder, "ratings")
+    (folder / "ratings.csv").write_text(
+        'left,right,score\n"caption 1,caption 2,3\ncaption 3,caption 4,5\ncaption 5",p006.png,2\n'
+    )
+    with pytest.raises(UnexpectedFilesError, match="line 2: a quote opens a cell and takes line 3"):
+        prepare(folder, "ratings")
 
 
 def test_copies_and_shared_captions_stay_in_one_split(tmp_path, capfd):

@@ -20,8 +20,13 @@ def write(folder, *names):
             PIL.Image.new("L", (5, 7), 20 * number).save(path)
 
 
-def read(folder, data_dir):
-    builder = build("class_folders", "images", data_dir=str(data_dir), manual_dir=str(folder))
+def prepare(folder, data_dir, **options):
+    folders = {"data_dir": str(data_dir), "manual_dir": str(folder)}
+    return build("class_folders", "images", **folders, **options)
+
+
+def read(folder, data_dir, **options):
+    builder = prepare(folder, data_dir, **options)
     names = builder.info.metadata["label"]
     return {
         split: {
@@ -34,7 +39,9 @@ def read(folder, data_dir):
 
 def test_folders_of_classes_are_the_test_split(tmp_path):
     write(tmp_path / "mine", "dog/1.jpg", "cat/2.png", "cat/deep/3.jpg", "stray.jpg")
-    assert read(tmp_path / "mine", tmp_path / "tfds") == {
+    with pytest.raises(UnexpectedFilesError, match="1 of 4 records cannot be used, more than 0.1"):
+        read(tmp_path / "mine", tmp_path / "tfds")
+    assert read(tmp_path / "mine", tmp_path / "tfds", min_kept=0.5) == {
         "test": {"dog/1.jpg": "dog", "cat/2.png": "cat", "cat/deep/3.jpg": "cat"}
     }
 
@@ -55,9 +62,7 @@ def test_files_that_are_not_used_are_listed(tmp_path):
     write(mine, "test/dog/1.jpg", "test/owl/2.jpg", "val/dog/3.jpg", "val/owl/4.jpg", "stray.jpg")
     for name in ("test/owl/4.HEIC", "test/notes.txt", "more.jxl", ".DS_Store"):
         (mine / name).write_bytes(b"other")
-    builder = build(
-        "class_folders", "images", data_dir=str(tmp_path / "tfds"), manual_dir=str(mine)
-    )
+    builder = prepare(mine, tmp_path / "tfds", min_kept=0.5)
     metadata = builder.info.metadata
     assert metadata["label"] == ["dog", "owl"]
     assert metadata["kept"] == {"validation": 2, "test": 2}
@@ -92,9 +97,8 @@ def test_names_that_look_the_same_are_one_class_and_links_may_be_broken(tmp_path
     names = [unicodedata.normalize(form, "chÂteau") for form in ("NFC", "NFD")]
     write(mine, f"train/{names[0]}/1.jpg", f"test/{names[1]}/2.jfif", f"test/{names[1]}/3.jpg")
     (mine / "test" / names[1] / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
-    builder = build(
-        "class_folders", "images", data_dir=str(tmp_path / "tfds"), manual_dir=str(mine)
-    )
+    folders = {"data_dir": str(tmp_path / "tfds"), "manual_dir": str(mine)}
+    builder = build("class_folders", "images", min_kept=0.5, **folders)
     assert builder.info.metadata["label"] == [names[0]]
     assert builder.info.metadata["kept"] == {"train": 1, "test": 2}
     assert builder.info.metadata["left_out"]["test"] == {"broken link": 1}

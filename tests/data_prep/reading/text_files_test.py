@@ -1,4 +1,4 @@
-"""Readers of csv, JSON and zip files, intact and damaged."""
+"""Readers of lines, JSON and zip files, intact and damaged."""
 
 import gzip
 import io
@@ -6,18 +6,8 @@ import zipfile
 
 import pytest
 
-from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.text_files import (
-    open_archive,
-    read_csv,
-    read_json,
-    read_jsonl,
-    read_member,
-    scan_csv,
-)
-
-_TABLE = 'id,text\n1,plain\n2,"two\nlines, one ""field"""\n\n3,naïve\n'
+from data_prep.reading.text_files import open_archive, read_json, read_jsonl, read_member
 
 
 def _write(path, content):
@@ -26,82 +16,10 @@ def _write(path, content):
     return path
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
-@pytest.mark.parametrize("start", ["", "\ufeff"])
-def test_rows_come_with_their_place(tmp_path, name, start):
-    path = _write(tmp_path / name, start + _TABLE)
-    assert list(read_csv(path, columns=["text", "id"])) == [
-        (f"{name} line 2", {"id": "1", "text": "plain"}),
-        (f"{name} line 3", {"id": "2", "text": 'two\nlines, one "field"'}),
-        (f"{name} line 6", {"id": "3", "text": "naïve"}),
-    ]
-
-
-def test_gzip_is_told_by_its_content(tmp_path):
-    path = _write(tmp_path / "a.csv", gzip.compress(_TABLE.encode()))
-    assert len(list(read_csv(path, columns=["id"]))) == 3
-
-
-def test_other_forms_of_tables(tmp_path):
-    path = _write(tmp_path / "a.tsv", '5\tan "odd\t7\n6\tone\t"\tmore\n')
-    rows = read_csv(path, columns=["n", "a"], delimiter="\t", header=False, quotes=False)
-    assert [row for _, row in rows] == [{"n": "5", "a": 'an "odd'}, {"n": "6", "a": "one"}]
-
-
-_BAD_ROWS = {
-    "1,short\n9\n2,fine\n": ("line 3", "malformed row", "1 fields instead of 2"),
-    "1,x\n9,to,o\n2,fine\n": ("line 3", "malformed row", "3 fields instead of 2"),
-    b"1,x\n9,\xe9t\xe9\n2,fine\n": ("line 3", "not UTF-8", "byte 2 of the line"),
-    b"1,x\n9,a\0b\n2,fine\n": ("line 3", "not text", "NUL at byte 3 of the line"),
-    '1,x\n9,"a"b\n2,fine\n': ("line 3", "malformed row", "expected after"),
-    '1,x\n2,fine\n9,"open\n': ("line 4", "malformed row", "unexpected end of data"),
-}
-
-
-@pytest.mark.parametrize("content", _BAD_ROWS)
-def test_a_bad_row_is_named_and_the_others_are_read(tmp_path, content):
-    place, reason, detail = _BAD_ROWS[content]
-    encoded = content if isinstance(content, bytes) else content.encode()
-    path = _write(tmp_path / "a.csv", b"id,text\n" + encoded)
-    rows = list(scan_csv(path, columns=["id", "text"]))
-    (bad,) = [row for row in rows if isinstance(row, LeftOut)]
-    assert (bad.where, bad.reason) == (f"a.csv {place}", reason)
-    assert detail in bad.detail
-    good = [row[1]["id"] for row in rows if not isinstance(row, LeftOut)]
-    assert good == ["1", "2"]
-    with pytest.raises(UnexpectedFilesError, match=rf"{path} {place}: {reason}, .*{detail}"):
-        list(read_csv(path, columns=["id", "text"]))
-
-
-def test_missing_columns_and_files_are_named(tmp_path):
-    path = _write(tmp_path / "a.csv", "id,words\n1,x\n")
-    with pytest.raises(UnexpectedFilesError, match=rf"{path} lacks the column text, score"):
-        list(read_csv(path, columns=["id", "text", "score"]))
-    with pytest.raises(UnexpectedFilesError, match="lacks the column id"):
-        list(read_csv(_write(tmp_path / "empty.csv", ""), columns=["id"]))
-    for reader in (read_jsonl, lambda path: read_csv(path, columns=["id"])):
+def test_missing_files_are_named(tmp_path):
+    for reader in (read_jsonl, read_json, open_archive):
         with pytest.raises(FileNotFoundError, match=rf"{tmp_path}/no.* does not exist"):
-            list(reader(tmp_path / "no.csv"))
-    for reader in (read_json, open_archive):
-        with pytest.raises(FileNotFoundError, match=rf"{tmp_path}/no.* does not exist"):
-            reader(tmp_path / "no.zip")
-
-
-def test_a_cut_gzip_stream_is_an_error_and_not_a_short_table(tmp_path):
-    rows = "".join(f"{k},{hash(k * 7919) % 10**9} words\n" for k in range(3000))
-    packed = gzip.compress(f"id,text\n{rows}".encode())
-    path = tmp_path / "a.csv.gz"
-    for content in (packed[: len(packed) // 2], packed[:-4]):
-        path.write_bytes(content)
-        with pytest.raises(
-            UnexpectedFilesError, match=rf"{path} is truncated or damaged after line"
-        ):
-            list(scan_csv(path, columns=["id"]))
-    flipped = bytearray(packed)
-    flipped[len(packed) // 3] ^= 255
-    path.write_bytes(flipped)
-    with pytest.raises(UnexpectedFilesError, match=str(path)):
-        list(read_csv(path, columns=["id"]))
+            list(reader(tmp_path / "no.zip"))
 
 
 def test_json_and_its_damage(tmp_path):

@@ -1,10 +1,13 @@
 """SemEval STS from the real files in two layouts, and from stand-ins for the official one."""
 
+import csv
+
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
 from data_prep.building.record_counts import LeftOut
+from data_prep.errors import UnexpectedFilesError
 from data_prep.semeval_sts import semeval_sts_dataset_builder
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 from data_prep.semeval_sts.semeval_files import find_sets
@@ -244,3 +247,55 @@ def test_every_set_has_room_for_its_ids():
     assert max(each.pairs for each in SETS) < 10_000
     assert len({(each.year, each.name, each.split) for each in SETS}) == len(SETS)
     assert semeval_sts_dataset_builder.first_id(SETS[3]) == 30_000
+
+
+def _as_csv(path):
+    """Writes a file with tabs again as pandas does."""
+    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter="\t", lineterminator="\n").writerows(rows)
+
+
+def test_files_that_pandas_quoted_are_read_as_they_were(official, monkeypatch):
+    sets = {
+        RatedSet(0, "stsbenchmark", "test", 2): (
+            "sts-test.csv",
+            'g\tf\t2015\t7\t3.5\t"Yes," he said, "no."\t"Yes"\ng\tf\t2015\t8\t3\tb\t5" or 6"\n',
+        ),
+        RatedSet(0, "sick", "test", 2): (
+            "SICK_test_annotated.txt",
+            "pair_ID\tsentence_A\tsentence_B\trelatedness_score\n"
+            '6\ta "b"\t"c" d\t3.3\n8\tc\t"d"\t2\n',
+        ),
+        RatedSet(2014, "tweet-news", "test", 2): (
+            "2014/tweet-news.test.tsv",
+            '3\t"a" b\tc\n2\t"d\t"e"\n',
+        ),
+        RatedSet(2015, "answers-students", "test", 2): (
+            "2015/answers-students.test.tsv",
+            '3\t"there""s no gap"\tb\n2\tc\td\n',
+        ),
+    }
+    for module in ("rated_sets", "semeval_files", "semeval_sts_dataset_builder"):
+        monkeypatch.setattr(f"data_prep.semeval_sts.{module}.SETS", (*_LISTED, *sets))
+    for path in [*official.rglob("*.input.*"), *official.rglob("*.gs.*")]:
+        path.unlink()
+    files = [official / name for name, _ in sets.values()]
+    for path, (_, text) in zip(files, sets.values(), strict=True):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    before = find_sets(official)
+    assert before[next(iter(sets))][0].sentences == ('"Yes," he said, "no."', '"Yes"')
+    for path in files:
+        _as_csv(path)
+        assert '""' in path.read_text()
+    assert find_sets(official) == before
+    for path, (_, text) in zip(files[:3], [*sets.values()][:3], strict=True):
+        lines = path.read_text().splitlines(keepends=True)
+        original = text.splitlines(keepends=True)
+        path.write_text("".join([*lines[:-1], original[-1]]))
+        with pytest.raises(
+            UnexpectedFilesError, match=rf"{path} line \d: the sentence is .*as CSV"
+        ):
+            find_sets(official)
+        path.write_text(text)

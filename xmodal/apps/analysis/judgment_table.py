@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.text_files import read_csv
+from data_prep.reading.csv_files import read_csv
 from xmodal.base import console
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from data_prep.cxc.rating_files import file_name
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.text_files import read_csv
+from data_prep.reading.csv_files import read_csv
 from data_prep.sampling.groups import Groups, make_groups
 from xmodal.apps.analysis.ratings.rated_files import read_folder
 from xmodal.base.console import quietly

@@ -1,0 +1,71 @@
+"""Lists in cells of text tables, as JSON, Python and NumPy write them.
+
+["a", null]     ['a', nan]     ('a', 'b')     ['a' 'b'     array(['a', 'b'], dtype=object)
+                                               'c']
+"""
+
+import ast
+import json
+import re
+from typing import Any
+
+NOTHING = frozenset(("nan", "NaN", "None", "null", "NULL", "NaT", "<NA>"))
+"""How writers of tables spell a missing value."""
+
+_TEXT = r"""u?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_ITEM = re.compile(rf"({_TEXT}|{'|'.join(NOTHING)})(\s*,\s*|\s+|$)", re.DOTALL)
+_ARRAY = re.compile(r"array\((\[.*\])(?:,\s*dtype=[^\[\]]*)?\)", re.DOTALL)
+_START = re.compile(r"""(\[|\(|\{|array\(\[)\s*u?['"]""")
+
+
+def list_items(value: Any) -> list[Any] | None:
+    """Returns the items of a list; None in it are missing values. Returns None for no list.
+
+    Args:
+      value: value of a cell, text or not.
+
+    Raises:
+      ValueError: it starts like a list, but cannot be read as one, or in two ways.
+    """
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if (array := _ARRAY.fullmatch(text)) is not None:
+        text = array[1]
+    if not text.startswith(("[", "(", "{", "array(")):
+        return None
+    if text.startswith("["):
+        try:
+            return list(json.loads(text))
+        except ValueError:
+            pass
+    items = _python_items(text)
+    # A caption may be in parentheses.
+    if items is None and _START.match(text) and not text.startswith("("):
+        raise ValueError(f"{text!r:.80} starts like a list")
+    return items
+
+
+def _python_items(text: str) -> list[Any] | None:
+    """The items of a list with or without commas, or of a tuple; None if it is neither."""
+    if text[0] + text[-1] not in ("[]", "()"):
+        return None
+    inner, items, separators, place = text[1:-1].strip(), list[Any](), set[bool](), 0
+    while place < len(inner):
+        found = _ITEM.match(inner, place)
+        if found is None:
+            return None
+        place = found.end()
+        items.append(None if found[1] in NOTHING else _text(found[1]))
+        if place < len(inner):
+            separators.add("," in found[2])
+    is_tuple_of_one = text[0] == "(" and len(items) == 1 and inner.endswith(",")
+    if len(separators) > 1 or (text[0] == "(" and separators != {True} and not is_tuple_of_one):
+        return None
+    return items
+
+
+def _text(literal: str) -> str:
+    return str(ast.literal_eval(literal.replace("\r\n", "\\n").replace("\n", "\\n")))

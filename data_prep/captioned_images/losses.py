@@ -1,0 +1,23 @@
+"""How much of a user's folder is not used, and why."""
+
+from data_prep.captioned_images.layouts import Layout
+from data_prep.captioned_images.survey import Survey
+
+
+def losses(layout: Layout, found: Survey) -> dict[str, tuple[int, int]]:
+    """Counts what is not used: "pictures" and, in tables, "rows" -> number lost, number in all."""
+    unusable = [name for name, usable in zip(found.names, found.usable, strict=True) if not usable]
+    if (rows := layout.rows_lost(unusable)) is not None:
+        return {"pictures": (len(unusable), len(found.names)), "rows": rows}
+    return {"pictures": (len(unusable) + found.entries, len(found.names) + found.entries)}
+
+
+def why_lost(layout: Layout, found: Survey) -> str:
+    """Describes the reasons, and the first picture or row in detail."""
+    reasons = sorted(found.left_out.items(), key=lambda item: (-item[1], item[0]))
+    listed = ", ".join(f"{reason} {count:,}" for reason, count in reasons)
+    read = "; ".join(layout.describe().values())
+    missing = next((each for each in found.faults if each.reason == "no image"), None)
+    first = missing or next(iter(found.faults), None)
+    detail = f"; {layout.explain(first)}" if first is not None else ""
+    return f"Not used: {listed or 'nothing'}{detail} (read: {read}). "

@@ -1,0 +1,41 @@
+"""The three splits of a dataset, and the words that stand for them."""
+
+from collections.abc import Mapping
+
+from data_prep.errors import UnexpectedFilesError
+
+SPLITS = ("train", "validation", "test")
+# `eval` is not here: it is validation to some and test to others.
+SYNONYMS = {
+    "train": ("train", "training", "trn", "restval"),
+    "validation": ("validation", "val", "valid", "dev", "development"),
+    "test": ("test", "testing", "tst"),
+}
+_SPLIT_OF = {word: split for split, words in SYNONYMS.items() for word in words}
+
+
+def split_of_name(name: str) -> str:
+    """Returns the split that a word stands for, in any case; "" if it is none."""
+    return _SPLIT_OF.get(name.strip().lower(), "")
+
+
+def check_split_names(counts: Mapping[str, int], where: str, remedy: str = "") -> None:
+    """Checks that all names stand for a split; an empty one says nothing, and may occur.
+
+    Args:
+      counts: name -> its occurrences.
+      where: their place in the files.
+      remedy: what the user can do, besides renaming them.
+
+    Raises:
+      UnexpectedFilesError: one does not stand for a split; lists all names, and the known ones.
+    """
+    unknown = [name for name in counts if name.strip() and not split_of_name(name)]
+    if not unknown:
+        return
+    found = ", ".join(f"{name!r} {count:,}" for name, count in counts.items())
+    known = "; ".join(f"{split} ({', '.join(words[1:])})" for split, words in SYNONYMS.items())
+    raise UnexpectedFilesError(
+        f"{where}: the split {unknown[0]!r} is not known; found: {found:.400}; known: {known}; "
+        f"rename it{remedy}"
+    )

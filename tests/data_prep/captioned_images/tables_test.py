@@ -1,0 +1,168 @@
+"""Text tables: what quotes do to rows, and columns without a header."""
+
+import csv
+import io
+import re
+
+import pytest
+
+from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.tables import open_table
+from data_prep.errors import UnexpectedFilesError
+
+_TEXTS = ["a dog", 'a "big", brown dog', "two\nlines", '"quoted"', "one, two", "5", "tabs\tinside"]
+
+
+def _rows(folder, text, name="all.csv", names=(), image="image"):
+    path = folder / name
+    path.write_bytes(text.encode())
+    table = open_table(path, names)
+    return [
+        row if isinstance(row, LeftOut) else tuple(row[1].values())
+        for row in table.rows(image if image in table.names else "", {"cat", "owl"}.__contains__)
+    ]
+
+
+@pytest.mark.parametrize("sep", [",", "\t", ";", "|"])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+def test_what_pandas_writes_is_read_as_it_was(sep, quoting, tmp_path):
+    written = [(f"{n}.jpg", text) for n, text in enumerate(_TEXTS)]
+    for end in ("\n", "\r\n"):
+        file = io.StringIO()
+        # What pandas uses.
+        writer = csv.writer(file, delimiter=sep, quoting=quoting, lineterminator=end)
+        writer.writerows([("image", "caption"), *written])
+        assert _rows(tmp_path, file.getvalue()) == written
+
+
+_LINES = ["image,caption", *(f"p{n}.jpg,number {n}" for n in range(9))]
+
+
+@pytest.mark.parametrize(
+    ("broken", "start", "said"),
+    [
+        ({3: 'p2.jpg,"number 2'}, 4, "does not end it as it should .*unexpected end"),
+        ({9: 'p8.jpg,"number 8'}, 10, "unexpected end"),
+        ({3: 'p2.jpg,"number 2', 6: 'p5.jpg,number 5"'}, 4, "line 5 into it.*p3.jpg,number 3"),
+        ({3: 'p2.jpg,"number 2', 4: 'p3.jpg,number 3"'}, 4, "line 5 into it.*p3.jpg,number 3"),
+        ({3: 'p2.jpg,"number 2', 6: 'p5.jpg,"number 5"'}, 4, "does not end it as it should"),
+    ],
+)
+def test_a_quote_that_takes_rows_into_its_cell_is_an_error_with_its_line(
+    broken, start, said, tmp_path
+):
+    lines = [broken.get(n, line) for n, line in enumerate(_LINES)]
+    with pytest.raises(UnexpectedFilesError, match=rf"all.csv line {start}: a quote opens.*{said}"):
+        _rows(tmp_path, "\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["16,'x", '17,"a', "18,b", '19,c"'],  # ids
+        ["img_16,x", 'img_17,"a', 'img_18,b"'],
+        ["owl,x", 'cat,"a', 'owl,b"'],  # known names
+    ],
+)
+def test_rows_with_other_names_are_seen_in_a_cell_too(lines, tmp_path):
+    with pytest.raises(UnexpectedFilesError, match="looks like another row"):
+        _rows(tmp_path, "\n".join(["image,caption", *lines]))
+    turned = [",".join(reversed(line.split(","))).replace('"', "") for line in lines]
+    assert len(_rows(tmp_path, "\n".join(["caption,image", *turned]))) == len(lines)
+
+
+def test_a_row_with_odd_commas_is_seen_in_a_cell_too(tmp_path):
+    lines = ["caption,image", '"one,p1.jpg', "two, three,p2.jpg", 'four",p3.jpg']
+    with pytest.raises(UnexpectedFilesError, match="takes line 3 into it"):
+        _rows(tmp_path, "\n".join(lines))
+
+
+def test_a_caption_of_several_lines_is_no_other_row(tmp_path):
+    text = 'image,caption\n16,"1 dog, brown\n2 cats, white\nand, so on"\n17,x\n'
+    assert _rows(tmp_path, text) == [("16", "1 dog, brown\n2 cats, white\nand, so on"), ("17", "x")]
+
+
+def test_quotes_of_the_text_stay_in_files_with_tabs(tmp_path):
+    said = '"Hello" says a man'
+    text = f'image\tcaption\na.jpg\t{said}\nb.jpg\t"open\nc.jpg\ta 5" nail\n'
+    expected = [("a.jpg", said), ("b.jpg", '"open'), ("c.jpg", 'a 5" nail')]
+    assert _rows(tmp_path, text) == expected
+    both = f'image\tcaption\na.jpg\t{said}\nb.jpg\t"two\nlines"\n'
+    with pytest.raises(UnexpectedFilesError, match=r"line 3: a quote opens its last cell"):
+        _rows(tmp_path, both)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["{}: one, two", "{}: a 5"], ["one, two", "a 5"]),
+        (["{},one", "{},two, three", "{},four"], ["one", "two, three", "four"]),
+        (["{},one", '{},"two, three"', '{},"four\nfive"'], ["one", "two, three", "four\nfive"]),
+        (["{}#0\tone, two", '{}#1\t"A man" says'], ["one, two", '"A man" says']),
+        (["{}#0\tone", '{}#1\t"tw""o\nlines"'], ["one", 'tw"o\nlines']),
+        (["{} one two", "{} 2 dogs", "{} cats"], ["one two", "2 dogs", "cats"]),
+        (['"{}","one"', '"{}","two"'], ["one", "two"]),
+    ],
+)
+def test_an_image_and_its_caption_need_no_header(lines, expected, tmp_path):
+    text = "\n".join(line.format(f"p{n}.jpg") for n, line in enumerate(lines))
+    assert _rows(tmp_path, text) == [(f"p{n}.jpg", each) for n, each in enumerate(expected)]
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("{}| 0| a thing .", ("image", "number", "caption")),
+        ("{}\ta dog\ta cat\tan owl", ("image", "caption_1", "caption_2", "caption_3")),
+        ("{},train,a dog", ("image", "split", "caption")),
+        ("{};7;a dog", ("image", "id", "caption")),
+        ("0,{},a dog", ("id", "image", "caption")),
+        ("a dog,{}", ("caption", "image")),
+    ],
+)
+def test_more_columns_without_a_header_need_names(line, names, tmp_path):
+    text = "\n".join(line.format(f"p{n}.jpg") for n in range(4)) + "\n"
+    message = r"all.csv has no header.* first row is \[.*p0.jpg.*captioned_images.json.*\"names\""
+    with pytest.raises(UnexpectedFilesError, match=message):
+        _rows(tmp_path, text)
+    found = _rows(tmp_path, text, names=names)
+    assert [row[names.index("image")] for row in found] == [f"p{n}.jpg" for n in range(4)]
+    assert [",".join(row) for row in found] == [
+        re.sub("[\t;|]", ",", line.format(f"p{n}.jpg")) for n in range(4)
+    ]
+
+
+@pytest.mark.parametrize("line", ["{} 0 a dog", "{}: train: a dog", "{},train", "{}\t3"])
+def test_a_number_or_a_split_is_no_caption(line, tmp_path):
+    text = "\n".join(line.format(f"p{n}.jpg") for n in range(4))
+    with pytest.raises(UnexpectedFilesError, match="has no header"):
+        _rows(tmp_path, text)
+
+
+def test_captions_with_a_comma_each_are_read_once_named(tmp_path):
+    text = "a.jpg,one, two\nb.jpg,three, four\n"
+    with pytest.raises(UnexpectedFilesError, match="has no header"):
+        _rows(tmp_path, text)
+    assert _rows(tmp_path, text, names=("image", "caption")) == [
+        ("a.jpg", "one, two"),
+        ("b.jpg", "three, four"),
+    ]
+
+
+def test_single_bad_lines_without_a_header_are_left_out(tmp_path):
+    rows = _rows(tmp_path, "a.jpg\tone\nb.jpg\ttwo\tthree\nno image\nc.jpg\tfour\n", image="")
+    assert rows[0::3] == [("a.jpg", "one"), ("c.jpg", "four")]
+    assert [(row.where, row.reason) for row in rows[1:3]] == [
+        ("all.csv line 2", "malformed row"),
+        ("all.csv line 3", "malformed row"),
+    ]
+
+
+def test_names_must_fit_the_first_line(tmp_path):
+    with pytest.raises(UnexpectedFilesError, match="names 4 columns, but the first line"):
+        _rows(tmp_path, "a.jpg,train,one\n", names=("image", "split", "caption", "more"))
+
+
+def test_lines_of_old_macs_are_an_error(tmp_path):
+    with pytest.raises(UnexpectedFilesError, match="lines that end in CR alone"):
+        _rows(tmp_path, "image,caption\ra.jpg,one\rb.jpg,two\r")
