@@ -2,6 +2,7 @@
 
 import pathlib
 import types
+import unicodedata
 
 import numpy as np
 import PIL.Image
@@ -53,6 +54,13 @@ def test_lists_with_a_mark_and_other_separators_than_line_feeds(tmp_path):
     (tmp_path / "captions.txt").write_text(captions, encoding="utf-8-sig", newline="")
     found = items.from_captions(str(tmp_path / "captions.txt"))
     assert list(found.read(0, 2)) == captions.split("\n")[:2]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_list_of_names_that_look_like_those_of_files(tmp_path, form):
+    path = _save(tmp_path / unicodedata.normalize("NFD", "Zürich") / "é.png")
+    (tmp_path / "list.txt").write_text(unicodedata.normalize(form, "Zürich/é.png\n"))
+    assert items.from_images(str(tmp_path / "list.txt")).names == [path]
 
 
 def test_a_list_of_other_things_than_paths(tmp_path):

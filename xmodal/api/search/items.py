@@ -1,5 +1,6 @@
 """Searchable items: pictures and captions from folders, lists, files and datasets."""
 
+import collections
 import dataclasses
 import functools
 import os
@@ -10,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.base.folder_walk import IMAGE_ENDINGS, fault_of_file, is_unread_picture, walk
+from xmodal.base.folder_walk import (
+    IMAGE_ENDINGS,
+    composed,
+    fault_of_file,
+    is_unread_picture,
+    walk,
+)
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
@@ -83,6 +90,8 @@ def from_images(place: str) -> Items:
         return Items(names, _reader(features), stamps=[_stamp(path)])
     # A list names files relative to itself.
     paths = [(path.parent / line).resolve() for line in _read_lines(path)]
+    if not all(map(_is_file, paths)):
+        paths = _spelled_as_files(paths, path.parent)
     missing = [p for p in paths if not _is_file(p)]
     if missing:
         raise UserError(
@@ -172,6 +181,18 @@ def _reader(values: Sequence[Any] | np.ndarray) -> Callable[[int, int], Iterator
 def _from_files(paths: Sequence[pathlib.Path]) -> Items:
     items = from_values([str(path) for path in paths], [_stamp(path) for path in paths])
     return dataclasses.replace(items, may_be_damaged=True)
+
+
+def _spelled_as_files(paths: Sequence[pathlib.Path], folder: pathlib.Path) -> list[pathlib.Path]:
+    """The paths of files in a folder whose names look the same; see `composed`."""
+    found = collections.defaultdict(list)
+    for file in map(pathlib.Path.resolve, walk(folder)):
+        found[composed(str(file))].append(file)
+    same = [found[composed(str(path))] for path in paths]
+    return [
+        path if _is_file(path) or len(files) != 1 else files[0]
+        for path, files in zip(paths, same, strict=True)
+    ]
 
 
 def _stamp(path: pathlib.Path) -> str:
