@@ -20,6 +20,7 @@ from data_prep.reading.tar_samples import TAR_ENDINGS, captioned_sample
 
 # A damaged file of these formats was a part of the table; other texts may be anything.
 _CERTAIN = (".parquet", ".jsonl", ".ndjson")
+_SHOWN = 3
 
 
 def find_layout(folder: pathlib.Path, options: ReadingOptions) -> Layout:
@@ -156,7 +157,9 @@ def _two(folder: pathlib.Path, first: str, second: str, table: Source) -> Unexpe
 
 def _no_layout(folder: pathlib.Path, reasons: Sequence[str]) -> UnexpectedFilesError:
     if reasons:
-        return UnexpectedFilesError("; ".join(reasons))
+        more = len(reasons) - _SHOWN
+        rest = f"; and {more:,} more files" if more > 0 else ""
+        return UnexpectedFilesError("; ".join(reasons[:_SHOWN]) + rest)
     names = [name for _, names in walk(folder) for name in names]
     archives = [name for name in names if is_archive(name)]
     has_images = any(map(is_picture, names)) or archives

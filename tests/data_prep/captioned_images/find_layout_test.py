@@ -65,6 +65,7 @@ def test_a_table_beside_its_images_at_any_depth(tmp_path, place):
         ("dataset_info.json", {"citation": ""}),
         ("state.json", {"_data_files": [{"filename": "data.arrow"}]}),
         ("readme.json", {"p000.png": "not a caption"}),
+        ("images/README.txt", "about these images"),
     ],
 )
 def test_descriptions_of_tools_are_known(tmp_path, name, content):
@@ -228,4 +229,13 @@ def test_two_columns_of_images_are_an_error(tmp_path):
 def test_captions_in_an_archive_of_another_kind(tmp_path):
     (tmp_path / "pets.zip").write_bytes(b"PK\5\6" + bytes(18))
     with pytest.raises(UnexpectedFilesError, match="images but no captions.*unpack pets.zip"):
+        find_layout(tmp_path, ReadingOptions())
+
+
+def test_texts_in_another_folder_than_their_images(tmp_path):
+    folders.write_images(tmp_path, _NUMBERS)
+    (tmp_path / "texts").mkdir()
+    for number in range(20):
+        (tmp_path / "texts" / f"p{number:03d}.txt").write_text(f"caption {number}")
+    with pytest.raises(UnexpectedFilesError, match=r"p000.txt .*p002.txt .*; and 17 more files$"):
         find_layout(tmp_path, ReadingOptions())

@@ -77,3 +77,16 @@ def test_members_that_are_not_read_are_listed(tmp_path):
         "4.seg.npy": "unread ending",
         "README": "no image",
     }
+
+
+@pytest.mark.parametrize("link", ["2.jpg", "2.txt"])
+def test_links_are_not_lost_in_silence(tmp_path, link):
+    with tarfile.open(tmp_path / "0.tar", "w") as archive:
+        for name in ("1.jpg", "2.jpg", "2.txt"):
+            member = tarfile.TarInfo(name)
+            if name == link:
+                member.type, member.linkname = tarfile.LNKTYPE, f"1{link[1:]}"
+            archive.addfile(member)
+    first, second = read_tar(tmp_path / "0.tar", "0.tar")
+    assert first.name == "1.jpg"
+    assert second == LeftOut("0.tar:2.jpg", "link in an archive", f"{link} has no content")
