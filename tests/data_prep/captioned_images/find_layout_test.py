@@ -149,6 +149,25 @@ def test_captions_in_the_format_of_coco(tmp_path):
         find_layout(tmp_path, ReadingOptions())
 
 
+def test_files_of_coco_are_its_splits(tmp_path):
+    (tmp_path / "annotations").mkdir()
+    for number, split in enumerate(("train2017", "val2017", "test2017")):
+        folders.write_images(tmp_path, [number], split)
+        content = _coco()
+        content["images"] = content["images"][number : number + 1]
+        content["annotations"] = content["annotations"][number : number + 1]
+        path = tmp_path / "annotations" / f"captions_{split}.json"
+        path.write_text(json.dumps(content))
+        boxes = content | {"annotations": [{"image_id": 10 + number, "bbox": [0, 0, 1, 1]}]}
+        path.with_name(f"instances_{split}.json").write_text(json.dumps(boxes))
+    items = list(find_layout(tmp_path, ReadingOptions()).pictures())
+    splits = [item.split for item in items if not isinstance(item, LeftOut)]
+    assert sorted(splits) == ["test", "train", "validation"]
+    left_out = [item.where for item in items if isinstance(item, LeftOut)]
+    assert len(left_out) == 3
+    assert all(place.startswith("annotations/instances_") for place in left_out)
+
+
 def test_karpathys_format_is_known_by_its_form(tmp_path):
     folders.write_images(tmp_path, [*_NUMBERS, 3])
     images = [
