@@ -3,12 +3,12 @@
 import pathlib
 from collections.abc import Iterator, Sequence
 
+from data_prep.captioned_images.caption_files import KarpathyFile, Source, TableFile, open_source
 from data_prep.captioned_images.fetched_layout import FetchedLayout
 from data_prep.captioned_images.layouts import KarpathyLayout, Layout
 from data_prep.captioned_images.options import FILE, NO_TABLE, ReadingOptions
 from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.captioned_images.sidecars import captioned_files, has_caption, is_sidecar, stem_of
-from data_prep.captioned_images.sources import KarpathyFile, Source, TableFile, open_source
 from data_prep.captioned_images.table_layouts import EmbeddedLayout, TableLayout
 from data_prep.captioned_images.tables import TABLE_ENDINGS, ending
 from data_prep.captioned_images.unused_files import RATINGS, is_description
