@@ -57,6 +57,7 @@ class Builder(RandomAccessBuilder):
         `file_name`, and one or several columns of captions, `caption` or `caption_1`, ...; one row
         per image or per caption; optionally a column `split`
       - captions.txt with lines `name.jpg: caption` or `name.jpg#0<tab>caption`
+      - COCO's or Karpathy's JSON file
       - images, each with a text file of the same name that has one caption per line
       - shards of img2dataset or WebDataset, or Parquet files of Hugging Face with the images
     The images are in the folder or in folders below it. Optionally, add a table `ratings.csv` with

@@ -12,6 +12,7 @@ from data_prep.captioned_images.cell_lists import NOTHING, list_items
 from data_prep.reading.split_names import check_split_names, split_of_name
 from data_prep.reading.text_lines import read_caption
 
+_YEAR = re.compile(r"(19|20)\d\d$")
 APPEARS_TWICE = "caption appears twice"
 BY_CONTENT = ', or split by content with {"split": "none"} in captioned_images.json'
 
@@ -43,7 +44,7 @@ def split_of_path(path: str) -> str:
     The last folder or file that names a split decides; `train_val.csv` names none, as it has two.
     """
     for part in reversed(path.split("/")):
-        found = {split_of_name(word) for word in re.split(r"[-_.]", part)} - {""}
+        found = {_split_of_word(word) for word in re.split(r"[-_.]", part)} - {""}
         if found:
             return found.pop() if len(found) == 1 else ""
     return ""
@@ -52,7 +53,12 @@ def split_of_path(path: str) -> str:
 def split_of_folder(path: str) -> str:
     """Returns the split of a file in a folder called `train`, `val`, ...; "" if there is none."""
     folders = path.split("/")[:-1]
-    return next((split for split in map(split_of_name, reversed(folders)) if split), "")
+    return next((split for split in map(_split_of_word, reversed(folders)) if split), "")
+
+
+def _split_of_word(word: str) -> str:
+    """The split that a word stands for, perhaps with a year as in COCO's `train2017`; or ""."""
+    return split_of_name(_YEAR.sub("", word))
 
 
 def split_of_value(value: Any) -> str:

@@ -3,12 +3,12 @@
 import pathlib
 from collections.abc import Iterator, Sequence
 
+from data_prep.captioned_images.caption_files import KarpathyFile, Source, TableFile, open_source
 from data_prep.captioned_images.fetched_layout import FetchedLayout
 from data_prep.captioned_images.layouts import KarpathyLayout, Layout
 from data_prep.captioned_images.options import FILE, NO_TABLE, ReadingOptions
 from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.captioned_images.sidecars import captioned_files, has_caption, is_sidecar, stem_of
-from data_prep.captioned_images.sources import KarpathyFile, Source, TableFile, open_source
 from data_prep.captioned_images.table_layouts import EmbeddedLayout, TableLayout
 from data_prep.captioned_images.tables import TABLE_ENDINGS, ending
 from data_prep.captioned_images.unused_files import RATINGS, is_description
@@ -20,6 +20,7 @@ from data_prep.reading.tar_samples import TAR_ENDINGS, captioned_sample
 
 # A damaged file of these formats was a part of the table; other texts may be anything.
 _CERTAIN = (".parquet", ".jsonl", ".ndjson")
+_SHOWN = 3
 
 
 def find_layout(folder: pathlib.Path, options: ReadingOptions) -> Layout:
@@ -85,8 +86,9 @@ def _candidates(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
     for parent, names in walk(folder):
         images = {stem_of(name): name for name in names if is_picture(name)}
         for name in names:
-            if ending(parent / name) in TABLE_ENDINGS and not is_description(name):
-                yield parent / name, images.get(stem_of(name), "") if is_sidecar(name) else ""
+            path = parent / name
+            if ending(path) in TABLE_ENDINGS and path.is_file() and not is_description(name):
+                yield path, images.get(stem_of(name), "") if is_sidecar(name) else ""
 
 
 def _is_of_others(source: Source, image: str, pictures: PictureFiles) -> bool:
@@ -155,7 +157,9 @@ def _two(folder: pathlib.Path, first: str, second: str, table: Source) -> Unexpe
 
 def _no_layout(folder: pathlib.Path, reasons: Sequence[str]) -> UnexpectedFilesError:
     if reasons:
-        return UnexpectedFilesError("; ".join(reasons))
+        more = len(reasons) - _SHOWN
+        rest = f"; and {more:,} more files" if more > 0 else ""
+        return UnexpectedFilesError("; ".join(reasons[:_SHOWN]) + rest)
     names = [name for _, names in walk(folder) for name in names]
     archives = [name for name in names if is_archive(name)]
     has_images = any(map(is_picture, names)) or archives

@@ -144,7 +144,8 @@ class PictureFiles:
 
 def _archives(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     for parent, names in walk(folder):
-        yield from (parent / name for name in names if is_archive(name))
+        paths = (parent / name for name in names if is_archive(name))
+        yield from (path for path in paths if path.is_file())
 
 
 def _fail(reason: str, detail: str) -> bytes:

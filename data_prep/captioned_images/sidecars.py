@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterator
 
 from data_prep.captioned_images.column_names import caption_groups
+from data_prep.captioned_images.unused_files import is_description
 from data_prep.reading.fetched_files import SIDECAR_ENDINGS, parse_meta, sidecar_key
 from data_prep.reading.folders import walk
 from data_prep.reading.picture_names import composed, is_picture
@@ -33,7 +34,8 @@ def captioned_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, pathli
     for parent, names in walk(folder):
         images = {stem_of(name): name for name in names if is_picture(name)}
         for name in filter(is_sidecar, names):
-            if image := images.get(stem_of(name)):
+            image = images.get(stem_of(name))
+            if image and not is_description(name):
                 yield parent / image, parent / name
 
 

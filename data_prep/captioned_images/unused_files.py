@@ -42,9 +42,9 @@ def unused_files(folder: pathlib.Path, used: Container[str]) -> Iterator[LeftOut
             reason, _, detail = fault_of_file(parent / name).partition(": ")
             if is_picture(name) and not reason:
                 reason, detail = "no caption", "no caption is given for it"
-            elif ending(parent / name) in TABLE_ENDINGS:
+            elif ending(parent / name) in TABLE_ENDINGS and reason != "broken link":
                 reason, detail = "unread file", "no table of images and captions"
-            is_lost = is_unread_picture(name) or reason == "broken link"
+            is_lost = is_unread_picture(name) or (is_picture(name) and reason == "broken link")
             yield LeftOut(place, reason, detail, is_record=is_lost)
 
 

@@ -113,7 +113,7 @@ class _Table(LinkList):
 
     def __init__(self, path: pathlib.Path, first_id: int) -> None:
         self._lines, self._first_id = TextLines(path), first_id
-        top = tuple(self._lines[0].strip().split(b"\t")) if len(self._lines) else ()
+        top = tuple(self._lines[0].strip(b"\r\n ").split(b"\t")) if len(self._lines) else ()
         names = tuple(name.lower() for name in top)
         self._first = int(sorted(names) == sorted(_COLUMNS))
         self._is_reversed = names == _COLUMNS[::-1]

@@ -38,12 +38,12 @@ def composed(name: str) -> str:
 
 def fault_of_file(path: pathlib.Path) -> str:
     """Returns why a file cannot be read as a picture, "reason: detail"; "" if it may be one."""
+    if not path.is_file():
+        return "broken link: it leads to no file"
     if not is_picture(path.name):
         ending = path.suffix.lower() or "none"
         remedy = f"; convert it to one of {', '.join(IMAGE_ENDINGS)}"
         return f"unread ending: {ending}{remedy if is_unread_picture(path.name) else ''}"
-    if not path.is_file():
-        return "broken link: it leads to no file"
     return ""
 
 

@@ -20,10 +20,12 @@ from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
 from data_prep.reading.fetched_files import Fetched, parse_meta
 from data_prep.reading.folders import is_note
-from data_prep.reading.picture_names import is_picture, is_unread_picture
+from data_prep.reading.picture_names import composed, is_picture, is_unread_picture
 
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
 TAR_ERRORS = (tarfile.TarError, OSError, EOFError, zlib.error)
+
+_LINK = -1
 
 
 def open_tar(path: pathlib.Path) -> BinaryIO:
@@ -74,7 +76,10 @@ def captioned_sample(path: pathlib.Path) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Member:
-    """A file in an archive: its name, and where its content starts and how long it is."""
+    """A file in an archive: its name, and where its content starts and how long it is.
+
+    A link to another member has the size `_LINK` and no content.
+    """
 
     name: str
     start: int
@@ -135,6 +140,8 @@ class _Sample:
         names = [member.name for member in self.members]
         if not self.is_whole:
             return "files of a sample are not adjacent", " and ".join((names[0], names[-1]))
+        if links := [member.name for member in self.members if member.size == _LINK]:
+            return "link in an archive", f"{links[0]} has no content"
         for members, kind in zip(roles, ("pictures", "texts", "JSON files"), strict=True):
             if len(members) > 1:
                 both = f"{members[0].name} and {members[1].name}"
@@ -176,13 +183,17 @@ def _samples(file: BinaryIO) -> tuple[list[_Sample], str]:
 def _members(archive: tarfile.TarFile) -> Iterator[_Member]:
     while (member := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined]  # else all headers stay in memory
-        if member.isfile() and not is_note(pathlib.PurePosixPath(member.name).name):
-            yield _Member(member.name, member.offset_data, member.size)
+        is_link = member.islnk() or member.issym()
+        if is_note(pathlib.PurePosixPath(member.name).name):
+            continue
+        if is_link or member.isfile():
+            size = _LINK if is_link else member.size
+            yield _Member(member.name, member.offset_data, size)
 
 
 def _sample_key(member: _Member) -> str:
     folder, _, name = member.name.rpartition("/")
-    return f"{folder}/{name.partition('.')[0]}"
+    return composed(f"{folder}/{name.partition('.')[0]}")
 
 
 def _reader(file: BinaryIO, member: _Member) -> Callable[[], bytes]:

@@ -4,9 +4,14 @@ import pathlib
 from collections.abc import Iterator
 
 from data_prep.reading import folders
-from data_prep.reading.picture_names import IMAGE_ENDINGS, fault_of_file
+from data_prep.reading.picture_names import (
+    IMAGE_ENDINGS,
+    composed,
+    fault_of_file,
+    is_unread_picture,
+)
 
-__all__ = ["IMAGE_ENDINGS", "fault_of_file", "walk"]
+__all__ = ["IMAGE_ENDINGS", "composed", "fault_of_file", "is_unread_picture", "walk"]
 
 
 def walk(folder: pathlib.Path) -> Iterator[pathlib.Path]:

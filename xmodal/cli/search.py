@@ -79,14 +79,14 @@ def _build_together(args: argparse.Namespace) -> None:
         for kind, gallery in index.galleries.items():
             print(f"{kind}s: {len(gallery.names):,} items, {_describe(gallery)}")
             if gallery.left_out:
-                # A fault may have details after a colon.
-                faults = (fault.partition(":")[0] for fault in gallery.left_out.values())
-                counts = collections.Counter(faults).most_common()
-                reasons = ", ".join(f"{reason} {count:,}" for reason, count in counts)
                 print(
-                    f"left out: {len(gallery.left_out):,} files that are not read as {kind}s "
-                    f"({reasons}); {args.output}/{kind}_left_out.json lists them"
+                    f"left out: {len(gallery.left_out):,} {kind}s that cannot be read; "
+                    f"{args.output}/{kind}_left_out.json lists them"
                 )
+            if others := items[kind].others:
+                counts = collections.Counter(others).most_common()
+                listed = ", ".join(f"{ending} {count:,}" for ending, count in counts)
+                print(f"other files: {len(others):,} that are no {kind}s ({listed})")
         print(f"index in {args.output}")
 
     with folder_lock.hold(parts.folder), disk_errors(args.output, _NO_ROOM):

@@ -1,6 +1,8 @@
 """Items to search, read from users' folders and lists."""
 
+import pathlib
 import types
+import unicodedata
 
 import numpy as np
 import PIL.Image
@@ -23,7 +25,25 @@ def test_pictures_behind_links_are_found_once(tmp_path):
     (tmp_path / "other" / "circle").symlink_to(folder)
     (folder / "gone.png").symlink_to(tmp_path / "gone.png")
     (folder / "._a.png").write_bytes(b"macOS's metadata of a.png")
-    assert items.from_images(str(folder)).names == expected
+    found = items.from_images(str(folder))
+    assert found.names == expected
+    assert list(found.left_out) == [str(folder / "gone.png")]
+
+
+def test_every_file_that_is_not_read_is_listed(tmp_path):
+    expected = [_save(tmp_path / name) for name in ("A.PNG", "b.jpe", "c/d.Tiff")]
+    for source, name in zip(expected, ("e.jfif", "f.JFIF"), strict=False):
+        (tmp_path / name).write_bytes(pathlib.Path(source).read_bytes())
+        expected.append(str(tmp_path / name))
+    for name in ("phone.HEIC", "notes.txt", "no_ending", ".git/x.png", "__MACOSX/y.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    found = items.from_images(str(tmp_path))
+    assert sorted(found.names) == sorted(expected)
+    faults = {pathlib.Path(name).name: fault for name, fault in found.left_out.items()}
+    assert list(faults) == ["phone.HEIC"]
+    assert sorted(found.others) == [".txt", "no ending"]
+    assert faults["phone.HEIC"].startswith("unread ending: .heic; convert it to one of .jpg")
 
 
 def test_lists_with_a_mark_and_other_separators_than_line_feeds(tmp_path):
@@ -34,6 +54,13 @@ def test_lists_with_a_mark_and_other_separators_than_line_feeds(tmp_path):
     (tmp_path / "captions.txt").write_text(captions, encoding="utf-8-sig", newline="")
     found = items.from_captions(str(tmp_path / "captions.txt"))
     assert list(found.read(0, 2)) == captions.split("\n")[:2]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_list_of_names_that_look_like_those_of_files(tmp_path, form):
+    path = _save(tmp_path / unicodedata.normalize("NFD", "Zürich") / "é.png")
+    (tmp_path / "list.txt").write_text(unicodedata.normalize(form, "Zürich/é.png\n"))
+    assert items.from_images(str(tmp_path / "list.txt")).names == [path]
 
 
 def test_a_list_of_other_things_than_paths(tmp_path):

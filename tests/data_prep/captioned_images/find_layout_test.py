@@ -65,6 +65,7 @@ def test_a_table_beside_its_images_at_any_depth(tmp_path, place):
         ("dataset_info.json", {"citation": ""}),
         ("state.json", {"_data_files": [{"filename": "data.arrow"}]}),
         ("readme.json", {"p000.png": "not a caption"}),
+        ("images/README.txt", "about these images"),
     ],
 )
 def test_descriptions_of_tools_are_known(tmp_path, name, content):
@@ -96,6 +97,15 @@ def test_other_files_hide_nothing_and_are_listed(tmp_path, write, name, content,
     text = content if isinstance(content, str) else json.dumps(content)
     (tmp_path / name).write_text(text)
     assert _read(tmp_path) == (_expected("images/"), {name: reason})
+
+
+def test_broken_links_are_listed(tmp_path):
+    folders.write_images(tmp_path, _NUMBERS)
+    _csv(tmp_path / "all.csv")
+    names = ("more.csv", "a.zip", "images/b.jpg", "notes.txt", "c.heic", "data.parquet", "folder")
+    for name in names:
+        (tmp_path / name).symlink_to(tmp_path / "nowhere")
+    assert _read(tmp_path) == (_expected("images/"), dict.fromkeys(names, "broken link"))
 
 
 def test_an_orphan_of_text_files_is_no_table(tmp_path):
@@ -137,6 +147,25 @@ def test_captions_in_the_format_of_coco(tmp_path):
     path.write_text(json.dumps(twice))
     with pytest.raises(UnexpectedFilesError, match=r"'p001.png' has the id 10 of 'p000.png'"):
         find_layout(tmp_path, ReadingOptions())
+
+
+def test_files_of_coco_are_its_splits(tmp_path):
+    (tmp_path / "annotations").mkdir()
+    for number, split in enumerate(("train2017", "val2017", "test2017")):
+        folders.write_images(tmp_path, [number], split)
+        content = _coco()
+        content["images"] = content["images"][number : number + 1]
+        content["annotations"] = content["annotations"][number : number + 1]
+        path = tmp_path / "annotations" / f"captions_{split}.json"
+        path.write_text(json.dumps(content))
+        boxes = content | {"annotations": [{"image_id": 10 + number, "bbox": [0, 0, 1, 1]}]}
+        path.with_name(f"instances_{split}.json").write_text(json.dumps(boxes))
+    items = list(find_layout(tmp_path, ReadingOptions()).pictures())
+    splits = [item.split for item in items if not isinstance(item, LeftOut)]
+    assert sorted(splits) == ["test", "train", "validation"]
+    left_out = [item.where for item in items if isinstance(item, LeftOut)]
+    assert len(left_out) == 3
+    assert all(place.startswith("annotations/instances_") for place in left_out)
 
 
 def test_karpathys_format_is_known_by_its_form(tmp_path):
@@ -219,4 +248,13 @@ def test_two_columns_of_images_are_an_error(tmp_path):
 def test_captions_in_an_archive_of_another_kind(tmp_path):
     (tmp_path / "pets.zip").write_bytes(b"PK\5\6" + bytes(18))
     with pytest.raises(UnexpectedFilesError, match="images but no captions.*unpack pets.zip"):
+        find_layout(tmp_path, ReadingOptions())
+
+
+def test_texts_in_another_folder_than_their_images(tmp_path):
+    folders.write_images(tmp_path, _NUMBERS)
+    (tmp_path / "texts").mkdir()
+    for number in range(20):
+        (tmp_path / "texts" / f"p{number:03d}.txt").write_text(f"caption {number}")
+    with pytest.raises(UnexpectedFilesError, match=r"p000.txt .*p002.txt .*; and 17 more files$"):
         find_layout(tmp_path, ReadingOptions())

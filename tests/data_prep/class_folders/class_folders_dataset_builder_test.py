@@ -1,6 +1,7 @@
 """A user's pictures in folders of classes."""
 
 import pathlib
+import unicodedata
 
 import PIL.Image
 import pytest
@@ -89,3 +90,15 @@ def test_folders_with_two_readings(tmp_path, names, message):
     write(tmp_path / "mine", *names)
     with pytest.raises(UnexpectedFilesError, match=message):
         read(tmp_path / "mine", tmp_path / "tfds")
+
+
+def test_names_that_look_the_same_are_one_class_and_links_may_be_broken(tmp_path):
+    mine = tmp_path / "mine"
+    names = [unicodedata.normalize(form, "chÂteau") for form in ("NFC", "NFD")]
+    write(mine, f"train/{names[0]}/1.jpg", f"test/{names[1]}/2.jfif", f"test/{names[1]}/3.jpg")
+    (mine / "test" / names[1] / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    folders = {"data_dir": str(tmp_path / "tfds"), "manual_dir": str(mine)}
+    builder = build("class_folders", "images", min_kept=0.5, **folders)
+    assert builder.info.metadata["label"] == [names[0]]
+    assert builder.info.metadata["kept"] == {"train": 1, "test": 2}
+    assert builder.info.metadata["left_out"]["test"] == {"broken link": 1}

@@ -152,3 +152,26 @@ def test_one_list_alone_under_any_of_its_names_and_packed_shards_below(
     assert _captions(builder, "train") == expected
     assert list(builder.info.splits) == ["train"]
     assert not builder.info.metadata["complete"]
+
+
+@pytest.mark.parametrize(
+    "top",
+    [
+        "\tcaption\turl",
+        "0\ta caption\thttp://x/0",
+        "http://x/0\ta caption",
+        "words\tlinks",
+        "words",
+    ],
+)
+def test_a_first_line_that_may_shift_the_rows_is_an_error(loose_images, top):
+    path = loose_images / _TRAIN
+    path.write_text("\n".join([top, *path.read_text().splitlines()[1:], ""]))
+    with pytest.raises(ValueError, match=r"line 1 is b'.*neither CAPTION<tab>URL nor a header"):
+        _build(loose_images)
+
+
+def test_images_counted_from_1_are_an_error(loose_images):
+    (loose_images / "training" / "0.jpg").rename(loose_images / "training" / "6.jpg")
+    with pytest.raises(ValueError, match=r"number 6, but the last row of the list is 5 \(Train"):
+        _build(loose_images)

@@ -1,5 +1,6 @@
 """Fetched images in every layout, intact and damaged, and how they are matched to rows."""
 
+import json
 import tarfile
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
+from data_prep.errors import UnexpectedFilesError
 from data_prep.reading import fetched_images, tar_samples
 from tests.data_prep import img2dataset
 from tests.data_prep.img2dataset import NOT_FOUND, jpeg
@@ -140,6 +142,44 @@ def test_loose_images_are_named_by_row_or_as_a_dataset_says(tmp_path):
     assert [item.where for item in left_out] == ["list row 1", "list row 4"]
     names = fetched_images.RowIndex(["no.jpg", "deeper/4.jpg", "0.jpg"])
     assert set(_join(folder, _URLS[:3], names=names.rows)[0]) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (range(1, 6), r"number 5, but the last row of the list is 4 \(list row 4\), and row 0"),
+        ([3, 100], r"number 100, but the last row .* row 0 \(list row 0\) has no image"),
+        (range(6), r"number 5, but the last row of the list is 4 \(list row 4\): all images may"),
+    ],
+    ids=["from 1", "ids", "short list"],
+)
+def test_numbers_beyond_the_rows_are_an_error(tmp_path, names, shown):
+    for name in names:
+        (tmp_path / f"{name:03d}.jpg").write_bytes(jpeg(4))
+    with pytest.raises(UnexpectedFilesError, match=shown):
+        _join(tmp_path, names=fetched_images.row_of_name)
+    # Names that are not numbers of rows say nothing about them.
+    assert _join(tmp_path)[0] == {}
+
+
+def test_shards_and_loose_images_are_both_read(tmp_path):
+    img2dataset.write(tmp_path, _rows(), "webdataset")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "lost.jpg").write_bytes(jpeg(9))
+    (tmp_path / "more" / "lost.json").write_text(json.dumps({"url": _URLS[2]}))
+    assert _join(tmp_path)[0].keys() == {0, 1, 2, 3, 4}
+
+
+def test_files_of_samples_that_are_not_read_are_no_rows(tmp_path):
+    with tarfile.open(tmp_path / "0.tar", "w") as archive:
+        for name in ("1.a.jpg", "1.b.jpg", "2.txt"):
+            archive.addfile(tarfile.TarInfo(name))
+    found, left_out = _join(tmp_path)
+    assert not found
+    listed = [item for item in left_out if item.where.startswith(tmp_path.name)]
+    reasons = ["several pictures in a sample"] * 2 + ["no image"]
+    assert [item.reason for item in listed] == reasons
+    assert not any(item.is_record for item in listed)
 
 
 def test_links_to_folders_are_followed_and_may_form_a_circle(tmp_path):

@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+import unicodedata
 
 import pytest
 
@@ -60,6 +61,11 @@ def test_samples_that_could_be_read_in_two_ways_are_listed(tmp_path, names, reas
     assert found["9.jpg"] == ("9.jpg", "9.txt")
 
 
+def test_keys_that_look_the_same_are_the_same(tmp_path):
+    names = [unicodedata.normalize(*each) for each in (("NFD", "é.jpg"), ("NFC", "é.txt"))]
+    assert _read(tmp_path, *names) == ({names[0]: tuple(names)}, {})
+
+
 def test_members_that_are_not_read_are_listed(tmp_path):
     names = ["1.jpg", "1.cls", "2.txt", "3.heic", "3.txt", "4.seg.npy", "4.jpg", "README", "5.jpg"]
     found, left_out = _read(tmp_path, *names)
@@ -71,3 +77,16 @@ def test_members_that_are_not_read_are_listed(tmp_path):
         "4.seg.npy": "unread ending",
         "README": "no image",
     }
+
+
+@pytest.mark.parametrize("link", ["2.jpg", "2.txt"])
+def test_links_are_not_lost_in_silence(tmp_path, link):
+    with tarfile.open(tmp_path / "0.tar", "w") as archive:
+        for name in ("1.jpg", "2.jpg", "2.txt"):
+            member = tarfile.TarInfo(name)
+            if name == link:
+                member.type, member.linkname = tarfile.LNKTYPE, f"1{link[1:]}"
+            archive.addfile(member)
+    first, second = read_tar(tmp_path / "0.tar", "0.tar")
+    assert first.name == "1.jpg"
+    assert second == LeftOut("0.tar:2.jpg", "link in an archive", f"{link} has no content")

@@ -37,8 +37,7 @@ class IndexGallery:
       vectors: float32 [N, D] or [N, K, D].
       tokens: tokens of the items, if the model compares them.
       dataset: see `Items`.
-      left_out: names of pictures that are not in it since they cannot be read, and of other files
-        of their folder -> the fault.
+      left_out: names of pictures that are not in it since they cannot be read -> the fault.
       lists: faiss's index; None if search is exact.
       effort: how much of it a query searches.
       quality: quality of approximate search.

@@ -1,5 +1,6 @@
 """Searchable items: pictures and captions from folders, lists, files and datasets."""
 
+import collections
 import dataclasses
 import functools
 import os
@@ -11,7 +12,13 @@ import numpy as np
 
 from xmodal.base.array_damage import DAMAGE
 from xmodal.base.config import UserError
-from xmodal.base.folder_walk import IMAGE_ENDINGS, fault_of_file, walk
+from xmodal.base.folder_walk import (
+    IMAGE_ENDINGS,
+    composed,
+    fault_of_file,
+    is_unread_picture,
+    walk,
+)
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
@@ -30,7 +37,8 @@ class Items:
       stamps: further marks of identity: sizes and times of files, hashes.
       upright: see `Model.embed_images`; pictures of a dataset are embedded as in its evaluation.
       may_be_damaged: whether items that cannot be read are left out, instead of being an error.
-      left_out: other files of the folder -> the fault: other endings, broken links.
+      left_out: pictures that cannot be items -> the fault: an unread format, a broken link.
+      others: endings of the files of the folder that are no pictures, one for each file.
     """
 
     names: Sequence[str]
@@ -40,6 +48,7 @@ class Items:
     upright: bool = True
     may_be_damaged: bool = False
     left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    others: Sequence[str] = ()
 
 
 def from_values(values: Sequence[Any] | np.ndarray, stamps: Sequence[str] = ()) -> Items:
@@ -63,9 +72,17 @@ def from_images(place: str) -> Items:
         found = [file for file, fault in faults.items() if not fault]
         if not found:
             raise UserError(f"--images={place} has no picture ({', '.join(IMAGE_ENDINGS)}).")
-        items = _from_files([file.resolve() for file in found])
-        left_out = {str(file.absolute()): fault for file, fault in faults.items() if fault}
-        return dataclasses.replace(items, left_out=left_out)
+        others = {
+            file
+            for file, fault in faults.items()
+            if fault.startswith("unread ending") and not is_unread_picture(file.name)
+        }
+        lost = [file for file, fault in faults.items() if fault and file not in others]
+        return dataclasses.replace(
+            _from_files([file.resolve() for file in found]),
+            left_out={str(file.absolute()): faults[file] for file in lost},
+            others=[file.suffix.lower() or "no ending" for file in sorted(others)],
+        )
     if not path.is_file():
         raise UserError(f"--images={place} is neither a folder nor a file.")
     if path.suffix == ".npy":
@@ -74,6 +91,8 @@ def from_images(place: str) -> Items:
         return Items(names, _reader(features), stamps=[_stamp(path)])
     # A list names files relative to itself.
     paths = [(path.parent / line).resolve() for line in _read_lines(path)]
+    if not all(map(_is_file, paths)):
+        paths = _spelled_as_files(paths, path.parent)
     missing = [p for p in paths if not _is_file(p)]
     if missing:
         raise UserError(
@@ -163,6 +182,18 @@ def _reader(values: Sequence[Any] | np.ndarray) -> Callable[[int, int], Iterator
 def _from_files(paths: Sequence[pathlib.Path]) -> Items:
     items = from_values([str(path) for path in paths], [_stamp(path) for path in paths])
     return dataclasses.replace(items, may_be_damaged=True)
+
+
+def _spelled_as_files(paths: Sequence[pathlib.Path], folder: pathlib.Path) -> list[pathlib.Path]:
+    """The paths of files in a folder whose names look the same; see `composed`."""
+    found = collections.defaultdict(list)
+    for file in map(pathlib.Path.resolve, walk(folder)):
+        found[composed(str(file))].append(file)
+    same = [found[composed(str(path))] for path in paths]
+    return [
+        path if _is_file(path) or len(files) != 1 else files[0]
+        for path, files in zip(paths, same, strict=True)
+    ]
 
 
 def _stamp(path: pathlib.Path) -> str:

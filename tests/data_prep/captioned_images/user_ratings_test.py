@@ -1,0 +1,45 @@
+"""Sides of rated pairs: pictures by the end of their path, captions by their text."""
+
+import unicodedata
+
+from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.user_ratings import rated_pairs
+from tests.data_prep.captioned_images.own_folders import write_csv
+
+_IMAGES = {
+    unicodedata.normalize("NFD", "a/café.jpg"): ("image", 0, "test"),
+    "a/1.jpg": ("image", 1, "test"),
+    "b/1.jpg": ("image", 2, "test"),
+    "b/beach.jpg": ("image", 3, "test"),
+}
+_CAPTIONS = {"a café": ("caption", 10, "test"), "beach": ("caption", 11, "test")}
+
+
+def _pairs(folder, *rows):
+    write_csv(folder / "ratings.csv", [["left", "right", "score"], *rows])
+    return [pair for _, pair in rated_pairs(folder / "ratings.csv", _IMAGES, _CAPTIONS)]
+
+
+def test_sides_that_look_the_same_are_the_same(tmp_path):
+    names = [
+        unicodedata.normalize(form, name)
+        for form in ("NFC", "NFD")
+        for name in ("café.jpg", "A\\CAFÉ.JPG", "café")
+    ]
+    for name in names:
+        for caption in ("a café", unicodedata.normalize("NFD", "a café")):
+            ((_, pair),) = _pairs(tmp_path, [caption, name, 3])
+            assert (pair["left_id"], pair["right_id"], pair["rating"]) == (10, 0, "sits")
+
+
+def test_an_ambiguous_side_is_left_out_with_both(tmp_path):
+    rows = [["1.jpg", "b/beach.jpg", 1], ["b/beach.jpg", "beach", 1], ["x/1.jpg", "a/1.jpg", 1]]
+    left_out = _pairs(tmp_path, *rows)
+    assert all(isinstance(pair, LeftOut) for pair in left_out)
+    assert [pair.reason for pair in left_out] == [
+        "ambiguous name",
+        "ambiguous name",
+        "neither a picture nor a caption",
+    ]
+    assert left_out[0].detail == "left is '1.jpg', the picture a/1.jpg and the picture b/1.jpg"
+    assert left_out[1].detail == "right is 'beach', the picture b/beach.jpg and a caption"
