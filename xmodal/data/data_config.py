@@ -27,7 +27,7 @@ class DataConfig:
       text: None for no captions.
       text_lengths: numbers of ids, ascending, to which a training batch is padded if all of its
         texts are that short; others are padded to `text.max_length`. The training step is compiled
-        for every length.
+        for every length. Not used with `text.reads_pads`.
       labels: columns of the dataset that batches carry, such as "relations".
       prefetch: batches prepared ahead of the consumer.
     """
