@@ -1,5 +1,6 @@
 """Pictures with captions beside them: in tar shards, or as text and JSON files."""
 
+import dataclasses
 import pathlib
 from collections.abc import Iterator, Sequence
 
@@ -61,7 +62,7 @@ class FetchedLayout(Layout):
         twins = same_stem(part.path) if part.path.is_dir() else {}
         for item in part.read():
             if isinstance(item, LeftOut):
-                yield item
+                yield dataclasses.replace(item, where=self._name(item))
             elif part.path.is_dir() and not is_picture(item.name):
                 continue  # Files without an ending are among those that are not used.
             elif fault := twins.get(item.name.rpartition("/")[2]):
@@ -85,7 +86,7 @@ class FetchedLayout(Layout):
         place = name.rpartition(":" if is_member else "/")[0]
         yield CaptionedPicture(name, captions, split_of_path(place), item.read, is_member)
 
-    def _name(self, item: Fetched) -> str:
+    def _name(self, item: Fetched | LeftOut) -> str:
         return item.where.removeprefix(f"{self._folder.name}/")
 
     def _unused(self) -> Iterator[LeftOut]:

@@ -37,7 +37,7 @@ def unused_files(folder: pathlib.Path, used: Container[str]) -> Iterator[LeftOut
     for parent, names in walk(folder):
         for name in names:
             place = (parent / name).relative_to(folder).as_posix()
-            if place in used or is_description(name):
+            if place in used or (is_description(name) and not _is_deep_rating(place)):
                 continue
             reason, _, detail = fault_of_file(parent / name).partition(": ")
             if is_picture(name) and not reason:
@@ -46,6 +46,12 @@ def unused_files(folder: pathlib.Path, used: Container[str]) -> Iterator[LeftOut
                 reason, detail = "unread file", "no table of images and captions"
             is_lost = is_unread_picture(name) or (is_picture(name) and reason == "broken link")
             yield LeftOut(place, reason, detail, is_record=is_lost)
+
+
+def _is_deep_rating(place: str) -> bool:
+    """Whether a file is called like a table of ratings, which is read only in the folder itself."""
+    path = pathlib.PurePosixPath(place)
+    return len(path.parts) > 1 and path.name.partition(".")[0].lower() == RATINGS
 
 
 def without_row(files: PictureFiles, used: set[str]) -> Iterator[LeftOut]:

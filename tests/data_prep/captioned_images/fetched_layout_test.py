@@ -164,7 +164,7 @@ def test_shards_and_loose_images_are_both_read(tmp_path):
     _write(tmp_path, {"deep/er/a.jpg": _PICTURE, "deep/er/a.txt": "of a"})
     for path in (tmp_path / "00000.tar", tmp_path / "deep" / "TRAIN.TAR"):
         with tarfile.open(path, "w") as archive:
-            for name, content in {"1.jpg": _PICTURE, "1.txt": b"of 1"}.items():
+            for name, content in {"1.jpg": _PICTURE, "1.txt": b"of 1", "1.cls": b"3"}.items():
                 member = tarfile.TarInfo(name)
                 member.size = len(content)
                 archive.addfile(member, io.BytesIO(content))
@@ -175,6 +175,7 @@ def test_shards_and_loose_images_are_both_read(tmp_path):
         "deep/TRAIN.TAR:1.jpg": ["of 1"],
         "deep/er/a.jpg": ["of a"],
     }
-    assert not left_out
+    names = ("00000.tar:1.cls", "deep/TRAIN.TAR:1.cls")
+    assert _reasons(left_out) == dict.fromkeys(names, "unread ending")
     assert "2 shards" in layout.describe()["files"]
     assert "1 images" in layout.describe()["files"]

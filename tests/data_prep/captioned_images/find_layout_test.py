@@ -88,6 +88,7 @@ def test_descriptions_of_tools_are_known(tmp_path, name, content):
         ("metadata.jpg", "a cover", "in no row of a table"),
         ("classes.csv", "id,name\n1,dog\n", "unread file"),
         ("video.mp4", "", "unread ending"),
+        ("images/ratings.csv", "left,right,score\n", "unread file"),
     ],
 )
 @pytest.mark.parametrize("write", [_csv, _json_lines])
