@@ -12,6 +12,7 @@ from xmodal.evals.metrics import (
     compute_recall_values,
     compute_spearman,
     draw_pairs,
+    tie_breakers,
 )
 
 
@@ -159,3 +160,26 @@ def test_seed_decides():
     same, again, other = (draw_pairs(pairs, samples=3, seed=s) for s in (5, 5, 6))
     np.testing.assert_array_equal(same, again)
     assert (same != other).any()
+
+
+@pytest.mark.parametrize(
+    ("tag", "others"),
+    [
+        ("a/b/i2t/recall@5", ["recall@1", "median_rank", "recall@10"]),
+        ("a/b/t2t/median_rank", ["recall@1", "recall@5", "recall@10"]),
+        ("sts/avg2016/pearson", ["spearman"]),
+        ("shape/accuracy@1", ["mean_class_accuracy", "accuracy@5"]),
+        ("eccv/i2t/map@r", []),
+    ],
+)
+def test_ties_are_broken_by_the_other_metrics_of_a_table(tag, others):
+    table = tag.rpartition("/")[0]
+    assert tie_breakers(tag) == [f"{table}/{other}" for other in others]
+
+
+@pytest.mark.parametrize("tag", ["mean_recall@10", "mean/recall@10", "rsum"])
+def test_ties_of_a_mean_are_broken_by_the_mean_and_its_directions(tag):
+    found = tie_breakers(f"own/{tag}")
+    assert found[0] == "own/mean/recall@5"
+    assert found[-1] == "own/t2t/median_rank"
+    assert found.index("own/t2t/recall@5") < found.index("own/mean/recall@1")
