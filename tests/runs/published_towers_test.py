@@ -38,7 +38,7 @@ NOTHING = Report({}, {}, [], {})
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(pathlib.Path(__file__).parents[2] / "data")
+        patch.syspath_prepend(pathlib.Path(__file__).parents[1] / "data")
         patch.setitem(data_prep.BUILDERS, TINY, f"{TINY}_dataset_builder:Builder")
         yield str(tmp_path_factory.mktemp("tfds"))
 
