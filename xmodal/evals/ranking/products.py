@@ -114,6 +114,8 @@ class Gallery:
 class Products:
     """Scores computed from two galleries of embeddings."""
 
+    dtype = np.dtype(np.float32)
+
     def __init__(
         self,
         queries: Gallery,
@@ -214,7 +216,7 @@ class _Transposed:
     def __init__(self, base: Scores) -> None:
         self._base = base
         self.shape, self.tile_shape = base.shape[::-1], base.tile_shape[::-1]
-        self.mesh = base.mesh
+        self.mesh, self.dtype = base.mesh, base.dtype
 
     def tile(self, i: int, j: int) -> jax.Array:
         """See `Scores.tile`."""
