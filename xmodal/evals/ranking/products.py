@@ -25,7 +25,6 @@ from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_blocks import HostItems, compute_score_matrix
 from xmodal.evals.ranking.score_tiles import GROUP, Scores, choose_rows, complete_rows, one_device
 from xmodal.similarity import Similarity, make_similarity
-from xmodal.similarity.offset import remove_offset
 
 Score = Callable[[Any, Any], jax.Array]
 
@@ -257,12 +256,10 @@ def open_scores(
     prepare, score = similarity.scorer(embeddings.parameters)
     vectors = {"image": embeddings.images, "text": embeddings.captions}
     given = {side: rows for side, rows in vectors.items() if rows is not None}
-    offset = similarity.find_offset(*given.values())
+    placed = similarity.remove_offset(*given.values())
     galleries = {
-        side: Gallery(
-            remove_offset(rows, offset), prepare, block_size=block_size, mesh=mesh, name=side
-        )
-        for side, rows in given.items()
+        side: Gallery(rows, prepare, block_size=block_size, mesh=mesh, name=side)
+        for side, rows in zip(given, placed, strict=True)
     }
     pairs = [("image", "text"), ("text", "text"), ("image", "image")]
     return {
