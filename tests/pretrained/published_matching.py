@@ -25,7 +25,7 @@ def make_vsepp(torch, cnn, forward, *, channels, rows, variant, words=6, width=8
         shake(torch, module)
 
     def last(x):
-        return x.abs() if variant == "order0" else x
+        return x.abs() if variant in ("order0", "order_absolute") else x
 
     def embed_images(x):
         if cnn is not None:

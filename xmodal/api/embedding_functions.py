@@ -9,6 +9,7 @@ import PIL.Image
 from xmodal.base.config import UserError
 from xmodal.base.progress import progress
 from xmodal.evals import Embeddings
+from xmodal.evals.inputs.array_checks import refuse_lost_digits
 from xmodal.evals.inputs.sources import Provider, refuse_field, with_similarity
 from xmodal.evals.ranking.finite import count_not_finite
 from xmodal.preprocessing.images import decode_image
@@ -93,7 +94,9 @@ class FunctionProvider(Provider):
                 _check_part(part, len(given), parts[0].shape[1:] if parts else None, name)
                 parts.append(part)
                 advance(len(given))
-        return np.concatenate(parts)
+        vectors = np.concatenate(parts)
+        refuse_lost_digits(vectors, np.arange(count), f"what {name} returned", "vectors")
+        return np.asarray(vectors, np.float32)
 
 
 def _open(encoded: bytes) -> PIL.Image.Image:
@@ -101,14 +104,15 @@ def _open(encoded: bytes) -> PIL.Image.Image:
 
 
 def _as_array(found: Any) -> np.ndarray:
+    """Float64 or, for any other type, float32."""
     # PyTorch tensors may have gradients, be on a GPU or be bfloat16; NumPy can read none of these.
     if hasattr(found, "detach"):
-        found = found.detach().float().cpu()
+        found = found.detach().cpu()
+        found = found if found.element_size() == 8 else found.float()
     array = np.asarray(found)
     if np.iscomplexobj(array):  # Its imaginary part would be dropped.
         raise ValueError("its numbers are complex")
-    with np.errstate(over="ignore"):
-        return np.asarray(array, np.float32)
+    return array if array.dtype == np.float64 else np.asarray(array, np.float32)
 
 
 def _check_part(part: np.ndarray, items: int, first: tuple[int, ...] | None, name: str) -> None:
@@ -123,5 +127,7 @@ def _check_part(part: np.ndarray, items: int, first: tuple[int, ...] | None, nam
             f"{name} returned vectors of shape {list(part.shape[1:])} after vectors of shape "
             f"{list(first)}; all must be equal."
         )
-    if bad := count_not_finite(part):
+    with np.errstate(over="ignore"):
+        bad = count_not_finite(np.asarray(part, np.float32))
+    if bad:
         raise UserError(f"{name} returned {bad} of {items} vectors that are not finite in float32.")

@@ -25,7 +25,6 @@ from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.pair_scores import PairFunctions
 from xmodal.preprocessing import ImageConfig, Tokenizer
 from xmodal.similarity import Similarity
-from xmodal.similarity.offset import remove_offset
 
 Embed = Callable[..., Embeddings]
 
@@ -205,8 +204,7 @@ class Model:
           float32 [N, M].
 
         Raises:
-          UserError: the embeddings cannot be compared, or lack the side that `order` needs, or the
-            tokens that the model compares.
+          UserError: they cannot be compared, or lack the side or the tokens that this needs.
         """
         if self.measure[0].module is not None:
             return compare_tokens(*self.measure, left, right, self._mesh)
@@ -219,8 +217,7 @@ class Model:
                 f"Embeddings of the shapes {list(first.shape)} and {list(second.shape)} cannot be "
                 "compared: pass [N, D] and [M, D] of one model."
             )
-        offset = self.measure[0].find_offset(first, second)
-        first, second = (remove_offset(side, offset) for side in (first, second))
+        first, second = self.measure[0].remove_offset(first, second)
         if not self.measure[0].symmetric and self._sides(left, right) == ("text", "image"):
             return np.asarray(self._score(second, first)).T
         return np.asarray(self._score(first, second))

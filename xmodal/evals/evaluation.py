@@ -234,7 +234,9 @@ def evaluate_source(
         name=name,
         results=results,
         similarity=ranked_by,
-        provenance=dataclasses.replace(provenance, notes=[*provenance.notes, *notes]),
+        provenance=dataclasses.replace(
+            provenance, notes=[*provenance.notes, *notes, *provider.notes]
+        ),
         samples=evaluator.options.bootstrap_samples,
         seed=evaluator.options.seed,
         evaluator=evaluator_name,

@@ -15,17 +15,18 @@ from xmodal.pretrained.image_text import (
 )
 from xmodal.pretrained.torch_models import Arrays, Published
 
+_ABSOLUTE = {"normalize": True, "absolute": True}
 VARIANTS = {
     "vsepp": ("cosine", {}, {}),
     "vse0": ("dot", {}, {"normalize": True}),
     "order": ("order", {"normalize": True}, {"normalize": True}),
-    "order0": (
-        "order",
-        {"normalize": True, "absolute": True},
-        {"normalize": True, "absolute": True},
-    ),
+    "order0": ("order", _ABSOLUTE, _ABSOLUTE),
+    "order_absolute": ("order", _ABSOLUTE, _ABSOLUTE),
 }
-"""What the arrays do not show: the similarity, and the last steps of the image and the text."""
+"""What the arrays do not show: the similarity, and the last steps of the image and the text.
+
+`order_absolute` was trained with the hardest negatives, `order0` with all; both compare alike.
+"""
 
 # (measure, use_abs, no_imgnorm) of a checkpoint's options.
 _TRAINED = {
@@ -34,6 +35,7 @@ _TRAINED = {
     ("order", False, False): "order",
     ("order", True, False): "order0",
 }
+_HARDEST = {"order0": "order_absolute"}
 
 _IMAGE, _TEXT = "0.fc.weight", "1.embed.weight"
 
@@ -53,7 +55,7 @@ def trained_variant(options: Mapping[str, Any]) -> str | None:
             f"it was trained with measure={options['measure']!r}, use_abs={flags[0]} and "
             f"no_imgnorm={flags[1]}, which is none of {', '.join(VARIANTS)}."
         )
-    return found
+    return _HARDEST.get(found, found) if options.get("max_violation") else found
 
 
 def describe_vsepp(arrays: Arrays, variant: str) -> Published:

@@ -11,7 +11,7 @@ import numpy as np
 
 from xmodal.base.config import UserError, check_keys, lookup, setting
 from xmodal.similarity.bound_scores import Prepare, Score
-from xmodal.similarity.offset import centered, find_offset
+from xmodal.similarity.offset import centered, find_offset, remove_offset
 from xmodal.similarity.pair_module import Cost, PairModule
 from xmodal.similarity.stop_at import stop_at
 from xmodal.similarity.table import SIMILARITIES, Kind
@@ -192,6 +192,11 @@ class Similarity:
     def find_offset(self, *sides: np.ndarray) -> np.ndarray | None:
         """Returns what to remove from vectors before `scorer` prepares them, see `offset`."""
         return find_offset(*sides) if self._by_distance else None
+
+    def remove_offset(self, *sides: np.ndarray) -> list[np.ndarray]:
+        """Returns vectors as float32, without what they have in common if only distances count."""
+        offset = self.find_offset(*sides)
+        return [remove_offset(side, offset) for side in sides]
 
     def score(
         self, left: Prepared, right: Prepared, params: Mapping[str, Any] | None = None

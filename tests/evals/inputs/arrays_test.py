@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from xmodal.base.config import UserError
-from xmodal.evals.inputs import arrays
+from xmodal.evals.inputs import array_checks, arrays
 
 IMAGE_IDS, CAPTION_IDS = np.array([7, 3, 11]), np.array([70, 30, 110, 71, 31])
 
@@ -190,7 +190,7 @@ def test_scores_that_do_not_fit(tmp_path, matrix, known, message):
 
 
 def test_a_score_that_is_not_finite_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrays, "_ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr(array_checks, "_ROWS_AT_A_TIME", 2)
     matrix = np.ones((3, 5), np.float32)
     matrix[2, 3] = np.inf
     with pytest.raises(UserError, match="image 11 with caption 71 in <arrays> is inf"):

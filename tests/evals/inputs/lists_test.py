@@ -34,6 +34,11 @@ def test_lists_keep_their_order(tmp_path):
         ('{"t2i": {}}', "'t2i' in .* is not a mapping of query ids"),
         ('{"i2t": {"a.jpg": [1]}}', "Query 'a.jpg' under 'i2t' in .* is not an id"),
         ('{"i2t": {"1": [4], "01": [5]}}', "Query 1 occurs twice under 'i2t'"),
+        (f'{{"i2t": {{"{10**25}": [1]}}}}', "Query '10{25}' under 'i2t' in .* is not an id"),
+        ('{"i2t": {"1.0": [1]}}', "Query '1.0' under 'i2t' in .* is not an id"),
+        ('{"i2t": {"1_0": [1]}}', "Query '1_0' under 'i2t' in .* is not an id"),
+        (f'{{"i2t": {{"1": [{2**63}]}}}}', "other than integer ids of int64, such as 9223"),
+        (f'{{"i2t": {{"1": [{10**25}, 3]}}}}', "other than integer ids of int64, such as 10{25}"),
         ('{"i2t": {"1": []}}', "The i2t list of query 1 in .* is empty; add at least its best"),
         ('{"i2t": {"1": 5}}', "The i2t list of query 1 in .* is not a list of ids"),
         ('{"i2t": {"1": "5"}}', "query 1 in .* is not a list of ids"),
@@ -105,3 +110,14 @@ def test_queries_that_no_board_asks_need_no_list():
 def test_lists_that_do_not_fit_the_split(i2t, message):
     with pytest.raises(UserError, match=message):
         order(i2t, board(), board("eccv", (True, False, True)))
+
+
+@pytest.mark.parametrize("key", [10**25, 2**63, np.uint64(2**63), 770337.7, np.float64(5.5), True])
+def test_a_key_that_is_not_an_id(key):
+    with pytest.raises(UserError, match="under 'i2t' in <arrays> is not an id; ids must be integ"):
+        lists.load_rankings({"i2t": {3: [4], key: [5]}})
+
+
+def test_keys_that_are_ids():
+    given = {"i2t": {np.int32(3): [4], " 12 ": np.array([5], np.uint64), 2**63 - 1: [6]}}
+    assert list(lists.load_rankings(given).i2t) == [3, 12, 2**63 - 1]

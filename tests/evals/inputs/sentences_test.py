@@ -3,6 +3,7 @@
 import dataclasses
 from types import SimpleNamespace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -30,6 +31,33 @@ def test_captions_are_found_by_their_texts(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("dtype", "rounding", "different"),
+    [
+        (np.float32, 1e-6, 1e-4),
+        (np.float64, 1e-7, 1e-4),
+        (np.float16, 1e-3, 2e-2),
+        (ml_dtypes.bfloat16, 1e-2, 1e-1),
+    ],
+)
+def test_embeddings_that_differ_by_rounding(tmp_path, dtype, rounding, different):
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(4, 37))
+
+    def load(difference):
+        vectors[3] = vectors[0] * (1 + difference * rng.choice([-1, 1], 37))
+        path = tmp_path / "model.npz"
+        np.savez(path, sentences=np.array(TEXTS), sentence_embeddings=vectors.astype(dtype))
+        return load_sentences(path)
+
+    found = load(rounding)
+    assert found.rows == {"a dog": 0, "a cat": 1, "no dog": 2}
+    assert ["1 of 3 sentences have several emb" in note for note in found.notes] == [True]
+    assert load(0.0).notes == []
+    with pytest.raises(UserError, match="different embeddings for 'a dog', in rows 0 and 3"):
+        load(different)
+
+
+@pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"sentences": None}, "holds .'sentence_embeddings'.; sentence embeddings are"),
@@ -41,7 +69,7 @@ def test_captions_are_found_by_their_texts(tmp_path):
         ({"sentence_embeddings": VECTORS * np.nan}, "4 of 4 rows hold NaN"),
         (
             {"sentence_embeddings": np.float32([[1, 0], [0, 1], [1, 1], [0, 0]])},
-            "two different embeddings for 'a dog'; keep one",
+            "two different embeddings for 'a dog', in rows 0 and 3",
         ),
         ({"similarity": np.array([1])}, "similarity in .*, not one name"),
     ],

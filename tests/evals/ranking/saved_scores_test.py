@@ -7,9 +7,11 @@ import pytest
 from slow_ranks import assert_equal_ranks, mesh_of, products, random_labels, slow_ranks
 
 from xmodal.base.config import UserError
+from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import ranks
 from xmodal.evals.ranking.products import Gallery
 from xmodal.evals.ranking.ranks import LabelSet
+from xmodal.evals.ranking.rows import score_queries
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.similarity import make_similarity
 
@@ -29,7 +31,7 @@ def test_saved_scores(tmp_path, dtype):
         assert_equal_ranks(found[1].ranks[0], slow_ranks(matrix.T, backward))
 
 
-@pytest.mark.parametrize("small", [0.0, 1e-60, 1e-42])
+@pytest.mark.parametrize("small", [0.0, 5e-324])
 def test_the_zeros_of_saved_scores_tie(small):
     """Also where they come from rounding, and in lists, which are sorted by bits."""
     generator = np.random.default_rng(5)
@@ -42,6 +44,35 @@ def test_the_zeros_of_saved_scores_tie(small):
     found, _ = ranks.compute_ranks(SavedScores(matrix, block_size=64), [label_set], depths=(90, 0))
     assert_equal_ranks(found.ranks[0], expected)
     np.testing.assert_array_equal(found.lists, lists)
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift"), [(1, 0.0), (1e-9, 1.0), (1, -1e9), (1e-120, 0.0), (1e300, 0.0)]
+)
+def test_float64_scores_that_float32_would_tie(scale, shift):
+    generator = np.random.default_rng(6)
+    matrix = scale * generator.normal(size=(70, 131)) + shift
+    matrix[:, 5] = matrix[:, 90]  # legitimate ties
+    forward = LabelSet(random_labels(generator, 70, 131))
+    backward = LabelSet(random_labels(generator, 131, 70))
+    for devices in (None, 2):
+        scores = SavedScores(matrix, block_size=64, mesh=mesh_of(devices))
+        found = ranks.compute_ranks(scores, [forward], [backward], depths=(9, 0))
+        assert_equal_ranks(found[0].ranks[0], slow_ranks(matrix, forward))
+        assert_equal_ranks(found[1].ranks[0], slow_ranks(matrix.T, backward))
+        order = np.argsort(-matrix, axis=1, kind="stable")[:, :9]
+        np.testing.assert_array_equal(found[0].lists, order)
+    turned = scores.transpose()
+    rows = score_queries(turned, np.array([130, 2]))
+    np.testing.assert_array_equal(rows, matrix.T[[130, 2]])
+    assert turned.pairs(np.array([4]), np.array([3]))[0] == matrix[3, 4]
+
+
+def test_float32_scores_below_the_smallest_normal_number_keep_their_order():
+    matrix = np.float32([[3e-42, 1e-42, 2e-42]])
+    label_set = LabelSet(Ragged.from_pairs(np.array([0]), np.array([1]), 1))
+    answers, _ = ranks.compute_ranks(SavedScores(matrix), [label_set])
+    assert answers.ranks[0].rank == 2
 
 
 def test_values_that_are_not_finite():

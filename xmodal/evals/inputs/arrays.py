@@ -10,13 +10,19 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from etils import epath
 
 from xmodal.base.array_damage import DAMAGE
 from xmodal.base.config import UserError
 from xmodal.base.result_files import write_files
+from xmodal.evals.inputs.array_checks import (
+    check_embeddings,
+    check_ids,
+    check_numbers,
+    check_scores,
+    refuse_lost_digits,
+)
 from xmodal.evals.inputs.sources import Embeddings, Predictions, ScoreMatrix
 from xmodal.evals.inputs.token_arrays import is_read, read_tokens, write_tokens
 from xmodal.similarity import PAIR_MODULES
@@ -30,7 +36,6 @@ _PARAMETERS = ("match_scale", "match_shift")
 _SIMILARITY = "similarity"
 # Prefix of prediction names, followed by TASK/images or TASK/captions.
 _PREDICTIONS = "predictions/"
-_ROWS_AT_A_TIME = 1024  # Of a matrix that may be on disk.
 
 
 def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Embeddings:
@@ -51,8 +56,9 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
     found, log_sigma = {}, {}
     for (ids_name, name), (side, spread) in zip(_EMBEDDING_NAMES, _LOG_SIGMA.items(), strict=True):
         if ids_name in arrays and name in arrays:
-            ids = _check_ids(arrays[ids_name], place, ids_name)
+            ids = check_ids(arrays[ids_name], place, ids_name)
             found[name] = ids, check_embeddings(arrays[name], ids, place, ids_name, name)
+            refuse_lost_digits(arrays[name], ids, place, name)
             if spread in arrays:
                 found_spread = check_embeddings(arrays[spread], ids, place, ids_name, spread)
                 if found_spread.ndim != 2:
@@ -161,10 +167,10 @@ def load_scores(
         ids_place = place
         matrix = _require(arrays, "scores", place)
     image_ids, caption_ids = (
-        _check_ids(_require(arrays, name, ids_place), ids_place, name)
+        check_ids(_require(arrays, name, ids_place), ids_place, name)
         for name in ("image_ids", "caption_ids")
     )
-    _check_scores(matrix, image_ids, caption_ids, place)
+    check_scores(matrix, image_ids, caption_ids, place)
     return ScoreMatrix(place, image_ids, caption_ids, matrix)
 
 
@@ -276,89 +282,6 @@ def _require(arrays: Mapping[str, np.ndarray], name: str, place: str) -> np.ndar
     return arrays[name]
 
 
-def _check_ids(ids: np.ndarray, place: str, name: str) -> np.ndarray:
-    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
-        raise UserError(
-            f"{name} in {place} are {ids.dtype} {list(ids.shape)}; ids are integers [N], one per "
-            "item."
-        )
-    if not len(ids):
-        raise UserError(f"{name} in {place} are empty; leave out a modality that has no items.")
-    unique, counts = np.unique(ids, return_counts=True)
-    if len(unique) < len(ids):
-        raise UserError(
-            f"{name} in {place}: id {unique[counts > 1][0]} occurs twice, one of "
-            f"{np.sum(counts > 1)} such ids; keep one row per item."
-        )
-    return ids.astype(np.int64)
-
-
-def check_embeddings(
-    array: np.ndarray, ids: np.ndarray, place: str, ids_name: str, name: str
-) -> np.ndarray:
-    """Returns embeddings as float32, one row for each of `ids`.
-
-    Raises:
-      UserError: their shape or type is wrong, or a value is not finite.
-    """
-    if array.dtype == np.dtype("V2"):
-        array = array.view(ml_dtypes.bfloat16)  # npz files do not store its name.
-    if array.dtype != ml_dtypes.bfloat16 and not np.issubdtype(array.dtype, np.floating):
-        raise UserError(f"{name} in {place} are {array.dtype}; save them as floats.")
-    if array.ndim not in (2, 3) or 0 in array.shape[1:]:
-        raise UserError(
-            f"{name} in {place} have shape {list(array.shape)}; embeddings are [N, D], or "
-            "[N, K, D] with K per item."
-        )
-    if len(array) != len(ids):
-        raise UserError(
-            f"{place} has {len(array)} rows of {name} and {len(ids)} {ids_name}; every row needs "
-            "its id."
-        )
-    with np.errstate(over="ignore"):  # float64 values beyond float32's range are found just below.
-        array = np.ascontiguousarray(array, np.float32)
-    broken = np.concatenate([~np.isfinite(rows).all(axis=-1) for rows in _blocks(array)])
-    broken = broken.reshape(len(ids), -1).any(axis=1)
-    if broken.any():
-        raise UserError(
-            f"{name} in {place}: {broken.sum()} of {len(ids)} rows hold NaN or infinity in "
-            f"float32, the first is id {ids[broken.argmax()]}; fix the model or leave these "
-            "rows out."
-        )
-    return array
-
-
-def _check_scores(
-    matrix: np.ndarray, image_ids: np.ndarray, caption_ids: np.ndarray, place: str
-) -> None:
-    if not np.issubdtype(matrix.dtype, np.floating):
-        raise UserError(f"The scores in {place} are {matrix.dtype}; save them as floats.")
-    if matrix.shape != (len(image_ids), len(caption_ids)):
-        turned = matrix.shape == (len(caption_ids), len(image_ids))
-        raise UserError(
-            f"The scores in {place} are {list(matrix.shape)} for {len(image_ids)} image_ids and "
-            f"{len(caption_ids)} caption_ids; rows are images and columns captions"
-            + (", so save the transpose." if turned else ".")
-        )
-    row = 0
-    for rows in _blocks(matrix):
-        with np.errstate(over="ignore"):
-            finite = np.isfinite(rows.astype(np.float32, copy=False))
-        if not finite.all():
-            image, caption = np.argwhere(~finite)[0]
-            raise UserError(
-                f"The score of image {image_ids[row + image]} with caption "
-                f"{caption_ids[caption]} in {place} is {rows[image, caption]}; scores are finite "
-                "in float32."
-            )
-        row += len(rows)
-
-
-def _blocks(matrix: np.ndarray) -> Iterator[np.ndarray]:
-    for start in range(0, len(matrix), _ROWS_AT_A_TIME):
-        yield matrix[start : start + _ROWS_AT_A_TIME]
-
-
 def _read_predictions(
     arrays: Mapping[str, np.ndarray],
     place: str,
@@ -378,6 +301,8 @@ def _read_predictions(
             ids is not None and part.ndim == 2 and len(part) == len(ids)
             for part, ids in ((parts[kind], wanted[kind]) for kind in set(parts) & set(wanted))
         )
+        for kind, part in parts.items():
+            check_numbers(part, f"{_PREDICTIONS}{task}/{kind} in {place}")
         if not fits or len({part.shape[1] for part in parts.values()}) != 1:
             raise UserError(
                 f"Predictions of task {task!r} in {place} are {shapes}; save "

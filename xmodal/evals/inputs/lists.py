@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import Board, Labels
+from xmodal.evals.inputs.array_checks import LARGEST_ID
 from xmodal.evals.inputs.arrays import first_line, place_of
 from xmodal.evals.inputs.sources import RankedLists
 
@@ -140,14 +142,27 @@ def _check_lists(lists: object, place: str, direction: str) -> dict[int, np.ndar
         raise UserError(f"{direction!r} in {place} is not a mapping of query ids to lists of ids.")
     checked = {}
     for key, ranked in lists.items():
-        try:
-            query = int(key)
-        except (TypeError, ValueError):
-            raise UserError(f"Query {key!r} under {direction!r} in {place} is not an id.") from None
+        query = _read_id(key)
+        if query is None:
+            raise UserError(
+                f"Query {key!r} under {direction!r} in {place} is not an id; ids must be integers "
+                "within int64."
+            )
         if query in checked:
             raise UserError(f"Query {query} occurs twice under {direction!r} in {place}.")
         checked[query] = _check_list(ranked, f"The {direction} list of query {query} in {place}")
     return checked
+
+
+def _read_id(key: object) -> int | None:
+    """The id that a key of JSON or of a mapping names; None for anything else."""
+    if isinstance(key, str):
+        found = int(key) if re.fullmatch(r"\s*[+-]?[0-9]{1,25}\s*", key) else None
+    elif isinstance(key, int | np.integer) and not isinstance(key, bool):
+        found = int(key)
+    else:
+        found = None
+    return found if found is not None and abs(found) <= LARGEST_ID else None
 
 
 def _check_list(ranked: Sequence[int], name: str) -> np.ndarray:
@@ -159,6 +174,12 @@ def _check_list(ranked: Sequence[int], name: str) -> np.ndarray:
         ids = np.asarray(ranked)
     except ValueError:  # It contains lists.
         ids = np.zeros(0)
+    if ids.ndim == 1 and ids.dtype.kind in "Ouf":  # Python's integers beyond int64 are objects.
+        wrong = [each for each in ids.tolist() if _read_id(each) is None]
+        if wrong:
+            raise UserError(
+                f"{name} holds something other than integer ids of int64, such as {wrong[0]!r}."
+            )
     if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
         raise UserError(f"{name} holds something other than integer ids.")
     unique, counts = np.unique(ids, return_counts=True)

@@ -5,10 +5,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import ml_dtypes
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.evals.inputs.arrays import check_embeddings, open_arrays, read_similarity
+from xmodal.evals.inputs.array_checks import check_embeddings, refuse_lost_digits
+from xmodal.evals.inputs.arrays import open_arrays, read_similarity
 from xmodal.evals.inputs.sources import Embeddings, Provider, refuse_field, with_similarity
 
 SENTENCES, EMBEDDINGS = "sentences", "sentence_embeddings"
@@ -38,6 +40,7 @@ class Sentences(Provider):
       vectors: float32 [N, D] or [N, K, D].
       similarity: name in `xmodal.similarity.SIMILARITIES`; "" for none.
       parameters: learned numbers of the similarity; a file of sentences has none.
+      notes: how many sentences have several embeddings that differ by rounding.
     """
 
     place: str
@@ -45,6 +48,7 @@ class Sentences(Provider):
     vectors: np.ndarray
     similarity: str = ""
     parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     def items(
         self,
@@ -95,14 +99,49 @@ def load_sentences(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Sent
         )
     numbers = np.arange(len(texts))
     vectors = check_embeddings(arrays[EMBEDDINGS], numbers, place, SENTENCES, EMBEDDINGS)
+    refuse_lost_digits(arrays[EMBEDDINGS], numbers, place, EMBEDDINGS)
+    rows, rounded = _find_rows(texts.tolist(), vectors, _tolerance(arrays[EMBEDDINGS].dtype), place)
+    notes = []
+    if rounded:
+        notes.append(
+            f"{len(rounded):,} of {len(rows):,} sentences have several embeddings that differ by "
+            f"rounding, such as {min(rounded, key=rows.__getitem__)!r:.80}; the first one counts."
+        )
+    return Sentences(place, rows, vectors, read_similarity(arrays, place), notes=notes)
+
+
+def _tolerance(dtype: np.dtype) -> float:
+    """Difference of two embeddings of one sentence, relative to their length, that is rounding.
+
+    A model computes in float32 or less and sums in another order in another batch; numbers in half
+    precision, float16 or bfloat16 (2 bytes that NumPy cannot name), are rounded once more.
+    """
+    is_named = np.issubdtype(dtype, np.floating)
+    epsilon = np.finfo(dtype).eps if is_named else ml_dtypes.finfo(ml_dtypes.bfloat16).eps
+    return max(64 * float(np.finfo(np.float32).eps), 4 * float(epsilon))
+
+
+def _find_rows(
+    texts: Sequence[str], vectors: np.ndarray, tolerance: float, place: str
+) -> tuple[dict[str, int], set[str]]:
+    """The first row of every text, and the texts whose other rows are equal up to rounding."""
     rows: dict[str, int] = {}
-    for row, text in enumerate(texts.tolist()):
-        first = rows.setdefault(text.strip(), row)
-        if not np.array_equal(vectors[first], vectors[row]):
+    rounded = set()
+    for row, text in enumerate(map(str.strip, texts)):
+        first = rows.setdefault(text, row)
+        if first == row or np.array_equal(vectors[first], vectors[row]):
+            continue
+        kept, other = (vectors[each].astype(np.float64) for each in (first, row))
+        length = max(np.linalg.norm(kept), np.linalg.norm(other))
+        difference = np.linalg.norm(kept - other) / length
+        if difference > tolerance:
             raise UserError(
-                f"{place} has two different embeddings for {text.strip()!r}; keep one of them."
+                f"{place} has two different embeddings for {text!r}, in rows {first} and {row}, "
+                f"which differ by {difference:.1e} of their length (rounding: up to "
+                f"{tolerance:.1e}); keep one of them."
             )
-    return Sentences(place, rows, vectors, read_similarity(arrays, place))
+        rounded.add(text)
+    return rows, rounded
 
 
 def has_sentences(source: str | os.PathLike | Mapping[str, np.ndarray]) -> bool:

@@ -122,10 +122,12 @@ class Provider:
     Attributes:
       place: names the model in messages.
       embeds: sides, "image" and "text", of which it embeds anything it is given.
+      notes: facts of the model for the report.
     """
 
     place: str
     embeds: frozenset[str] = frozenset()
+    notes: Sequence[str] = ()
 
     def items(
         self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256

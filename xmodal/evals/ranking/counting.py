@@ -82,11 +82,12 @@ def make_side(
     padded: tuple[int, int],
     depth: int,
     mesh: Mesh,
+    dtype: np.dtype,
 ) -> DirectionCounts:
     """Places the label sets of one direction on the devices, with nothing counted yet.
 
     `padded` gives the numbers of queries and items in whole tiles, `depth` the length of the lists
-    to keep (0 for none).
+    to keep (0 for none), `dtype` the type of the scores.
     """
     queries, items = padded
     devices = mesh.shape[BATCH_AXIS]
@@ -95,7 +96,7 @@ def make_side(
         padded = np.pad(values, (0, size - len(values)), constant_values=fill)
         return put(padded, NamedSharding(mesh, P()))
 
-    def full(shape: tuple[int, ...], fill: float, dtype: type) -> jax.Array:
+    def full(shape: tuple[int, ...], fill: float, dtype: Any) -> jax.Array:
         sharding = NamedSharding(mesh, P(BATCH_AXIS))
         return jnp.full((devices, *shape), fill, dtype, device=sharding)
 
@@ -110,7 +111,7 @@ def make_side(
     return DirectionCounts(
         tuple(placed),
         tuple(Counts(*(full((queries,), 0, jnp.int32) for _ in range(2))) for _ in placed),
-        TopK(full((queries, depth), -jnp.inf, jnp.float32), full((queries, depth), -1, jnp.int32)),
+        TopK(full((queries, depth), -jnp.inf, dtype), full((queries, depth), -1, jnp.int32)),
     )
 
 
@@ -128,7 +129,7 @@ def count(
 
     Args:
       sides: counts so far, of the queries and of the items; donated by the caller.
-      tile: float32 [B, M], with its columns sharded over `mesh`.
+      tile: scores [B, M], with its columns sharded over `mesh`.
       start: position of its first query and its first item.
       sizes: number of queries and of items; rows beyond are padding.
       exclude_self: whether an item is not compared with itself.
@@ -289,7 +290,7 @@ def _count_label_set(
     # read and only an eighth is written, which takes a third of the time.
     width = num_items // _SLABS
     slabs = (mark(slice(start, start + width)) for start in range(0, num_items, width))
-    both = jnp.sum(functools.reduce(operator.add, slabs), axis=1 - axis)
+    both = jnp.sum(functools.reduce(operator.add, slabs), axis=1 - axis, dtype=jnp.int32)
     return Counts(add(counts.ahead, both & 0xFFFF), add(counts.equal, both >> 16))
 
 

@@ -25,7 +25,6 @@ from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_blocks import HostItems, compute_score_matrix
 from xmodal.evals.ranking.score_tiles import GROUP, Scores, choose_rows, complete_rows, one_device
 from xmodal.similarity import Similarity, make_similarity
-from xmodal.similarity.offset import remove_offset
 
 Score = Callable[[Any, Any], jax.Array]
 
@@ -113,6 +112,8 @@ class Gallery:
 
 class Products:
     """Scores computed from two galleries of embeddings."""
+
+    dtype = np.dtype(np.float32)
 
     def __init__(
         self,
@@ -214,7 +215,7 @@ class _Transposed:
     def __init__(self, base: Scores) -> None:
         self._base = base
         self.shape, self.tile_shape = base.shape[::-1], base.tile_shape[::-1]
-        self.mesh = base.mesh
+        self.mesh, self.dtype = base.mesh, base.dtype
 
     def tile(self, i: int, j: int) -> jax.Array:
         """See `Scores.tile`."""
@@ -255,12 +256,10 @@ def open_scores(
     prepare, score = similarity.scorer(embeddings.parameters)
     vectors = {"image": embeddings.images, "text": embeddings.captions}
     given = {side: rows for side, rows in vectors.items() if rows is not None}
-    offset = similarity.find_offset(*given.values())
+    placed = similarity.remove_offset(*given.values())
     galleries = {
-        side: Gallery(
-            remove_offset(rows, offset), prepare, block_size=block_size, mesh=mesh, name=side
-        )
-        for side, rows in given.items()
+        side: Gallery(rows, prepare, block_size=block_size, mesh=mesh, name=side)
+        for side, rows in zip(given, placed, strict=True)
     }
     pairs = [("image", "text"), ("text", "text"), ("image", "image")]
     return {

@@ -9,7 +9,7 @@ from xmodal.base.progress import progress
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import counting
 from xmodal.evals.ranking.counting import Best, LabelSet
-from xmodal.evals.ranking.score_tiles import Scores
+from xmodal.evals.ranking.score_tiles import Scores, in_precision
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Answers:
     Attributes:
       ranks: one per label set.
       lists: int32 [Q, depth], items by descending score; -1 after the last item.
-      list_scores: float32 [Q, depth], their scores; arbitrary after the last item.
+      list_scores: [Q, depth], their scores; arbitrary after the last item.
     """
 
     ranks: list[Ranks]
@@ -71,13 +71,28 @@ def compute_ranks(
     _check(scores.shape, forward, backward, exclude_self)
     scores.check_finite()
     mirrored = exclude_self and not depths[0] and scores.is_symmetric()
+    with in_precision(scores.dtype):
+        return _rank(
+            scores, forward, backward, depths, exclude_self=exclude_self, mirrored=mirrored
+        )
+
+
+def _rank(
+    scores: Scores,
+    forward: Sequence[LabelSet],
+    backward: Sequence[LabelSet],
+    depths: tuple[int, int],
+    *,
+    exclude_self: bool,
+    mirrored: bool,
+) -> tuple[Answers, Answers]:
     best = _score_positives(scores, forward, backward)
     (queries, items), (rows, columns) = scores.shape, scores.tile_shape
     row_tiles, column_tiles = _divide_up(queries, rows), _divide_up(items, columns)
     padded = row_tiles * rows, column_tiles * columns
     sides = (
-        counting.make_side(forward, best[0], padded, depths[0], scores.mesh),
-        counting.make_side(backward, best[1], padded[::-1], depths[1], scores.mesh),
+        counting.make_side(forward, best[0], padded, depths[0], scores.mesh, scores.dtype),
+        counting.make_side(backward, best[1], padded[::-1], depths[1], scores.mesh, scores.dtype),
     )
     tiles = [(i, j) for i in range(row_tiles) for j in range(i if mirrored else 0, column_tiles)]
     with progress(f"Ranking {items:,} items for {queries:,} queries", len(tiles)) as advance:
@@ -122,7 +137,7 @@ def _score_positives(
 
 def _find_best(positives: Ragged, scores: np.ndarray) -> Best:
     rows, size = _rows(positives), len(positives.lengths)
-    best = np.full(size, -np.inf, np.float32)
+    best = np.full(size, -np.inf, scores.dtype)
     np.maximum.at(best, rows, scores)
     is_best = scores == best[rows]
     first = np.full(size, np.iinfo(np.int32).max, np.int32)

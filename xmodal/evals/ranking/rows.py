@@ -6,7 +6,7 @@ from xmodal.evals.ranking.score_tiles import Scores, complete_rows
 
 
 def score_queries(scores: Scores, queries: np.ndarray, *, exclude_self: bool = False) -> np.ndarray:
-    """Returns scores of queries with all items, float32 [P, N], with the same bits as in ranks.
+    """Returns scores of queries with all items, [P, N], with the same bits as in ranks.
 
     Args:
       scores: scores of Q queries and N items.
@@ -14,7 +14,7 @@ def score_queries(scores: Scores, queries: np.ndarray, *, exclude_self: bool = F
       exclude_self: whether queries and items are one gallery; a query then scores itself -inf.
     """
     height = scores.tile_shape[0]
-    rows = np.empty((len(queries), scores.shape[1]), np.float32)
+    rows = np.empty((len(queries), scores.shape[1]), scores.dtype)
     for tile in np.unique(queries // height):
         at = np.flatnonzero(queries // height == tile)
         rows[at] = complete_rows(scores, int(tile))[queries[at] - tile * height]

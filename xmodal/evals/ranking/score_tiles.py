@@ -1,5 +1,6 @@
 """Scores by tile: the interface that ranking needs from embeddings and score matrices."""
 
+import contextlib
 from typing import Protocol
 
 import jax
@@ -15,14 +16,16 @@ _MOST_ROWS = 1 << 14
 
 
 class Scores(Protocol):
-    """Float32 scores of Q queries and N items.
+    """Scores of Q queries and N items: float32, or float64 for which float32 would make ties.
 
     Attributes:
       shape: (Q, N).
       tile_shape: (B, M), shape of every tile; the last ones are padded.
       mesh: devices over which the columns of every tile are sharded.
+      dtype: float32 or float64; tiles of the latter are made and used under `in_precision`.
     """
 
+    dtype: np.dtype
     shape: tuple[int, int]
     tile_shape: tuple[int, int]
     mesh: Mesh
@@ -43,10 +46,16 @@ class Scores(Protocol):
         """The scores of the items as queries."""
 
 
+def in_precision(dtype: np.dtype) -> contextlib.AbstractContextManager:
+    """Returns a context in which JAX keeps scores of a type; without it, all become float32."""
+    return jax.enable_x64(True) if dtype == np.float64 else contextlib.nullcontext()
+
+
 def complete_rows(scores: Scores, i: int) -> np.ndarray:
     """Returns the scores of the queries of row i of tiles with all items, [b, N], on the host."""
     (queries, items), (rows, columns) = scores.shape, scores.tile_shape
-    tiles = [to_host(scores.tile(i, j), scores.mesh) for j in range(-(-items // columns))]
+    with in_precision(scores.dtype):
+        tiles = [to_host(scores.tile(i, j), scores.mesh) for j in range(-(-items // columns))]
     return np.concatenate(tiles, axis=1)[: queries - i * rows, :items]
 
 

@@ -1,0 +1,173 @@
+"""Checks ids and numbers of arrays that other models made."""
+
+from collections.abc import Iterator
+
+import ml_dtypes
+import numpy as np
+
+from xmodal.base.config import UserError
+
+_ROWS_AT_A_TIME = 1024  # Of a matrix that may be on disk.
+_SMALLEST_SCORE = float(np.finfo(np.float64).tiny)
+_SMALLEST_FLOAT = float(np.finfo(np.float32).tiny)
+# Rounding of embeddings to float32 may change them by this part of their length or of their spread.
+_ROUNDING = 1e-5
+LARGEST_ID = int(np.iinfo(np.int64).max)
+
+
+def check_ids(ids: np.ndarray, place: str, name: str) -> np.ndarray:
+    """Returns ids as int64 [N].
+
+    Raises:
+      UserError: they are not integers of int64, or one occurs twice.
+    """
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        raise UserError(
+            f"{name} in {place} are {ids.dtype} {list(ids.shape)}; ids are integers [N], one per "
+            "item."
+        )
+    if not len(ids):
+        raise UserError(f"{name} in {place} are empty; leave out a modality that has no items.")
+    if ids.max() > LARGEST_ID:
+        raise UserError(
+            f"{name} in {place} hold {ids.max()} in row {ids.argmax()}; ids must be at most "
+            f"{LARGEST_ID} (int64)."
+        )
+    unique, counts = np.unique(ids, return_counts=True)
+    if len(unique) < len(ids):
+        raise UserError(
+            f"{name} in {place}: id {unique[counts > 1][0]} occurs twice, one of "
+            f"{np.sum(counts > 1)} such ids; keep one row per item."
+        )
+    return ids.astype(np.int64)
+
+
+def check_embeddings(
+    array: np.ndarray, ids: np.ndarray, place: str, ids_name: str, name: str
+) -> np.ndarray:
+    """Returns embeddings as float32, one row for each of `ids`.
+
+    Raises:
+      UserError: their shape or type is wrong, or a value is not finite.
+    """
+    if array.dtype == np.dtype("V2"):
+        array = array.view(ml_dtypes.bfloat16)  # npz files do not store its name.
+    if array.dtype != ml_dtypes.bfloat16 and not np.issubdtype(array.dtype, np.floating):
+        raise UserError(f"{name} in {place} are {array.dtype}; save them as floats.")
+    if array.ndim not in (2, 3) or 0 in array.shape[1:]:
+        raise UserError(
+            f"{name} in {place} have shape {list(array.shape)}; embeddings are [N, D], or "
+            "[N, K, D] with K per item."
+        )
+    if len(array) != len(ids):
+        raise UserError(
+            f"{place} has {len(array)} rows of {name} and {len(ids)} {ids_name}; every row needs "
+            "its id."
+        )
+    with np.errstate(over="ignore"):  # float64 values beyond float32's range are found just below.
+        array = np.ascontiguousarray(array, np.float32)
+    broken = np.concatenate([~np.isfinite(rows).all(axis=-1) for rows in _blocks(array)])
+    broken = broken.reshape(len(ids), -1).any(axis=1)
+    if broken.any():
+        raise UserError(
+            f"{name} in {place}: {broken.sum()} of {len(ids)} rows hold NaN or infinity in "
+            f"float32, the first is id {ids[broken.argmax()]}; fix the model or leave these "
+            "rows out."
+        )
+    return array
+
+
+def refuse_lost_digits(given: np.ndarray, ids: np.ndarray, place: str, name: str) -> None:
+    """Raises an error if embeddings in float32 would lose what distinguishes them.
+
+    Args:
+      given: floats [N, ...], finite in float32.
+      ids: ids of the rows, or their numbers.
+      place: names the file.
+      name: name of the array.
+
+    Raises:
+      UserError: numbers are so small that they become zero, or so large compared with their
+        differences that these are rounded away.
+    """
+    if given.dtype.kind != "f":  # bfloat16 is exact in float32.
+        return
+    first, squares, spread = None, 0.0, 0.0
+    for start, rows in zip(range(0, len(given), _ROWS_AT_A_TIME), _blocks(given), strict=True):
+        rows = rows.astype(np.float64).reshape(len(rows), -1)
+        rounded = rows.astype(np.float32)
+        rounded[np.abs(rounded) < _SMALLEST_FLOAT] = 0  # As processors do.
+        errors = rows - rounded
+        lost = np.abs(errors).max(axis=1) > _ROUNDING * np.abs(rows).max(axis=1)
+        if lost.any():
+            row = int(lost.argmax())
+            raise UserError(
+                f"{name} in {place}: the row of id {ids[start + row]} holds numbers up to "
+                f"{np.abs(rows[row]).max():.0e}, which float32 rounds to zero, so items would tie. "
+                "Multiply all embeddings by one number."
+            )
+        first = rows[0] if first is None else first
+        squares += float(np.square(errors).sum())
+        spread += float(np.square(rows - first).sum())
+    if squares > _ROUNDING**2 * spread > 0:
+        raise UserError(
+            f"{name} in {place} are {given.dtype} around {np.median(given[0]):.6g} and differ by "
+            f"about {(spread / given.size) ** 0.5:.0e}, which float32 rounds away, so items would "
+            "tie. Subtract the mean of all items from images and captions, if the similarity is "
+            "'euclidean' or 'match_probability'; otherwise, use larger differences."
+        )
+
+
+def check_scores(
+    matrix: np.ndarray, image_ids: np.ndarray, caption_ids: np.ndarray, place: str
+) -> None:
+    """Raises an error if scores do not fit their ids, or could not be ranked.
+
+    Raises:
+      UserError: names the first score and its pair.
+    """
+    if not np.issubdtype(matrix.dtype, np.floating):
+        raise UserError(f"The scores in {place} are {matrix.dtype}; save them as floats.")
+    if matrix.dtype.itemsize > 8:
+        raise UserError(f"The scores in {place} are {matrix.dtype}; save them as float64.")
+    if matrix.shape != (len(image_ids), len(caption_ids)):
+        turned = matrix.shape == (len(caption_ids), len(image_ids))
+        raise UserError(
+            f"The scores in {place} are {list(matrix.shape)} for {len(image_ids)} image_ids and "
+            f"{len(caption_ids)} caption_ids; rows are images and columns captions"
+            + (", so save the transpose." if turned else ".")
+        )
+    row = 0
+    for rows in _blocks(matrix):
+        # Smaller numbers would become zero, and tie.
+        fits = np.isfinite(rows) & ((rows == 0) | (np.abs(rows) >= _SMALLEST_SCORE))
+        if not fits.all():
+            image, caption = np.argwhere(~fits)[0]
+            raise UserError(
+                f"The score of image {image_ids[row + image]} with caption "
+                f"{caption_ids[caption]} in {place} is {rows[image, caption]}; scores must be "
+                f"finite, and 0 or at least {_SMALLEST_SCORE:.0e}: save logits or logarithms."
+            )
+        row += len(rows)
+
+
+def check_numbers(part: np.ndarray, what: str) -> None:
+    """Raises an error if an array [N, C] is not one of finite numbers.
+
+    Raises:
+      UserError: `what` names the array.
+    """
+    if part.dtype != ml_dtypes.bfloat16 and part.dtype.kind not in "fiu":
+        raise UserError(f"{what} are {part.dtype}, not numbers; save logits as floats.")
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(part.astype(np.float32))
+    if not finite.all():
+        row = int(np.argwhere(~finite)[0][0])
+        raise UserError(
+            f"{what}: row {row} holds {part[~finite][0]}; the logits must be finite in float32."
+        )
+
+
+def _blocks(matrix: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(matrix), _ROWS_AT_A_TIME):
+        yield matrix[start : start + _ROWS_AT_A_TIME]
