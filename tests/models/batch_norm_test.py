@@ -122,6 +122,65 @@ def test_a_sharded_batch_equals_one_device(groups):
     assert communicates == (groups == 1)
 
 
+def _far(dtype=jnp.float32):
+    """Values far from zero, whose means differ between channels, items and halves of an item."""
+    rng = np.random.default_rng(2)
+    _, variables = _problem()
+    means = 3e4 * rng.normal(size=7) + 5 * np.arange(16)[:, None, None, None]
+    return jnp.asarray(means + rng.normal(size=SHAPES[-1]), dtype), variables
+
+
+def _exact_gradient(x, weights, variables, groups):
+    """Gradient by x of the sum of weights times outputs, in float64."""
+    found = []
+    for part, weight in zip(
+        *(np.split(np.asarray(each, np.float64), groups) for each in (x, weights)), strict=True
+    ):
+        axes = tuple(range(part.ndim - 1))
+        deviation = np.sqrt(part.var(axes) + 1e-3)
+        normed = (part - part.mean(axes)) / deviation
+        kept = weight - weight.mean(axes) - normed * (weight * normed).mean(axes)
+        found.append(kept * np.asarray(variables["params"]["scale"]) / deviation)
+    return np.concatenate(found)
+
+
+@pytest.mark.parametrize("groups", [1, 8])
+@pytest.mark.parametrize("devices", [1, 8])
+def test_a_large_mean_costs_no_digits(groups, devices):
+    x, variables = _far()
+    weights = np.random.default_rng(3).normal(size=x.shape).astype(np.float32)
+    mesh = jax.make_mesh((devices,), ("data",), axis_types=(AxisType.Auto,))
+    x = jax.device_put(x, NamedSharding(mesh, PartitionSpec("data")))
+
+    def run(variance):
+        def loss(x):
+            outputs, stats = _apply(x, variables, groups, variance=variance)
+            return jnp.sum(outputs * weights), (outputs, stats)
+
+        return jax.jit(jax.grad(loss, has_aux=True))(x)
+
+    gradient, (outputs, stats) = run("exact")
+    expected, expected_stats = _reference(x, variables, groups)
+    wanted = _exact_gradient(x, weights, variables, groups)
+    np.testing.assert_allclose(outputs, expected, atol=2e-6)
+    np.testing.assert_allclose(gradient, wanted, atol=2e-6 * np.abs(wanted).max())
+    for name in ("mean", "var"):
+        np.testing.assert_allclose(stats[name], expected_stats[name], rtol=1e-6)
+    _, (outputs, _) = run("fast")
+    assert np.abs(outputs - expected).max() > 1e-2
+
+
+def test_items_are_normalized_with_the_same_digits():
+    x, variables = _far()
+    for mode in (Mode.TRAIN, Mode.EVALUATE):
+        variables["batch_stats"]["mean"] = jnp.mean(x, axis=(0, 1, 2))
+        apply = BatchNorm(2).bind(variables, mutable=["batch_stats"])
+        center, factor, shift = apply.item_coefficients(x, mode)
+        assert center.shape == factor.shape == shift.shape == (16, 1, 1, 7)
+        expected, _ = BatchNorm(2).apply(variables, x, mode, mutable=["batch_stats"])
+        np.testing.assert_allclose((x - center) * factor + shift, expected, atol=1e-6)
+
+
 def test_bfloat16_statistics_are_float32():
     x, variables = _problem()
     outputs, stats = _apply(x.astype(jnp.bfloat16), variables, 1)

@@ -183,6 +183,70 @@ def test_torch_files_equal_torch(torch, tmp_path, legacy):
             load_source(tmp_path / "cut.pth")
 
 
+UNREAD = {
+    "module": (lambda torch: torch.nn.Linear(2, 3), "its content is a whole module .*Linear"),
+    "wrapped": (
+        lambda torch: {"epoch": 3, "net": torch.nn.DataParallel(torch.nn.Linear(2, 3))},
+        "net is a whole module .*DataParallel",
+    ),
+    "sparse": (lambda torch: {"a": {"w": torch.eye(3).to_sparse()}}, "a.w is a sparse tensor"),
+    "csr": (lambda torch: [torch.eye(3).to_sparse_csr()], "0 is a sparse tensor"),
+    "quantized": (
+        lambda torch: {"w": torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)},
+        "w is a quantized tensor",
+    ),
+    "complex": (
+        lambda torch: {"w": torch.ones(2, dtype=torch.complex64)},
+        "w is a complex tensor",
+    ),
+    "negative": (
+        lambda torch: {"w": torch.ones(2, dtype=torch.complex64).conj().imag},
+        "w is a conjugate or negative view",
+    ),
+    "float8": (
+        lambda torch: {"w": torch.ones(2).to(torch.float8_e4m3fn)},
+        "w is a tensor of 8-bit floating-point",
+    ),
+    "meta": (lambda torch: {"w": torch.empty(2, device="meta")}, "w is a tensor without numbers"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", UNREAD)
+@pytest.mark.parametrize("legacy", [False, True])
+def test_what_is_not_an_array_is_named_with_the_remedy(torch, tmp_path, name, legacy):
+    make, message = UNREAD[name]
+    path = tmp_path / "m.pth"
+    torch.save(make(torch), path, _use_new_zipfile_serialization=not legacy)
+    with pytest.raises(UserError, match=rf"m.pth: {message}.*torch.save\(model.state_dict\(\), "):
+        load_source(path)
+
+
+def test_a_scripted_module_is_named(torch, tmp_path):
+    torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)), tmp_path / "m.pt")
+    with pytest.raises(UserError, match="m.pt: its content is a whole module .*Linear"):
+        load_source(tmp_path / "m.pt")
+
+
+def test_a_tensor_with_attributes_is_read(torch, tmp_path):
+    tensor = torch.arange(3.0)
+    tensor.note = "x"
+    torch.save({"w": tensor}, tmp_path / "m.pth")
+    np.testing.assert_array_equal(load_source(tmp_path / "m.pth").arrays["w"], [0, 1, 2])
+
+
+def test_lists_that_repeat_each_other_end(torch, tmp_path):
+    shared = {"w": torch.ones(2)}
+    torch.save({"model": shared, "ema": shared}, tmp_path / "m.pth")
+    assert set(load_source(tmp_path / "m.pth").arrays) == {"model.w", "ema.w"}
+    bomb = {}
+    for _ in range(9):
+        bomb = [bomb] * 10
+    torch.save(bomb, tmp_path / "m.pth")
+    with pytest.raises(UserError, match="lists repeat more than 1,000,000 entries"):
+        load_source(tmp_path / "m.pth")
+
+
 def test_a_damaged_archive_is_a_sentence(torch, tmp_path):
     torch.save({"a": torch.ones(3), "b": [torch.zeros(2)]}, tmp_path / "m.pth")
     content = (tmp_path / "m.pth").read_bytes()

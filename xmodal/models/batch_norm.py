@@ -21,21 +21,27 @@ POLICIES: Mapping[str, tuple[Mode, ...]] = {
 STATISTICS = ("global", "per_device")
 """The sets of items that statistics are computed over."""
 
+VARIANCES = ("exact", "fast")
+"""How the variance of a batch is computed, see `BatchNorm`."""
 
-def make_norm(policy: str, statistics: str, devices: Devices) -> Callable[..., "BatchNorm"]:
+
+def make_norm(
+    policy: str, statistics: str, variance: str, devices: Devices
+) -> Callable[..., "BatchNorm"]:
     """Returns a factory of batch normalizations that accepts the other attributes.
 
     Args:
       policy: key of `POLICIES`.
       statistics: one of `STATISTICS`.
+      variance: one of `VARIANCES`.
       devices: their count is the number of groups for "per_device".
     """
     groups = lookup("statistics", statistics, {"global": 1, "per_device": devices.count})
-    return partial(BatchNorm, groups=groups, policy=policy)
+    return partial(BatchNorm, groups=groups, policy=policy, variance=variance)
 
 
 class BatchNorm(nn.Module):
-    """Batch normalization with statistics in float32, applied as one scale and one shift.
+    """Batch normalization with statistics in float32, applied as `(x - center) * factor + shift`.
 
     Under `jit` a sharded batch is one array, so `groups=1` normalizes over the global batch.
     With `groups` equal to the number of devices, and the batch sharded over them, every device
@@ -53,6 +59,10 @@ class BatchNorm(nn.Module):
         while the parameters are frozen.
       unbiased: whether the running variance uses n / (n - 1) times the variance of the batch, as in
         torch.
+      variance: "exact" computes it from the differences from the mean, in a second pass over the
+        values, also over those of other devices. "fast" subtracts the mean's square from the mean
+        square, both from one pass, which loses the digits that these have in common: all of them
+        where the mean is some thousand standard deviations.
       scale_init: initializer of the scale.
     """
 
@@ -62,6 +72,7 @@ class BatchNorm(nn.Module):
     use_scale: bool = True
     policy: str = "batch"
     unbiased: bool = False
+    variance: str = "exact"
     scale_init: nn.initializers.Initializer = nn.initializers.ones
 
     def __call__(self, x: jax.Array, mode: Mode, counted: jax.Array | None = None) -> jax.Array:
@@ -73,21 +84,23 @@ class BatchNorm(nn.Module):
           counted: bool [B, ...], the rows that batch statistics are computed over; None for all.
         """
         parts = self._split(x, mode)
-        factor, shift = self._coefficients(parts, mode, counted)
-        return (parts * factor + shift).astype(x.dtype).reshape(x.shape)
+        center, factor, shift = self._coefficients(parts, mode, counted)
+        return ((parts - center) * factor + shift).astype(x.dtype).reshape(x.shape)
 
-    def item_coefficients(self, x: jax.Array, mode: Mode) -> tuple[jax.Array, jax.Array]:
-        """Returns factor and shift of every item, so that `x * factor + shift` is normalized.
+    def item_coefficients(self, x: jax.Array, mode: Mode) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Returns center, factor and shift of every item, see `BatchNorm`.
 
-        Both are float32 [B, 1, 1, ..., C] for x [B, H, W, ..., C]; items of one group have equal
+        All are float32 [B, 1, 1, ..., C] for x [B, H, W, ..., C]; items of one group have equal
         ones.
         """
         parts = self._split(x, mode)
-        factor, shift = self._coefficients(parts, mode)
         spread = (*parts.shape[:2], 1, 1, *x.shape[3:])
         shape = (x.shape[0], 1, 1, *x.shape[3:])
-        factor, shift = (jnp.broadcast_to(each, spread) for each in (factor, shift))
-        return factor.reshape(shape), shift.reshape(shape)
+        center, factor, shift = (
+            jnp.broadcast_to(each, spread).reshape(shape)
+            for each in self._coefficients(parts, mode)
+        )
+        return center, factor, shift
 
     def _split(self, x: jax.Array, mode: Mode) -> jax.Array:
         """Returns x in float32 as [G, B/G, ..., C]; G is 1 for the running statistics."""
@@ -102,8 +115,11 @@ class BatchNorm(nn.Module):
     @nn.compact
     def _coefficients(
         self, parts: jax.Array, mode: Mode, counted: jax.Array | None = None
-    ) -> tuple[jax.Array, jax.Array]:
-        """Returns factor and shift of the parts [G, B/G, ..., C], float32 [G, 1, ..., 1, C]."""
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Returns center, factor and shift of the parts [G, B/G, ..., C].
+
+        All are float32 [G, 1, ..., 1, C], or with 1 for G.
+        """
         channels = parts.shape[-1]
         scale = jnp.ones(())
         if self.use_scale:
@@ -111,23 +127,26 @@ class BatchNorm(nn.Module):
         bias = self.param("bias", nn.initializers.zeros, (channels,))
         running_mean = self.variable("batch_stats", "mean", jnp.zeros, (channels,), jnp.float32)
         running_var = self.variable("batch_stats", "var", jnp.ones, (channels,), jnp.float32)
+        shape = (*[1] * (parts.ndim - 1), channels)
         if mode not in POLICIES[self.policy]:
             factor = scale * jax.lax.rsqrt(running_var.value + self.epsilon)
-            shift = bias - running_mean.value * factor
-            shape = (*[1] * (parts.ndim - 1), channels)
-            return factor.reshape(shape), shift.reshape(shape)
+            return running_mean.value.reshape(shape), factor.reshape(shape), bias.reshape(shape)
         axes = tuple(range(1, parts.ndim - 1))
         where, count = None, parts.size // channels // self.groups
         if counted is not None:
             where = counted.reshape(*parts.shape[:-1], 1)
             count = jnp.sum(where, axis=axes, keepdims=True)
-        # Mean and mean square come from one pass over the values.
-        mean = jnp.mean(parts, axis=axes, keepdims=True, where=where)
-        mean_square = jnp.mean(jnp.square(parts), axis=axes, keepdims=True, where=where)
-        var = jnp.maximum(mean_square - jnp.square(mean), 0.0)
+        average = partial(jnp.mean, axis=axes, keepdims=True, where=where)
+        # The mean but for rounding. No result depends on the exact center, so it has no gradient.
+        center = jnp.zeros(shape)
+        if self.variance == "exact":
+            center = jax.lax.stop_gradient(average(parts))
+        # Mean and mean square of the differences come from one pass over the values.
+        offset, mean_square = average(parts - center), average(jnp.square(parts - center))
+        mean, var = center + offset, jnp.maximum(mean_square - jnp.square(offset), 0.0)
         correction = count / jnp.maximum(count - 1, 1) if self.unbiased else 1.0
         for running, batch in ((running_mean, mean), (running_var, var * correction)):
             batch = jnp.mean(batch, axis=tuple(range(parts.ndim - 1)))
             running.value = self.momentum * running.value + (1 - self.momentum) * batch
         factor = scale * jax.lax.rsqrt(var + self.epsilon)
-        return factor, bias - mean * factor
+        return center, factor, bias - offset * factor

@@ -27,9 +27,11 @@ class Inert:
     """An object of a class that is not loaded: its state, without its behavior.
 
     Attributes:
+      kind: the class, `MODULE.NAME`.
       state: the pickled state; a dict of attributes for most classes.
     """
 
+    kind: str = ""
     state: Any = None
 
     def __init__(self, *args: object, **keywords: object) -> None:
@@ -72,12 +74,13 @@ class Unpickler(pickle.Unpickler):
         super().__init__(file, encoding="utf-8", errors="replace")
         self._known = {("collections", "OrderedDict"): collections.OrderedDict, **(known or {})}
         self._find_persistent = find_persistent
-        # A separate class for this file: its content cannot affect other files.
-        self._inert = type("Inert", (Inert,), {})
 
     def find_class(self, module: str, name: str) -> Any:
         """Returns the replacement for a global name."""
-        return self._known.get((module, name), self._inert)
+        if (module, name) in self._known:
+            return self._known[module, name]
+        # A class of its own, which the file cannot use to affect others.
+        return type("Inert", (Inert,), {"kind": f"{module}.{name}"})
 
     def persistent_load(self, pid: Any) -> Any:
         """Returns an object stored outside the pickle."""

@@ -31,14 +31,35 @@ _DTYPES = {
     "CharStorage": np.int8,
     "ByteStorage": np.uint8,
     "BoolStorage": np.bool_,
+    "ComplexFloatStorage": np.complex64,
+    "ComplexDoubleStorage": np.complex128,
+    "QInt8Storage": np.int8,
+    "QUInt8Storage": np.uint8,
+    "QInt32Storage": np.int32,
 }
+# Functions that rebuild tensors which are not arrays.
+_UNREAD = {
+    "_rebuild_sparse_tensor": "a sparse tensor",
+    "_rebuild_sparse_csr_tensor": "a sparse tensor",
+    "_rebuild_qtensor": "a quantized tensor",
+    "_rebuild_nested_tensor": "a nested tensor",
+    "_rebuild_meta_tensor_no_storage": "a tensor without numbers",
+    "_rebuild_tensor_v3": "a tensor of 8-bit floating-point or unsigned numbers",
+}
+_MODULES = ("torch.nn.", "__torch__.")
+# Entries of lists and dicts that a file may refer to again; a tiny file can refer to billions.
+_MOST_REPEATED = 1_000_000
 
 
 @dataclasses.dataclass
 class _Storage:
-    """Numbers of one or several tensors; read after the objects that refer to them."""
+    """Numbers of one or several tensors; read after the objects that refer to them.
+
+    `kind` is the name of a type of numbers that NumPy does not have.
+    """
 
     dtype: np.dtype
+    kind: str = ""
     values: np.ndarray | None = None
 
 
@@ -63,6 +84,13 @@ class _Tensor:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class _Unread:
+    """A tensor that has no equal array, such as a sparse one, and what it is."""
+
+    kind: str
+
+
 def read_objects(path: epath.Path) -> Any:
     """Returns the object in a file of `torch.save`, with NumPy arrays instead of tensors.
 
@@ -75,7 +103,7 @@ def read_objects(path: epath.Path) -> Any:
         with path.open("rb") as file:
             is_zip = file.read(4) == b"PK\x03\x04"
             file.seek(0)
-            return _resolve((_read_zip if is_zip else _read_legacy)(file))
+            return _Resolver().resolve((_read_zip if is_zip else _read_legacy)(file))
     except (*ERRORS, *_ZIP_ERRORS) as error:
         raise UserError(
             f"{path} cannot be read as a file of torch.save ({error}): it is damaged, truncated, "
@@ -88,9 +116,18 @@ def read_torch(path: epath.Path) -> dict[str, np.ndarray]:
 
     A tensor is named by the keys that lead to it, joined by periods: in a state dict its own name,
     in a checkpoint `{"model": state_dict}` that name after `model.`, in a list its position.
+
+    Raises:
+      UserError: see `read_objects`; or it has a module, or a tensor that is not a plain array.
     """
     arrays: dict[str, np.ndarray] = {}
-    _collect(read_objects(path), "", arrays)
+    try:
+        _collect(read_objects(path), "", arrays)
+    except _NotAnArray as error:
+        raise UserError(
+            f"{path}: {error}, which cannot be read without torch. Load the file with torch, and "
+            "save its numbers as dense real tensors: torch.save(model.state_dict(), ...)."
+        ) from None
     return arrays
 
 
@@ -105,12 +142,31 @@ def read_options(path: epath.Path) -> Mapping[str, Any]:
 
 
 def _collect(value: Any, name: str, arrays: dict[str, np.ndarray]) -> None:
+    if unread := _describe(value):
+        raise _NotAnArray(f"{name or 'its content'} is {unread}")
     if isinstance(value, np.ndarray):
         arrays[name] = value
     elif isinstance(value, (Mapping, list, tuple)):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, item in items:
             _collect(item, f"{name}.{key}" if name else str(key), arrays)
+
+
+class _NotAnArray(Exception):
+    """The message names an object and what it is."""
+
+
+def _describe(value: Any) -> str:
+    """Returns what an object is that holds numbers which are not collected; else nothing."""
+    if isinstance(value, _Unread):
+        return value.kind
+    if isinstance(value, np.ndarray) and np.iscomplexobj(value):
+        return "a complex tensor"
+    if isinstance(value, Inert):
+        fields = value.state if isinstance(value.state, Mapping) else {}
+        if value.kind.startswith(_MODULES) or {"_parameters", "_modules"} <= set(fields):
+            return f"a whole module ({value.kind})"
+    return ""
 
 
 def _read_zip(file: BinaryIO) -> Any:
@@ -150,37 +206,73 @@ def _read_legacy(file: BinaryIO) -> Any:
 
 
 def _unpickler(file: BinaryIO, storages: dict[str, _Storage]) -> Unpickler:
-    def find(pid: Any) -> _Storage:
+    def find(pid: Any) -> Any:
         kind, dtype, key, *_ = pid
+        if kind == "module":  # A class, with its source code.
+            return dtype
         if kind != "storage":
             raise ValueError(f"it holds an unknown {kind!r}")
         # A view of another storage, which files from before 2018 may have, is not supported.
         if len(pid) > 5 and pid[5] is not None:
             raise ValueError("a storage is part of another")
+        if isinstance(dtype, type) and issubclass(dtype, Inert):
+            return storages.setdefault(key, _Storage(np.dtype(np.uint8), dtype.kind))
         return storages.setdefault(key, _Storage(np.dtype(dtype)))
 
     return Unpickler(file, _KNOWN, find)
 
 
 def _rebuild(
-    storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
-) -> _Tensor:
+    storage: _Storage,
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    requires_grad: bool = False,
+    hooks: Any = None,
+    metadata: Any = None,
+    *_: Any,
+) -> _Tensor | _Unread:
+    del requires_grad, hooks
+    if storage.kind:
+        return _Unread(f"a tensor of {storage.kind}")
+    if metadata:
+        return _Unread("a conjugate or negative view")
     return _Tensor(storage, offset, tuple(shape), tuple(strides))
+
+
+def _unread(kind: str) -> Callable[..., _Unread]:
+    return lambda *_: _Unread(kind)
 
 
 _KNOWN: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("torch._utils", "_rebuild_tensor"): _rebuild,
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild,
     ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
+    ("torch._utils", "_rebuild_parameter_with_state"): lambda tensor, *_: tensor,
+    ("torch._tensor", "_rebuild_from_type_v2"): lambda make, kind, given, *_: make(*given),
+    **{("torch._utils", name): _unread(kind) for name, kind in _UNREAD.items()},
     **{("torch", name): dtype for name, dtype in _DTYPES.items()},
 }
 
 
-def _resolve(value: Any) -> Any:
-    if isinstance(value, _Tensor):
-        return value.array()
-    if isinstance(value, Mapping):
-        return {key: _resolve(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_resolve(item) for item in value]
-    return value
+class _Resolver:
+    """Replaces tensors by their arrays, now that storages are read."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._repeated = 0
+
+    def resolve(self, value: Any) -> Any:
+        """Returns a copy with arrays; lists that a file refers to twice become two."""
+        if isinstance(value, _Tensor):
+            return value.array()
+        if not isinstance(value, (Mapping, list, tuple)):
+            return value
+        if id(value) in self._seen:
+            self._repeated += 1 + len(value)
+            if self._repeated > _MOST_REPEATED:
+                raise ValueError(f"its lists repeat more than {_MOST_REPEATED:,} entries")
+        self._seen.add(id(value))
+        if isinstance(value, Mapping):
+            return {key: self.resolve(item) for key, item in value.items()}
+        return [self.resolve(item) for item in value]

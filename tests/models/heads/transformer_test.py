@@ -54,6 +54,22 @@ def test_equals_the_reference(block, pool):
     np.testing.assert_allclose(whole, vector[:1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("block", transformer.BLOCKS)
+def test_layer_norms_keep_the_digits_of_a_large_mean(block):
+    x = 3e3 + np.random.default_rng(0).normal(size=(2, 3, 20)).astype(np.float32)
+    if block == "milan":
+        norm, key = transformer.MilanLayerNorm(np.float32), "gamma"
+    else:
+        norm, key = transformer.layer_norm(1e-6, np.float32, "norm"), "bias"
+    variables = norm.init(jax.random.key(0), x)
+    assert not np.any(variables["params"][key])
+    exact = np.asarray(x, np.float64)
+    exact = exact - exact.mean(-1, keepdims=True)
+    exact /= np.sqrt((exact**2).mean(-1, keepdims=True) + 1e-6)
+    # The mean is rounded to a multiple of 0.0002.
+    np.testing.assert_allclose(norm.apply(variables, x), exact, atol=1e-3)
+
+
 def test_the_authors_block_starts_with_neutral_scales():
     block = transformer.MilanBlock(heads=4, mlp_dim=24, dtype=np.float32)
     x, mask = np.ones((1, 3, 20), np.float32), np.ones((1, 3), bool)

@@ -103,7 +103,9 @@ def make_convnet(config: ConvNetConfig, devices: Devices) -> ConvNet:
         channels=tuple(config.channels),
         units=tuple(config.units),
         norm=partial(
-            make_norm(config.batch_norm, config.statistics, devices), momentum=0.9, epsilon=1e-5
+            make_norm(config.batch_norm, config.statistics, config.variance, devices),
+            momentum=0.9,
+            epsilon=1e-5,
         ),
         remat=config.remat,
     )

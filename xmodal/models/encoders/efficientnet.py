@@ -181,7 +181,8 @@ def make_efficientnet(config: EfficientNetConfig, devices: Devices) -> Efficient
         depth=depth or 1.0,
         depthwise=depthwise_lib.choose(config.depthwise, devices.platform),
         norm=functools.partial(
-            make_norm(config.batch_norm, config.statistics, devices), momentum=config.momentum
+            make_norm(config.batch_norm, config.statistics, config.variance, devices),
+            momentum=config.momentum,
         ),
         drop_connect=config.drop_connect,
         drop_connect_over=config.drop_connect_over,

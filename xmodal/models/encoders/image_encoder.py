@@ -9,7 +9,7 @@ import jax
 from jax.typing import DTypeLike
 
 from xmodal.base.config import setting
-from xmodal.models.batch_norm import POLICIES, STATISTICS
+from xmodal.models.batch_norm import POLICIES, STATISTICS, VARIANCES
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import pixels
 from xmodal.models.features import Features
@@ -38,10 +38,12 @@ class ConvEncoderConfig(ImageEncoderConfig):
     Attributes:
       batch_norm: policy of the batch normalizations, see `batch_norm.BatchNorm`.
       statistics: whether batch normalization uses the "global" batch or is "per_device".
+      variance: "exact", or "fast" to save a pass over each map at the cost of digits.
     """
 
     batch_norm: str = setting("batch", one_of=POLICIES)
     statistics: str = setting("global", one_of=STATISTICS)
+    variance: str = setting("exact", one_of=VARIANCES)
 
 
 class ImageEncoder(nn.Module):

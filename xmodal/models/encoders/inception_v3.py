@@ -199,7 +199,7 @@ class InceptionV3Config(ConvEncoderConfig):
 
 def make_inception_v3(config: InceptionV3Config, devices: Devices) -> InceptionV3:
     """Returns Inception v3 for uint8 images of 75 pixels or more; 2048 channels."""
-    norm = make_norm(config.batch_norm, config.statistics, devices)
+    norm = make_norm(config.batch_norm, config.statistics, config.variance, devices)
     return InceptionV3(
         normalization=config.normalization,
         dtype=DTYPES[config.dtype],

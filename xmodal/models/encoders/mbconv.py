@@ -72,8 +72,8 @@ class MBConv(nn.Module):
         x = self._convolve_depthwise(x)
         if self.squeeze_excite:
             assert self.norm is not None, "a gated block has normalizations"
-            factor, shift = self.norm(name="depthwise_norm").item_coefficients(x, mode)
-            x = self._gate(x, factor, shift, max(1, inputs.shape[-1] // 4))
+            affine = self.norm(name="depthwise_norm").item_coefficients(x, mode)
+            x = self._gate(x, affine, max(1, inputs.shape[-1] // 4))
         else:
             x = self.activation(self._normalize(x, "depthwise", mode))
         x = self._pointwise(x, self.channels, "project", bias=self.norm is None)
@@ -93,12 +93,12 @@ class MBConv(nn.Module):
             x += self.param("depthwise_bias", nn.initializers.zeros, (channels,)).astype(x.dtype)
         return x
 
-    def _gate(self, x: jax.Array, factor: jax.Array, shift: jax.Array, squeezed: int) -> jax.Array:
+    def _gate(self, x: jax.Array, affine: gating.Affine, squeezed: int) -> jax.Array:
         """Normalizes, activates and gates the output of the depthwise convolution."""
-        gates = gating.mean(self.activation, x, factor, shift).astype(self.dtype)
+        gates = gating.mean(self.activation, x, affine).astype(self.dtype)
         gates = self._pointwise(gates, squeezed, "squeeze")
         gates = self._pointwise(self.activation(gates), x.shape[-1], "excite")
-        return gating.gate(self.activation, x, factor, shift, jax.nn.sigmoid(gates))
+        return gating.gate(self.activation, x, affine, jax.nn.sigmoid(gates))
 
     def _pointwise(self, x: jax.Array, channels: int, name: str, bias: bool = True) -> jax.Array:
         if not bias:

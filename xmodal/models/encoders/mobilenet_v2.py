@@ -103,7 +103,9 @@ class MobileNetV2Config(ConvEncoderConfig):
 
 def make_mobilenet_v2(config: MobileNetV2Config, devices: Devices) -> MobileNetV2:
     """Returns MobileNetV2 for uint8 images of any size; 1280 channels."""
-    norm = partial(make_norm(config.batch_norm, config.statistics, devices), momentum=0.999)
+    norm = partial(
+        make_norm(config.batch_norm, config.statistics, config.variance, devices), momentum=0.999
+    )
     return MobileNetV2(
         normalization=config.normalization,
         dtype=DTYPES[config.dtype],

@@ -206,7 +206,7 @@ class ResNetConfig(ConvEncoderConfig):
 def make_resnet(config: ResNetConfig, devices: Devices) -> ResNet:
     """Returns ResNet for uint8 images of any size; 2048 channels."""
     variant = VARIANTS[config.variant]
-    norm = make_norm(config.batch_norm, config.statistics, devices)
+    norm = make_norm(config.batch_norm, config.statistics, config.variance, devices)
     return ResNet(
         normalization=config.normalization or variant.normalization,
         dtype=DTYPES[config.dtype],

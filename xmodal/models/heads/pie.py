@@ -18,6 +18,7 @@ from xmodal.models.heads.pooling import final_state, last_token, mean_tokens
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.models.normalize import l2_normalize
+from xmodal.models.transformer_layers import layer_norm
 
 SOURCES = ("auto", "mean", "last", "state")
 
@@ -139,5 +140,5 @@ def summarize(features: Features, source: str, width: int, linear: bool, head: s
 
 def normalize(vectors: jax.Array) -> jax.Array:
     """Returns the layer norm of [..., D], called `norm`, divided by its L2 norm."""
-    norm = nn.LayerNorm(epsilon=1e-5, use_fast_variance=False, name="norm")
+    norm = layer_norm(1e-5, jnp.float32, "norm")
     return l2_normalize(norm(vectors))

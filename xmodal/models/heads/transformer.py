@@ -22,6 +22,7 @@ from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.heads.pooling import mean_tokens
 from xmodal.models.mode import Mode
+from xmodal.models.transformer_layers import layer_norm
 
 _EPSILON = 1e-6
 
@@ -36,7 +37,13 @@ class MilanLayerNorm(nn.Module):
         """Normalizes [N, T, W] over the width."""
         gamma = self.param("gamma", nn.initializers.zeros, x.shape[-1:])
         beta = self.param("beta", nn.initializers.zeros, x.shape[-1:])
-        plain = nn.LayerNorm(epsilon=_EPSILON, use_scale=False, use_bias=False, dtype=jnp.float32)
+        plain = nn.LayerNorm(
+            epsilon=_EPSILON,
+            use_fast_variance=False,
+            use_scale=False,
+            use_bias=False,
+            dtype=jnp.float32,
+        )
         return (plain(x) * (1 + gamma) + beta).astype(self.dtype)
 
 
@@ -76,7 +83,7 @@ class StandardBlock(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, mask: jax.Array, first_only: bool) -> jax.Array:
         """[N, T, W] and bool mask [N, T] -> [N, T, W], or only position 0 as [N, 1, W]."""
-        norm = partial(nn.LayerNorm, epsilon=_EPSILON, dtype=self.dtype)
+        norm = partial(layer_norm, _EPSILON, self.dtype)
         dense = partial(_dense, dtype=self.dtype)
         normed = norm(name="attention_norm")(x)
         queried = slice(0, 1) if first_only else slice(None)

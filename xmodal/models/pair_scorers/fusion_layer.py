@@ -14,6 +14,7 @@ from jax.typing import DTypeLike
 
 from xmodal.models.attention import attend, split_heads
 from xmodal.models.mode import Mode
+from xmodal.models.transformer_layers import layer_norm
 
 _INIT = nn.initializers.truncated_normal(0.02)
 _dense = partial(nn.Dense, kernel_init=_INIT)
@@ -35,8 +36,7 @@ class _Residual(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, change: jax.Array, mode: Mode) -> jax.Array:
         x = x + nn.Dropout(self.dropout, deterministic=not mode.drops)(change)
-        # With the one-pass variance, rounding errors would exceed the tiny epsilon.
-        norm = nn.LayerNorm(epsilon=1e-12, use_fast_variance=False, dtype=self.dtype, name="norm")
+        norm = layer_norm(1e-12, self.dtype, "norm")
         return norm(x)
 
 
