@@ -7,7 +7,7 @@ of a split's labels.
 import io
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
