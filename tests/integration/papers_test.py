@@ -45,7 +45,7 @@ def get_config(name, few_shapes, total_steps=STEPS):
     schedule.warmup_steps = 2 if schedule.get("warmup_steps") else 0
     config.data.data_dir = few_shapes
     config.frozen_features.folder = ""
-    if config.model.pair_scorer is not None:
+    if config.model.get("pair_scorer") is not None:
         config.model.pair_scorer.depth = 1  # Compiles in two thirds of the time.
     config.tensorboard.update(queries=0, pairs=0, projector=0)  # see `run_folder_test`
     for evaluator in config.evals.values():

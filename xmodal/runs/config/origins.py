@@ -27,7 +27,7 @@ _FREE = frozenset(
     (
         "batch_norm", "depthwise", "drop", "drop_connect", "drop_connect_over", "drop_varies",
         "dropout", "dtype", "init", "init_scale", "lower_depth", "pack", "remat", "samples", "seed",
-        "score", "statistics", "unroll",
+        "score", "statistics", "unroll", "variance",
     )
 )  # fmt: skip
 _IDS = ("tokenizer", "lower_case", "unknown", "markers", "start", "end", "pad", "reads_pads")
