@@ -78,6 +78,12 @@ class KarpathyLayout(Layout):
         if with_splits:
             sizes = {name: len(photographs) for name, photographs in self._splits.items()}
             check_split_names(sizes, str(path), BY_CONTENT)
+        # All images may have been put into one folder; if not, a name alone may be another's.
+        self._has_folders = any(
+            self._files.knows(f"{photograph.folder}/{photograph.name}")
+            for photograph in itertools.chain.from_iterable(self._splits.values())
+            if photograph.folder
+        )
 
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
@@ -98,7 +104,9 @@ class KarpathyLayout(Layout):
             for photograph in photographs:
                 captions = [text.strip() for _, text in photograph.captions if text.strip()]
                 different, copies = without_copies(captions, photograph.name)
-                image = self._files.find(photograph.name, self._path)
+                folder = photograph.folder if self._has_folders else ""
+                place = f"{folder}/{photograph.name}" if folder else photograph.name
+                image = self._files.find(place, self._path)
                 used.add(image.where)
                 yield from copies
                 yield CaptionedPicture(image.where, different, split, image.read)

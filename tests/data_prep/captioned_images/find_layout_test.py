@@ -275,3 +275,21 @@ def test_a_lost_image_is_not_replaced_by_that_of_another_table(tmp_path):
     assert f"cats/{lost.name}" not in captions
     assert all(texts == (f"{name[:4]} {int(name[6:9])}",) for name, texts in captions.items())
     assert len(captions) == 2 * len(_NUMBERS) - 1
+
+
+def test_karpathys_folders_count_unless_all_images_are_in_another(tmp_path):
+    """Cat 0 is lost, and dog 0 has no caption; then cats and dogs are put into one folder."""
+    folders.write_images(tmp_path, _NUMBERS[1:], "cats")
+    folders.write_images(tmp_path, [0], "dogs")
+    images = [
+        {"filepath": "cats", "filename": folders.name(n), "imgid": n}
+        | {"sentences": [{"sentid": n, "raw": f"cat {n}"}]}
+        for n in _NUMBERS
+    ]
+    (tmp_path / "dataset.json").write_text(json.dumps({"images": images}))
+    found, left_out = _read(tmp_path)
+    assert found == {f"cats/{folders.name(n)}": [f"cat {n}"] for n in _NUMBERS}
+    assert left_out == {"dogs/p000.png": "in no row of a table"}
+    (tmp_path / "cats").rename(tmp_path / "pets")
+    (tmp_path / "dogs" / "p000.png").rename(tmp_path / "pets" / "p000.png")
+    assert _read(tmp_path) == ({f"pets/{folders.name(n)}": [f"cat {n}"] for n in _NUMBERS}, {})
