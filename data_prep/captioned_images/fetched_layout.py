@@ -93,7 +93,8 @@ class FetchedLayout(Layout):
         yield from copies
         yield from (bad for bad in found if isinstance(bad, LeftOut))
         # The name of a loose image may describe its content: `train.jpg` may show a train.
-        place = name.rpartition(":" if is_member else "/")[0]
+        shard, _, member = name.rpartition(":") if is_member else ("", "", name)
+        place = f"{shard}/{member}".rpartition("/")[0]
         yield CaptionedPicture(name, captions, split_of_path(place), item.read, is_member)
 
     def _name(self, item: Fetched | LeftOut) -> str:
