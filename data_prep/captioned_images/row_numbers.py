@@ -12,6 +12,7 @@ from data_prep.reading.picture_names import composed
 
 _NUMBER = re.compile(r"\s*[-+]?\d+([.,]\d+)?\s*")
 
+_NUMBERS = re.compile(r"[-+.,;:\s\d]+")
 _NUMBERED = re.compile(r"(?P<word>.*?)(?P<number>[0-9]{1,18})")
 _SHOWN = 3
 
@@ -53,6 +54,21 @@ def _by_word(paths: Iterable[str]) -> dict[str, dict[int, str]]:
         if match := _NUMBERED.fullmatch(pathlib.PurePosixPath(path).stem):
             found.setdefault(composed(match["word"]), {})[int(match["number"])] = path
     return found
+
+
+def check_captions(examples: Sequence[Sequence[str]]) -> None:
+    """Checks that the captions of some pictures are not only numbers, such as labels and boxes.
+
+    Raises:
+      UnexpectedFilesError: all of them are, of more than one picture.
+    """
+    captions = [caption for each in examples for caption in each]
+    if len(examples) > 1 and all(map(_NUMBERS.fullmatch, captions)):
+        shown = ", ".join(map(repr, captions[:_SHOWN]))
+        raise UnexpectedFilesError(
+            f"the captions are only numbers ({shown}, ...), as of classes or boxes; name their "
+            f'column or key with {{"captions": "NAME"}} in {FILE}, or write them in words'
+        )
 
 
 class NumericColumns:

@@ -6,6 +6,7 @@ import pytest
 
 from data_prep.captioned_images.find_layout import find_layout
 from data_prep.captioned_images.options import ReadingOptions
+from data_prep.captioned_images.row_numbers import check_captions
 from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images import own_folders as folders
 
@@ -89,6 +90,23 @@ def test_a_column_of_numbers_is_no_caption(tmp_path, values):
         _pictures(tmp_path)
     captions = [picture.captions for picture in _pictures(tmp_path, captions=("words",))]
     assert captions == [(f"words {n}",) for n in range(5)]
+
+
+@pytest.mark.parametrize("captions", [["7", "12"], ["0 0.5 0.25", "3 -1.5 2"], ["犬", "1", "2"]])
+def test_captions_of_numbers_are_an_error_if_all_are(captions):
+    if "犬" in captions:
+        check_captions([captions[:1], captions[1:]])
+        return
+    with pytest.raises(UnexpectedFilesError, match=f"only numbers .'{captions[0]}', "):
+        check_captions([captions, captions[1:]])
+
+
+def test_boxes_beside_images_are_no_captions(tmp_path):
+    for number in range(6):
+        (tmp_path / f"{number}.png").write_bytes(folders.picture(number))
+        (tmp_path / f"{number}.txt").write_text(f"0 0.{number} 0.5 0.1 0.1\n")
+    with pytest.raises(UnexpectedFilesError, match="as of classes or boxes"):
+        folders.prepare(tmp_path)
 
 
 def test_a_number_may_be_one_of_the_captions(tmp_path):
