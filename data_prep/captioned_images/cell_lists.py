@@ -12,10 +12,16 @@ from typing import Any
 NOTHING = frozenset(("nan", "NaN", "None", "null", "NULL", "NaT", "<NA>"))
 """How writers of tables spell a missing value."""
 
-_TEXT = r"""u?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_TEXT = r"""[ub]?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _ITEM = re.compile(rf"({_TEXT}|{'|'.join(NOTHING)})(\s*,\s*|\s+|$)", re.DOTALL)
 _ARRAY = re.compile(r"array\((\[.*\])(?:,\s*dtype=[^\[\]]*)?\)", re.DOTALL)
-_START = re.compile(r"""(\[|\(|\{|array\(\[)\s*u?['"]""")
+# What else starts like this is no caption: lists of lists, of objects, of numbers and texts, R's
+# `c("a", "b")`, lists in quotes, and Python's bytes.
+_OPENERS = ("[", "{", "array(", 'c("', '"[', "'[", "b'", 'b"')
+_START = re.compile(
+    r"""(\[|\{|array\(\[|c\(|["']\[)[\s\[({]*(?:[-+.\d]+[\s,:]+)*\\?[ub]?['"]"""
+    r"""|b(?:'[^']*'|"[^"]*")$"""
+)
 
 
 def list_items(value: Any) -> list[Any] | None:
@@ -34,7 +40,7 @@ def list_items(value: Any) -> list[Any] | None:
     text = value.strip()
     if (array := _ARRAY.fullmatch(text)) is not None:
         text = array[1]
-    if not text.startswith(("[", "(", "{", "array(")):
+    if not text.startswith(("(", *_OPENERS)):
         return None
     if text.startswith("["):
         try:
@@ -43,7 +49,7 @@ def list_items(value: Any) -> list[Any] | None:
             pass
     items = _python_items(text)
     # A caption may be in parentheses.
-    if items is None and _START.match(text) and not text.startswith("("):
+    if items is None and _START.match(text):
         raise ValueError(f"{text!r:.80} starts like a list")
     return items
 
@@ -58,7 +64,10 @@ def _python_items(text: str) -> list[Any] | None:
         if found is None:
             return None
         place = found.end()
-        items.append(None if found[1] in NOTHING else _text(found[1]))
+        try:
+            items.append(None if found[1] in NOTHING else _text(found[1]))
+        except (SyntaxError, ValueError):  # such as "C:\\users", or bytes that are no UTF-8
+            return None
         if place < len(inner):
             separators.add("," in found[2])
     is_tuple_of_one = text[0] == "(" and len(items) == 1 and inner.endswith(",")
@@ -68,4 +77,5 @@ def _python_items(text: str) -> list[Any] | None:
 
 
 def _text(literal: str) -> str:
-    return str(ast.literal_eval(literal.replace("\r\n", "\\n").replace("\n", "\\n")))
+    text = ast.literal_eval(literal.replace("\r\n", "\\n").replace("\n", "\\n"))
+    return text.decode("utf-8") if isinstance(text, bytes) else str(text)

@@ -14,7 +14,13 @@ from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.captioned_images.parquet_columns import parquet_schema
 from data_prep.captioned_images.sample_captions import sample_captions
-from data_prep.captioned_images.sidecars import has_caption, is_sidecar, same_stem, stem_of
+from data_prep.captioned_images.sidecars import (
+    check_sidecar_numbers,
+    has_caption,
+    is_sidecar,
+    same_stem,
+    stem_of,
+)
 from data_prep.captioned_images.unused_files import is_description, unused_files
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_files import Fetched
@@ -32,12 +38,16 @@ class FetchedLayout(Layout):
     Args:
       folder: folder of the user.
       options: names given by the user.
+
+    Raises:
+      UnexpectedFilesError: images and their texts are counted from different numbers.
     """
 
     TITLE = "shards, or text and JSON files beside pictures"
 
     def __init__(self, folder: pathlib.Path, options: ReadingOptions) -> None:
         self._folder, self._options = folder, options
+        check_sidecar_numbers(folder)
 
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
@@ -83,7 +93,8 @@ class FetchedLayout(Layout):
         yield from copies
         yield from (bad for bad in found if isinstance(bad, LeftOut))
         # The name of a loose image may describe its content: `train.jpg` may show a train.
-        place = name.rpartition(":" if is_member else "/")[0]
+        shard, _, member = name.rpartition(":") if is_member else ("", "", name)
+        place = f"{shard}/{member}".rpartition("/")[0]
         yield CaptionedPicture(name, captions, split_of_path(place), item.read, is_member)
 
     def _name(self, item: Fetched | LeftOut) -> str:

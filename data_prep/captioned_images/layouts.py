@@ -13,7 +13,8 @@ from data_prep.captioned_images.captioned_pictures import (
     without_copies,
 )
 from data_prep.captioned_images.nearest_name import explain
-from data_prep.captioned_images.picture_files import PictureFiles
+from data_prep.captioned_images.picture_files import MissingPicture, PictureFiles
+from data_prep.captioned_images.row_numbers import check_numbers
 from data_prep.captioned_images.unused_files import without_row
 from data_prep.reading.karpathy import read_karpathy_file
 from data_prep.reading.split_names import check_split_names, split_of_name
@@ -78,6 +79,12 @@ class KarpathyLayout(Layout):
         if with_splits:
             sizes = {name: len(photographs) for name, photographs in self._splits.items()}
             check_split_names(sizes, str(path), BY_CONTENT)
+        # All images may have been put into one folder; if not, a name alone may be another's.
+        self._has_folders = any(
+            self._files.knows(f"{photograph.folder}/{photograph.name}")
+            for photograph in itertools.chain.from_iterable(self._splits.values())
+            if photograph.folder
+        )
 
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
@@ -93,13 +100,18 @@ class KarpathyLayout(Layout):
         """See `Layout`."""
         del part
         used = {self._path.relative_to(self._files.folder).as_posix()}
+        missing: list[str] = []
         for name, photographs in self._splits.items():
             split = split_of_name(name)
             for photograph in photographs:
                 captions = [text.strip() for _, text in photograph.captions if text.strip()]
                 different, copies = without_copies(captions, photograph.name)
-                image = self._files.find(photograph.name, self._path)
+                folder = photograph.folder if self._has_folders else ""
+                place = f"{folder}/{photograph.name}" if folder else photograph.name
+                image = self._files.find(place, self._path)
                 used.add(image.where)
+                missing += [image.where] if isinstance(image, MissingPicture) else []
                 yield from copies
                 yield CaptionedPicture(image.where, different, split, image.read)
+        check_numbers(used, missing, set(self._files.places()) - used)
         yield from without_row(self._files, used)

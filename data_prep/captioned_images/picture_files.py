@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from data_prep.building.image_check import BadImageError
 from data_prep.captioned_images.path_index import PathIndex
@@ -19,6 +19,7 @@ from data_prep.reading.image_files import (
 )
 from data_prep.reading.picture_names import (
     IMAGE_ENDINGS,
+    composed,
     is_picture,
     is_unread_picture,
     read_picture,
@@ -73,12 +74,25 @@ class PictureFiles:
         """Returns whether a name stands for at least one image."""
         return bool(name.strip() and self._index.find(name.strip()))
 
-    def find(self, name: str, table: pathlib.Path) -> ImageFile:
+    def are_beside(self, names: Iterable[str], table: pathlib.Path) -> bool:
+        """Returns whether one of the names in a table is that of an image below its folder."""
+        folder = f"{table.parent.relative_to(self.folder).as_posix()}/"
+        if folder == "./":
+            return False  # All images are below it.
+        found = (self.find(name, table) for name in names)
+        return any(
+            image.where.startswith(folder) and not isinstance(image, MissingPicture)
+            for image in found
+        )
+
+    def find(self, name: str, table: pathlib.Path, *, is_beside: bool = False) -> ImageFile:
         """Returns the image with a name, or a `MissingPicture`.
 
         Args:
           name: name in the table.
           table: the table, to whose folder the name may be relative.
+          is_beside: whether only images below that folder fit the end of a path: if a table of cats
+            is beside its images, its `1.jpg` is not the one of the dogs.
 
         Raises:
           UnexpectedFilesError: the name points outside the folder, or an archive is damaged.
@@ -96,13 +110,15 @@ class PictureFiles:
         # A file whose own name has a backslash is found by the name as it is.
         keys = [key for key in (name, end) if is_end] or list(filter(None, places))
         found = next(filter(None, (self._index.find(key, places) for key in keys)), [])
+        if is_beside:
+            found = self._beside(found, table, places)
         if len(found) > 1:
             read = functools.partial(
                 _fail, "ambiguous name", f"{name} is {' and '.join(found[:2])}"
             )
             return MissingPicture(name, read, found)
         if not found:
-            detail = f"{self.folder} has no {name}"
+            detail = f"{table.parent if is_beside else self.folder} has no {name}"
             return MissingPicture(name, functools.partial(_fail, "no image", detail))
         (place,) = found
         if place in self._archived:
@@ -112,6 +128,16 @@ class PictureFiles:
             detail = f"convert it to one of {', '.join(IMAGE_ENDINGS)}"
             return ImageFile(place, functools.partial(_fail, "unread ending", detail))
         return ImageFile(place, functools.partial(read_picture, self.folder / place))
+
+    def _beside(
+        self, found: Sequence[str], table: pathlib.Path, places: Sequence[str]
+    ) -> list[str]:
+        """The images below the folder of a table, or at one of the places in any case."""
+        folder = f"{table.parent.relative_to(self.folder).as_posix()}/"
+        whole = {composed(place.lower()) for place in places}
+        return [
+            path for path in found if path.startswith(folder) or composed(path.lower()) in whole
+        ]
 
     def _below(self, start: pathlib.Path, name: str) -> str:
         """The path of a name relative to the folder, or "" if it points outside."""

@@ -8,43 +8,67 @@ from typing import Any
 from data_prep.captioned_images.captioned_pictures import is_empty
 from data_prep.captioned_images.options import FILE
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.picture_names import composed
 
 _NUMBER = re.compile(r"\s*[-+]?\d+([.,]\d+)?\s*")
 
+_NUMBERS = re.compile(r"[-+.,;:\s\d]+")
+_NUMBERED = re.compile(r"(?P<word>.*?)(?P<number>[0-9]{1,18})")
 _SHOWN = 3
 
 
 def check_numbers(named: Iterable[str], missing: Iterable[str], unused: Iterable[str]) -> None:
-    """Checks that images named by number are not counted from another number than the rows.
+    """Checks that images named by number are not counted from another number than their captions.
+
+    The number may follow a word, as in `img_0007.jpg`.
 
     Args:
-      named: names of images in the tables.
+      named: names of images with captions.
       missing: those of them without an image.
-      unused: paths of images without a row.
+      unused: paths of images without captions.
 
     Raises:
       UnexpectedFilesError: the names are successive numbers; the image of the first is missing,
         and there is one after the last, or the reverse.
     """
-    numbers = {number for name in named if (number := _number(name)) is not None}
-    if not numbers or len(numbers) <= max(numbers) - min(numbers):
-        return
-    without = {number: name for name in missing if (number := _number(name)) is not None}
-    extra = {number: path for path in unused if (number := _number(path)) is not None}
-    low, high = min(numbers), max(numbers)
-    for lost, more in ((low, high + 1), (high, low - 1)):
-        if lost in without and more in extra:
-            raise UnexpectedFilesError(
-                f"the tables name the images {low} to {high}, but {without[lost]} does not exist, "
-                f"and {extra[more]} has no row: all images may be shifted against their captions; "
-                "count both from the same number"
-            )
+    without, extra = _by_word(missing), _by_word(unused)
+    for word, names in _by_word(named).items():
+        low, high = min(names), max(names)
+        if len(names) <= high - low:
+            continue
+        for lost, more in ((low, high + 1), (high, low - 1)):
+            if (name := without.get(word, {}).get(lost)) and (
+                path := extra.get(word, {}).get(more)
+            ):
+                raise UnexpectedFilesError(
+                    f"captions are given for the images {low} to {high}, but {name} does not "
+                    f"exist, and {path} has none: all images may be shifted against their "
+                    "captions; count both from the same number"
+                )
 
 
-def _number(path: str) -> int | None:
-    """The number that a file is named by."""
-    stem = pathlib.PurePosixPath(path).stem
-    return int(stem) if stem.isdecimal() and stem.isascii() else None
+def _by_word(paths: Iterable[str]) -> dict[str, dict[int, str]]:
+    """The paths of files that are named by a number, by the word before it and the number."""
+    found: dict[str, dict[int, str]] = {}
+    for path in paths:
+        if match := _NUMBERED.fullmatch(pathlib.PurePosixPath(path).stem):
+            found.setdefault(composed(match["word"]), {})[int(match["number"])] = path
+    return found
+
+
+def check_captions(examples: Sequence[Sequence[str]]) -> None:
+    """Checks that the captions of some pictures are not only numbers, such as labels and boxes.
+
+    Raises:
+      UnexpectedFilesError: all of them are, of more than one picture.
+    """
+    captions = [caption for each in examples for caption in each]
+    if len(examples) > 1 and all(map(_NUMBERS.fullmatch, captions)):
+        shown = ", ".join(map(repr, captions[:_SHOWN]))
+        raise UnexpectedFilesError(
+            f"the captions are only numbers ({shown}, ...), as of classes or boxes; name their "
+            f'column or key with {{"captions": "NAME"}} in {FILE}, or write them in words'
+        )
 
 
 class NumericColumns:

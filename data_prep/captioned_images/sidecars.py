@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterator
 
 from data_prep.captioned_images.column_names import caption_groups
+from data_prep.captioned_images.row_numbers import check_numbers
 from data_prep.captioned_images.unused_files import is_description
 from data_prep.reading.fetched_files import SIDECAR_ENDINGS, parse_meta, sidecar_key
 from data_prep.reading.folders import walk
@@ -37,6 +38,22 @@ def captioned_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, pathli
             image = images.get(stem_of(name))
             if image and not is_description(name):
                 yield parent / image, parent / name
+
+
+def check_sidecar_numbers(folder: pathlib.Path) -> None:
+    """Checks that images and their texts are counted from the same number; see `check_numbers`.
+
+    Raises:
+      UnexpectedFilesError: they may be shifted.
+    """
+    for _, names in walk(folder):
+        images = {stem_of(name): name for name in names if is_picture(name)}
+        texts = {
+            stem_of(name): name for name in names if is_sidecar(name) and not is_description(name)
+        }
+        without = [name for stem, name in texts.items() if stem not in images]
+        unused = [name for stem, name in images.items() if stem not in texts]
+        check_numbers(texts.values(), without, unused)
 
 
 def same_stem(folder: pathlib.Path) -> dict[str, tuple[str, str]]:

@@ -15,6 +15,7 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import APPEARS_TWICE, CaptionedPicture
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.preview import MOST_SHOWN, Example
+from data_prep.captioned_images.row_numbers import check_captions
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_images import text_hash
 from data_prep.same_text import text_key
@@ -135,7 +136,7 @@ def survey(parts: Iterable[Sequence[Look | LeftOut]], *, by_content: bool = Fals
       by_content: whether to ignore splits named by files and folders.
 
     Raises:
-      UnexpectedFilesError: two pictures have the same name.
+      UnexpectedFilesError: two pictures have the same name, or captions are only numbers.
     """
     rows: list[CaptionedPicture] = []
     digests, thumbnails, usable = [], [], []
@@ -183,6 +184,7 @@ def survey(parts: Iterable[Sequence[Look | LeftOut]], *, by_content: bool = Fals
             usable.append(look.fault is None)
             if look.preview:
                 shown = sorted([*shown, (look.digest, row, look.preview)])[:MOST_SHOWN]
+    check_captions([rows[row].captions for _, row, _ in shown])
     names = [row.name for row in rows]
     if len(set(names)) < len(names):
         twice = collections.Counter(names).most_common(1)[0][0]

@@ -114,6 +114,8 @@ class TableLayout(Layout):
             check_splits(table.column(columns.split), str(table.path))
         split_of_table = split_of_path(self._place(table))
         numeric = NumericColumns(columns.captions)
+        names = filter(None, map(_name, table.column(columns.image)))
+        is_beside = self._files.are_beside(names, table.path)
         for row in table.rows(columns.image, self._files.knows):
             self._rows += 1
             if isinstance(row, LeftOut):
@@ -132,7 +134,7 @@ class TableLayout(Layout):
                     "for example with img2dataset, and pass the folder that it writes"
                 )
             numeric.see(cells)
-            image = self._files.find(name, table.path)
+            image = self._files.find(name, table.path, is_beside=is_beside)
             split = split_of_table or split_of_folder(image.where)
             if columns.split is not None:
                 split = split_of_value(cells.get(columns.split))

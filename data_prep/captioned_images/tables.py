@@ -90,7 +90,7 @@ class Table:
             is_row = functools.partial(_is_row, self.delimiter, place, is_picture)
         # With tabs or bars, quotes may belong to the text.
         quotes = self.delimiter in ",;" or follows_a_writer(self.path, self.delimiter)
-        opened = ""
+        bad = opened = ""
         for row in scan_csv(
             self.path,
             columns=self.names,
@@ -102,20 +102,26 @@ class Table:
         ):
             if isinstance(row, LeftOut):
                 if opened:
-                    raise UnexpectedFilesError(
-                        f"{self.path.parent / opened}: a quote opens its last cell, which seems to "
-                        "go on in the next line, but quotes elsewhere belong to the text; write "
-                        "the table with a CSV writer"
-                    )
+                    raise self._open_cell(opened)
+                bad = row.where
                 yield row
                 continue
             where, cells = row
             if not quotes:
+                if bad and cells[self.names[0]].count('"') % 2:
+                    raise self._open_cell(bad)
+                bad = ""
                 opened = where if _is_open(cells[self.names[-1]]) else ""
                 cells = {name: unnamed_columns.unquoted(cell) for name, cell in cells.items()}
             if not self.header:  # Flickr's `name.jpg#0`
                 cells[self.names[0]] = re.sub(r"#\d+$", "", cells[self.names[0]])
             yield where, cells
+
+    def _open_cell(self, where: str) -> UnexpectedFilesError:
+        return UnexpectedFilesError(
+            f"{self.path.parent / where}: a quote opens its last cell, which seems to go on in the "
+            "next line, but quotes elsewhere belong to the text; write the table with a CSV writer"
+        )
 
 
 def ending(path: pathlib.Path) -> str:
@@ -218,7 +224,9 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
             raise UnexpectedFilesError(
                 f"{path} is neither a list of objects nor an object with captions by image"
             )
-        for number, (name, captions) in enumerate(content.items()):
+        # An object may have a name several times, of which a dictionary keeps one.
+        pairs = read_json(path, object_pairs_hook=list)
+        for number, (name, captions) in enumerate(pairs):
             yield f"{path.name} entry {number}", {"image": name, "captions": captions}
     elif isinstance(content, list):
         for number, row in enumerate(content):

@@ -19,11 +19,13 @@ class Photograph:
       name: name of its file, such as `1000092795.jpg`.
       image_id: see the readers.
       captions: id and text of every caption.
+      folder: the folder of the file, such as `val2014`; "" if it is not given.
     """
 
     name: str
     image_id: int
     captions: tuple[tuple[int, str], ...]
+    folder: str = ""
 
 
 Photographs = Mapping[str, Sequence[Photograph]]
@@ -77,6 +79,7 @@ def _photographs(content: Any, source: str, id_name: str) -> Photographs:
                 text(image["filename"]),
                 whole_number(image[id_name]),
                 tuple(zip(ids, texts, strict=True)),
+                text(image.get("filepath") or ""),
             )
             splits.setdefault(text(image.get("split", "")), []).append(photograph)
         except WRONG_FORM as error:

@@ -20,23 +20,36 @@ _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Ru
 
 
 def read_json(
-    path: pathlib.Path, *, object_hook: Callable[[dict[str, Any]], Any] | None = None
+    path: pathlib.Path,
+    *,
+    object_hook: Callable[[dict[str, Any]], Any] | None = None,
+    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> Any:
     """Reads a JSON file, gzipped or not.
 
     Args:
       path: path of the file.
       object_hook: see `json.loads`.
+      object_pairs_hook: see `json.loads`.
 
     Raises:
       FileNotFoundError: there is no such file.
       UnexpectedFilesError: it is truncated or not JSON.
     """
-    return parse_json(b"".join(read_lines(path)), str(path), object_hook=object_hook)
+    return parse_json(
+        b"".join(read_lines(path)),
+        str(path),
+        object_hook=object_hook,
+        object_pairs_hook=object_pairs_hook,
+    )
 
 
 def parse_json(
-    encoded: bytes, source: str, *, object_hook: Callable[[dict[str, Any]], Any] | None = None
+    encoded: bytes,
+    source: str,
+    *,
+    object_hook: Callable[[dict[str, Any]], Any] | None = None,
+    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> Any:
     """Parses JSON that was read from `source`, which is named in errors.
 
@@ -44,12 +57,13 @@ def parse_json(
       encoded: the text as UTF-8.
       source: source of the text.
       object_hook: see `json.loads`.
+      object_pairs_hook: see `json.loads`.
 
     Raises:
       UnexpectedFilesError: it is truncated or not JSON.
     """
     try:
-        return json.loads(encoded, object_hook=object_hook)
+        return json.loads(encoded, object_hook=object_hook, object_pairs_hook=object_pairs_hook)
     except (UnicodeDecodeError, RecursionError, ValueError) as error:
         raise UnexpectedFilesError(f"{source} is truncated or not JSON: {error}") from error
 

@@ -25,6 +25,8 @@ _CAPTIONS = ["a dog", 'it\'s "big"', 'a "cat"', "two\nlines", "back\\slash", "a,
         lambda texts: repr(np.array(texts, object)),
         lambda texts: repr(np.array(texts)),
         lambda texts: "[" + ", ".join(f"u{text!r}" for text in texts) + "]",
+        lambda texts: str([text.encode() for text in texts]),
+        lambda texts: str(np.array([text.encode() for text in texts])),
     ],
 )
 @pytest.mark.parametrize("count", [1, 2, len(_CAPTIONS)])
@@ -61,6 +63,16 @@ def test_a_cell_without_a_caption(cell):
         "{'raw': 'a'}",
         "array(['a', 'b'",
         "['a']['b']",
+        "[['a'], ['b']]",
+        "[{'raw': 'a', 'id': 1}]",
+        "[3.0, 'a']",
+        "{1: 'a', 2: 'b'}",
+        "['a', b'\\xff']",
+        "['a', b'é']",
+        r"['C:\users', 'a']",
+        'c("a", "b")',
+        r'"[\"a\", \"b\"]"',
+        "b'a dog'",
     ],
 )
 def test_what_only_starts_like_a_list_is_no_caption(cell):
@@ -72,7 +84,17 @@ def test_what_only_starts_like_a_list_is_no_caption(cell):
 
 @pytest.mark.parametrize(
     "cell",
-    ["[Music]", "(a dog)", "('a dog')", "('a dog') barks", "a list ['a', 'b']", "[None of them]"],
+    [
+        "[Music]",
+        "(a dog)",
+        "('a dog')",
+        "('a dog') barks",
+        "a list ['a', 'b']",
+        "[None of them]",
+        "[2] 'a'",
+        '"[sic] a dog"',
+        "b'day",
+    ],
 )
 def test_captions_with_brackets(cell):
     assert list(cell_captions([cell], "a.csv line 2")) == [cell]

@@ -160,6 +160,20 @@ def test_text_and_json_files_must_agree(tmp_path, text, captions, expected):
         assert found == {"a.jpg": expected}
 
 
+def test_folders_in_a_shard_are_splits_like_those_beside_it(tmp_path):
+    for shard in ("all.tar", "dev.tar"):
+        with tarfile.open(tmp_path / shard, "w") as archive:
+            for name in ("train/1.jpg", "test-images/1.jpg", "x/1.jpg", "1.jpg"):
+                member = tarfile.TarInfo(name)
+                member.size = len(_PICTURE)
+                archive.addfile(member, io.BytesIO(_PICTURE))
+    items = list(FetchedLayout(tmp_path, ReadingOptions()).pictures())
+    assert [item.split for item in items if not isinstance(item, LeftOut)] == [
+        *("train", "test", "", ""),
+        *("train", "test", "validation", "validation"),
+    ]
+
+
 def test_shards_and_loose_images_are_both_read(tmp_path):
     _write(tmp_path, {"deep/er/a.jpg": _PICTURE, "deep/er/a.txt": "of a"})
     for path in (tmp_path / "00000.tar", tmp_path / "deep" / "TRAIN.TAR"):

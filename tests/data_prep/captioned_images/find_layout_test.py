@@ -259,3 +259,37 @@ def test_texts_in_another_folder_than_their_images(tmp_path):
         (tmp_path / "texts" / f"p{number:03d}.txt").write_text(f"caption {number}")
     with pytest.raises(UnexpectedFilesError, match=r"p000.txt .*p002.txt .*; and 17 more files$"):
         find_layout(tmp_path, ReadingOptions())
+
+
+def test_a_lost_image_is_not_replaced_by_that_of_another_table(tmp_path):
+    """Tables beside images of the same names."""
+    for place in ("cats", "dogs"):
+        folders.write_images(tmp_path, _NUMBERS, place)
+        rows = [[folders.name(n), f"{place} {n}"] for n in _NUMBERS]
+        folders.write_csv(tmp_path / place / "all.csv", [["image", "caption"], *rows])
+    lost = tmp_path / "cats" / folders.name(_NUMBERS[0])
+    lost.unlink()
+    found = find_layout(tmp_path, ReadingOptions()).pictures()
+    captions = {item.name: item.captions for item in found if not isinstance(item, LeftOut)}
+    assert captions.pop(lost.name) == (f"cats {_NUMBERS[0]}",)
+    assert f"cats/{lost.name}" not in captions
+    assert all(texts == (f"{name[:4]} {int(name[6:9])}",) for name, texts in captions.items())
+    assert len(captions) == 2 * len(_NUMBERS) - 1
+
+
+def test_karpathys_folders_count_unless_all_images_are_in_another(tmp_path):
+    """Cat 0 is lost, and dog 0 has no caption; then cats and dogs are put into one folder."""
+    folders.write_images(tmp_path, _NUMBERS[1:], "cats")
+    folders.write_images(tmp_path, [0], "dogs")
+    images = [
+        {"filepath": "cats", "filename": folders.name(n), "imgid": n}
+        | {"sentences": [{"sentid": n, "raw": f"cat {n}"}]}
+        for n in _NUMBERS
+    ]
+    (tmp_path / "dataset.json").write_text(json.dumps({"images": images}))
+    found, left_out = _read(tmp_path)
+    assert found == {f"cats/{folders.name(n)}": [f"cat {n}"] for n in _NUMBERS}
+    assert left_out == {"dogs/p000.png": "in no row of a table"}
+    (tmp_path / "cats").rename(tmp_path / "pets")
+    (tmp_path / "dogs" / "p000.png").rename(tmp_path / "pets" / "p000.png")
+    assert _read(tmp_path) == ({f"pets/{folders.name(n)}": [f"cat {n}"] for n in _NUMBERS}, {})

@@ -112,3 +112,22 @@ def test_files_that_cannot_be_read_say_why(tmp_path):
     }.items():
         with pytest.raises(BadImageError, match=reason):
             _read(tmp_path, name)
+
+
+def test_the_image_of_a_table_beside_its_images_is_not_that_of_another(tmp_path):
+    _write(tmp_path, "cats/1.jpg", "cats/more/3.jpg", "dogs/1.jpg", "dogs/2.jpg", "birds/4.jpg")
+    files, table = PictureFiles(tmp_path), tmp_path / "cats" / "captions.csv"
+    assert files.are_beside(["2.jpg", "1.jpg"], table)
+    assert not files.are_beside(["2.jpg", "cats/5.jpg"], table)
+    assert not files.are_beside(["1.jpg"], tmp_path / "captions.csv")
+    read = {
+        name: files.find(name, table, is_beside=True).read()
+        for name in ("1.jpg", "3.jpg", "dogs/2.jpg", "DOGS/2.jpg")
+    }
+    assert list(map(bytes.decode, read.values())) == [
+        "file: cats/1.jpg", "file: cats/more/3.jpg", "file: dogs/2.jpg", "file: dogs/2.jpg",
+    ]  # fmt: skip
+    for name in ("2.jpg", "4.jpg"):
+        assert files.find(name, table).read()
+        with pytest.raises(BadImageError, match=rf"no image: .*cats has no {name}"):
+            files.find(name, table, is_beside=True).read()

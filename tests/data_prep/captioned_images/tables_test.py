@@ -87,6 +87,9 @@ def test_quotes_of_the_text_stay_in_files_with_tabs(tmp_path):
     text = f'image\tcaption\na.jpg\t{said}\nb.jpg\t"open\nc.jpg\ta 5" nail\n'
     expected = [("a.jpg", said), ("b.jpg", '"open'), ("c.jpg", 'a 5" nail')]
     assert _rows(tmp_path, text) == expected
+    turned = f'caption\timage\n{said}\ta.jpg\n"two\nlines"\tb.jpg\n'
+    with pytest.raises(UnexpectedFilesError, match=r"line 3: a quote opens its last cell"):
+        _rows(tmp_path, turned)
     both = f'image\tcaption\na.jpg\t{said}\nb.jpg\t"two\nlines"\n'
     with pytest.raises(UnexpectedFilesError, match=r"line 3: a quote opens its last cell"):
         _rows(tmp_path, both)
@@ -166,3 +169,10 @@ def test_names_must_fit_the_first_line(tmp_path):
 def test_lines_of_old_macs_are_an_error(tmp_path):
     with pytest.raises(UnexpectedFilesError, match="lines that end in CR alone"):
         _rows(tmp_path, "image,caption\ra.jpg,one\rb.jpg,two\r")
+
+
+def test_a_name_may_be_several_times_in_a_json_object(tmp_path):
+    path = tmp_path / "captions.json"
+    path.write_text('{"1.jpg": "one", "2.jpg": ["two"], "1.jpg": ["three", "four"]}')
+    rows = [(row["image"], row["captions"]) for _, row in open_table(path).rows()]
+    assert rows == [("1.jpg", "one"), ("2.jpg", ["two"]), ("1.jpg", ["three", "four"])]
