@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.evals.tiny_split import CAPTIONS, IMAGES, PARAMS, TinySplit, look_up, rated
+from xmodal.base import mesh as mesh_lib
 from xmodal.evals import Embedder, evaluate_source, make_evaluator, read_options
 from xmodal.evals.embed import _Group
 from xmodal.evals.inputs import arrays
@@ -108,6 +109,25 @@ def test_each_side_is_compiled_once_and_vectors_are_float32():
     np.testing.assert_array_equal(found.caption_ids, TinySplit().caption_ids)
     np.testing.assert_array_equal(found.captions, CAPTIONS)
     assert found.images is found.image_ids is None
+
+
+@pytest.mark.parametrize(
+    ("devices", "most", "images", "captions"),
+    [(1, 512, 4, 8), (1, 3, 3, 3), (1, 7, 4, 7), (2, 3, 4, 4), (8, 512, 8, 8)],
+)
+def test_few_items_are_not_padded_to_a_whole_batch(devices, most, images, captions):
+    """The split has four images and eight captions."""
+    sizes = {}
+
+    def embed_and_measure(side, params, model_state, columns):
+        sizes[side] = len(next(iter(columns.values())))
+        return look_up(side, params, model_state, columns)
+
+    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
+    embedder = Embedder(embed_and_measure, ["image", "text"], similarity=DOT, mesh=mesh)
+    found = embedder(PARAMS, {}, TinySplit(), most)
+    assert sizes == {"image": images, "text": captions}
+    np.testing.assert_array_equal(found.captions, CAPTIONS)
 
 
 def test_items_in_another_order_are_refused():

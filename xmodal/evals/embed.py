@@ -74,6 +74,8 @@ class Items(Split, Protocol):
 class Embedder:
     """Embeds splits with one model; a side is compiled once per batch size and text length.
 
+    A batch has at most twice the items of the side, so that a single query is not one of hundreds.
+
     Captions of similar length share batches. Padding is masked: it changes an embedding by at most
     float32 rounding.
     """
@@ -136,14 +138,13 @@ class Embedder:
         """Returns the embeddings of all items of a split, for the sides that it has.
 
         Every process reads and embeds its share and receives all embeddings. `batch_size` counts
-        items per call over all devices, rounded up to a multiple of their number; `field` names
-        the array of an embedding, see `SimilarityConfig`.
+        items per call over all devices, rounded up to a multiple of their number; fewer items are
+        padded to the next power of two. `field` names the array of an embedding, see
+        `SimilarityConfig`.
 
         Raises:
           ValueError: the order or number of the items differs from what was requested.
         """
-        devices = self._mesh.shape["data"] if self._mesh is not None else 1
-        batch_size = -(-batch_size // devices) * devices
         vectors: dict[str, np.ndarray] = {}
         log_sigma: dict[str, np.ndarray] = {}
         tokens: dict[str, RaggedTokens] = {}
@@ -232,11 +233,16 @@ class Embedder:
 
     def _group(self, side: str, split: Items, batch_size: int) -> list["_Group"]:
         """All items of a split; captions by the length to which their batch is padded."""
+        devices = self._mesh.shape["data"] if self._mesh is not None else 1
         processes = mesh_lib.process_count(self._mesh) if self._mesh is not None else 1
+        count = len(split.image_ids if side == "image" else split.caption_lengths)
+        # Few sizes, because each is compiled.
+        batch_size = min(batch_size, 1 << max(count - 1, 0).bit_length())
+        batch_size = -(-batch_size // devices) * devices
         size = batch_size // processes
         if side == "image":
-            rows = np.arange(len(split.image_ids))
-            return [_Group(rows, None, size, processes)] if len(rows) else []
+            rows = np.arange(count)
+            return [_Group(rows, None, size, processes)] if count else []
         lengths = np.asarray(split.caption_lengths)
         rows = np.argsort(lengths, kind="stable")
         ends = np.arange(len(rows)) // batch_size * batch_size + batch_size

@@ -16,7 +16,7 @@ from xmodal.evals.example_page import make_example_page
 from xmodal.evals.examples import find_examples
 from xmodal.evals.inputs.sources import Embeddings, Provider, RankedLists
 from xmodal.evals.reports.evaluation_report import format_report
-from xmodal.evals.reports.paired_differences import Difference, compare, flatten, format_comparison
+from xmodal.evals.reports.paired_differences import Differences, compare
 from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks, pack_ranks
 from xmodal.evals.reports.summary import count_queries, summarize
 from xmodal.evals.results import BoardResult, Numbers, Result, evaluator_tag
@@ -108,10 +108,11 @@ class Evaluation:
         numbers = [each for each in self.results if isinstance(each, Numbers) and each.repeats]
         return StoredResults(self.boards, self.name, numbers=numbers)
 
-    def compare(self, other: epath.PathLike | StoredResults) -> dict[str, Difference]:
+    def compare(self, other: epath.PathLike | StoredResults) -> Differences:
         """Returns the paired differences from another model on the same labels, by tag.
 
-        `other` is its folder or `ranks.npz` in it, or the result of `store.load_ranks`.
+        `other` is its folder or `ranks.npz` in it, or the result of `store.load_ranks`. The result
+        prints as a table.
 
         Raises:
           UserError: the file cannot be read, or belongs to different labels.
@@ -120,16 +121,10 @@ class Evaluation:
         theirs = other if isinstance(other, StoredResults) else load_ranks(other)
         return compare(ours, theirs, samples=self.samples, seed=self.seed)
 
-    def save(
-        self,
-        folder: epath.PathLike,
-        *,
-        comparison: Mapping[str, Difference] | None = None,
-        other: str = "theirs",
-    ) -> None:
+    def save(self, folder: epath.PathLike, *, comparison: Differences | None = None) -> None:
         """Writes `ranks.npz`, `boards.json`, `report.md`, `metrics.csv` and, last, `metrics.json`.
 
-        A page of examples is written to `examples.html`, a comparison with the model `other` to
+        A page of examples is written to `examples.html`, what `compare` returned to
         `comparison.json` and `comparison.md`; otherwise, those of an earlier evaluation are
         removed. `report.html` is the report as a web page, with the comparison. Everything is
         computed before the first file is written, see `result_files.write_files`.
@@ -149,8 +144,8 @@ class Evaluation:
             contents[EXAMPLES] = self.page.to_html()
             page += f"\n[Example queries]({EXAMPLES})\n"
         if comparison is not None:
-            text = format_comparison(comparison, name=self.name, other=other)
-            contents |= zip(_COMPARISON, (format_json(flatten(comparison)), text), strict=True)
+            text = str(comparison)
+            contents |= zip(_COMPARISON, (format_json(comparison.flatten()), text), strict=True)
             page += f"\n{text}"
         contents[REPORT] = from_markdown(page).to_html()
         contents["metrics.csv"] = format_csv(self.name, self.metrics)

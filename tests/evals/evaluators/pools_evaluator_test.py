@@ -112,7 +112,7 @@ def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
     assert (each.low, each.high) == pytest.approx((interval.low, interval.high))
     assert each.separable == (test.pvalue < 0.05)
     assert set(found) == {f"t2i/{m}" for m in ("median_rank", "recall@1", "recall@5", "recall@10")}
-    ours.save(tmp_path / "A", comparison=found, other="B")
+    ours.save(tmp_path / "A", comparison=found)
     text = (tmp_path / "A/comparison.md").read_text()
     assert f"| {each.value:.2f} | {each.other:.2f} | {each.difference:+.2f} |" in squeeze(text)
     assert "Pools share pairs" in text

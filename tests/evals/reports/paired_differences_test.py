@@ -195,7 +195,7 @@ def test_undefined_values_have_no_interval():
     assert math.isnan(each.difference)
     assert math.isnan(each.low)
     assert each.separable is False
-    assert "| b/sts/spearman" in paired_differences.format_comparison({"b/sts/spearman": each})
+    assert "| b/sts/spearman" in str(paired_differences.Differences({"b/sts/spearman": each}))
 
 
 def other_direction(model):
@@ -256,11 +256,12 @@ def test_models_that_cannot_be_compared_are_refused_before_the_work(board, messa
 
 
 def test_table_and_numbers():
-    differences = {
+    found = {
         "b/t2i/recall@1": paired_differences.Difference(50.0, 47.5, 2.5, 0.25, 4.75, True),
         "b/t2i/median_rank": paired_differences.Difference(2.0, 3.0, -1.0, -1.0, 0.0, False),
     }
-    text = paired_differences.format_comparison(differences, name="new", other="old")
+    differences = paired_differences.Differences(found, name="new", other="old")
+    text = str(differences)
     assert text.startswith(
         "## new against old\n\n"
         "| Metric            |   new |   old | difference |  95 % interval | separable |\n"
@@ -271,7 +272,7 @@ def test_table_and_numbers():
         "Differences are new minus old. "
         "Both models see the same images, so items that are hard for both cancel out. "
     )
-    assert paired_differences.flatten(differences) == {
+    assert differences.flatten() == {
         "b/t2i/recall@1_difference": 2.5,
         "b/t2i/recall@1_difference_low": 0.25,
         "b/t2i/recall@1_difference_high": 4.75,

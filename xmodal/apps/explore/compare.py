@@ -14,7 +14,7 @@ from xmodal.apps.analysis.agreement.rank_correlation import kendall_tau_b, ranks
 from xmodal.apps.analysis.agreement.same_labels import check_labels
 from xmodal.base.config import UserError, lookup
 from xmodal.base.text_table import format_table
-from xmodal.evals.reports.paired_differences import Difference, format_comparison
+from xmodal.evals.reports.paired_differences import Difference, Differences
 from xmodal.evals.reports.paired_differences import compare as compare_results
 from xmodal.evals.reports.store import RANKS, load_ranks
 from xmodal.evals.results import evaluator_tag
@@ -122,7 +122,7 @@ class Comparison:
                 f"The evaluations {shared} of {left} and {right} have no values for single items "
                 "or samples to compare; evaluate both on boards or in pools."
             )
-        return format_comparison(found, name=ours, other=theirs)
+        return str(Differences(found, name=ours, other=theirs))
 
     def agreement(self, tags: Sequence[str] | None = None) -> str:
         """Returns Markdown with Kendall's tau-b between metrics, and the models' ranks by each.

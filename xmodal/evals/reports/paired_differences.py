@@ -45,9 +45,51 @@ class Difference:
     is_mean: bool = False
 
 
+class Differences(dict[str, Difference]):
+    """Differences between two models by tag; its text is a Markdown table and how to read it."""
+
+    def __init__(
+        self, found: Mapping[str, Difference], *, name: str = "ours", other: str = "theirs"
+    ) -> None:
+        """Takes the differences and the names of the models."""
+        super().__init__(found)
+        self.name, self.other = name, other
+
+    def __str__(self) -> str:
+        """Returns the table, with a row per metric."""
+        rows = [["Metric", self.name, self.other, "difference", "95 % interval", "separable"]]
+        for tag, each in self.items():
+            interval = "-"
+            if not math.isnan(each.low):
+                limits = [_format(tag, limit, each, "+") for limit in (each.low, each.high)]
+                interval = " to ".join(limits)
+            numbers = _format(tag, each.value, each), _format(tag, each.other, each)
+            signed = _format(tag, each.difference, each, "+")
+            rows.append([tag, *numbers, signed, interval, "yes" if each.separable else "no"])
+        separable = sum(each.separable for each in self.values())
+        return (
+            f"## {self.name} against {self.other}\n\n{format_table(rows)}\n\n"
+            f"{separable} of {len(self)} differences are separable from noise: 0 lies outside "
+            f"of the 95 % interval. Differences are {self.name} minus {self.other}. {_HOW_TO_READ}"
+            f"{_POOLS if any(each.is_mean for each in self.values()) else ''}\n"
+        )
+
+    _repr_markdown_ = __str__  # The table in a notebook.
+
+    def flatten(self) -> dict[str, float]:
+        """Returns `<tag>_difference`, with `_low` and `_high`, and `<tag>_separable` (1 or 0)."""
+        flat = {}
+        for tag, each in self.items():
+            flat[f"{tag}_difference"] = each.difference
+            flat[f"{tag}_difference_low"] = each.low
+            flat[f"{tag}_difference_high"] = each.high
+            flat[f"{tag}_separable"] = float(each.separable)
+        return flat
+
+
 def compare(
     ours: StoredResults, theirs: StoredResults, *, samples: int = 1000, seed: int = 0
-) -> dict[str, Difference]:
+) -> Differences:
     """Returns the differences between two models in every common metric, by tag.
 
     Both models are evaluated on the same resamples of the images, or by the difference of the
@@ -85,7 +127,7 @@ def compare(
             f"The two evaluations share boards among {names} and {other_names}, but no "
             "metric; evaluate both on the same kind of items."
         )
-    return found
+    return Differences(found, name=ours.name, other=theirs.name_beside(ours.name))
 
 
 def check_comparable(other: StoredResults, boards: Sequence[Board]) -> None:
@@ -114,39 +156,6 @@ def check_numbers(other: StoredResults, ours: Numbers) -> None:
             "model again, or leave out `compare`."
         )
     _check_labels(ours, theirs[ours.name])
-
-
-def flatten(differences: Mapping[str, Difference]) -> dict[str, float]:
-    """`<tag>_difference`, with `_low` and `_high`, and `<tag>_separable` (1 or 0)."""
-    flat = {}
-    for tag, each in differences.items():
-        flat[f"{tag}_difference"] = each.difference
-        flat[f"{tag}_difference_low"] = each.low
-        flat[f"{tag}_difference_high"] = each.high
-        flat[f"{tag}_separable"] = float(each.separable)
-    return flat
-
-
-def format_comparison(
-    differences: Mapping[str, Difference], *, name: str = "ours", other: str = "theirs"
-) -> str:
-    """Returns a Markdown table of two models with a row per metric, and how to read it."""
-    rows = [["Metric", name, other, "difference", "95 % interval", "separable"]]
-    for tag, each in differences.items():
-        interval = "-"
-        if not math.isnan(each.low):
-            limits = [_format(tag, limit, each, "+") for limit in (each.low, each.high)]
-            interval = " to ".join(limits)
-        numbers = _format(tag, each.value, each), _format(tag, each.other, each)
-        signed = _format(tag, each.difference, each, "+")
-        rows.append([tag, *numbers, signed, interval, "yes" if each.separable else "no"])
-    separable = sum(each.separable for each in differences.values())
-    return (
-        f"## {name} against {other}\n\n{format_table(rows)}\n\n"
-        f"{separable} of {len(differences)} differences are separable from noise: 0 lies outside "
-        f"of the 95 % interval. Differences are {name} minus {other}. {_HOW_TO_READ}"
-        f"{_POOLS if any(each.is_mean for each in differences.values()) else ''}\n"
-    )
 
 
 def _compare_numbers(ours: StoredResults, theirs: StoredResults) -> dict[str, Difference]:

@@ -15,7 +15,6 @@ from xmodal.base import result_files
 from xmodal.base.config import UserError
 from xmodal.base.json_files import read_json, read_numbers
 from xmodal.evals.evaluation import EXAMPLES, REPORT
-from xmodal.evals.reports.paired_differences import format_comparison
 from xmodal.evals.reports.summary import select_curves
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.tensorboard.writer import make_writer, write_settings
@@ -119,12 +118,10 @@ def _write_files(evaluation: "Evaluation", output: str, other: "StoredResults | 
     stored = evaluation.stored
     is_comparable = other is not None and (stored.results or stored.numbers)
     comparison = evaluation.compare(other) if is_comparable else None
-    other_name = other.name_beside(evaluation.name) if is_comparable else ""
-    evaluation.save(output, comparison=comparison, other=other_name)
+    evaluation.save(output, comparison=comparison)
     print(evaluation.report(), flush=True)
     if comparison is not None:
-        text = format_comparison(comparison, name=evaluation.name, other=other_name)
-        print(text, flush=True)
+        print(comparison, flush=True)
 
 
 def write_all(
