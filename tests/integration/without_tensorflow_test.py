@@ -49,6 +49,7 @@ config.model.image = {
 }
 model = models.make_dual_encoder(config.model.to_dict())
 trained = tasks.make_tasks(config.tasks.to_dict())
+config.optimizer.schedule.warmup_steps = 40
 rng = np.random.default_rng(0)
 tokens = rng.integers(1, 50, (16, 2, 6), dtype=np.int32)
 batch = {
