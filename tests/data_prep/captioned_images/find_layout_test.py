@@ -8,7 +8,9 @@ import pytest
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.find_layout import find_layout
+from data_prep.captioned_images.losses import losses
 from data_prep.captioned_images.options import ReadingOptions
+from data_prep.captioned_images.survey import look_at_part, survey
 from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images import own_folders as folders
 
@@ -107,6 +109,18 @@ def test_broken_links_are_listed(tmp_path):
     for name in names:
         (tmp_path / name).symlink_to(tmp_path / "nowhere")
     assert _read(tmp_path) == (_expected("images/"), dict.fromkeys(names, "broken link"))
+
+
+def test_a_broken_link_beside_its_text_is_one_lost_picture(tmp_path):
+    for number in range(8):
+        (tmp_path / folders.name(number)).write_bytes(folders.picture(number))
+        (tmp_path / f"p{number:03d}.txt").write_text(f"caption {number}")
+    (tmp_path / "p007.png").unlink()
+    (tmp_path / "p007.png").symlink_to("nowhere")
+    layout = find_layout(tmp_path, ReadingOptions())
+    found = survey(look_at_part(layout, part) for part in layout.parts())
+    assert found.left_out == {"broken link": 1}
+    assert losses(layout, found) == {"pictures": (1, 8)}
 
 
 def test_an_orphan_of_text_files_is_no_table(tmp_path):
