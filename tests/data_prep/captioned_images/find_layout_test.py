@@ -1,6 +1,8 @@
 """Folders with one layout among other files, and with several, which is an error."""
 
+import io
 import json
+import tarfile
 
 import pyarrow
 import pyarrow.parquet
@@ -241,6 +243,23 @@ def test_two_layouts_are_an_error_that_shows_both(tmp_path, other, shown):
         error.match(part)
     found, _ = _read(tmp_path, table="all.csv")
     assert list(found.values()) == [[f"caption {n}"] for n in _NUMBERS]
+
+
+@pytest.mark.parametrize("key", ["license", "caption"])
+def test_a_shard_beside_a_table_is_an_archive_unless_it_has_captions(tmp_path, key):
+    _csv(tmp_path / "all.csv")
+    with tarfile.open(tmp_path / "images.tar", "w") as archive:
+        for n in _NUMBERS:
+            meta = json.dumps({key: f"caption {n}"}).encode()
+            for ending, content in {".png": folders.picture(n), ".json": meta}.items():
+                member = tarfile.TarInfo(folders.name(n).replace(".png", ending))
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    if key == "license":
+        assert _read(tmp_path) == (_expected("images/"), {})
+        return
+    with pytest.raises(UnexpectedFilesError, match="images.tar with p000.png and p000.json"):
+        find_layout(tmp_path, ReadingOptions())
 
 
 def test_tables_can_be_passed_over(tmp_path):
