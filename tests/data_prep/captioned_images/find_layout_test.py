@@ -326,3 +326,14 @@ def test_karpathys_folders_count_unless_all_images_are_in_another(tmp_path):
     (tmp_path / "cats").rename(tmp_path / "pets")
     (tmp_path / "dogs" / "p000.png").rename(tmp_path / "pets" / "p000.png")
     assert _read(tmp_path) == ({f"pets/{folders.name(n)}": [f"cat {n}"] for n in _NUMBERS}, {})
+
+
+def test_images_with_captions_in_several_tables_are_told(tmp_path):
+    """Two versions of a table are read as one table, since they might be its parts."""
+    folders.write_images(tmp_path, _NUMBERS)
+    _csv(tmp_path / "new.csv")
+    assert "several" not in find_layout(tmp_path, ReadingOptions()).describe()["files"]
+    rows = [[folders.name(n), f"of {n}"] for n in (*_NUMBERS[:2], 7, 7)]
+    folders.write_csv(tmp_path / "old.csv", [["file_name", "text"], *rows])
+    said = find_layout(tmp_path, ReadingOptions()).describe()["files"]
+    assert said.startswith("new.csv, old.csv (7 rows; 2 images have captions in several tables)")
