@@ -337,3 +337,21 @@ def test_images_with_captions_in_several_tables_are_told(tmp_path):
     folders.write_csv(tmp_path / "old.csv", [["file_name", "text"], *rows])
     said = find_layout(tmp_path, ReadingOptions()).describe()["files"]
     assert said.startswith("new.csv, old.csv (7 rows; 2 images have captions in several tables)")
+
+
+def test_karpathys_format_may_have_an_entry_for_every_caption(tmp_path):
+    folders.write_images(tmp_path, _NUMBERS)
+    path = tmp_path / "dataset.json"
+    images = [
+        {"filename": folders.name(n), "imgid": 2 * n + part, "split": "train"}
+        | {"sentences": [{"sentid": 2 * n + part, "raw": f"{part} of {n}"}]}
+        for part in range(2)
+        for n in _NUMBERS
+    ]
+    path.write_text(json.dumps({"images": images}))
+    expected = {f"images/{folders.name(n)}": [f"0 of {n}", f"1 of {n}"] for n in _NUMBERS}
+    assert _read(tmp_path) == (expected, {})
+    images[-1]["split"] = "val"
+    path.write_text(json.dumps({"images": images}))
+    with pytest.raises(UnexpectedFilesError, match="p002.png is in the split 'validation', but in"):
+        _read(tmp_path)
