@@ -14,6 +14,7 @@ from data_prep.reading.text_lines import read_caption
 
 _YEAR = re.compile(r"(19|20)\d\d$")
 APPEARS_TWICE = "caption appears twice"
+UNREADABLE = ("unreadable list", "caption is no text")
 BY_CONTENT = ', or split by content with {"split": "none"} in captioned_images.json'
 
 
@@ -99,7 +100,7 @@ def cell_captions(values: Iterable[Any], where: str) -> Iterator[str | LeftOut]:
             items = list_items(value)
         except ValueError as error:
             filled = True
-            yield LeftOut(where, "unreadable list", str(error), is_record=False)
+            yield LeftOut(where, UNREADABLE[0], str(error), is_record=False)
             continue
         for item in [value] if items is None else items:
             if is_empty(item):
@@ -109,7 +110,7 @@ def cell_captions(values: Iterable[Any], where: str) -> Iterator[str | LeftOut]:
             elif not isinstance(item, str):
                 filled = True
                 detail = f"{item!r:.60} is a {type(item).__name__}"
-                yield LeftOut(where, "caption is no text", detail, is_record=False)
+                yield LeftOut(where, UNREADABLE[1], detail, is_record=False)
             else:
                 filled = True
                 yield caption_of(item.encode("utf-8", "surrogatepass"), where)

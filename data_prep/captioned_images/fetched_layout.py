@@ -73,8 +73,8 @@ class FetchedLayout(Layout):
         for item in part.read():
             if isinstance(item, LeftOut):
                 yield dataclasses.replace(item, where=self._name(item))
-            elif part.path.is_dir() and not is_picture(item.name):
-                continue  # Files without an ending are among those that are not used.
+            elif part.path.is_dir() and not _is_image(self._folder / item.name):
+                continue  # It is among the files that are not used.
             elif fault := twins.get(item.name.rpartition("/")[2]):
                 yield LeftOut(self._name(item), *fault)
             else:
@@ -113,7 +113,7 @@ class FetchedLayout(Layout):
                         yield LeftOut(place, "broken link", is_record=False)
                     elif stem_of(name) not in stems:
                         yield _without_image(parent / name, place)
-                elif (is_picture(name) and (parent / name).is_file()) or _is_shard(parent / name):
+                elif _is_image(parent / name) or _is_shard(parent / name):
                     used.add(place)
         yield from unused_files(self._folder, used)
 
@@ -122,6 +122,10 @@ def _without_image(path: pathlib.Path, place: str) -> LeftOut:
     if has_caption(path):
         return LeftOut(place, "no image", "no image has the name of this text")
     return LeftOut(place, "unread file", "neither an image of this name nor a caption", False)
+
+
+def _is_image(path: pathlib.Path) -> bool:
+    return is_picture(path.name) and path.is_file()
 
 
 def _is_shard(path: pathlib.Path) -> bool:

@@ -8,12 +8,18 @@ from data_prep.captioned_images.fetched_layout import FetchedLayout
 from data_prep.captioned_images.layouts import KarpathyLayout, Layout
 from data_prep.captioned_images.options import FILE, NO_TABLE, ReadingOptions
 from data_prep.captioned_images.picture_files import PictureFiles
-from data_prep.captioned_images.sidecars import captioned_files, has_caption, is_sidecar, stem_of
+from data_prep.captioned_images.sidecars import (
+    captioned_files,
+    has_caption,
+    is_caption,
+    is_sidecar,
+    stem_of,
+)
 from data_prep.captioned_images.table_layouts import EmbeddedLayout, TableLayout
 from data_prep.captioned_images.tables import TABLE_ENDINGS, ending
 from data_prep.captioned_images.unused_files import RATINGS, is_description
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.folders import walk
+from data_prep.reading.folders import files_below, walk
 from data_prep.reading.image_files import is_archive
 from data_prep.reading.picture_names import is_picture
 from data_prep.reading.tar_samples import TAR_ENDINGS, captioned_sample
@@ -109,10 +115,11 @@ def _beside_pictures(folder: pathlib.Path, certain: bool) -> str:
     for image, text in captioned_files(folder):
         if not certain or has_caption(text):
             return f"{image.relative_to(folder)} with {text.name}"
-    for parent, names in walk(folder):
-        for name in names:
-            if name.lower().endswith(TAR_ENDINGS) and (found := captioned_sample(parent / name)):
-                return f"{(parent / name).relative_to(folder)} with {found}"
+    for path in files_below(folder, "*"):
+        if not path.name.lower().endswith(TAR_ENDINGS):
+            continue
+        if found := captioned_sample(path, is_caption if certain else lambda name, content: True):
+            return f"{path.relative_to(folder)} with {found}"
     return ""
 
 

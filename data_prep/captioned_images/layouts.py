@@ -1,6 +1,7 @@
 """Common layouts of pictures and captions, all with the same interface."""
 
 import abc
+import dataclasses
 import itertools
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from data_prep.captioned_images.nearest_name import explain
 from data_prep.captioned_images.picture_files import MissingPicture, PictureFiles
 from data_prep.captioned_images.row_numbers import check_numbers
 from data_prep.captioned_images.unused_files import without_row
+from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.karpathy import read_karpathy_file
 from data_prep.reading.split_names import check_split_names, split_of_name
 
@@ -99,19 +101,37 @@ class KarpathyLayout(Layout):
     def read(self, part: None) -> Iterator[CaptionedPicture | LeftOut]:
         """See `Layout`."""
         del part
-        used = {self._path.relative_to(self._files.folder).as_posix()}
-        missing: list[str] = []
+        found = self._joined()
+        for picture, _ in found.values():
+            different, copies = without_copies(picture.captions, picture.name)
+            yield from copies
+            yield dataclasses.replace(picture, captions=different)
+        missing = [name for name, (_, is_missing) in found.items() if is_missing]
+        check_numbers(found, missing, set(self._files.places()) - found.keys())
+        place = self._path.relative_to(self._files.folder).as_posix()
+        yield from without_row(self._files, {place, *found})
+
+    def _joined(self) -> dict[str, tuple[CaptionedPicture, bool]]:
+        """Pictures with the captions of all their entries, and whether each is missing, by name.
+
+        Raises:
+          UnexpectedFilesError: a picture is in two splits.
+        """
+        found: dict[str, tuple[CaptionedPicture, bool]] = {}
         for name, photographs in self._splits.items():
             split = split_of_name(name)
             for photograph in photographs:
-                captions = [text.strip() for _, text in photograph.captions if text.strip()]
-                different, copies = without_copies(captions, photograph.name)
                 folder = photograph.folder if self._has_folders else ""
                 place = f"{folder}/{photograph.name}" if folder else photograph.name
                 image = self._files.find(place, self._path)
-                used.add(image.where)
-                missing += [image.where] if isinstance(image, MissingPicture) else []
-                yield from copies
-                yield CaptionedPicture(image.where, different, split, image.read)
-        check_numbers(used, missing, set(self._files.places()) - used)
-        yield from without_row(self._files, used)
+                own = CaptionedPicture(image.where, (), split, image.read)
+                first, is_missing = found.get(image.where, (own, isinstance(image, MissingPicture)))
+                if first.split != split and not is_missing:
+                    raise UnexpectedFilesError(
+                        f"{self._path}: {place} is in the split {split or 'none'!r}, but in "
+                        f"{first.split or 'none'!r} before; an image must be in only one split"
+                    )
+                captions = [text.strip() for _, text in photograph.captions if text.strip()]
+                joined = dataclasses.replace(first, captions=(*first.captions, *captions))
+                found[image.where] = joined, is_missing
+        return found

@@ -1,5 +1,6 @@
 """How much of a user's folder is not used, and why."""
 
+from data_prep.captioned_images.captioned_pictures import UNREADABLE
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.survey import Survey
 
@@ -18,6 +19,7 @@ def why_lost(layout: Layout, found: Survey) -> str:
     listed = ", ".join(f"{reason} {count:,}" for reason, count in reasons)
     read = "; ".join(layout.describe().values())
     missing = next((each for each in found.faults if each.reason == "no image"), None)
-    first = missing or next(iter(found.faults), None)
+    unreadable = next((each for each in found.faults if each.reason in UNREADABLE), None)
+    first = missing or unreadable or next(iter(found.faults), None)
     detail = f"; {layout.explain(first)}" if first is not None else ""
     return f"Not used: {listed or 'nothing'}{detail} (read: {read}). "

@@ -121,12 +121,12 @@ class PictureFiles:
             detail = f"{table.parent if is_beside else self.folder} has no {name}"
             return MissingPicture(name, functools.partial(_fail, "no image", detail))
         (place,) = found
-        if place in self._archived:
-            archive, member = self._archived[place]
-            return ImageFile(place, functools.partial(archive.read, member))
         if is_unread_picture(place):
             detail = f"convert it to one of {', '.join(IMAGE_ENDINGS)}"
             return ImageFile(place, functools.partial(_fail, "unread ending", detail))
+        if place in self._archived:
+            archive, member = self._archived[place]
+            return ImageFile(place, functools.partial(archive.read, member))
         return ImageFile(place, functools.partial(read_picture, self.folder / place))
 
     def _beside(
@@ -157,7 +157,9 @@ class PictureFiles:
         for path in _archives(self.folder):
             archive = open_archived(path)
             above = path.parent.relative_to(self.folder)
-            for member in filter(is_picture, archive.paths()):
+            for member in archive.paths():
+                if not (is_picture(member) or is_unread_picture(member)):
+                    continue
                 end = member.replace("\\", "/").removeprefix("./")
                 place = (above / archive_stem(path.name) / end).as_posix()
                 if place in found:  # Two archives differ only in their endings.

@@ -41,9 +41,9 @@ def check_numbers(named: Iterable[str], missing: Iterable[str], unused: Iterable
                 path := extra.get(word, {}).get(more)
             ):
                 raise UnexpectedFilesError(
-                    f"captions are given for the images {low} to {high}, but {name} does not "
-                    f"exist, and {path} has none: all images may be shifted against their "
-                    "captions; count both from the same number"
+                    f"there are captions of the images {low} to {high}, but no image for {name}, "
+                    f"and no caption for {path}: all images may be shifted against their captions; "
+                    "count both from the same number"
                 )
 
 

@@ -25,9 +25,14 @@ def stem_of(name: str) -> str:
 
 def has_caption(path: pathlib.Path) -> bool:
     """Returns whether a file beside an image is a text, or a JSON object with a known caption."""
-    if path.suffix.lower() != ".json":
+    return is_caption(path.name, path.read_bytes())
+
+
+def is_caption(name: str, content: bytes) -> bool:
+    """Returns what `has_caption` does, for a file with a name and a content."""
+    if not name.lower().endswith(".json"):
         return True
-    return bool(caption_groups(list(parse_meta(path.read_bytes()) or {})))
+    return bool(caption_groups(list(parse_meta(content) or {})))
 
 
 def captioned_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:

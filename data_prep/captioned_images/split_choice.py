@@ -149,8 +149,8 @@ def _check_number(
         found = ", ".join(f"{split} {count:,}" for split, count in sizes.items())
         raise UnexpectedFilesError(
             f"{usable} {what} for training (found: {found or 'none'}); training, validation and "
-            f"test need at least {LEAST * 3} with captions, and several hundred to learn anything. "
-            f"{why_lost().strip()}"
+            f"test need at least {LEAST * 3} with captions, and several hundred to learn anything"
+            f"{BY_CONTENT if len(missing) < len(SPLITS) - 1 else ''}. {why_lost().strip()}"
         )
 
 

@@ -12,7 +12,11 @@ from absl import logging
 
 from data_prep.building.image_check import BadImageError, small_jpeg, thumbnail
 from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images.captioned_pictures import APPEARS_TWICE, CaptionedPicture
+from data_prep.captioned_images.captioned_pictures import (
+    APPEARS_TWICE,
+    UNREADABLE,
+    CaptionedPicture,
+)
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.preview import MOST_SHOWN, Example
 from data_prep.captioned_images.row_numbers import check_captions
@@ -40,7 +44,7 @@ class Survey:
       caption_rows, caption_keys: int64 and uint64 [C], the picture of every caption and a hash of
         its words.
       left_out: reason -> number of pictures, rows and captions.
-      faults: the first pictures and other records that are not usable.
+      faults: the first pictures and other records that are not usable, and captions without a text.
       entries: number of records that the layout itself left out.
       examples: a few usable pictures, chosen by their digests.
       rows: the row of every picture in a part, by part: -1 if an earlier picture of the same split
@@ -154,8 +158,8 @@ def survey(parts: Iterable[Sequence[Look | LeftOut]], *, by_content: bool = Fals
         for look in part:
             if isinstance(look, LeftOut):
                 left_out[look.reason] += 1
-                if look.is_record:
-                    entries += 1
+                entries += look.is_record
+                if look.is_record or look.reason in UNREADABLE:
                     faults = [*faults, look][:_FAULTS]
                 continue
             if look.fault is not None:

@@ -51,6 +51,7 @@ class TableLayout(Layout):
         self._captions: dict[str, list[str]] = {}
         self._splits: dict[str, str] = {}
         self._table_of: dict[str, Table] = {}
+        self._in_several: set[str] = set()
         for table, columns in sources:
             self._read(table, columns)
         missing = [key for key, image in self._images.items() if isinstance(image, MissingPicture)]
@@ -60,8 +61,11 @@ class TableLayout(Layout):
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
         paths = [self._place(table) for table, _ in self._sources]
+        rows = f"{self._rows:,} rows"
+        if several := len(self._in_several):
+            rows += f"; {several:,} images have captions in several tables"
         return {
-            "files": f"{', '.join(paths)} ({self._rows:,} rows), {len(self._files):,} image files",
+            "files": f"{', '.join(paths)} ({rows}), {len(self._files):,} image files",
             "columns": str(self._sources[0][1]),
         }
 
@@ -146,6 +150,8 @@ class TableLayout(Layout):
                     f"in {before or 'none'!r} above; an image must be in only one split"
                 )
             self._images.setdefault(key, image)
+            if self._table_of.setdefault(key, table) is not table:
+                self._in_several.add(key)
             found = list(cell_captions(map(cells.get, columns.captions), where))
             captions = [each for each in found if isinstance(each, str)]
             self._captions.setdefault(key, []).extend(captions)

@@ -215,7 +215,7 @@ def _is_open(cell: str) -> bool:
 def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     """Values of JSON lines, or of a single JSON value: a list, or captions by image name."""
     if ending(path) != ".json":
-        yield from read_jsonl(path)
+        yield from read_jsonl(path, object_pairs_hook=_as_object)
         return
     content = read_json(path)
     if isinstance(content, dict):
@@ -233,6 +233,14 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
             yield f"{path.name} entry {number}", row
     else:
         raise UnexpectedFilesError(f"{path} is {content!r:.60}, not a list of objects")
+
+
+def _as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of a row, of which a repeated key would lose a value."""
+    if len(found := dict(pairs)) < len(pairs):
+        key = next(key for place, (key, _) in enumerate(pairs) if key in dict(pairs[:place]))
+        raise ValueError(f"the key {key!r} is there twice")
+    return found
 
 
 def _parquet_rows(path: pathlib.Path, columns: Sequence[str] | None = None) -> Iterator[Row]:

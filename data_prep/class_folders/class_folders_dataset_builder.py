@@ -96,6 +96,7 @@ class Builder(RandomAccessBuilder):
             )
         depth = 1 if named else 0
         classes = sorted({_class_of(name, depth) for name in names} - {""})
+        _check_below(folder, names, classes, depth)
         self.info.metadata["label"] = classes
         found = {split_of_name(top) for top in named}
         splits = [split for split in SPLITS if split in found] or [_ONLY_SPLIT]
@@ -114,6 +115,29 @@ class Builder(RandomAccessBuilder):
             split: itertools.chain(_examples(folder, names, own, classes, depth), others[split])
             for split, own in places.items()
         }
+
+
+def _check_below(
+    folder: pathlib.Path, names: Sequence[str], classes: Sequence[str], depth: int
+) -> None:
+    """Checks that the folders below those of the classes are neither the classes nor the splits.
+
+    Raises:
+      UnexpectedFilesError: there is only one class, or a folder below names a split.
+    """
+    below = {name.split("/")[depth + 1] for name in names if name.count("/") > depth + 1}
+    if len(classes) == 1 and below:
+        listed = ", ".join(sorted(below)[:3])
+        raise UnexpectedFilesError(
+            f"{folder} has only the class {classes[0]!r}, with pictures in {listed} below it: if "
+            "these are the classes or the splits, move them up or pass the folder above them; if "
+            "not, put the pictures directly into the folder of the class"
+        )
+    if not depth and (found := [name for name in sorted(below) if split_of_name(name)]):
+        raise UnexpectedFilesError(
+            f"{folder} has folders {found[0]!r}, which name a split, in those of the classes: "
+            "arrange them as SPLIT/CLASS, or rename them"
+        )
 
 
 def _unread(name: str) -> LeftOut:

@@ -64,13 +64,19 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
         yield LeftOut(where, "damaged archive", damage, is_record=False)
 
 
-def captioned_sample(path: pathlib.Path) -> str:
-    """Returns two members of the first sample with a picture and a text or JSON file, or ""."""
-    with contextlib.suppress(*TAR_ERRORS), open_tar(path) as file:
+def captioned_sample(path: pathlib.Path, is_caption: Callable[[str, bytes], bool]) -> str:
+    """Returns two members of the first sample with a picture and its captions, or "".
+
+    Args:
+      path: the archive, compressed or not.
+      is_caption: whether a text or JSON file, given by name and content, has captions.
+    """
+    with contextlib.suppress(*TAR_ERRORS, BadImageError), open_tar(path) as file:
         for sample in _samples(file)[0]:
             pictures, texts = sample.with_ending(), sample.with_ending(".txt", ".json")
-            if pictures and texts:
-                return f"{pictures[0].name} and {texts[0].name}"
+            for text in texts if pictures else ():
+                if text.size == _LINK or is_caption(text.name, text.read(file)):
+                    return f"{pictures[0].name} and {text.name}"
     return ""
 
 

@@ -68,8 +68,16 @@ def parse_json(
         raise UnexpectedFilesError(f"{source} is truncated or not JSON: {error}") from error
 
 
-def read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+def read_jsonl(
+    path: pathlib.Path,
+    *,
+    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
+) -> Iterator[tuple[str, Any]]:
     """Reads a file with one JSON value per line, gzipped or not.
+
+    Args:
+      path: path of the file.
+      object_pairs_hook: see `json.loads`.
 
     Yields:
       The place of the value ("captions.jsonl line 3"), and the value.
@@ -80,7 +88,9 @@ def read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     """
     for number, line in enumerate(read_lines(path), 1):
         if line.strip():
-            yield f"{path.name} line {number}", parse_json(line, f"{path} line {number}")
+            source = f"{path} line {number}"
+            value = parse_json(line, source, object_pairs_hook=object_pairs_hook)
+            yield f"{path.name} line {number}", value
 
 
 def read_lines(path: AnyPath) -> Iterator[bytes]:

@@ -52,6 +52,11 @@ def some_without_a_split(folder):
     _table(folder, rows, ("image", "caption", "split"))
 
 
+def only_a_test_split(folder):
+    folders.write_images(folder, NUMBERS)
+    folders.write_csv(folder / "all_test.csv", [["image", "caption"], *folders.rows()])
+
+
 def only_images(folder):
     folders.write_images(folder, NUMBERS)
 
@@ -100,6 +105,7 @@ def mostly_missing(folder):
         (two_splits, r"line 32: p003.png is in the split 'test', but in 'train' above"),
         (unknown_split, r"all.csv: the split 'fold 3' is not known; found: 'fold 3' 30; known"),
         (some_without_a_split, r"1 of 30 pictures have no split; the first is images/p000.png"),
+        (only_a_test_split, r"found: test 30.*, or split by content with .\"split\": \"none\""),
         (only_images, r"has images but no captions; add a table with the columns `image`"),
         (only_text, r"has neither images nor captions"),
         (two_tables, r"all.csv and .*more.csv both have images and captions"),

@@ -1,6 +1,8 @@
 """Folders with one layout among other files, and with several, which is an error."""
 
+import io
 import json
+import tarfile
 
 import pyarrow
 import pyarrow.parquet
@@ -8,7 +10,9 @@ import pytest
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.find_layout import find_layout
+from data_prep.captioned_images.losses import losses
 from data_prep.captioned_images.options import ReadingOptions
+from data_prep.captioned_images.survey import look_at_part, survey
 from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images import own_folders as folders
 
@@ -107,6 +111,18 @@ def test_broken_links_are_listed(tmp_path):
     for name in names:
         (tmp_path / name).symlink_to(tmp_path / "nowhere")
     assert _read(tmp_path) == (_expected("images/"), dict.fromkeys(names, "broken link"))
+
+
+def test_a_broken_link_beside_its_text_is_one_lost_picture(tmp_path):
+    for number in range(8):
+        (tmp_path / folders.name(number)).write_bytes(folders.picture(number))
+        (tmp_path / f"p{number:03d}.txt").write_text(f"caption {number}")
+    (tmp_path / "p007.png").unlink()
+    (tmp_path / "p007.png").symlink_to("nowhere")
+    layout = find_layout(tmp_path, ReadingOptions())
+    found = survey(look_at_part(layout, part) for part in layout.parts())
+    assert found.left_out == {"broken link": 1}
+    assert losses(layout, found) == {"pictures": (1, 8)}
 
 
 def test_an_orphan_of_text_files_is_no_table(tmp_path):
@@ -229,6 +245,23 @@ def test_two_layouts_are_an_error_that_shows_both(tmp_path, other, shown):
     assert list(found.values()) == [[f"caption {n}"] for n in _NUMBERS]
 
 
+@pytest.mark.parametrize("key", ["license", "caption"])
+def test_a_shard_beside_a_table_is_an_archive_unless_it_has_captions(tmp_path, key):
+    _csv(tmp_path / "all.csv")
+    with tarfile.open(tmp_path / "images.tar", "w") as archive:
+        for n in _NUMBERS:
+            meta = json.dumps({key: f"caption {n}"}).encode()
+            for ending, content in {".png": folders.picture(n), ".json": meta}.items():
+                member = tarfile.TarInfo(folders.name(n).replace(".png", ending))
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    if key == "license":
+        assert _read(tmp_path) == (_expected("images/"), {})
+        return
+    with pytest.raises(UnexpectedFilesError, match="images.tar with p000.png and p000.json"):
+        find_layout(tmp_path, ReadingOptions())
+
+
 def test_tables_can_be_passed_over(tmp_path):
     folders.write_images(tmp_path, _NUMBERS)
     _csv(tmp_path / "all.csv")
@@ -293,3 +326,32 @@ def test_karpathys_folders_count_unless_all_images_are_in_another(tmp_path):
     (tmp_path / "cats").rename(tmp_path / "pets")
     (tmp_path / "dogs" / "p000.png").rename(tmp_path / "pets" / "p000.png")
     assert _read(tmp_path) == ({f"pets/{folders.name(n)}": [f"cat {n}"] for n in _NUMBERS}, {})
+
+
+def test_images_with_captions_in_several_tables_are_told(tmp_path):
+    """Two versions of a table are read as one table, since they might be its parts."""
+    folders.write_images(tmp_path, _NUMBERS)
+    _csv(tmp_path / "new.csv")
+    assert "several" not in find_layout(tmp_path, ReadingOptions()).describe()["files"]
+    rows = [[folders.name(n), f"of {n}"] for n in (*_NUMBERS[:2], 7, 7)]
+    folders.write_csv(tmp_path / "old.csv", [["file_name", "text"], *rows])
+    said = find_layout(tmp_path, ReadingOptions()).describe()["files"]
+    assert said.startswith("new.csv, old.csv (7 rows; 2 images have captions in several tables)")
+
+
+def test_karpathys_format_may_have_an_entry_for_every_caption(tmp_path):
+    folders.write_images(tmp_path, _NUMBERS)
+    path = tmp_path / "dataset.json"
+    images = [
+        {"filename": folders.name(n), "imgid": 2 * n + part, "split": "train"}
+        | {"sentences": [{"sentid": 2 * n + part, "raw": f"{part} of {n}"}]}
+        for part in range(2)
+        for n in _NUMBERS
+    ]
+    path.write_text(json.dumps({"images": images}))
+    expected = {f"images/{folders.name(n)}": [f"0 of {n}", f"1 of {n}"] for n in _NUMBERS}
+    assert _read(tmp_path) == (expected, {})
+    images[-1]["split"] = "val"
+    path.write_text(json.dumps({"images": images}))
+    with pytest.raises(UnexpectedFilesError, match="p002.png is in the split 'validation', but in"):
+        _read(tmp_path)

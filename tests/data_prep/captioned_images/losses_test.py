@@ -100,11 +100,16 @@ def _no_names(folder):
     return r"no image name 30; the first is all.csv line 2 \(image is ''\)"
 
 
+def _lists_of_objects(folder):
+    _write(folder, [[folders.name(n), str([{"raw": f"caption {n}"}])] for n in NUMBERS])
+    return r"unreadable list 30; the first is all.csv line 2 .*'raw': 'caption 0'.*starts like"
+
+
 @pytest.mark.parametrize(
     "write",
     [
         *(_ids_of_pandas, _ids_in_parquet, _another_column, _karpathy),
-        *(_no_pictures, _no_captions, _no_names),
+        *(_no_pictures, _no_captions, _no_names, _lists_of_objects),
     ],
     ids=lambda write: write.__name__,
 )

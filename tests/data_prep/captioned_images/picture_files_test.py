@@ -114,6 +114,15 @@ def test_files_that_cannot_be_read_say_why(tmp_path):
             _read(tmp_path, name)
 
 
+def test_images_of_an_archive_that_cannot_be_read_say_so(tmp_path):
+    _archive(tmp_path / "pets.zip", "cats/1.heic", "cats/2.jpg", "notes.txt")
+    files = PictureFiles(tmp_path)
+    assert list(files.places()) == ["pets/cats/1.heic", "pets/cats/2.jpg"]
+    assert len(files) == 1
+    with pytest.raises(BadImageError, match="unread ending: convert it"):
+        files.find("cats/1", tmp_path / "captions.csv").read()
+
+
 def test_the_image_of_a_table_beside_its_images_is_not_that_of_another(tmp_path):
     _write(tmp_path, "cats/1.jpg", "cats/more/3.jpg", "dogs/1.jpg", "dogs/2.jpg", "birds/4.jpg")
     files, table = PictureFiles(tmp_path), tmp_path / "cats" / "captions.csv"

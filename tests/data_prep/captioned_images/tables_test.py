@@ -176,3 +176,12 @@ def test_a_name_may_be_several_times_in_a_json_object(tmp_path):
     path.write_text('{"1.jpg": "one", "2.jpg": ["two"], "1.jpg": ["three", "four"]}')
     rows = [(row["image"], row["captions"]) for _, row in open_table(path).rows()]
     assert rows == [("1.jpg", "one"), ("2.jpg", ["two"]), ("1.jpg", ["three", "four"])]
+
+
+def test_a_key_that_is_twice_in_a_row_is_an_error(tmp_path):
+    path = tmp_path / "captions.jsonl"
+    path.write_text(
+        '{"image": "1.jpg", "text": "a"}\n{"image": "2.jpg", "text": "b", "text": "c"}\n'
+    )
+    with pytest.raises(UnexpectedFilesError, match="line 2 .*the key 'text' is there twice"):
+        open_table(path)

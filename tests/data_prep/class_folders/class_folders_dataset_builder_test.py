@@ -82,6 +82,9 @@ def test_files_that_are_not_used_are_listed(tmp_path):
     [
         (["train/dog/1.jpg", "cat/1.jpg"], "'train', which names a split, beside 'cat'"),
         ([], "has no pictures"),
+        (["pets/cat/1.jpg", "pets/dog/2.jpg"], "only the class 'pets', with pictures in cat, dog"),
+        (["test/a/cat/1.jpg", "val/a/dog/2.jpg"], "only the class 'a', with pictures in cat, dog"),
+        (["cat/train/1.jpg", "dog/test/2.jpg"], "folders 'test', which name a split, in those"),
     ],
 )
 def test_folders_with_two_readings(tmp_path, names, message):
