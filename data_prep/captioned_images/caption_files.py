@@ -81,7 +81,11 @@ def open_source(path: pathlib.Path, options: ReadingOptions, pictures: PictureFi
         if is_karpathy(content):
             return KarpathyFile(path)
         if is_coco(content):
-            return TableFile(_coco_table(path, content), Columns("image", ("caption",), None))
+            has_splits = any(
+                isinstance(each, dict) and each.get("split") for each in content["images"]
+            )
+            split = "split" if has_splits and options.split != "none" else None
+            return TableFile(_coco_table(path, content), Columns("image", ("caption",), split))
         if isinstance(content, dict) and not is_by_image(content, pictures.knows):
             first = next(iter(content), "")
             raise UnexpectedFilesError(

@@ -28,7 +28,7 @@ from data_prep.captioned_images.survey import Survey, look_at_part, survey
 from data_prep.captioned_images.user_ratings import Item, rated_pairs
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.image_files import ImageFile
-from data_prep.reading.picture_names import composed
+from data_prep.reading.picture_names import composed, is_picture
 from data_prep.reading.split_names import SPLITS
 
 
@@ -201,18 +201,23 @@ def _numbered(
 def _rating_splits(
     path: pathlib.Path, layout: Layout, found: Survey, splits: list[str]
 ) -> dict[str, Iterator[Record | LeftOut]]:
-    images: dict[str, Item] = {}
+    images: dict[str, Item | None] = {}
     captions: dict[str, Item] = {}
     image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
     rows = itertools.chain.from_iterable(found.rows)
-    pictures = (item for item in layout.pictures() if isinstance(item, CaptionedPicture))
-    for picture, row in zip(pictures, rows, strict=True):
-        if row < 0 or not found.usable[row]:
+    for item in layout.pictures():
+        if isinstance(item, LeftOut):
+            if is_picture(item.where):
+                images.setdefault(item.where, None)
             continue
-        texts = found.joined.get(row, picture.captions)
+        row = next(rows)
+        if row < 0 or not found.usable[row]:
+            images[item.name] = None
+            continue
+        texts = found.joined.get(row, item.captions)
         for number, caption in enumerate(texts, int(caption_ids[row])):
             captions.setdefault(composed(caption), ("caption", number, splits[row]))
-        images[picture.name] = ("image", int(image_ids[row]), splits[row])
+        images[item.name] = ("image", int(image_ids[row]), splits[row])
     pairs: dict[str, list[Any]] = {}
     for split, pair in rated_pairs(path, images, captions):
         pairs.setdefault(split, []).append(pair)

@@ -42,11 +42,11 @@ def _images(content: Any) -> list[Any]:
 class CocoTable(Table):
     """COCO's captions: a list of `images`, and of `annotations` with their captions.
 
-    A row is an annotation, with the columns `image` and `caption`; an image without annotations is
-    a row without a caption.
+    A row is an annotation, with the columns `image`, `caption` and `split`, which some writers add
+    to images; an image without annotations is a row without a caption.
     """
 
-    names: tuple[str, ...] = ("image", "caption")
+    names: tuple[str, ...] = ("image", "caption", "split")
 
     def rows(self, *_: Any) -> Iterator[Row | LeftOut]:
         """See `Table`.
@@ -55,27 +55,27 @@ class CocoTable(Table):
           UnexpectedFilesError: two images have the same id, or it has another form.
         """
         content = read_json(self.path)
-        names: dict[Any, str] = {}
+        found: dict[Any, dict[str, Any]] = {}
         for number, image in enumerate(content["images"]):
             where = f"{self.path}: image {number}"
             if not isinstance(image, dict) or not {"id", "file_name"} <= image.keys():
                 raise UnexpectedFilesError(f"{where} is {image!r:.60}, without id and file_name")
-            if image["id"] in names:
+            if image["id"] in found:
                 raise UnexpectedFilesError(
                     f"{where}: {image['file_name']!r} has the id {image['id']!r} of "
-                    f"{names[image['id']]!r}"
+                    f"{found[image['id']]['image']!r}"
                 )
-            names[image["id"]] = image["file_name"]
+            found[image["id"]] = {"image": image["file_name"], "split": image.get("split")}
         described = set()
         for number, annotation in enumerate(content["annotations"]):
             where = f"{self.path.name} annotation {number}"
-            found = annotation if isinstance(annotation, dict) else {}
-            image_id = found.get("image_id")
-            if image_id not in names:
+            own = annotation if isinstance(annotation, dict) else {}
+            image_id = own.get("image_id")
+            if image_id not in found:
                 yield LeftOut(where, "no image", f"no image has the id {image_id!r:.60}")
                 continue
             described.add(image_id)
-            yield where, {"image": names[image_id], "caption": found.get("caption")}
-        for number, (image_id, name) in enumerate(names.items()):
+            yield where, {**found[image_id], "caption": own.get("caption")}
+        for number, (image_id, row) in enumerate(found.items()):
             if image_id not in described:
-                yield f"{self.path.name} image {number}", {"image": name, "caption": None}
+                yield f"{self.path.name} image {number}", {**row, "caption": None}

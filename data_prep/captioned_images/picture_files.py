@@ -75,14 +75,15 @@ class PictureFiles:
         return bool(name.strip() and self._index.find(name.strip()))
 
     def are_beside(self, names: Iterable[str], table: pathlib.Path) -> bool:
-        """Returns whether one of the names in a table is that of an image below its folder."""
+        """Returns whether one of the names in a table fits an image below its folder."""
         folder = f"{table.parent.relative_to(self.folder).as_posix()}/"
         if folder == "./":
             return False  # All images are below it.
         found = (self.find(name, table) for name in names)
         return any(
-            image.where.startswith(folder) and not isinstance(image, MissingPicture)
+            place.startswith(folder)
             for image in found
+            for place in (image.places if isinstance(image, MissingPicture) else [image.where])
         )
 
     def find(self, name: str, table: pathlib.Path, *, is_beside: bool = False) -> ImageFile:
@@ -91,8 +92,8 @@ class PictureFiles:
         Args:
           name: name in the table.
           table: the table, to whose folder the name may be relative.
-          is_beside: whether only images below that folder fit the end of a path: if a table of cats
-            is beside its images, its `1.jpg` is not the one of the dogs.
+          is_beside: whether a single image that fits must be below that folder, unless the name is
+            its whole path: if a table of cats is beside its images, its `1.jpg` is no dog.
 
         Raises:
           UnexpectedFilesError: the name points outside the folder, or an archive is damaged.
@@ -110,7 +111,7 @@ class PictureFiles:
         # A file whose own name has a backslash is found by the name as it is.
         keys = [key for key in (name, end) if is_end] or list(filter(None, places))
         found = next(filter(None, (self._index.find(key, places) for key in keys)), [])
-        if is_beside:
+        if is_beside and len(found) == 1:
             found = self._beside(found, table, places)
         if len(found) > 1:
             read = functools.partial(

@@ -23,13 +23,14 @@ Item = tuple[str, int, str]
 
 
 def rated_pairs(
-    path: pathlib.Path, images: Mapping[str, Item], captions: Mapping[str, Item]
+    path: pathlib.Path, images: Mapping[str, Item | None], captions: Mapping[str, Item]
 ) -> Iterator[tuple[str, Record | LeftOut]]:
     """Yields the pairs of a table with their split, which is the same for both sides.
 
     Args:
       path: path of the table.
-      images: pictures by their paths, of which a side may be the end; see `PathIndex`.
+      images: pictures by their paths, of which a side may be the end; see `PathIndex`. None for
+        those that are not used, since a side may stand for one of them.
       captions: captions by their texts in composed form.
 
     Raises:
@@ -72,10 +73,11 @@ def rated_pairs(
 
 
 def _find(
-    index: PathIndex, images: Mapping[str, Item], captions: Mapping[str, Item], cell: Any
+    index: PathIndex, images: Mapping[str, Item | None], captions: Mapping[str, Item], cell: Any
 ) -> Item | str:
     """The picture or caption in a cell, or why there is not one, "reason: detail"."""
     text = "" if is_empty(cell) else str(cell).strip()
+    found: dict[str, Item | None]
     found = {f"the picture {place}": images[place] for place in index.find(text) if text}
     if caption := captions.get(composed(text)):
         found["a caption"] = caption
@@ -83,7 +85,7 @@ def _find(
         return f"ambiguous name: {text!r:.60}, {' and '.join(list(found)[:2])}"
     if not found:
         return f"neither a picture nor a caption: {str(cell)!r:.60}"
-    return next(iter(found.values()))
+    return next(iter(found.values())) or f"picture is not used: {next(iter(found))}"
 
 
 def _score(cell: Any, where: str) -> float:

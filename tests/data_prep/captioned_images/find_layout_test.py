@@ -166,6 +166,26 @@ def test_captions_in_the_format_of_coco(tmp_path):
         find_layout(tmp_path, ReadingOptions())
 
 
+def test_images_of_coco_may_have_splits(tmp_path):
+    folders.write_images(tmp_path, [*_NUMBERS, 3])
+    content = _coco()
+    for image, split in zip(content["images"], ["train", "dev", "test", "train"], strict=True):
+        image["split"] = split
+    path = tmp_path / "captions.json"
+    path.write_text(json.dumps(content))
+
+    def splits(**options):
+        items = find_layout(tmp_path, ReadingOptions(**options)).pictures()
+        return [item.split for item in items if not isinstance(item, LeftOut)]
+
+    assert splits() == ["train", "validation", "test", "train"]
+    assert splits(split="none") == [""] * 4
+    content["images"][0]["split"] = "fold 1"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UnexpectedFilesError, match="the split 'fold 1' is not known"):
+        splits()
+
+
 def test_files_of_coco_are_its_splits(tmp_path):
     (tmp_path / "annotations").mkdir()
     for number, split in enumerate(("train2017", "val2017", "test2017")):

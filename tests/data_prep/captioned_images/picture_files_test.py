@@ -136,6 +136,11 @@ def test_the_image_of_a_table_beside_its_images_is_not_that_of_another(tmp_path)
     assert list(map(bytes.decode, read.values())) == [
         "file: cats/1.jpg", "file: cats/more/3.jpg", "file: dogs/2.jpg", "file: dogs/2.jpg",
     ]  # fmt: skip
+    _write(tmp_path, "cats/even/6.jpg", "dogs/even/6.jpg")
+    files = PictureFiles(tmp_path)
+    assert files.are_beside(["6.jpg"], table)
+    with pytest.raises(BadImageError, match=r"ambiguous name: 6.jpg is cats.* and dogs"):
+        files.find("6.jpg", table, is_beside=True).read()
     for name in ("2.jpg", "4.jpg"):
         assert files.find(name, table).read()
         with pytest.raises(BadImageError, match=rf"no image: .*cats has no {name}"):

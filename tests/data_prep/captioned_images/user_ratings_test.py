@@ -11,6 +11,9 @@ _IMAGES = {
     "a/1.jpg": ("image", 1, "test"),
     "b/1.jpg": ("image", 2, "test"),
     "b/beach.jpg": ("image", 3, "test"),
+    "a/2.jpg": ("image", 4, "test"),
+    "b/2.jpg": None,
+    "b/3.jpg": None,
 }
 _CAPTIONS = {"a café": ("caption", 10, "test"), "beach": ("caption", 11, "test")}
 
@@ -43,3 +46,11 @@ def test_an_ambiguous_side_is_left_out_with_both(tmp_path):
     ]
     assert left_out[0].detail == "left is '1.jpg', the picture a/1.jpg and the picture b/1.jpg"
     assert left_out[1].detail == "right is 'beach', the picture b/beach.jpg and a caption"
+
+
+def test_a_picture_that_is_not_used_is_not_taken_for_another(tmp_path):
+    rows = [["2.jpg", "a café", 1], ["b/3.jpg", "a café", 1], ["a/2.jpg", "a café", 1]]
+    ambiguous, unused, (_, pair) = _pairs(tmp_path, *rows)
+    assert ambiguous.detail == "left is '2.jpg', the picture a/2.jpg and the picture b/2.jpg"
+    assert (unused.reason, unused.detail) == ("picture is not used", "left is the picture b/3.jpg")
+    assert pair["right_id"] == 4
