@@ -94,7 +94,7 @@ def matching_config(few_shapes, tmp_path):
     """Path of a config file for images, read by a ViT, captions and a pair scorer."""
     path = write_image_config(tmp_path / "matching.py", few_shapes, "vit")
     settings = (
-        "config.model.pair_scorer.update({'width': 16, 'heads': 2, 'mlp_dim': 16})",
+        "config.model.pair_scorer.update({'width': 16, 'depth': 1, 'heads': 2, 'mlp_dim': 16})",
         "config.evals.reranked.update({'every': 0, 'batch_size': 24, 'bootstrap_samples': 10})",
         "config.evals.reranked.reranker.top = 5",
         "return config",
