@@ -19,7 +19,7 @@ from data_prep.building.record_parts import OneProcess, PartedRecords
 from data_prep.captioned_images import find_layout, folder_key
 from data_prep.captioned_images.captioned_pictures import APPEARS_TWICE, CaptionedPicture
 from data_prep.captioned_images.layouts import Layout
-from data_prep.captioned_images.losses import losses, why_lost
+from data_prep.captioned_images.lost_records import count_lost, why_lost
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.captioned_images.preview import preview_page
 from data_prep.captioned_images.reading_summary import summary
@@ -125,7 +125,7 @@ class Builder(RandomAccessBuilder):
 
     def _lost(self) -> Mapping[str, tuple[int, int]]:
         """See `RandomAccessBuilder`."""
-        return losses(*self._read) if self._read else super()._lost()
+        return count_lost(*self._read) if self._read else super()._lost()
 
     def _why_lost(self) -> str:
         """See `RandomAccessBuilder`."""

@@ -10,7 +10,7 @@ import pytest
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.find_layout import find_layout
-from data_prep.captioned_images.losses import losses
+from data_prep.captioned_images.lost_records import count_lost
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.captioned_images.survey import look_at_part, survey
 from data_prep.errors import UnexpectedFilesError
@@ -122,7 +122,7 @@ def test_a_broken_link_beside_its_text_is_one_lost_picture(tmp_path):
     layout = find_layout(tmp_path, ReadingOptions())
     found = survey(look_at_part(layout, part) for part in layout.parts())
     assert found.left_out == {"broken link": 1}
-    assert losses(layout, found) == {"pictures": (1, 8)}
+    assert count_lost(layout, found) == {"pictures": (1, 8)}
 
 
 def test_an_orphan_of_text_files_is_no_table(tmp_path):

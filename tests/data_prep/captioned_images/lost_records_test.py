@@ -10,7 +10,7 @@ import pytest
 
 from data_prep import build
 from data_prep.captioned_images.find_layout import find_layout
-from data_prep.captioned_images.losses import losses, why_lost
+from data_prep.captioned_images.lost_records import count_lost, why_lost
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.captioned_images.survey import look_at_part, survey
 from data_prep.errors import UnexpectedFilesError
@@ -35,7 +35,7 @@ def test_rows_are_counted_besides_pictures(tmp_path):
     rows[8] = ["p002.png", "nan"]
     rows += [["lost.png", f"nothing {k}"] for k in range(3)]
     _write(tmp_path, rows)
-    assert losses(*_survey(tmp_path)) == {"pictures": (1, 31), "rows": (6, 93)}
+    assert count_lost(*_survey(tmp_path)) == {"pictures": (1, 31), "rows": (6, 93)}
 
 
 def test_entries_of_other_layouts_are_pictures(tmp_path):
@@ -44,7 +44,7 @@ def test_entries_of_other_layouts_are_pictures(tmp_path):
     rows[4]["image"] = {"bytes": b"no picture"}
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "all.parquet")
     layout, found = _survey(tmp_path)
-    assert losses(layout, found) == {"pictures": (2, 30)}
+    assert count_lost(layout, found) == {"pictures": (2, 30)}
     assert "Not used: empty caption 2, not an image 1; the first is all.parquet row 3" in why_lost(
         layout, found
     )
