@@ -88,8 +88,9 @@ def build(
     builder = make_builder()
     counts = builder.info.metadata or {}
     if min_kept is not None and "kept" in counts and (short := short_splits(counts, min_kept)):
+        share = "all" if min_kept == 1 else f"{min_kept:.4g}"
         raise UnexpectedFilesError(
-            f"{builder.data_dir} is already prepared and keeps less than {min_kept:.4g} of the "
+            f"{builder.data_dir} is already prepared and keeps less than {share} of the "
             f"records of {', '.join(short)}; delete it to prepare it again\n{counts_table(counts)}"
         )
     return builder

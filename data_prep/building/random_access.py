@@ -276,8 +276,9 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                     "it with --allow_missing of data_prep.build"
                 )
         if short := short_splits(counts, self.min_kept):
+            share = "all" if self.min_kept == 1 else f"{self.min_kept:.4g}"
             raise UnexpectedFilesError(
-                f"{self._title} keeps less than {self.min_kept:.4g} of the records of "
+                f"{self._title} keeps less than {share} of the records of "
                 f"{', '.join(short)}; download the rest, or accept it with --min_kept of "
                 "data_prep.build"
             )

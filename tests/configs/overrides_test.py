@@ -133,3 +133,9 @@ def test_a_replaced_section_takes_further_keys():
         ],
     )
     assert config.optimizer.schedule.to_dict() == {"name": "linear", "warmup_steps": 10}
+
+
+def test_an_evaluator_of_a_run_without_a_config():
+    flags.FLAGS.unparse_flags()
+    with pytest.raises(SystemExit, match="evals.mrr sets .* To add an evaluator to a run, repeat"):
+        config_flag._parse_flags(["main", "--config.evals.mrr={'type': 'boards'}"])

@@ -154,6 +154,8 @@ def _parse_flags(argv: list[str]) -> list[str]:
         text = str(error)
         if isinstance(error, flags.UnrecognizedFlagError) and error.flagname.startswith("config."):
             text = f"--{error.flagname} sets a value of --config, which is not given."
+            if error.flagname.startswith("config.evals."):
+                text += " To add an evaluator to a run, repeat its training command with this flag."
         # A config file rejects its argument with a ValueError, which comes with a full stack trace.
         *trace, last = text.splitlines()
         if trace and last.strip().startswith("ValueError: "):

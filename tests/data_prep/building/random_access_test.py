@@ -164,7 +164,7 @@ def test_too_little_stops_with_the_report_and_a_better_try_starts_cleanly(prepar
 
 def test_every_record_counts_unless_the_builder_says_otherwise(prepare, tmp_path, monkeypatch):
     rows = {"train": [_record(1), LeftOut("2.jpg", "no image")]}
-    _refused(prepare, tmp_path, "less than 1 of the records", **rows)
+    _refused(prepare, tmp_path, "less than all of the records", **rows)
     monkeypatch.setattr(Pictures, "MIN_KEPT", 0.5)
     assert prepare(**rows).info.metadata["kept"] == {"train": 1}
 
@@ -210,7 +210,7 @@ def test_the_command_prints_the_account(prepare, tmp_path, monkeypatch, capsys):
     command += [f"--manual_dir={tmp_path / 'files'}"]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(
-        SystemExit, match=r"Error: pictures/images keeps less than 1 of(.|\n)*--min"
+        SystemExit, match=r"Error: pictures/images keeps less than all of(.|\n)*--min"
     ):
         build.main()
     monkeypatch.setattr(sys, "argv", [*command, "--min_kept=2"])

@@ -100,7 +100,7 @@ def test_short_or_missing_files_are_named(manual_dir, monkeypatch):
     monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
     (manual_dir / "train2014" / _file_name("train2014", 25)).unlink()
     with pytest.raises(
-        UnexpectedFilesError, match="less than 1 of the records of train(.|\n)*no im"
+        UnexpectedFilesError, match="less than all of the records of train(.|\n)*no im"
     ):
         _build(manual_dir)
     listed = (manual_dir / "tfds" / "coco_captions" / "images" / "left_out.csv").read_text()

@@ -106,7 +106,7 @@ def test_rows_are_joined_to_their_images(manual_dir):
     }
     assert builder.info.metadata["left_out"]["test"] == {"no image": 1, "truncated image": 1}
     builder = Builder(config="sis_images", data_dir=manual_dir / "again")
-    with pytest.raises(ValueError, match="keeps less than 1 of the records of test"):
+    with pytest.raises(ValueError, match="keeps less than all of the records of test"):
         builder.download_and_prepare(
             download_config=tfds.download.DownloadConfig(manual_dir=str(manual_dir))
         )

@@ -139,7 +139,7 @@ def test_kaggle_table_and_released_archive_give_the_same_records(manual_dir):
 
 def test_a_missing_image_stops_the_build_with_a_list(manual_dir):
     (manual_dir / "flickr30k-images" / "11.jpg").unlink()
-    with pytest.raises(ValueError, match=r"(?s)less than 1 of the records of train.*no image 1"):
+    with pytest.raises(ValueError, match=r"(?s)less than all of the records of train.*no image 1"):
         _build(manual_dir, "images")
     left_out = manual_dir / "tfds" / "flickr30k" / "images" / "left_out.csv"
     assert "train,11.jpg,no image" in left_out.read_text()
