@@ -158,7 +158,7 @@ def flags(
     return tuple(values[row[column]] for column in columns)
 
 
-class CoherencePairsBuilder(RandomAccessBuilder, skip_registration=True):  # type: ignore[call-arg]
+class CoherencePairsBuilder(RandomAccessBuilder):
     """Builder for labeled pairs, with images only in the configs `*images`.
 
     A picture with two captions is two examples, since each caption has its own labels. CMCM is

@@ -242,7 +242,7 @@ def _record(row: LinkedRow, image: Fetched, most_captions: int | None) -> Record
     return bad or (row.image_id, schema.captioned_example(row.image_id, good, image=image))
 
 
-class LinkedCaptionsBuilder(RandomAccessBuilder, skip_registration=True):  # type: ignore[call-arg]
+class LinkedCaptionsBuilder(RandomAccessBuilder):
     """Builder for a dataset of links, many of them dead; keeps the rows with a valid image."""
 
     VERSION = tfds.core.Version("1.0.0")

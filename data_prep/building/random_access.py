@@ -71,6 +71,10 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     READ_IN_PARTS: ClassVar[bool] = False
     REFERS_TO: ClassVar[tuple[str, ...]] = ()
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        # `data_prep.BUILDERS` finds a class; TFDS has some of the names for datasets of its own.
+        super().__init_subclass__(skip_registration=True, **kwargs)
+
     def __init__(
         self, *, file_format: str | None = None, min_kept: float | None = None, **kwargs: Any
     ) -> None:

@@ -46,7 +46,7 @@ def _opened(record):
     return record[0], record[1] | {"image": io.BytesIO(record[1]["image"])}
 
 
-class Pictures(RandomAccessBuilder, skip_registration=True):
+class Pictures(RandomAccessBuilder):
     name = "pictures"
     VERSION = tfds.core.Version("1.0.0")
     BUILDER_CONFIGS: ClassVar = [tfds.core.BuilderConfig(name="images")]
