@@ -60,10 +60,7 @@ def read_starts(run_dir: str) -> list[Compute]:
         found = json.loads(path.read_text()) if path.exists() else []
         # Runs of older versions have only the last start, without its step.
         return [Compute(**each) for each in found] if isinstance(found, list) else []
-    except (
-        ValueError,
-        TypeError,
-        RecursionError,
-    ):  # Only the model card needs it, so the run continues.
+    # Only the model card needs it, so the run continues.
+    except (ValueError, TypeError, RecursionError):
         logging.warning("%s is damaged: devices and batch sizes of earlier starts are lost.", path)
         return []
