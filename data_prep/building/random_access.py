@@ -267,7 +267,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         return lost_records(self._report.metadata())
 
     def _why_lost(self) -> str:
-        """A remark on what was left out, for a user who looks for the cause."""
+        """A remark on the records left out, for a user who looks for the cause."""
         return ""
 
     def _check_share(self) -> None:

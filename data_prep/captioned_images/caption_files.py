@@ -66,7 +66,7 @@ Source = KarpathyFile | TableFile
 
 
 def open_source(path: pathlib.Path, options: ReadingOptions, pictures: PictureFiles) -> Source:
-    """Finds out what a file is, by its form and its columns.
+    """Determines the kind of a file from its form and its columns.
 
     Args:
       path: path of the file.

@@ -111,7 +111,7 @@ class Builder(RandomAccessBuilder):
         return records if len(parts) > 1 else {name: iter(each) for name, each in records.items()}
 
     def _say(self, folder: pathlib.Path, text: str, found: Survey, splits: list[str]) -> None:
-        """Prints what was understood, and shows pictures with their captions on a page."""
+        """Prints the reading of the folder, and shows pictures with captions on a page."""
         page = pathlib.Path(self.data_dir_root) / "preview.html"
         page.write_bytes(
             preview_page(

@@ -129,7 +129,7 @@ def _is_image(path: pathlib.Path) -> bool:
 
 
 def _is_shard(path: pathlib.Path) -> bool:
-    """Whether a file is a shard, or the table of what a downloader tried."""
+    """Whether a file is a shard, or a downloader's table of its attempts."""
     if path.name.lower().endswith(TAR_ENDINGS):
         return True
     if path.suffix.lower() != ".parquet":

@@ -1,4 +1,4 @@
-"""JSON files whose form says what they are: COCO's, Karpathy's, and captions by image."""
+"""JSON files known by their form: COCO's, Karpathy's, and captions by image."""
 
 import dataclasses
 from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ from data_prep.captioned_images.survey import Survey
 
 
 def count_lost(layout: Layout, found: Survey) -> dict[str, tuple[int, int]]:
-    """Counts what is not used: "pictures" and, in tables, "rows" -> number lost, number in all."""
+    """Counts unused records: "pictures" and, in tables, "rows" -> number lost, number in all."""
     unusable = [name for name, usable in zip(found.names, found.usable, strict=True) if not usable]
     if (rows := layout.rows_lost(unusable)) is not None:
         return {"pictures": (len(unusable), len(found.names)), "rows": rows}

@@ -50,7 +50,7 @@ def preview_page(
 
     Args:
       title: title of the page.
-      text: what the build understood.
+      text: the printed reading of the folder.
       examples: the pictures.
       splits: name of a picture -> its split.
     """

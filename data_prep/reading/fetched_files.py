@@ -28,7 +28,7 @@ class Fetched:
     Attributes:
       where: for reports: shard and member, or file.
       name: file name of the image, with the folders above it; "" in a table.
-      meta: what is stored with it: the content of a JSON file, or a row without the image; None
+      meta: data stored with it: the content of a JSON file, or a row without the image; None
         if the file is not a JSON object.
       error: why there is no image; "" if there is one.
       read: returns the bytes of the image; call it before requesting the next image. Raises

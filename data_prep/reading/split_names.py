@@ -25,7 +25,7 @@ def check_split_names(counts: Mapping[str, int], where: str, remedy: str = "") -
     Args:
       counts: name -> its occurrences.
       where: their place in the files.
-      remedy: what the user can do, besides renaming them.
+      remedy: the user's remedy, besides renaming them.
 
     Raises:
       UnexpectedFilesError: one does not stand for a split; lists all names, and the known ones.

@@ -161,7 +161,7 @@ class _Sample:
 
 
 def _samples(file: BinaryIO) -> tuple[list[_Sample], str]:
-    """The samples of an archive, and how it is damaged; the last one before damage is lost."""
+    """The samples of an archive, and its damage; the last one before damage is lost."""
     groups: dict[str, list[list[_Member]]] = {}
     damage, key = "", None
     try:

@@ -25,7 +25,7 @@ def check_files(folder: epath.Path, checksums: Mapping[str, str], remedy: str) -
     Args:
       folder: their folder.
       checksums: file name -> `sha256_of` it when it was written.
-      remedy: what to do, as the end of the error.
+      remedy: the end of the error.
 
     Raises:
       UserError: names the first file that is missing or has other bytes.

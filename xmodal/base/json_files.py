@@ -14,7 +14,7 @@ def read_json(path: epath.Path, remedy: str) -> dict[str, Any]:
 
     Args:
       path: path of the file.
-      remedy: what to do if it is damaged, as the end of the error.
+      remedy: the end of the error if it is damaged.
 
     Raises:
       UserError: the file is truncated or changed.
@@ -33,7 +33,7 @@ def read_numbers(path: epath.Path, remedy: str) -> dict[str, float]:
 
     Args:
       path: path of the file.
-      remedy: what to do if it is damaged, as the end of the error.
+      remedy: the end of the error if it is damaged.
 
     Raises:
       UserError: the file is truncated or changed, or a value is not a number.

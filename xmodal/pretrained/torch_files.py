@@ -86,7 +86,7 @@ class _Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class _Unread:
-    """A tensor that has no equal array, such as a sparse one, and what it is."""
+    """A tensor that has no equal array, such as a sparse one, and its kind."""
 
     kind: str
 
@@ -153,7 +153,7 @@ def _collect(value: Any, name: str, arrays: dict[str, np.ndarray]) -> None:
 
 
 class _NotAnArray(Exception):
-    """The message names an object and what it is."""
+    """The message names an object and its kind."""
 
 
 def _describe(value: Any) -> str:
