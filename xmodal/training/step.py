@@ -16,6 +16,7 @@ from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.training import accumulation, rngs
 from xmodal.training.optimization.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.training.optimization.parameter_groups import select
+from xmodal.training.optimization.schedules import Lengths
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, clamp_scales, compute_losses, sides
 from xmodal.training.tree import Tree, flatten, frozen_parts, merge
@@ -23,7 +24,7 @@ from xmodal.training.views import embed_views
 
 Batch = Mapping[str, jax.Array]
 Scalars = dict[str, jax.Array]
-Step = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Scalars]]
+Step = Callable[..., tuple[TrainState, Scalars]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +67,7 @@ def check_sides(model: DualEncoder, tasks: tuple[Task, ...]) -> None:
 def make_step(
     model: DualEncoder,
     tasks: tuple[Task, ...],
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformationExtraArgs,
     *,
     seed: int,
     mesh: Mesh,
@@ -88,10 +89,11 @@ def make_step(
         changes only the step counts.
 
     Returns:
-      (state, batch, step) -> (state, scalars). `batch` holds global arrays as `data.batch_spec`
-      describes them. The update happens only if loss and gradient are finite and `step` is the
-      state's own step: unless such a batch is skipped, the state stays as it was before the
-      failing batch, although later steps may have been dispatched already.
+      (state, batch, step, lengths) -> (state, scalars). `batch` holds global arrays as
+      `data.batch_spec` describes them; without `lengths`, see `schedules.make_schedule`, those of
+      the run are constants of the program. The update happens only if loss and gradient are finite
+      and `step` is the state's own step: unless such a batch is skipped, the state stays as it was
+      before the failing batch, although later steps may have been dispatched already.
     """
 
     embed: Callable[..., tuple[dict[str, Embedding], Tree]]
@@ -101,18 +103,25 @@ def make_step(
     compute_loss = _make_loss(model, tasks, embed, seed=seed, mesh=mesh, l2=l2)
 
     def step_function(
-        state: TrainState, batch: Batch, step: jax.Array
+        state: TrainState, batch: Batch, step: jax.Array, lengths: Lengths | None = None
     ) -> tuple[TrainState, Scalars]:
         gradients, (model_state, scalars) = jax.grad(compute_loss, has_aux=True)(
             state.params, state.frozen, state.model_state, batch, state.step
         )
         with jax.named_scope("update"):
-            return update(state, step, gradients, model_state, scalars)
+            return update(state, step, gradients, model_state, scalars, lengths)
 
     def update(
-        state: TrainState, step: jax.Array, gradients: Tree, model_state: Tree, scalars: Scalars
+        state: TrainState,
+        step: jax.Array,
+        gradients: Tree,
+        model_state: Tree,
+        scalars: Scalars,
+        lengths: Lengths | None,
     ) -> tuple[TrainState, Scalars]:
-        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        updates, opt_state = optimizer.update(
+            gradients, state.opt_state, state.params, lengths=lengths
+        )
         params = optax.apply_updates(state.params, updates)
         norm = optax.tree.norm(gradients)
         advanced = dataclasses.replace(
