@@ -258,8 +258,10 @@ class Index:
         items_left = find == "image" and kind == "caption"
         if self._compares_tokens:
             return Scorer(FIRST_STAGE, {}, items_left=items_left)
-        offset = self.model.measure[0].find_offset(self.galleries[find].vectors)
-        return Scorer(*self.model.measure, items_left=items_left, offset=offset)
+        similarity, vectors = self.model.measure[0], self.galleries[find].vectors
+        offset = similarity.find_offset(vectors)
+        dtype = similarity.choose_precision(vectors, offset=offset)
+        return Scorer(*self.model.measure, items_left=items_left, offset=offset, dtype=dtype)
 
     def _add_lists(self, kind: str, recall: float) -> None:
         """Builds faiss's index with as many probes as the recall requires."""
