@@ -24,6 +24,7 @@ whose results in RUN/test are those that training wrote, and to RUN/step_STEP/SP
 `--save_embeddings=FILE.npz` writes the file that `--embeddings` reads.
 """
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from ml_collections import ConfigDict
 
 from xmodal.base.config import UserError
 from xmodal.base.console import quietly
+from xmodal.base.progress import stoppable
 from xmodal.cli import config_flag, eval_flags
 from xmodal.cli.eval_flags import (
     ANNOTATIONS,
@@ -80,13 +82,21 @@ def main(argv: list[str]) -> None:
     if config or RUN.value:
         with quietly():
             import xmodal.runs.evaluation.run_evaluation  # noqa: F401
-    with processes.connected(settings):
+    with processes.connected(settings), _stoppable():
         if FOLLOW.value:
             _follow_run()
         elif config or RUN.value:
             _run(source, config)
         else:
             _run_on_annotations(*source)
+
+
+def _stoppable() -> contextlib.AbstractContextManager:
+    """Answers SIGTERM at the next block of work; several processes end at once."""
+    from xmodal.base import processes
+
+    alone = processes.count() == 1
+    return stoppable("the same command evaluates again") if alone else contextlib.nullcontext()
 
 
 def _run(source: tuple[str, ...], config: ConfigDict | None) -> None:

@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -12,7 +13,13 @@ import types
 import pytest
 
 from xmodal.base import progress as progress_lib
-from xmodal.base.progress import StopRequestedError, interruptible, progress
+from xmodal.base.progress import (
+    StopRequestedError,
+    check_stop,
+    interruptible,
+    progress,
+    stoppable,
+)
 
 
 @pytest.fixture
@@ -97,3 +104,31 @@ def test_a_terminal_has_a_bar(tmp_path):
     os.close(own)
     assert "Reading:  40%|" in shown
     assert "Reading" not in shown.splitlines()[-1].rpartition("\r")[2]  # removed at the end
+
+
+def test_a_signal_ends_the_command_at_the_next_report(caplog):
+    done, before = [], signal.getsignal(signal.SIGTERM)
+
+    @stoppable("try again")
+    def work():
+        with progress("Reading", 9) as advance:
+            for item in range(9):
+                if item == 4:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL  # for a second one
+                done.append(item)
+                advance(1)
+
+    @stoppable("try again")
+    def wait():
+        check_stop("Waiting")
+        os.kill(os.getpid(), signal.SIGTERM)
+        check_stop("Waiting")
+
+    for function, name in ((work, "Reading"), (wait, "Waiting")):
+        with pytest.raises(SystemExit) as ended:
+            function()
+        assert ended.value.code == 143
+        assert f"Stopped by a signal ({name}); try again." in caplog.text
+    assert done == [0, 1, 2, 3, 4]
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -1,6 +1,7 @@
 """Progress of long work: a bar on a terminal, occasional lines elsewhere; and where it may stop."""
 
 import contextlib
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,8 @@ from tqdm import tqdm
 # Shorter work prints nothing.
 _QUIET_SECONDS = 10.0
 _LOG_SECONDS = 30.0
+
+STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops restart such a job.
 
 _checks: list[Callable[[], bool]] = []
 
@@ -34,6 +37,43 @@ def interruptible(is_stopped: Callable[[], bool]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def stoppable(then: str) -> Iterator[None]:
+    """Ends the command at the next report of progress after SIGTERM, with exit code `STOPPED`.
+
+    Files are written after the last report, so none is half-written. A second SIGTERM ends the
+    process immediately.
+
+    Args:
+      then: how to go on, for the message.
+    """
+    received: list[int] = []
+
+    def stop(number: int, frame: object) -> None:
+        received.append(number)
+        signal.signal(number, signal.SIG_DFL)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with interruptible(lambda: bool(received)):
+            yield
+    except StopRequestedError as error:
+        logging.warning("Stopped by a signal (%s); %s.", error, then)
+        sys.exit(STOPPED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def check_stop(what: str) -> None:
+    """Ends work that waits, see `interruptible`.
+
+    Raises:
+      StopRequestedError: it was asked to end; names `what`, the work.
+    """
+    if any(is_stopped() for is_stopped in _checks):
+        raise StopRequestedError(what)
+
+
+@contextlib.contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """Reports progress, rate and remaining time of work that takes over ten seconds.
 
@@ -48,8 +88,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
         def advance(count: int) -> None:
             report(count)
-            if any(is_stopped() for is_stopped in _checks):
-                raise StopRequestedError(what)
+            check_stop(what)
 
         yield advance
 
