@@ -1,5 +1,6 @@
 """One command trains on a folder of pictures; named towers replace the small ones."""
 
+import re
 import sys
 
 import pytest
@@ -65,7 +66,13 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     config.optimizer.schedule.warmup_steps = 1
     assert loop.train(config, str(run_dir))
     report = (run_dir / "test" / "own" / "report.md").read_text()
-    assert "A caption and its own image" in report
+    assert report.startswith("# files, test split\n")
+    assert "\n## Own pictures and captions (captioned_images)\n" in report
+    assert re.search(r"finds (its own image|\S+\.jpg, the image of) ", report)
+    assert (
+        "examples of the split `train` of files (captioned_images/images)"
+        in (run_dir / "model_card.md").read_text()
+    )
     assert list(run_dir.glob("**/events*"))
     # Another run starts only from its text side, with a different, random image encoder.
     other = own_data.get_config()

@@ -5,8 +5,6 @@ import os
 import pathlib
 import re
 
-from tensorflow_datasets.core.constants import DATA_DIR
-
 from data_prep.reading.folders import walk
 
 _DIGITS = 16
@@ -14,6 +12,18 @@ _DIGITS = 16
 
 def place_of(folder: pathlib.Path, data_dir: str | None) -> str:
     """Returns the `data_dir` of a prepared folder, named after the folder and its files.
+
+    Raises:
+      FileNotFoundError: the folder does not exist.
+    """
+    from tensorflow_datasets.core.constants import DATA_DIR
+
+    title = re.sub(r"\W+", "_", folder.resolve().name)[:40]
+    return os.path.join(data_dir or DATA_DIR, "own", f"{title}-{hash_files(folder)}")
+
+
+def hash_files(folder: pathlib.Path) -> str:
+    """Returns 16 hexadecimal digits that stand for the files of a folder.
 
     Files are identified by path, size and modification time, as in `rsync`: reading gigabytes
     before every run would take too long.
@@ -33,5 +43,4 @@ def place_of(folder: pathlib.Path, data_dir: str | None) -> str:
                 continue
             relative = os.fsencode(path.relative_to(folder))
             digest.update(b"%s\0%d %d\n" % (relative, status.st_size, status.st_mtime_ns))
-    title = re.sub(r"\W+", "_", folder.resolve().name)[:40]
-    return os.path.join(data_dir or DATA_DIR, "own", f"{title}-{digest.hexdigest()[:_DIGITS]}")
+    return digest.hexdigest()[:_DIGITS]
