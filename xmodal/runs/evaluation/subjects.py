@@ -75,7 +75,7 @@ def evaluate_subjects(
     keep_others: bool = False,
     check_lock: Callable[[], None] | None = None,
 ) -> list[Evaluation]:
-    """Evaluates models one by one; prints and writes all results.
+    """Evaluates models one by one; writes and prints all results, a follower one line of each.
 
     Args:
       opened: models and evaluators.
@@ -114,7 +114,8 @@ def evaluate_subjects(
             )
             if check_lock:
                 check_lock()
-            write_all(evaluations, output, identity, others, views, step, kept)
+            follows = check_lock is not None
+            write_all(evaluations, output, identity, others, views, step, kept, brief=follows)
     return evaluations
 
 
