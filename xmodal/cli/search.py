@@ -4,6 +4,7 @@
     python -m xmodal search query --index=indexes/photos "a dog on a beach"
     python -m xmodal search query --index=indexes/photos --image=dog.jpg --format=html \
         --output=dogs.html
+    python -m xmodal search serve --index=indexes/photos --model=bundles/mine --port=8000
 
 A model is a run, a bundle or a folder of converted weights. Items are pictures (a folder, a list of
 files, or features in a .npy file), captions (one per line), or the items of a prepared dataset.
@@ -11,6 +12,7 @@ files, or features in a .npy file), captions (one per line), or the items of a p
 
 import argparse
 import collections
+import contextlib
 import io
 import pathlib
 from typing import TYPE_CHECKING
@@ -38,7 +40,7 @@ FORMATS = ("table", "json", "html")
 def main() -> None:
     """Runs the command that the arguments name."""
     args = _parse()
-    _build(args) if args.command == "build" else _query(args)
+    {"build": _build, "query": _query, "serve": _serve}[args.command](args)
 
 
 def _build(args: argparse.Namespace) -> None:
@@ -146,7 +148,8 @@ def _query(args: argparse.Namespace) -> None:
     find = args.find or next(kind for kind in KINDS if kind in index.galleries)
     if args.format == "html":
         shown = _Pictures(index.galleries[find], find)
-        text = formats.as_page(query, hits, shown, asked).to_html()
+        title = query if args.image is None else pathlib.Path(query).name
+        text = formats.as_page(title, hits, shown, asked).to_html()
     else:
         text = formats.as_table(hits) if args.format == "table" else formats.as_json(query, hits)
     # Names of files need not be UTF-8; their bytes are escaped, as JSON does it.
@@ -156,6 +159,16 @@ def _query(args: argparse.Namespace) -> None:
             file.write(encoded)
     else:
         print(encoded.decode(), end="")
+
+
+def _serve(args: argparse.Namespace) -> None:
+    from xmodal.api.search.server import make_server
+
+    server = make_server(Index.open(args.index, model=args.model), args.host, args.port)
+    host, port = server.server_address[:2]
+    print(f"{args.index} is served at http://{host!s}:{port}/search?text=a+dog", flush=True)
+    with server, contextlib.suppress(KeyboardInterrupt):
+        server.serve_forever()
 
 
 class _Pictures:
@@ -232,6 +245,11 @@ def _parse() -> argparse.Namespace:
     query.add_argument("--exact", action="store_true", help="compare all items")
     query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
     query.add_argument("--output", help="write to this file instead of the console")
+    serve = commands.add_parser("serve", help="answer queries over HTTP, in JSON")
+    serve.add_argument("--index", required=True, help="the folder of an index")
+    serve.add_argument("--model", help="a bundle of the index's model, or its new place")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen at")
+    serve.add_argument("--port", type=int, default=8000, help="port to listen at; 0 for a free one")
     return parser.parse_args()
 
 

@@ -91,6 +91,11 @@ class ClassificationEvaluator(NumbersEvaluator):
         counts = {"queries": len(rank), "gallery": len(self._names), "tied_queries": tied.sum()}
         return [self._numbers(values | {tag: float(x) for tag, x in counts.items()} | figures)]
 
+    def _chance(self) -> dict[str, float]:
+        classes = len(self._names)
+        accuracies = {f"accuracy@{depth}": 100.0 * min(depth / classes, 1) for depth in DEPTHS}
+        return accuracies | {MEAN_PER_CLASS: 100.0 / classes}
+
     def _define(self) -> str:
         """The definition, from the classes that are known."""
         return (
