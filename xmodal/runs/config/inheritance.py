@@ -15,6 +15,7 @@ from etils import epath
 
 from xmodal.base.config import UserError, read
 from xmodal.preprocessing import TextConfig, read_vocabulary
+from xmodal.preprocessing.published_merges import is_packaged
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.runs.config.origins import Origin, model_origin, own_origin, run_origin, tower_origin
 from xmodal.runs.config.section_check import check_sections
@@ -134,7 +135,8 @@ def _fill_vocabulary(text: ml_collections.ConfigDict, origin: Origin) -> None:
 
 def _is_same(given: str, own: str) -> bool:
     # A run may have been moved without the file from which it was started.
-    return not epath.Path(given).exists() or read_vocabulary(given) == read_vocabulary(own)
+    is_there = is_packaged(given) or epath.Path(given).exists()
+    return not is_there or read_vocabulary(given) == read_vocabulary(own)
 
 
 def _contradictions(config: ml_collections.ConfigDict, origin: Origin) -> list[str]:
