@@ -83,8 +83,12 @@ def inherit(
 def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:
     """Takes the whole model, its tasks and its input preprocessing from a folder."""
     description = read_model(folder)
+    model, own = description.model(), config.model.get("similarity") or {}
+    if own.get("name") == model["similarity"]["name"]:
+        # It may learn more than it did, such as a bias.
+        model["similarity"] = {**own, **model["similarity"]}
     with config.unlocked():
-        config.model = description.model()
+        config.model = model
         if not config.get("tasks"):
             config.tasks = {name: dict(task) for name, task in description.tasks.items()}
         for side, tower in description.sides.items():
