@@ -111,6 +111,7 @@ def _text(tokenizer: str, **options: object) -> dict:
         "lower_case": True,
         "canonicalize": False,
         "augment": None,
+        "prompt": "",
     } | options
 
 

@@ -5,7 +5,8 @@
         --config.data.manual_dir=COCO --output=results/clip
 
 The folder brings the model, its tokenizer and its crop; `--config.data.dataset=flickr30k` evaluates
-it on another dataset.
+it on another dataset. CLIP's paper writes "a photo of " before each caption, its code nothing:
+`--config.data.text.prompt="a photo of {}"`.
 
     python -m xmodal.main --config=configs/clip.py:vit_b16 --config.data.manual_dir=DIR
     python -m xmodal.main --config=configs/clip.py:siglip_b16 --config.data.manual_dir=DIR \\

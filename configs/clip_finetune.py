@@ -14,7 +14,9 @@ Rates fall by 0.7 from layer to layer, the image side has a tenth of the text si
 after the first epoch, as in the configs of PCME++ (naver-ai/pcmepp, which has 0.01, 0.1 and new
 heads); AdamW's 1e-5 is the upper end of what keeps open_clip's ViT-B/32 from forgetting, and decays
 neither norms, biases nor the scale. A ResNet has no stacked layers:
-`--config.optimizer.groups.image.layer_decay=1`. No results have been measured with these settings.
+`--config.optimizer.groups.image.layer_decay=1`. The scale of a SigLIP may exceed 100, which all but
+`sigmoid` forbid: `--config.model.similarity.max_scale=None --config.model.similarity.clamp=False`.
+No results have been measured with these settings.
 
 Zhai et al., "LiT: Zero-Shot Transfer with Locked-image text Tuning" (2022).
 """
@@ -94,7 +96,8 @@ def sigmoid(config: ConfigDict) -> ConfigDict:
     """Every pair of the batch is classified by itself."""
     config.name += "_sigmoid"
     config.tasks = {"i2t": base.task("image", "caption_0", "sigmoid", engine="dense")}
-    config.model.similarity.update({"bias": 0.0, "learned_bias": True})
+    similarity = config.model.similarity
+    similarity.update({"max_scale": None, "clamp": False, "bias": 0.0, "learned_bias": True})
     return config
 
 

@@ -78,6 +78,9 @@ class TextConfig:
         first, as the SigLIP of transformers and open_clip does; big_vision, whose authors trained
         it, does so for class names only.
       augment: changes of training captions; None for none.
+      prompt: text with `{}` for a caption, such as "a photo of {}", in which evaluators read the
+        captions of a dataset; "" for captions alone. Training, the prompts of zero-shot
+        classification and the Python API do not use it.
     """
 
     tokenizer: str = setting("wordpiece", one_of=(*SUBWORDS, "ptb", "nltk", "spaces", "words"))
@@ -94,6 +97,7 @@ class TextConfig:
     lower_case: bool = True
     canonicalize: bool = False
     augment: TokenAugmentConfig | None = None
+    prompt: str = ""
 
     def __post_init__(self) -> None:
         marked = self.tokenizer in SUBWORDS or self.markers != "none"
@@ -105,6 +109,10 @@ class TextConfig:
             raise UserError(
                 f"config.data.text.start={self.start!r} and end={self.end!r} are settings of "
                 f"tokenizer='sentencepiece', not of {self.tokenizer!r}; remove them"
+            )
+        if self.prompt and self.prompt.count("{}") != 1:
+            raise UserError(
+                f"config.data.text.prompt is {self.prompt!r}; it needs {{}} once, for the caption"
             )
         if self.canonicalize and self.tokenizer not in ("sentencepiece", "tokenizer_json"):
             raise UserError(
