@@ -16,9 +16,12 @@ heads); AdamW's 1e-5 is the upper end of what keeps open_clip's ViT-B/32 from fo
 neither norms, biases nor the scale. A ResNet has no stacked layers:
 `--config.optimizer.groups.image.layer_decay=1`. The scale of a SigLIP may exceed 100, which all but
 `sigmoid` forbid: `--config.model.similarity.max_scale=None --config.model.similarity.clamp=False`.
-No results have been measured with these settings.
+No results have been measured with these settings. WiSE-FT averages the start and the end:
 
-Zhai et al., "LiT: Zero-Shot Transfer with Locked-image text Tuning" (2022).
+    python -m xmodal.eval_main --run=runs/clip_finetune_i2t --interpolate=0,0.25,0.5,0.75,1
+
+Zhai et al., "LiT: Zero-Shot Transfer with Locked-image text Tuning" (2022); Wortsman et al.,
+"Robust fine-tuning of zero-shot models" (2022).
 """
 
 from ml_collections import ConfigDict
