@@ -109,7 +109,9 @@ def _text(tokenizer: str, **options: object) -> dict:
         "reads_pads": False,
         "max_length": 32,
         "lower_case": True,
+        "canonicalize": False,
         "augment": None,
+        "prompt": "",
     } | options
 
 

@@ -33,6 +33,7 @@ PAPERS = {
         "shape_probe/accuracy@1",
     ],
     "vit": ["shapes/i2t/recall@10"],
+    "clip_finetune:multitask,quick": ["shapes/i2t/recall@10", "shapes/t2t/recall@10"],
 }
 
 

@@ -209,8 +209,9 @@ class EvalSplit:
           UserError: the config has no text.
         """
         wanted = np.arange(len(self.caption_ids)) if rows is None else rows
-        texts = [self.caption_texts[row] for row in wanted]
         config = self._config
+        prompt = config.require_text().prompt or "{}"
+        texts = [prompt.replace("{}", self.caption_texts[row]) for row in wanted]
         tokenizer = self._tokenizer or load_tokenizer(config, self._train_split)
         batches = text_batches(config, texts, batch_size, tokenizer=tokenizer)
 

@@ -150,7 +150,10 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
         if section is not None
     }
     if not towers:
-        raise UserError("config.model has no tower: set config.model.image or .text, or both.")
+        raise UserError(
+            "config.model has no tower: set config.model.image or .text, or both, or name a "
+            "converted model in config.init_from.model."
+        )
     scorer = None
     if model.pair_scorer is not None:
         if len(towers) < len(SIDES):

@@ -9,6 +9,7 @@ import numpy as np
 from xmodal.base.config import UserError, lookup
 from xmodal.preprocessing import byte_pairs, treebank
 from xmodal.preprocessing.sentence_pieces import SentencePieces
+from xmodal.preprocessing.text_cleaning import text_cleaner
 from xmodal.preprocessing.text_config import TextConfig, TokenAugmentConfig
 from xmodal.preprocessing.tokenizer_files import TokenizerFile, vocabulary_file
 from xmodal.preprocessing.tokenizer_json import JsonPieces
@@ -203,7 +204,7 @@ def _make_byte_pairs(vocabulary: TokenizerFile, config: TextConfig) -> Tokenizer
 
 
 def _make_sentence_pieces(vocabulary: TokenizerFile, config: TextConfig) -> Tokenizer:
-    pieces = SentencePieces(vocabulary.content, config.lower_case)
+    pieces = SentencePieces(vocabulary.content, text_cleaner(config))
     return Tokenizer(
         vocabulary,
         config,
@@ -218,7 +219,7 @@ def _make_sentence_pieces(vocabulary: TokenizerFile, config: TextConfig) -> Toke
 
 
 def _make_json_pieces(vocabulary: TokenizerFile, config: TextConfig) -> Tokenizer:
-    pieces = JsonPieces(vocabulary.content, config.lower_case)
+    pieces = JsonPieces(vocabulary.content, text_cleaner(config))
     return Tokenizer(
         vocabulary,
         config,

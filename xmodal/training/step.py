@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from xmodal.training.optimization.optimizer import learning_rate, pass_time, ski
 from xmodal.training.optimization.parameter_groups import select
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, clamp_scales, compute_losses, sides
-from xmodal.training.tree import Tree, flatten, frozen_parts, merge
+from xmodal.training.tree import Tree, flatten, frozen_parts, matches, merge
 from xmodal.training.views import embed_views
 
 Batch = Mapping[str, jax.Array]
@@ -39,16 +39,22 @@ class L2Config:
     scale: float = setting(above=0)
 
 
-def check_sides(model: DualEncoder, tasks: tuple[Task, ...]) -> None:
+def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[str] = ()) -> None:
     """Raises an error if the tasks do not train exactly the parts that the model has.
+
+    Args:
+      model: two towers, or one.
+      tasks: the tasks.
+      freeze: `config.freeze`; a side that is frozen as a whole needs no task.
 
     Raises:
       UserError: names the sides of both, or the pair scorer.
     """
-    if sides(tasks) != set(model.towers):
+    trained = {side for side in model.towers if not matches(freeze, f"{side}/")}
+    if not trained <= sides(tasks) <= set(model.towers):
         raise UserError(
             f"config.tasks compare views of the sides {sorted(sides(tasks))}, config.model has "
-            f"{sorted(model.towers)}; set the other side to None or add a task for it."
+            f"{sorted(model.towers)}; set the other side to None, freeze it or add a task for it."
         )
     trains_pairs = [f"config.tasks.{task.name}" for task in tasks if task.loss.pairs]
     if trains_pairs and model.pair_scorer is None:

@@ -18,8 +18,9 @@ from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import Features
+from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
-from xmodal.models.transformer_layers import INIT, LayerSpec, layer_norm, run_layers
+from xmodal.models.transformer_layers import LayerSpec, layer_norm, run_layers
 
 _EPSILON = 1e-12
 
@@ -107,9 +108,9 @@ class Bert(nn.Module):
                 f"{self.max_positions}: lower config.data.text.max_length, or raise "
                 "config.model.text.encoder.max_positions."
             )
-        words = self.param("word_embeddings", INIT, (self.vocab_size, self.width))
-        positions = self.param("position_embeddings", INIT, (self.max_positions, self.width))
-        types = self.param("token_type_embeddings", INIT, (2, self.width))
+        words = self.param("word_embeddings", BERT, (self.vocab_size, self.width))
+        positions = self.param("position_embeddings", BERT, (self.max_positions, self.width))
+        types = self.param("token_type_embeddings", BERT, (2, self.width))
         x = words[ids] + positions[: ids.shape[1]] + types[0]
         x = layer_norm(_EPSILON, self.dtype, "embeddings_norm")(x)
         return nn.Dropout(dropout, deterministic=False)(x)

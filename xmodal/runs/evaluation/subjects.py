@@ -24,7 +24,7 @@ from xmodal.runs.config.sizes import resolve_sizes
 from xmodal.runs.evaluation.evaluation_files import event_writer, read_others, write_all
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.sentence_notes import describe_sentences
+from xmodal.runs.evaluation.sentence_notes import describe_prompt, describe_sentences
 from xmodal.runs.evaluation.suite import FINAL_SPLITS, EvalSuite, Request
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.finished import FINAL
@@ -167,7 +167,8 @@ def open_run(
 
 
 def _notes(settings: RunConfig, tie: str, items: Items) -> list[str]:
-    return [*filter(None, [tie]), *describe_sentences(settings, items)]
+    notes = [*filter(None, [tie]), *describe_prompt(settings.data)]
+    return [*notes, *describe_sentences(settings, items)]
 
 
 def open_ensemble(
