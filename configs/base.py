@@ -109,6 +109,8 @@ def _text(tokenizer: str, **options: object) -> dict:
         "reads_pads": False,
         "max_length": 32,
         "lower_case": True,
+        "separators": "",
+        "max_words": 0,
         "augment": None,
     } | options
 

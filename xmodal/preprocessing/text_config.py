@@ -72,6 +72,8 @@ class TextConfig:
       max_length: T, number of ids of a padded text, including markers. Longer texts are cut.
       lower_case: "wordpiece": the model is uncased, lower-case and strip accents; "words": look up
         in lower case the words unknown as written; all others: lower-case the text.
+      separators: characters that separate words as spaces do, such as ".!"; "" for none.
+      max_words: number of words, separated by spaces, that are kept before tokenization; 0 for all.
       augment: changes of training captions; None for none.
     """
 
@@ -87,6 +89,8 @@ class TextConfig:
     reads_pads: bool = False
     max_length: int = setting(48, at_least=1)
     lower_case: bool = True
+    separators: str = ""
+    max_words: int = setting(0, at_least=0)
     augment: TokenAugmentConfig | None = None
 
     def __post_init__(self) -> None:

@@ -319,7 +319,7 @@ def compute_losses(
         pair_logits = None
         if task.loss.pairs and pair_scorer is not None and right is not None:
             pair_logits = make_pair_logits(
-                pair_scorer, params["pair_scorer"], left, right,
+                pair_scorer, params, left, right,
                 mode=pair_mode, key=module_key, mesh=mesh,
             )  # fmt: skip
         context = Context(
