@@ -18,8 +18,9 @@ from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import Features
+from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
-from xmodal.models.transformer_layers import INIT, LayerSpec, layer_norm, run_layers
+from xmodal.models.transformer_layers import LayerSpec, layer_norm, run_layers
 
 EPSILON = 1e-12
 
@@ -108,11 +109,11 @@ class Bert(nn.Module):
                 f"{self.max_positions}: lower config.data.text.max_length, or raise "
                 "config.model.text.encoder.max_positions."
             )
-        words = self.param("word_embeddings", INIT, (self.vocab_size, self.width))
-        positions = self.param("position_embeddings", INIT, (self.max_positions, self.width))
+        words = self.param("word_embeddings", BERT, (self.vocab_size, self.width))
+        positions = self.param("position_embeddings", BERT, (self.max_positions, self.width))
         x = words[ids] + positions[: ids.shape[1]]
         if self.types:
-            x = x + self.param("token_type_embeddings", INIT, (self.types, self.width))[0]
+            x = x + self.param("token_type_embeddings", BERT, (self.types, self.width))[0]
         x = layer_norm(EPSILON, self.dtype, "embeddings_norm")(x)
         return nn.Dropout(dropout, deterministic=False)(x)
 

@@ -14,10 +14,11 @@ from xmodal.base.config import UserError, setting
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.bert import EPSILON, Bert
 from xmodal.models.features import Features
+from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
 from xmodal.models.pair_scorers.fusion_encoder import FusionEncoder, FusionSizes
 from xmodal.models.pair_scorers.pair_scorer import SCORES, PairScorer
-from xmodal.models.transformer_layers import INIT, layer_norm
+from xmodal.models.transformer_layers import layer_norm
 
 # Names of the parts of BERT's layers: ours in a block of `FusionLayer` -> the encoder's.
 _PARTS = {
@@ -58,13 +59,13 @@ class GroundedText(FusionEncoder):
         """Makes the embeddings and the layers."""
         super().setup()
         width = self.sizes.width
-        self.word_embeddings = self.param("word_embeddings", INIT, (self.vocab_size, width))
-        self.position_embeddings = self.param("position_embeddings", INIT, (self.positions, width))
+        self.word_embeddings = self.param("word_embeddings", BERT, (self.vocab_size, width))
+        self.position_embeddings = self.param("position_embeddings", BERT, (self.positions, width))
         if self.types:
             self.token_type_embeddings = self.param(
-                "token_type_embeddings", INIT, (self.types, width)
+                "token_type_embeddings", BERT, (self.types, width)
             )
-        self.marker = self.param("marker", INIT, (width,))
+        self.marker = self.param("marker", BERT, (width,))
         self.embeddings_norm = layer_norm(EPSILON, DTYPES[self.sizes.dtype], "embeddings_norm")
         self.drop = nn.Dropout(self.sizes.dropout)
 
