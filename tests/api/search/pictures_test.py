@@ -15,7 +15,7 @@ import xmodal
 from tests.api.converted_models import MODELS, save_converted
 from xmodal.api.search import items
 from xmodal.api.search.gallery import IndexGallery
-from xmodal.api.search.index import Hit
+from xmodal.api.search.hits import Hit
 from xmodal.base.config import UserError
 from xmodal.cli import search as command
 from xmodal.models.encoders import efficientnet
