@@ -110,6 +110,8 @@ def _text(tokenizer: str, **options: object) -> dict:
         "max_length": 32,
         "lower_case": True,
         "canonicalize": False,
+        "separators": "",
+        "max_words": 0,
         "augment": None,
         "prompt": "",
     } | options

@@ -38,7 +38,7 @@ def get_config() -> ConfigDict:
     }  # fmt: skip
     # The text tower determines these.
     chosen = ("tokenizer", "lower_case", "unknown", "markers", "max_length")
-    for key in (*chosen, "canonicalize", "reads_pads"):
+    for key in (*chosen, "canonicalize", "reads_pads", "separators", "max_words"):
         del config.data.text[key]
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
     config.init_from.published = ("image/encoder/", "text/encoder/")

@@ -77,6 +77,8 @@ class TextConfig:
       canonicalize: "sentencepiece" and "tokenizer_json": whether ASCII punctuation is removed
         first, as the SigLIP of transformers and open_clip does; big_vision, whose authors trained
         it, does so for class names only.
+      separators: characters that separate words as spaces do, such as ".!"; "" for none.
+      max_words: number of words, separated by spaces, that are kept before tokenization; 0 for all.
       augment: changes of training captions; None for none.
       prompt: text with `{}` for a caption, such as "a photo of {}", in which evaluators read the
         captions of a dataset; "" for captions alone. Training, the prompts of zero-shot
@@ -96,6 +98,8 @@ class TextConfig:
     max_length: int = setting(48, at_least=1)
     lower_case: bool = True
     canonicalize: bool = False
+    separators: str = ""
+    max_words: int = setting(0, at_least=0)
     augment: TokenAugmentConfig | None = None
     prompt: str = ""
 

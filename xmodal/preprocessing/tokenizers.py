@@ -15,7 +15,7 @@ from xmodal.preprocessing.tokenizer_files import TokenizerFile, vocabulary_file
 from xmodal.preprocessing.tokenizer_json import JsonPieces
 from xmodal.preprocessing.vocabulary import END, MASK, PAD, START, UNKNOWN
 from xmodal.preprocessing.wordpiece import WordPieces
-from xmodal.preprocessing.words import find_row, split_at_spaces, split_words
+from xmodal.preprocessing.words import cut_text, find_row, split_at_spaces, split_words
 
 _REMEMBERED = 2**17  # Texts whose ids a word tokenizer caches; less than 100 MB.
 
@@ -62,6 +62,9 @@ class Tokenizer:
         self.identity = vocabulary_file(vocabulary).identity
         self._ids_of, self._groups_of = ids_of, groups_of
         self.max_length, self._augment = config.max_length, config.augment
+        self._cut = functools.partial(
+            cut_text, separators=config.separators, max_words=config.max_words
+        )
         ids = {token: number for number, token in reversed(list(enumerate(vocabulary)))}
         self._start, self._end = ([_require(ids, token) for token in each] for each in (start, end))
         self._reads_pads = config.reads_pads
@@ -85,6 +88,7 @@ class Tokenizer:
           Ids int32 [N, T] and a mask int32 [N, T] that is 1 on the tokens that the model reads.
         """
         augment = self._augment
+        texts = [self._cut(text) for text in texts]
         if seeds is None or augment is None:
             rows = [self._marked(self._ids_of(text)) for text in texts]
         elif augment.change:

@@ -14,6 +14,7 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, setting
 from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.training import accumulation, rngs
+from xmodal.training.momentum import MOMENTUM, follow, momentum_rate
 from xmodal.training.optimization.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.training.optimization.parameter_groups import select
 from xmodal.training.state import TrainState
@@ -152,25 +153,31 @@ def _make_loss(
     l2: L2Config | None,
 ) -> Callable[..., tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]]:
     """Returns the sum of the losses as a function of the trained parameters and the rest."""
+    rate = momentum_rate(tasks)
 
     def compute_loss(
         params: Tree, frozen: Tree, model_state: Tree, batch: Batch, step: jax.Array
     ) -> tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]:
         everything = merge(params, frozen)
+        parts = _frozen_parts(params, frozen, model.towers)
         views, states = embed(
-            model,
-            tasks,
-            everything,
-            model_state,
-            batch,
-            frozen=_frozen_parts(params, frozen, model.towers),
-            key=rngs.stream_key(seed, "towers", step),
-        )
+            model, tasks, everything, model_state, batch,
+            frozen=parts, key=rngs.stream_key(seed, "towers", step),
+        )  # fmt: skip
+        copied: dict[str, Embedding] = {}
+        if rate is not None:
+            copies = follow(model_state[MOMENTUM], everything, rate, step)
+            copied, _ = embed(
+                model, tasks, everything | copies, model_state, batch,
+                frozen=parts, key=rngs.stream_key(seed, MOMENTUM, step),
+            )  # fmt: skip
+            copied, states[MOMENTUM] = jax.lax.stop_gradient(copied), copies
         with jax.named_scope("losses"):
             loss, task_states, scalars = compute_losses(
                 tasks, views, batch, everything, model_state,
                 similarity=model.similarity, seed=seed, step=step, mesh=mesh,
                 pair_scorer=model.pair_scorer, pair_mode=_mode(params, frozen, "pair_scorer"),
+                copied=copied,
             )  # fmt: skip
             if l2 is not None:
                 penalty = l2.scale * sum_of_squares(params, l2.pattern)

@@ -11,7 +11,8 @@ from etils import epath
 
 from xmodal.api.search.formats import as_page
 from xmodal.api.search.gallery import IndexGallery
-from xmodal.api.search.index import Hit, Index
+from xmodal.api.search.hits import Hit
+from xmodal.api.search.index import Index
 from xmodal.apps.analysis.ratings import similarity_plots
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, lookup
