@@ -12,8 +12,8 @@ Li et al., "BLIP: Bootstrapping Language-Image Pre-training for Unified Vision-L
 Understanding and Generation" (2022), and salesforce/BLIP, configs/retrieval_coco.yaml: ViT-B/16,
 the BERT of its text tower, a contrastive loss with slow copies of the towers, and a matching loss
 with negatives drawn by the similarities over the global batch. Differences from that code: the
-rate falls with every step, not once an epoch; crops are resized bilinearly, without RandAugment.
-The source must have the positions of `config.data.image.size` pixels.
+rate falls with every step, not once an epoch; RandAugment is left out. The source must have the
+positions of `config.data.image.size` pixels.
 
 The paper, COCO 5K, R@1/5/10, base with 129M pairs, the best 256 ranked again:
     I->T 81.9 95.4 97.8   T->I 64.3 85.7 91.5
@@ -57,8 +57,8 @@ def experiment() -> ConfigDict:
     }  # fmt: skip
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
-    config.data.image.size = 384
-    config.data.image.augment = itm.RESIZED_CROP | {"area": (0.5, 1.0)}
+    config.data.image.update({"size": 384, "eval_recipe": "squash"})
+    config.data.image.augment = itm.RESIZED_CROP | {"area": (0.5, 1.0), "filter": "bicubic"}
     config.data.text.update({"max_length": 35, "separators": '.!"()*#:;~', "max_words": 30})
     config.tasks = {
         "i2t": _contrastive(57600),
