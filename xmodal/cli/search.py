@@ -21,7 +21,8 @@ import numpy as np
 import PIL.Image
 
 from xmodal.api.search.gallery import IndexGallery
-from xmodal.api.search.index import KINDS, METHODS, Hit, Index, check_method
+from xmodal.api.search.hits import Hit
+from xmodal.api.search.index import KINDS, METHODS, Index, check_method
 from xmodal.base import console
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
@@ -143,7 +144,8 @@ def _query(args: argparse.Namespace) -> None:
     elif image is not None:
         asked = _open(pathlib.Path(image))
     index = Index.open(args.index, model=args.model)
-    hits = index.query(args.text, image=image, top=args.top, find=args.find, exact=args.exact)
+    options = {"top": args.top, "find": args.find, "exact": args.exact, "rerank": args.rerank}
+    hits = index.query(args.text, image=image, **options)
     query = args.text if args.image is None else args.image
     find = args.find or next(kind for kind in KINDS if kind in index.galleries)
     if args.format == "html":
@@ -243,6 +245,9 @@ def _parse() -> argparse.Namespace:
     query.add_argument("--top", type=int, default=10, help="number of hits")
     query.add_argument("--find", choices=KINDS, help="default: images, if there are any")
     query.add_argument("--exact", action="store_true", help="compare all items")
+    query.add_argument(
+        "--rerank", type=int, default=0, help="hits that the model's pair scorer ranks again"
+    )
     query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
     query.add_argument("--output", help="write to this file instead of the console")
     serve = commands.add_parser("serve", help="answer queries over HTTP, in JSON")

@@ -27,7 +27,7 @@ from tests.api.tiny_dual_encoder import (
 from xmodal.api.exporting import export_model
 from xmodal.api.model import Model
 from xmodal.api.search import formats
-from xmodal.api.search.index import Hit
+from xmodal.api.search.hits import Hit
 from xmodal.base.mesh import make_mesh
 from xmodal.models import make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer

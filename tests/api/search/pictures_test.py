@@ -14,7 +14,7 @@ import pytest
 import xmodal
 from xmodal.api.search import formats, items
 from xmodal.api.search.gallery import IndexGallery
-from xmodal.api.search.index import Hit
+from xmodal.api.search.hits import Hit
 from xmodal.base.config import UserError
 from xmodal.cli import search as command
 

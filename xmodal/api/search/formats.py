@@ -6,7 +6,7 @@ import os
 import pathlib
 from collections.abc import Callable, Sequence
 
-from xmodal.api.search.index import Hit
+from xmodal.api.search.hits import Hit
 from xmodal.base.page import Group, Page, PageItem, PageRow, Picture, Section
 
 

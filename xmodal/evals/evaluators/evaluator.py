@@ -265,7 +265,7 @@ def warn_of_labels(place: str, differences: Sequence[str]) -> list[str]:
 def describe_split(split: Split) -> Provenance:
     """Returns the facts of a prepared dataset's split."""
     return Provenance(
-        title=f"{split.name}, {split.split} split",
+        title=f"{split.title}, {split.split} split",
         warnings=warn_of_part(split.partial, split.split),
         records=split.hashes,
     )

@@ -17,6 +17,7 @@ from xmodal.evals.results import RSUM, BoardResult, Numbers, metric_tag
 
 _ARROWS = {"i2t": "I→T", "t2i": "T→I", "t2t": "T→T", "i2i": "I→I"}
 _TITLES = {
+    "captioned_images": "Own pictures and captions",
     "coco5k": "MS-COCO 5K",
     "coco1k": "MS-COCO 1K, mean of five folds",
     "cxc": "Crisscrossed Captions",

@@ -26,6 +26,7 @@ _COUNTS = (
     "base_rate",
 )
 _NO_CURVES = {*_COUNTS, MEAN_SELECTED}
+_LIMITS = ("_low", "_high")
 
 Value = TypeVar("Value", float, np.ndarray)
 
@@ -63,8 +64,13 @@ def summarize(
 
 
 def select_curves(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Returns the metrics that are worth a curve, without counts or duplicates."""
-    return {tag: x for tag, x in metrics.items() if tag.rpartition("/")[2] not in _NO_CURVES}
+    """Returns the metrics that are worth a curve, without counts, duplicates or intervals."""
+    return {
+        tag: x
+        for tag, x in metrics.items()
+        if tag.rpartition("/")[2] not in _NO_CURVES
+        and not any(tag.endswith(end) and tag.removesuffix(end) in metrics for end in _LIMITS)
+    }
 
 
 def compute_values(board: BoardResult) -> dict[str, float]:
