@@ -46,6 +46,8 @@ class Published:
       parameters: learned parameters of the similarity -> name of the scalar in the source.
       tasks: name -> task with weights.
       first_words: first words of the vocabulary, if the vocabulary file omits them.
+      tokenizers: names of the tokenizer's files that it may have, see `tokenizer_files.FILES` ->
+        what this kind adds to the preprocessing of the text; empty for a table of words.
     """
 
     sides: Mapping[str, Description]
@@ -54,6 +56,7 @@ class Published:
     parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tasks: Mapping[str, PublishedTask] = dataclasses.field(default_factory=dict)
     first_words: tuple[str, ...] = ()
+    tokenizers: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns shapes by name, `SIDE/params/...` and `tasks/NAME/module/...`."""
@@ -91,7 +94,8 @@ def _example(description: Description) -> dict[str, np.ndarray]:
     if features := description.encoder.get("features"):
         shape = (features,) if isinstance(features, int) else tuple(features)
         return {"image": np.zeros((1, *shape), np.float32)}
-    return {"image": np.zeros((1, 96, 96, 3), np.uint8)}
+    size = description.preprocessing.get("size", 96)
+    return {"image": np.zeros((1, size, size, 3), np.uint8)}
 
 
 def _task_shapes(section: Mapping[str, Any], vectors: Mapping[str, Embedding]) -> Any:
