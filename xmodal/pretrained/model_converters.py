@@ -9,7 +9,7 @@ import numpy as np
 from etils import epath
 
 from xmodal.base.config import UserError, lookup
-from xmodal.pretrained import clip, cmcm, pcme, pvse, vse_infinity, vsepp, vsrn
+from xmodal.pretrained import blip, clip, cmcm, pcme, pvse, vse_infinity, vsepp, vsrn
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 from xmodal.pretrained.converters import check_variant
 from xmodal.pretrained.folder import Description
@@ -44,6 +44,10 @@ class ModelConverter:
 
 
 MODELS: Mapping[str, ModelConverter] = {
+    "blip": ModelConverter(
+        lambda source, variant: blip.describe_blip(source.arrays),
+        expected_unexpected=blip.EXPECTED_UNEXPECTED,
+    ),
     "clip": ModelConverter(
         clip.describe_clip,
         variants=clip.CLIP_VARIANTS,
@@ -107,8 +111,7 @@ def convert_model(
       show: gets the report's text before it is checked.
 
     Returns:
-      The arrays by the names `SIDE/params/...` and `tasks/NAME/module/...`, their model, and the
-      report.
+      The arrays by the names of `model_folder.save_model`, their model, and the report.
 
     Raises:
       UserError: the source or the vocabulary is unreadable or not of this model, or an array is
@@ -137,7 +140,10 @@ def convert_model(
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
     sides = {**published.sides, "text": text}
     tasks = {name: task.section for name, task in published.tasks.items()}
-    return arrays, ModelDescription(sides, published.similarity, parameters, tasks), report
+    described = ModelDescription(
+        sides, published.similarity, parameters, tasks, published.pair_scorer
+    )
+    return arrays, described, report
 
 
 def _describe(model: str, source: WeightSource, variant: str) -> Published:

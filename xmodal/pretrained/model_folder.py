@@ -1,9 +1,11 @@
 """Folders of converted models.
 
-model.json         `similarity` as in a config, its learned `parameters`, `tasks`, a checksum
-image, text        the towers, see `folder`
-tasks.safetensors  parameters of tasks: `NAME/module/...`
-report.txt         the use of every array of the source
+model.json               `similarity` as in a config, its learned `parameters`, `tasks`,
+                         `pair_scorer` as in a config, checksums
+image, text              the towers, see `folder`
+tasks.safetensors        parameters of tasks: `NAME/module/...`
+pair_scorer.safetensors  parameters of the pair scorer: `params/...`
+report.txt               the use of every array of the source
 """
 
 import dataclasses
@@ -31,7 +33,7 @@ from xmodal.pretrained.folder import (
 )
 
 SIDES = ("image", "text")
-_TASKS = "tasks.safetensors"
+_PARTS = ("tasks", "pair_scorer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,16 +45,18 @@ class ModelDescription:
       similarity: the similarity, as in `config.model.similarity`.
       parameters: learned parameters of the similarity, such as `match_scale`.
       tasks: name -> section of `config.tasks`, for the tasks with parameters.
+      pair_scorer: the pair scorer, as in `config.model.pair_scorer`.
     """
 
     sides: Mapping[str, Description]
     similarity: Mapping[str, Any]
     parameters: Mapping[str, float]
     tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    pair_scorer: Mapping[str, Any] | None = None
 
     def model(self) -> dict[str, Any]:
         """Returns the section `config.model`."""
-        return model_section(self.sides, self.similarity)
+        return model_section(self.sides, self.similarity, self.pair_scorer)
 
 
 def save_model(
@@ -65,7 +69,8 @@ def save_model(
 
     Args:
       folder: the folder to create.
-      arrays: arrays by name: `SIDE/params/...`, `SIDE/batch_stats/...`, `tasks/NAME/module/...`.
+      arrays: arrays by name: `SIDE/params/...`, `SIDE/batch_stats/...`, `tasks/NAME/module/...`,
+        `pair_scorer/params/...`.
       description: description of the model.
       report: report on the source.
 
@@ -79,13 +84,12 @@ def save_model(
         for side, tower in description.sides.items():
             (temporary / side).mkdir()
             write_tower(temporary / side, _below(f"{side}/", arrays), tower)
-        if description.tasks:
-            of_tasks = safetensors.numpy.save(_below("tasks/", arrays))
-            (temporary / _TASKS).write_bytes(of_tasks)
-        fields = ("similarity", "parameters", "tasks")
-        content = {field: dict(getattr(description, field)) for field in fields}
-        if description.tasks:
-            content["checksums"] = {_TASKS: sha256_of(temporary / _TASKS)}
+        fields = ("similarity", "parameters", *_PARTS)
+        content = {field: dict(getattr(description, field) or {}) for field in fields}
+        for part in filter(content.get, _PARTS):
+            name = f"{part}.safetensors"
+            (temporary / name).write_bytes(safetensors.numpy.save(_below(f"{part}/", arrays)))
+            content.setdefault("checksums", {})[name] = sha256_of(temporary / name)
         # Last, because on a bucket files appear one by one: without it the folder is not read.
         (temporary / "model.json").write_text(json.dumps(content, indent=2) + "\n")
 
@@ -106,23 +110,27 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
     with damage(path):
         content = json.loads(path.read_text())
         similarity, parameters = dict(content["similarity"]), dict(content["parameters"])
-        tasks = dict(content.get("tasks", {}))
+        tasks, scorer = (dict(content.get(part, {})) for part in _PARTS)
     sides = {side: read_description(epath.Path(folder) / side) for side in SIDES}
-    return ModelDescription(sides, similarity, parameters, tasks)
+    return ModelDescription(sides, similarity, parameters, tasks, scorer or None)
 
 
-def read_tasks(folder: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Returns the parameters of the tasks of a model by name, `NAME/module/...`.
+def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:
+    """Returns the parameters of a part of a model by name; {} if it has no such part.
+
+    Args:
+      folder: the folder of the model.
+      part: "tasks", for names `NAME/module/...`, or "pair_scorer", for `params/...`.
 
     Raises:
-      UserError: their file is missing or damaged.
+      UserError: the file is missing or damaged.
     """
-    path = epath.Path(folder) / _TASKS
-    if not read_model(folder).tasks:
+    path = epath.Path(folder) / f"{part}.safetensors"
+    if not getattr(read_model(folder), part):
         return {}
     if not path.exists():
-        raise UserError(f"{folder} is incomplete: {_TASKS} is missing.")
-    return read_checked(path.parent / "model.json", _TASKS)
+        raise UserError(f"{folder} is incomplete: {path.name} is missing.")
+    return read_checked(path.parent / "model.json", path.name)
 
 
 def _below(start: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -46,6 +46,7 @@ class Published:
       parameters: learned parameters of the similarity -> name of the scalar in the source.
       tasks: name -> task with weights.
       first_words: first words of the vocabulary, if the vocabulary file omits them.
+      pair_scorer: the pair scorer, as in `config.model.pair_scorer`; its rules are `layers` too.
       tokenizers: names of the tokenizer's files that it may have, see `tokenizer_files.FILES` ->
         what this kind adds to the preprocessing of the text; empty for a table of words.
     """
@@ -57,14 +58,15 @@ class Published:
     tasks: Mapping[str, PublishedTask] = dataclasses.field(default_factory=dict)
     first_words: tuple[str, ...] = ()
     tokenizers: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    pair_scorer: Mapping[str, Any] | None = None
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns shapes by name, `SIDE/params/...` and `tasks/NAME/module/...`."""
-        model = make_dual_encoder(model_section(self.sides, self.similarity))
+        """Returns shapes by name, `SIDE/params/...`, `tasks/NAME/module/...` and the like."""
+        model = make_dual_encoder(model_section(self.sides, self.similarity, self.pair_scorer))
         inputs = {side: _example(description) for side, description in self.sides.items()}
         params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
         params.pop("similarity", None)
-        trees = {side: {"params": params[side], **state[side]} for side in params}
+        trees = {part: {"params": params[part], **state.get(part, {})} for part in params}
         if self.tasks:
             vectors = {
                 side: jax.eval_shape(tower.apply, params[side], state[side], inputs[side])[0]
@@ -94,7 +96,7 @@ def _example(description: Description) -> dict[str, np.ndarray]:
     if features := description.encoder.get("features"):
         shape = (features,) if isinstance(features, int) else tuple(features)
         return {"image": np.zeros((1, *shape), np.float32)}
-    size = description.preprocessing.get("size", 96)
+    size = description.preprocessing.get("size") or 96
     return {"image": np.zeros((1, size, size, 3), np.uint8)}
 
 
@@ -151,6 +153,17 @@ def convolution(layer: str) -> LayerRule:
     def rule(leaf: str) -> Taken:
         if leaf == "kernel":
             return Taken(f"{layer}.weight", lambda kernel: kernel[:, :, 0].T, "OIL to IO")
+        return Taken(f"{layer}.{leaf}")
+
+    return rule
+
+
+def convolution_2d(layer: str) -> LayerRule:
+    """The rule for `torch.nn.Conv2d`."""
+
+    def rule(leaf: str) -> Taken:
+        if leaf == "kernel":
+            return Taken(f"{layer}.weight", lambda x: x.transpose(2, 3, 1, 0), "OIHW to HWIO")
         return Taken(f"{layer}.{leaf}")
 
     return rule

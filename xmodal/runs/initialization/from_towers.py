@@ -10,7 +10,7 @@ import numpy as np
 from xmodal.base.config import UserError
 from xmodal.models.encoders.position_resize import resize_grid_positions, resize_text_positions
 from xmodal.pretrained.folder import read_description, read_weights
-from xmodal.pretrained.model_folder import SIDES, read_model, read_tasks
+from xmodal.pretrained.model_folder import SIDES, read_model, read_part
 from xmodal.runs.sections import InitConfig
 from xmodal.training.state import TrainState, replace_arrays
 from xmodal.training.tree import flatten, matches, part_of, top_levels
@@ -66,7 +66,8 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
         model_state |= tower.model_state
         resampled += tower.resampled
     if source.model:
-        params |= _task_params(source.model, flatten(state.all_params()))
+        leaves = flatten(state.all_params())
+        params |= _task_params(source.model, leaves) | _scorer_params(source.model, leaves)
         numbers = read_model(source.model).parameters
         params |= {
             f"similarity/{name}": np.asarray(value, np.float32) for name, value in numbers.items()
@@ -125,10 +126,23 @@ def _task_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray
     kept = {path.split("/")[1] for path in wanted}
     found = {
         f"tasks/{name}": array
-        for name, array in read_tasks(folder).items()
+        for name, array in read_part(folder, "tasks").items()
         if name.split("/")[0] in kept
     }
     _check_fits(folder, found, wanted)
+    return found
+
+
+def _scorer_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Parameters of the pair scorer, if both the model of a folder and the state have one."""
+    start = "pair_scorer/"
+    wanted = {path: leaf.shape for path, leaf in leaves.items() if path.startswith(start)}
+    if not wanted:
+        return {}
+    arrays = read_part(folder, "pair_scorer")
+    found = {start + name.removeprefix("params/"): array for name, array in arrays.items()}
+    if found:
+        _check_fits(folder, found, wanted)
     return found
 
 
