@@ -47,6 +47,8 @@ class Published:
       tasks: name -> task with weights.
       first_words: first words of the vocabulary, if the vocabulary file omits them.
       pair_scorer: the pair scorer, as in `config.model.pair_scorer`; its rules are `layers` too.
+      tokenizers: names of the tokenizer's files that it may have, see `tokenizer_files.FILES` ->
+        what this kind adds to the preprocessing of the text; empty for a table of words.
     """
 
     sides: Mapping[str, Description]
@@ -55,6 +57,7 @@ class Published:
     parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tasks: Mapping[str, PublishedTask] = dataclasses.field(default_factory=dict)
     first_words: tuple[str, ...] = ()
+    tokenizers: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     pair_scorer: Mapping[str, Any] | None = None
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
