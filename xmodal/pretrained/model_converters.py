@@ -9,7 +9,16 @@ import numpy as np
 from etils import epath
 
 from xmodal.base.config import UserError, lookup
-from xmodal.pretrained import cmcm, pcme, pvse, vse_infinity, vsepp, vsrn
+from xmodal.pretrained import (
+    cmcm,
+    pcme,
+    pvse,
+    scan_weights,
+    sgraf_weights,
+    vse_infinity,
+    vsepp,
+    vsrn,
+)
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 from xmodal.pretrained.converters import check_variant
 from xmodal.pretrained.model_folder import ModelDescription
@@ -17,7 +26,7 @@ from xmodal.pretrained.renaming import COUNTERS
 from xmodal.pretrained.torch_files import read_options
 from xmodal.pretrained.torch_models import Arrays, Published
 from xmodal.pretrained.vocabularies import has_words, read_words
-from xmodal.pretrained.weight_files import WeightSource, load_source
+from xmodal.pretrained.weight_files import load_source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,17 +35,19 @@ class ModelConverter:
 
     Attributes:
       describe: (arrays, variant) -> the source's model; raises a `UserError` if it is of another
-        kind.
+        kind. With `reads_options`, (arrays, options of the checkpoint).
       variants: names that `describe` accepts, the default one first; empty if there is no choice.
       trained_variant: the options of a checkpoint -> the variant they name, or None; None if
         no options name one.
       expected_unexpected: regular expressions of the source's names that the model has no use for.
+      reads_options: see `describe`.
     """
 
-    describe: Callable[[Arrays, str], Published]
+    describe: Callable[[Arrays, Any], Published]
     variants: tuple[str, ...] = ()
     trained_variant: Callable[[Mapping[str, Any]], str | None] | None = None
     expected_unexpected: tuple[str, ...] = ()
+    reads_options: bool = False
 
 
 MODELS: Mapping[str, ModelConverter] = {
@@ -50,6 +61,12 @@ MODELS: Mapping[str, ModelConverter] = {
         expected_unexpected=pcme.EXPECTED_UNEXPECTED,
     ),
     "pvse": ModelConverter(pvse.describe_pvse, variants=tuple(pvse.VARIANTS)),
+    "scan": ModelConverter(scan_weights.describe_scan, reads_options=True),
+    "sgraf": ModelConverter(
+        sgraf_weights.describe_sgraf,
+        expected_unexpected=sgraf_weights.EXPECTED_UNEXPECTED,
+        reads_options=True,
+    ),
     "vse_infinity": ModelConverter(
         vse_infinity.describe_vse_infinity,
         variants=vse_infinity.VARIANTS,
@@ -88,8 +105,8 @@ def convert_model(
       show: gets the report's text before it is checked.
 
     Returns:
-      The arrays by the names `SIDE/params/...` and `tasks/NAME/module/...`, their model, and the
-      report.
+      The arrays by the names `SIDE/params/...`, `similarity/...` and `tasks/NAME/module/...`,
+      their model, and the report.
 
     Raises:
       UserError: the source or the vocabulary is unreadable or not of this model, or an array is
@@ -99,8 +116,10 @@ def convert_model(
     if variant:
         check_variant(model, variant, converter.variants)
     source = load_source(path)
+    options: Mapping[str, Any] = {}
     try:
-        published = _describe(model, source, variant)
+        options = read_options(epath.Path(source.path))
+        published = _describe(model, source.arrays, options, variant)
         words = _find_words(vocabulary, path, published)
         mapper = Mapper(source.arrays)
         for name, shape in published.shapes().items():
@@ -111,8 +130,9 @@ def convert_model(
         show(report.text())
         report.check(allow_missing, (*converter.expected_unexpected, *allow_unexpected))
     except UserError as error:
-        likely = max(MODELS, key=lambda name: _count_used(name, source.arrays))
-        is_likely = likely != model and _count_used(likely, source.arrays)
+        used = {name: _count_used(name, source.arrays, options) for name in MODELS}
+        likely = max(used, key=lambda name: used[name])
+        is_likely = likely != model and used[likely]
         hint = f" It looks like {likely}: use --model={likely}." if is_likely else ""
         raise UserError(f"{source.path}: {error}{hint}") from error
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
@@ -124,26 +144,27 @@ def convert_model(
     return arrays, ModelDescription(sides, published.similarity, parameters, tasks), report
 
 
-def _describe(model: str, source: WeightSource, variant: str) -> Published:
+def _describe(model: str, arrays: Arrays, options: Mapping[str, Any], variant: str) -> Published:
     """Returns the model of a source, in the requested variant or the one that its options name."""
     converter = MODELS[model]
+    if converter.reads_options:
+        return converter.describe(arrays, options)
     trained = None
     if converter.trained_variant is not None:
-        trained = converter.trained_variant(read_options(epath.Path(source.path)))
+        trained = converter.trained_variant(options)
     if variant and trained and variant != trained:
         raise UserError(
             f"its options say that it is the variant {trained!r}, not {variant!r}; leave "
             "--variant out."
         )
     variant = variant or trained or next(iter(converter.variants), "")
-    return converter.describe(source.arrays, variant)
+    return converter.describe(arrays, variant)
 
 
-def _count_used(model: str, arrays: Arrays) -> int:
+def _count_used(model: str, arrays: Arrays, options: Mapping[str, Any]) -> int:
     """Returns how many arrays of a source a model uses; 0 if one is missing."""
-    converter = MODELS[model]
     try:
-        published = converter.describe(arrays, next(iter(converter.variants), ""))
+        published = _describe(model, arrays, options, "")
         taken = [published.find(name).name for name in published.shapes()]
     except (UserError, KeyError, ValueError):
         return 0

@@ -1,9 +1,11 @@
 """Folders of converted models.
 
-model.json         `similarity` as in a config, its learned `parameters`, `tasks`, a checksum
-image, text        the towers, see `folder`
-tasks.safetensors  parameters of tasks: `NAME/module/...`
-report.txt         the use of every array of the source
+model.json              `similarity` as in a config, its learned numbers, `parameters`, `tasks`,
+                        checksums
+image, text             the towers, see `folder`
+similarity.safetensors  arrays of the similarity, if it has any
+tasks.safetensors       parameters of tasks: `NAME/module/...`
+report.txt              the use of every array of the source
 """
 
 import dataclasses
@@ -31,7 +33,7 @@ from xmodal.pretrained.folder import (
 )
 
 SIDES = ("image", "text")
-_TASKS = "tasks.safetensors"
+_SIMILARITY, _TASKS = "similarity.safetensors", "tasks.safetensors"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +43,7 @@ class ModelDescription:
     Attributes:
       sides: "image" and "text" -> the tower.
       similarity: the similarity, as in `config.model.similarity`.
-      parameters: learned parameters of the similarity, such as `match_scale`.
+      parameters: learned numbers of the similarity, such as `match_scale`.
       tasks: name -> section of `config.tasks`, for the tasks with parameters.
     """
 
@@ -65,7 +67,8 @@ def save_model(
 
     Args:
       folder: the folder to create.
-      arrays: arrays by name: `SIDE/params/...`, `SIDE/batch_stats/...`, `tasks/NAME/module/...`.
+      arrays: arrays by name: `SIDE/params/...`, `SIDE/batch_stats/...`, `similarity/...`,
+        `tasks/NAME/module/...`.
       description: description of the model.
       report: report on the source.
 
@@ -79,13 +82,15 @@ def save_model(
         for side, tower in description.sides.items():
             (temporary / side).mkdir()
             write_tower(temporary / side, _below(f"{side}/", arrays), tower)
-        if description.tasks:
-            of_tasks = safetensors.numpy.save(_below("tasks/", arrays))
-            (temporary / _TASKS).write_bytes(of_tasks)
         fields = ("similarity", "parameters", "tasks")
         content = {field: dict(getattr(description, field)) for field in fields}
-        if description.tasks:
-            content["checksums"] = {_TASKS: sha256_of(temporary / _TASKS)}
+        checksums = {}
+        for name, start in ((_SIMILARITY, "similarity/"), (_TASKS, "tasks/")):
+            if own := _below(start, arrays):
+                (temporary / name).write_bytes(safetensors.numpy.save(own))
+                checksums[name] = sha256_of(temporary / name)
+        if checksums:
+            content["checksums"] = checksums
         # Last, because on a bucket files appear one by one: without it the folder is not read.
         (temporary / "model.json").write_text(json.dumps(content, indent=2) + "\n")
 
@@ -123,6 +128,18 @@ def read_tasks(folder: str | os.PathLike) -> dict[str, np.ndarray]:
     if not path.exists():
         raise UserError(f"{folder} is incomplete: {_TASKS} is missing.")
     return read_checked(path.parent / "model.json", _TASKS)
+
+
+def read_similarity(folder: str | os.PathLike) -> dict[str, np.ndarray]:
+    """Returns the arrays of the similarity by name, `local/kernel`; {} if it has none.
+
+    Raises:
+      UserError: their file is missing or damaged.
+    """
+    path = epath.Path(folder) / "model.json"
+    with damage(path):
+        names = json.loads(path.read_text()).get("checksums", {})
+    return read_checked(path, _SIMILARITY) if _SIMILARITY in names else {}
 
 
 def _below(start: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

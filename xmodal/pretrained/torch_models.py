@@ -41,8 +41,8 @@ class Published:
     Attributes:
       sides: "image" and "text" -> the tower, including the weights of projection and head.
       similarity: the similarity, as in `config.model.similarity`.
-      layers: side -> path of one of our layers or modules (`head/summary`) -> its rule. The
-        longest path that matches an array is used.
+      layers: side -> path of one of our layers or modules (`head/summary`) -> its rule; also of
+        `similarity`, if it has arrays. The longest path that matches an array is used.
       parameters: learned parameters of the similarity -> name of the scalar in the source.
       tasks: name -> task with weights.
       first_words: first words of the vocabulary, if the vocabulary file omits them.
@@ -56,12 +56,14 @@ class Published:
     first_words: tuple[str, ...] = ()
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns shapes by name, `SIDE/params/...` and `tasks/NAME/module/...`."""
+        """Returns shapes by name: `SIDE/params/...`, `similarity/...`, `tasks/NAME/module/...`."""
         model = make_dual_encoder(model_section(self.sides, self.similarity))
         inputs = {side: _example(description) for side, description in self.sides.items()}
         params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
-        params.pop("similarity", None)
+        similarity = params.pop("similarity", None)
         trees = {side: {"params": params[side], **state[side]} for side in params}
+        if "similarity" in self.layers:
+            trees["similarity"] = similarity
         if self.tasks:
             vectors = {
                 side: jax.eval_shape(tower.apply, params[side], state[side], inputs[side])[0]
@@ -75,9 +77,12 @@ class Published:
 
     def find(self, name: str) -> Taken:
         """Returns the array of the source for one of ours; see `shapes`."""
-        side, task, path = name.split("/", 2)
+        side, path = name.split("/", 1)
         if side == "tasks":
+            task, path = path.split("/", 1)
             return self.tasks[task].rule(path.removeprefix("module/"))
+        if side != "similarity":
+            path = path.split("/", 1)[1]
         fits = [layer for layer in self.layers[side] if f"{path}/".startswith(f"{layer}/")]
         if not fits:
             raise UserError(f"{name} has no counterpart in the published model.")

@@ -14,6 +14,7 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, setting
 from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.training import accumulation, rngs
+from xmodal.training.batch_statistics import observe_batch
 from xmodal.training.optimization.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.training.optimization.parameter_groups import select
 from xmodal.training.state import TrainState
@@ -103,17 +104,24 @@ def make_step(
     def step_function(
         state: TrainState, batch: Batch, step: jax.Array
     ) -> tuple[TrainState, Scalars]:
-        gradients, (model_state, scalars) = jax.grad(compute_loss, has_aux=True)(
+        gradients, aux = jax.grad(compute_loss, has_aux=True)(
             state.params, state.frozen, state.model_state, batch, state.step
         )
         with jax.named_scope("update"):
-            return update(state, step, gradients, model_state, scalars)
+            return update(state, step, gradients, *aux)
 
     def update(
-        state: TrainState, step: jax.Array, gradients: Tree, model_state: Tree, scalars: Scalars
+        state: TrainState,
+        step: jax.Array,
+        gradients: Tree,
+        model_state: Tree,
+        observed: Tree,
+        scalars: Scalars,
     ) -> tuple[TrainState, Scalars]:
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
+        trained = flatten(params)
+        params = merge(params, {k: x for k, x in flatten(observed).items() if k in trained})
         norm = optax.tree.norm(gradients)
         advanced = dataclasses.replace(
             state,
@@ -144,12 +152,16 @@ def _make_loss(
     seed: int,
     mesh: Mesh,
     l2: L2Config | None,
-) -> Callable[..., tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]]:
-    """Returns the sum of the losses as a function of the trained parameters and the rest."""
+) -> Callable[..., tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]]:
+    """Returns the sum of the losses as a function of the trained parameters and the rest.
+
+    Its other results are the new model state, parameters that are set without a gradient, see
+    `observe_batch`, and scalars.
+    """
 
     def compute_loss(
         params: Tree, frozen: Tree, model_state: Tree, batch: Batch, step: jax.Array
-    ) -> tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]:
+    ) -> tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]:
         everything = merge(params, frozen)
         views, states = embed(
             model,
@@ -161,6 +173,9 @@ def _make_loss(
             key=rngs.stream_key(seed, "towers", step),
         )
         with jax.named_scope("losses"):
+            observed: Tree = {}
+            if _mode(params, frozen, "similarity") is Mode.TRAIN:
+                views, observed = observe_batch(tasks, views, everything, model.similarity, mesh)
             loss, task_states, scalars = compute_losses(
                 tasks, views, batch, everything, model_state,
                 similarity=model.similarity, seed=seed, step=step, mesh=mesh,
@@ -171,7 +186,7 @@ def _make_loss(
                 loss, scalars["l2"] = loss + penalty, penalty
         if task_states:
             states["tasks"] = task_states
-        return loss, (dict(model_state) | states, scalars | {"loss": loss})
+        return loss, (dict(model_state) | states, observed, scalars | {"loss": loss})
 
     return compute_loss
 
@@ -183,7 +198,8 @@ def _frozen_parts(params: Tree, frozen: Tree, towers: Collection[str]) -> dict[s
 
 def _mode(params: Tree, frozen: Tree, part: str) -> Mode:
     """The mode of a part of the model that is not a tower."""
-    return Mode.FROZEN if flatten(frozen.get(part, {})) and not params[part] else Mode.TRAIN
+    is_frozen = flatten(frozen.get(part, {})) and not params.get(part)
+    return Mode.FROZEN if is_frozen else Mode.TRAIN
 
 
 def sum_of_squares(params: Tree, pattern: str) -> jax.Array:

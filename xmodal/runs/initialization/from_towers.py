@@ -9,7 +9,7 @@ import numpy as np
 
 from xmodal.base.config import UserError
 from xmodal.pretrained.folder import read_weights
-from xmodal.pretrained.model_folder import SIDES, read_model, read_tasks
+from xmodal.pretrained.model_folder import SIDES, read_model, read_similarity, read_tasks
 from xmodal.runs.sections import InitConfig
 from xmodal.training.state import TrainState, replace_arrays
 from xmodal.training.tree import flatten, matches, part_of, top_levels
@@ -62,6 +62,7 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
         model_state |= tower.model_state
     if source.model:
         params |= _task_params(source.model, flatten(state.all_params()))
+        params |= _similarity_params(source.model, flatten(state.all_params()))
         numbers = read_model(source.model).parameters
         params |= {
             f"similarity/{name}": np.asarray(value, np.float32) for name, value in numbers.items()
@@ -103,6 +104,14 @@ def _task_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray
         for name, array in read_tasks(folder).items()
         if name.split("/")[0] in kept
     }
+    _check_fits(folder, found, wanted)
+    return found
+
+
+def _similarity_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays of the similarity of a folder."""
+    found = {f"similarity/{name}": array for name, array in read_similarity(folder).items()}
+    wanted = {path: leaf.shape for path, leaf in leaves.items() if path.startswith("similarity/")}
     _check_fits(folder, found, wanted)
     return found
 
