@@ -9,7 +9,18 @@ import numpy as np
 from etils import epath
 
 from xmodal.base.config import UserError, lookup
-from xmodal.pretrained import blip, clip, cmcm, pcme, pvse, vse_infinity, vsepp, vsrn
+from xmodal.pretrained import (
+    blip,
+    clip,
+    cmcm,
+    pcme,
+    pvse,
+    scan_weights,
+    sgraf_weights,
+    vse_infinity,
+    vsepp,
+    vsrn,
+)
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 from xmodal.pretrained.converters import check_variant
 from xmodal.pretrained.folder import Description
@@ -43,6 +54,10 @@ class ModelConverter:
     expected_unexpected: tuple[str, ...] = ()
 
 
+def _options(source: WeightSource) -> Mapping[str, Any]:
+    return read_options(epath.Path(source.path))
+
+
 MODELS: Mapping[str, ModelConverter] = {
     "blip": ModelConverter(
         lambda source, variant: blip.describe_blip(source.arrays),
@@ -66,6 +81,13 @@ MODELS: Mapping[str, ModelConverter] = {
     "pvse": ModelConverter(
         lambda source, variant: pvse.describe_pvse(source.arrays, variant),
         variants=tuple(pvse.VARIANTS),
+    ),
+    "scan": ModelConverter(
+        lambda source, variant: scan_weights.describe_scan(source.arrays, _options(source))
+    ),
+    "sgraf": ModelConverter(
+        lambda source, variant: sgraf_weights.describe_sgraf(source.arrays, _options(source)),
+        expected_unexpected=sgraf_weights.EXPECTED_UNEXPECTED,
     ),
     "siglip": ModelConverter(
         clip.describe_siglip,
@@ -151,7 +173,7 @@ def _describe(model: str, source: WeightSource, variant: str) -> Published:
     converter = MODELS[model]
     trained = None
     if converter.trained_variant is not None:
-        trained = converter.trained_variant(read_options(epath.Path(source.path)))
+        trained = converter.trained_variant(_options(source))
     if variant and trained and variant != trained:
         raise UserError(
             f"its options say that it is the variant {trained!r}, not {variant!r}; leave "

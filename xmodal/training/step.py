@@ -14,6 +14,7 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, setting
 from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.training import accumulation, rngs
+from xmodal.training.batch_statistics import observe_batch
 from xmodal.training.momentum import MOMENTUM, follow, momentum_rate
 from xmodal.training.optimization.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.training.optimization.parameter_groups import select
@@ -112,17 +113,18 @@ def make_step(
     def step_function(
         state: TrainState, batch: Batch, step: jax.Array, lengths: Lengths | None = None
     ) -> tuple[TrainState, Scalars]:
-        gradients, (model_state, scalars) = jax.grad(compute_loss, has_aux=True)(
+        gradients, aux = jax.grad(compute_loss, has_aux=True)(
             state.params, state.frozen, state.model_state, batch, state.step
         )
         with jax.named_scope("update"):
-            return update(state, step, gradients, model_state, scalars, lengths)
+            return update(state, step, gradients, *aux, lengths)
 
     def update(
         state: TrainState,
         step: jax.Array,
         gradients: Tree,
         model_state: Tree,
+        observed: Tree,
         scalars: Scalars,
         lengths: Lengths | None,
     ) -> tuple[TrainState, Scalars]:
@@ -130,6 +132,8 @@ def make_step(
             gradients, state.opt_state, state.params, lengths=lengths
         )
         params = optax.apply_updates(state.params, updates)
+        trained = flatten(params)
+        params = merge(params, {k: x for k, x in flatten(observed).items() if k in trained})
         norm = optax.tree.norm(gradients)
         advanced = dataclasses.replace(
             state,
@@ -160,13 +164,17 @@ def _make_loss(
     seed: int,
     mesh: Mesh,
     l2: L2Config | None,
-) -> Callable[..., tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]]:
-    """Returns the sum of the losses as a function of the trained parameters and the rest."""
+) -> Callable[..., tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]]:
+    """Returns the sum of the losses as a function of the trained parameters and the rest.
+
+    Its other results are the new model state, parameters that are set without a gradient, see
+    `observe_batch`, and scalars.
+    """
     rate = momentum_rate(tasks)
 
     def compute_loss(
         params: Tree, frozen: Tree, model_state: Tree, batch: Batch, step: jax.Array
-    ) -> tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]:
+    ) -> tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]:
         everything = merge(params, frozen)
         parts = _frozen_parts(params, frozen, model.towers)
         views, states = embed(
@@ -182,6 +190,9 @@ def _make_loss(
             )  # fmt: skip
             copied, states[MOMENTUM] = jax.lax.stop_gradient(copied), copies
         with jax.named_scope("losses"):
+            observed: Tree = {}
+            if _mode(params, frozen, "similarity") is Mode.TRAIN:
+                views, observed = observe_batch(tasks, views, everything, model.similarity, mesh)
             loss, task_states, scalars = compute_losses(
                 tasks, views, batch, everything, model_state,
                 similarity=model.similarity, seed=seed, step=step, mesh=mesh,
@@ -193,7 +204,7 @@ def _make_loss(
                 loss, scalars["l2"] = loss + penalty, penalty
         if task_states:
             states["tasks"] = task_states
-        return loss, (dict(model_state) | states, scalars | {"loss": loss})
+        return loss, (dict(model_state) | states, observed, scalars | {"loss": loss})
 
     return compute_loss
 
@@ -205,7 +216,8 @@ def _frozen_parts(params: Tree, frozen: Tree, towers: Collection[str]) -> dict[s
 
 def _mode(params: Tree, frozen: Tree, part: str) -> Mode:
     """The mode of a part of the model that is not a tower."""
-    return Mode.FROZEN if flatten(frozen.get(part, {})) and not params[part] else Mode.TRAIN
+    is_frozen = flatten(frozen.get(part, {})) and not params.get(part)
+    return Mode.FROZEN if is_frozen else Mode.TRAIN
 
 
 def sum_of_squares(params: Tree, pattern: str) -> jax.Array:

@@ -16,6 +16,7 @@ from xmodal.models.heads import (
     pie,
     pooling,
     transformer,
+    unit_tokens,
 )
 
 HEADS: Mapping[str, Row] = {
@@ -39,6 +40,7 @@ HEADS: Mapping[str, Row] = {
     "pie": Row(pie.PieConfig, pie.Pie),
     "sum": Row(pooling.NoConfig, lambda config: pooling.Sum()),
     "transformer": Row(transformer.TransformerConfig, transformer.Transformer),
+    "unit_tokens": Row(unit_tokens.UnitTokensConfig, unit_tokens.UnitTokens),
 }
 """A head is called with `Features` and a `Mode`, and returns an `Embedding`."""
 
