@@ -21,6 +21,8 @@ EVALUATOR/BOARD/DIRECTION/METRIC, for a run those of the last evaluated checkpoi
 `steps/STEP.json` those of each checkpoint. --output defaults to RUN/SPLIT for the best checkpoint,
 whose results in RUN/test are those that training wrote, and to RUN/step_STEP/SPLIT for another
 --step.
+`--interpolate=0,0.5,1` evaluates averages of the checkpoint and the weights that its run started
+from, into RUN/interpolation/SPLIT: `steps/PERCENT.json`, and `curve.md`, a table with intervals.
 `--save_embeddings=FILE.npz` writes the file that `--embeddings` reads.
 """
 
@@ -44,6 +46,7 @@ from xmodal.cli.eval_flags import (
     EXAMPLES,
     FOLLOW,
     IDS,
+    INTERPOLATE,
     NAME,
     OVERWRITE,
     PARTIAL,
@@ -85,6 +88,8 @@ def main(argv: list[str]) -> None:
     with processes.connected(settings), _stoppable():
         if FOLLOW.value:
             _follow_run()
+        elif INTERPOLATE.value:
+            _interpolate_run()
         elif config or RUN.value:
             _run(source, config)
         else:
@@ -166,6 +171,21 @@ def _follow_run() -> None:
             opened, output, _request(), keep_others=not OUTPUT.value, check_lock=check_lock
         )
         evaluation_files.print_pages(evaluations, output)
+
+
+def _interpolate_run() -> None:
+    """Evaluates averages of a checkpoint and the weights that its run started from."""
+    from xmodal.runs import interpolation
+    from xmodal.runs.evaluation import evaluation_files, subjects
+    from xmodal.runs.folder import run_folder
+
+    weights = interpolation.read_weights(INTERPOLATE.value)
+    config = run_folder.load_run(RUN.value)
+    step, output = run_folder.resolve_step(RUN.value, STEP.value), _output_in_run("interpolation")
+    opened = interpolation.open_interpolation(_evaluation_of(config), RUN.value, step, weights)
+    evaluation_files.check_output(output, opened.identity, overwrite=OVERWRITE.value)
+    subjects.evaluate_subjects(opened, output, _request())
+    print(interpolation.write_curve(output, weights))
 
 
 def _open_ensemble() -> "Opened":

@@ -82,8 +82,7 @@ def train(
             evaluations = evaluate_best(evaluation, run_dir)
         watchdog.note("model card")
         write_card(run_dir, parts, parts.spec.records, evaluations)
-        if not evaluation.follows_files:
-            mark_finished(config, run_dir)
+        mark_finished(config, run_dir, evaluation.files)
     if processes.index() == 0:
         print(next_steps(run_dir, config), flush=True)
     return True
