@@ -247,3 +247,25 @@ def test_positions_are_resampled_to_another_size_of_images_and_texts(tmp_path):
         load_sizes(8, 12, 12)
     free = [part for part in tower_origin("text", folders["text"]).parts if not part.is_fixed]
     assert {"max_positions": 12} in [part.keywords for part in free]
+
+
+def test_texts_of_another_length_than_siglips_context_are_refused(tmp_path):
+    """Its pads are read, so that 64 ids would not fit the 16 positions of So400m/14."""
+    encoder = {**WORDS, "vocab_size": len(TOKENS), "max_positions": 16, "causal": False}
+    arrays = {
+        f"params/{path}": np.zeros(leaf.shape, np.float32)
+        for path, leaf in flatten(shapes_of(encoder, TEXTS)).items()
+    }
+    inputs = {"tokenizer": "wordpiece", "pad": "[SEP]", "reads_pads": True, "max_length": 16}
+    vocabulary = {"vocab.txt": ("\n".join(TOKENS) + "\n").encode()}
+    description = Description(encoder, {"name": "last"}, inputs, vocabulary)
+    config = tiny.make_config()
+    config.init_from.towers.text = save(tmp_path / "text", arrays, description)
+    with config.unlocked():
+        config.model.text.encoder = {"name": "text_transformer"}
+        config.data.text.update({"vocabulary": "", "pad": "[SEP]", "max_length": 64})
+        config.data.text.reads_pads = True
+    with pytest.raises(UserError, match="max_length is 64, the weights have 16"):
+        inherit(config)
+    config.data.text.max_length = 16
+    assert inherit(config).model.text.encoder.max_positions == 16
