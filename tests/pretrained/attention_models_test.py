@@ -18,7 +18,7 @@ from xmodal.losses import LOSSES, Context
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
-from xmodal.pretrained.model_folder import read_model, read_similarity, save_model
+from xmodal.pretrained.model_folder import read_model, read_part, save_model
 from xmodal.training.batch_statistics import observe_batch
 from xmodal.training.tasks import make_tasks
 from xmodal.training.tree import flatten, unflatten
@@ -78,8 +78,8 @@ def read(folder):
             description[side]["head"]["dropout"] = 0.0
     trees = {side: parity.nest(read_weights(folder / side)) for side in ("image", "text")}
     params, state = ({side: tree[part] for side, tree in trees.items()} for part in (0, 1))
-    if arrays := read_similarity(folder):
-        params["similarity"] = unflatten(arrays)
+    if arrays := read_part(folder, "similarity"):
+        params["similarity"] = unflatten(arrays)["params"]
     return make_dual_encoder(description), params, state
 
 
@@ -124,6 +124,10 @@ def make(torch, kind, options=None):
     modules, functions = published.make_sgraf(torch, kind, channels=CHANNELS, rows=ROWS)
     for module in modules:
         shake_norms(torch, module)
+    if kind == "sgr":  # Without zeros, no gradient is so small that Adam amplifies its rounding.
+        with torch.no_grad():
+            for step in modules[2].SGR_module:
+                step.sim_graph_w.bias.abs_().add_(0.5)
     return modules, functions
 
 

@@ -40,6 +40,10 @@ def test_every_array_is_accounted_for_by_name():
         "  params/a/bias: 2 stacked",
         "  params/a/kernel: transposed",
     ]
+    assert report.summary() == (
+        "2 arrays loaded, 2 of them reshaped; 1 missing (batch_stats/a/mean); "
+        "1 unexpected (pooler.bias)"
+    )
 
 
 def test_one_absent_layer_is_missing():

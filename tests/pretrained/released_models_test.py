@@ -130,7 +130,7 @@ def test_the_command_makes_a_folder(torch, tmp_path, monkeypatch, capsys):
     command += [f"--vocabulary={tmp_path}/coco_vocab.pkl", f"--output={tmp_path}/made"]
     monkeypatch.setattr(sys, "argv", ["convert_weights", *command])
     convert.main()
-    assert "missing: 0" in capsys.readouterr().out
+    assert "; 0 missing; " in capsys.readouterr().out
     made = read_model(tmp_path / "made")
     assert made.similarity == {"name": "max_cosine"}
     assert made.parameters == {}

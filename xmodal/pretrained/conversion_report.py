@@ -45,6 +45,15 @@ class Report:
             ]
         )
 
+    def summary(self) -> str:
+        """Returns one line: the number of arrays of each kind, and names of those left over."""
+        parts = [f"{len(self.loaded)} arrays loaded, {len(self.reshaped)} of them reshaped"]
+        for kind, names in (("missing", self.missing), ("unexpected", self.unexpected)):
+            parts.append(
+                f"{len(names)} {kind}" + (f" ({_shorten(sorted(names))})" if names else "")
+            )
+        return "; ".join(parts)
+
     def check(
         self, expected_missing: Collection[str] = (), expected_unexpected: Collection[str] = ()
     ) -> None:

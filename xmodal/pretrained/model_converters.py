@@ -10,6 +10,7 @@ from etils import epath
 
 from xmodal.base.config import UserError, lookup
 from xmodal.pretrained import (
+    blip,
     cmcm,
     pcme,
     pvse,
@@ -51,6 +52,10 @@ class ModelConverter:
 
 
 MODELS: Mapping[str, ModelConverter] = {
+    "blip": ModelConverter(
+        lambda arrays, variant: blip.describe_blip(arrays),
+        expected_unexpected=blip.EXPECTED_UNEXPECTED,
+    ),
     "cmcm": ModelConverter(
         cmcm.describe_cmcm,
         variants=tuple(cmcm.VARIANTS),
@@ -105,8 +110,7 @@ def convert_model(
       show: gets the report's text before it is checked.
 
     Returns:
-      The arrays by the names `SIDE/params/...`, `similarity/...` and `tasks/NAME/module/...`,
-      their model, and the report.
+      The arrays by the names of `model_folder.save_model`, their model, and the report.
 
     Raises:
       UserError: the source or the vocabulary is unreadable or not of this model, or an array is
@@ -141,7 +145,10 @@ def convert_model(
         files = {"vocab.txt": "".join(f"{word}\n" for word in words).encode()}
         sides["text"] = dataclasses.replace(sides["text"], files=files)
     tasks = {name: task.section for name, task in published.tasks.items()}
-    return arrays, ModelDescription(sides, published.similarity, parameters, tasks), report
+    described = ModelDescription(
+        sides, published.similarity, parameters, tasks, published.pair_scorer
+    )
+    return arrays, described, report
 
 
 def _describe(model: str, arrays: Arrays, options: Mapping[str, Any], variant: str) -> Published:

@@ -1,11 +1,12 @@
 """Folders of converted models.
 
-model.json              `similarity` as in a config, its learned numbers, `parameters`, `tasks`,
-                        checksums
-image, text             the towers, see `folder`
-similarity.safetensors  arrays of the similarity, if it has any
-tasks.safetensors       parameters of tasks: `NAME/module/...`
-report.txt              the use of every array of the source
+model.json               `similarity` as in a config, its learned numbers, `parameters`, `tasks`,
+                         `pair_scorer` as in a config, checksums
+image, text              the towers, see `folder`
+tasks.safetensors        parameters of tasks: `NAME/module/...`
+pair_scorer.safetensors  parameters of the pair scorer: `params/...`
+similarity.safetensors   arrays of the similarity, if it has any: `params/...`
+report.txt               the use of every array of the source
 """
 
 import dataclasses
@@ -33,7 +34,7 @@ from xmodal.pretrained.folder import (
 )
 
 SIDES = ("image", "text")
-_SIMILARITY, _TASKS = "similarity.safetensors", "tasks.safetensors"
+_PARTS = ("tasks", "pair_scorer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,16 +46,18 @@ class ModelDescription:
       similarity: the similarity, as in `config.model.similarity`.
       parameters: learned numbers of the similarity, such as `match_scale`.
       tasks: name -> section of `config.tasks`, for the tasks with parameters.
+      pair_scorer: the pair scorer, as in `config.model.pair_scorer`.
     """
 
     sides: Mapping[str, Description]
     similarity: Mapping[str, Any]
     parameters: Mapping[str, float]
     tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    pair_scorer: Mapping[str, Any] | None = None
 
     def model(self) -> dict[str, Any]:
         """Returns the section `config.model`."""
-        return model_section(self.sides, self.similarity)
+        return model_section(self.sides, self.similarity, self.pair_scorer)
 
 
 def save_model(
@@ -67,8 +70,8 @@ def save_model(
 
     Args:
       folder: the folder to create.
-      arrays: arrays by name: `SIDE/params/...`, `SIDE/batch_stats/...`, `similarity/...`,
-        `tasks/NAME/module/...`.
+      arrays: arrays by name: `SIDE/params/...`, `SIDE/batch_stats/...`, `tasks/NAME/module/...`,
+        `pair_scorer/params/...`, `similarity/params/...`.
       description: description of the model.
       report: report on the source.
 
@@ -82,15 +85,13 @@ def save_model(
         for side, tower in description.sides.items():
             (temporary / side).mkdir()
             write_tower(temporary / side, _below(f"{side}/", arrays), tower)
-        fields = ("similarity", "parameters", "tasks")
-        content = {field: dict(getattr(description, field)) for field in fields}
-        checksums = {}
-        for name, start in ((_SIMILARITY, "similarity/"), (_TASKS, "tasks/")):
-            if own := _below(start, arrays):
+        fields = ("similarity", "parameters", *_PARTS)
+        content = {field: dict(getattr(description, field) or {}) for field in fields}
+        for part in (*_PARTS, "similarity"):
+            if own := _below(f"{part}/", arrays):
+                name = f"{part}.safetensors"
                 (temporary / name).write_bytes(safetensors.numpy.save(own))
-                checksums[name] = sha256_of(temporary / name)
-        if checksums:
-            content["checksums"] = checksums
+                content.setdefault("checksums", {})[name] = sha256_of(temporary / name)
         # Last, because on a bucket files appear one by one: without it the folder is not read.
         (temporary / "model.json").write_text(json.dumps(content, indent=2) + "\n")
 
@@ -111,35 +112,29 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
     with damage(path):
         content = json.loads(path.read_text())
         similarity, parameters = dict(content["similarity"]), dict(content["parameters"])
-        tasks = dict(content.get("tasks", {}))
+        tasks, scorer = (dict(content.get(part, {})) for part in _PARTS)
     sides = {side: read_description(epath.Path(folder) / side) for side in SIDES}
-    return ModelDescription(sides, similarity, parameters, tasks)
+    return ModelDescription(sides, similarity, parameters, tasks, scorer or None)
 
 
-def read_tasks(folder: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Returns the parameters of the tasks of a model by name, `NAME/module/...`.
+def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:
+    """Returns the parameters of a part of a model by name; {} if it has no such part.
+
+    Args:
+      folder: the folder of the model.
+      part: "tasks", for names `NAME/module/...`; "pair_scorer" or "similarity", for `params/...`.
 
     Raises:
-      UserError: their file is missing or damaged.
+      UserError: the file is missing or damaged.
     """
-    path = epath.Path(folder) / _TASKS
-    if not read_model(folder).tasks:
+    path = epath.Path(folder) / f"{part}.safetensors"
+    with damage(path.parent / "model.json"):
+        content = json.loads((path.parent / "model.json").read_text())
+    if path.name not in content.get("checksums", {}):
         return {}
     if not path.exists():
-        raise UserError(f"{folder} is incomplete: {_TASKS} is missing.")
-    return read_checked(path.parent / "model.json", _TASKS)
-
-
-def read_similarity(folder: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Returns the arrays of the similarity by name, `local/kernel`; {} if it has none.
-
-    Raises:
-      UserError: their file is missing or damaged.
-    """
-    path = epath.Path(folder) / "model.json"
-    with damage(path):
-        names = json.loads(path.read_text()).get("checksums", {})
-    return read_checked(path, _SIMILARITY) if _SIMILARITY in names else {}
+        raise UserError(f"{folder} is incomplete: {path.name} is missing.")
+    return read_checked(path.parent / "model.json", path.name)
 
 
 def _below(start: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -46,6 +46,7 @@ class Published:
       parameters: learned parameters of the similarity -> name of the scalar in the source.
       tasks: name -> task with weights.
       first_words: first words of the vocabulary, if the vocabulary file omits them.
+      pair_scorer: the pair scorer, as in `config.model.pair_scorer`; its rules are `layers` too.
     """
 
     sides: Mapping[str, Description]
@@ -54,16 +55,16 @@ class Published:
     parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tasks: Mapping[str, PublishedTask] = dataclasses.field(default_factory=dict)
     first_words: tuple[str, ...] = ()
+    pair_scorer: Mapping[str, Any] | None = None
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns shapes by name: `SIDE/params/...`, `similarity/...`, `tasks/NAME/module/...`."""
-        model = make_dual_encoder(model_section(self.sides, self.similarity))
+        """Returns shapes by name, `SIDE/params/...`, `tasks/NAME/module/...` and the like."""
+        model = make_dual_encoder(model_section(self.sides, self.similarity, self.pair_scorer))
         inputs = {side: _example(description) for side, description in self.sides.items()}
         params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
-        similarity = params.pop("similarity", None)
-        trees = {side: {"params": params[side], **state[side]} for side in params}
-        if "similarity" in self.layers:
-            trees["similarity"] = similarity
+        if "similarity" not in self.layers:
+            params.pop("similarity", None)
+        trees = {part: {"params": params[part], **state.get(part, {})} for part in params}
         if self.tasks:
             vectors = {
                 side: jax.eval_shape(tower.apply, params[side], state[side], inputs[side])[0]
@@ -77,12 +78,9 @@ class Published:
 
     def find(self, name: str) -> Taken:
         """Returns the array of the source for one of ours; see `shapes`."""
-        side, path = name.split("/", 1)
+        side, task, path = name.split("/", 2)
         if side == "tasks":
-            task, path = path.split("/", 1)
             return self.tasks[task].rule(path.removeprefix("module/"))
-        if side != "similarity":
-            path = path.split("/", 1)[1]
         fits = [layer for layer in self.layers[side] if f"{path}/".startswith(f"{layer}/")]
         if not fits:
             raise UserError(f"{name} has no counterpart in the published model.")
@@ -96,7 +94,8 @@ def _example(description: Description) -> dict[str, np.ndarray]:
     if features := description.encoder.get("features"):
         shape = (features,) if isinstance(features, int) else tuple(features)
         return {"image": np.zeros((1, *shape), np.float32)}
-    return {"image": np.zeros((1, 96, 96, 3), np.uint8)}
+    size = description.preprocessing.get("size") or 96
+    return {"image": np.zeros((1, size, size, 3), np.uint8)}
 
 
 def _task_shapes(section: Mapping[str, Any], vectors: Mapping[str, Embedding]) -> Any:
@@ -152,6 +151,17 @@ def convolution(layer: str) -> LayerRule:
     def rule(leaf: str) -> Taken:
         if leaf == "kernel":
             return Taken(f"{layer}.weight", lambda kernel: kernel[:, :, 0].T, "OIL to IO")
+        return Taken(f"{layer}.{leaf}")
+
+    return rule
+
+
+def convolution_2d(layer: str) -> LayerRule:
+    """The rule for `torch.nn.Conv2d`."""
+
+    def rule(leaf: str) -> Taken:
+        if leaf == "kernel":
+            return Taken(f"{layer}.weight", lambda x: x.transpose(2, 3, 1, 0), "OIHW to HWIO")
         return Taken(f"{layer}.{leaf}")
 
     return rule

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +15,12 @@ from xmodal.base.config import UserError, setting
 from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.training import accumulation, rngs
 from xmodal.training.batch_statistics import observe_batch
+from xmodal.training.momentum import MOMENTUM, follow, momentum_rate
 from xmodal.training.optimization.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.training.optimization.parameter_groups import select
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, clamp_scales, compute_losses, sides
-from xmodal.training.tree import Tree, flatten, frozen_parts, merge
+from xmodal.training.tree import Tree, flatten, frozen_parts, matches, merge
 from xmodal.training.views import embed_views
 
 Batch = Mapping[str, jax.Array]
@@ -40,16 +41,22 @@ class L2Config:
     scale: float = setting(above=0)
 
 
-def check_sides(model: DualEncoder, tasks: tuple[Task, ...]) -> None:
+def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[str] = ()) -> None:
     """Raises an error if the tasks do not train exactly the parts that the model has.
+
+    Args:
+      model: two towers, or one.
+      tasks: the tasks.
+      freeze: `config.freeze`; a side that is frozen as a whole needs no task.
 
     Raises:
       UserError: names the sides of both, or the pair scorer.
     """
-    if sides(tasks) != set(model.towers):
+    trained = {side for side in model.towers if not matches(freeze, f"{side}/")}
+    if not trained <= sides(tasks) <= set(model.towers):
         raise UserError(
             f"config.tasks compare views of the sides {sorted(sides(tasks))}, config.model has "
-            f"{sorted(model.towers)}; set the other side to None or add a task for it."
+            f"{sorted(model.towers)}; set the other side to None, freeze it or add a task for it."
         )
     trains_pairs = [f"config.tasks.{task.name}" for task in tasks if task.loss.pairs]
     if trains_pairs and model.pair_scorer is None:
@@ -158,20 +165,25 @@ def _make_loss(
     Its other results are the new model state, parameters that are set without a gradient, see
     `observe_batch`, and scalars.
     """
+    rate = momentum_rate(tasks)
 
     def compute_loss(
         params: Tree, frozen: Tree, model_state: Tree, batch: Batch, step: jax.Array
     ) -> tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]:
         everything = merge(params, frozen)
+        parts = _frozen_parts(params, frozen, model.towers)
         views, states = embed(
-            model,
-            tasks,
-            everything,
-            model_state,
-            batch,
-            frozen=_frozen_parts(params, frozen, model.towers),
-            key=rngs.stream_key(seed, "towers", step),
-        )
+            model, tasks, everything, model_state, batch,
+            frozen=parts, key=rngs.stream_key(seed, "towers", step),
+        )  # fmt: skip
+        copied: dict[str, Embedding] = {}
+        if rate is not None:
+            copies = follow(model_state[MOMENTUM], everything, rate, step)
+            copied, _ = embed(
+                model, tasks, everything | copies, model_state, batch,
+                frozen=parts, key=rngs.stream_key(seed, MOMENTUM, step),
+            )  # fmt: skip
+            copied, states[MOMENTUM] = jax.lax.stop_gradient(copied), copies
         with jax.named_scope("losses"):
             observed: Tree = {}
             if _mode(params, frozen, "similarity") is Mode.TRAIN:
@@ -180,6 +192,7 @@ def _make_loss(
                 tasks, views, batch, everything, model_state,
                 similarity=model.similarity, seed=seed, step=step, mesh=mesh,
                 pair_scorer=model.pair_scorer, pair_mode=_mode(params, frozen, "pair_scorer"),
+                copied=copied,
             )  # fmt: skip
             if l2 is not None:
                 penalty = l2.scale * sum_of_squares(params, l2.pattern)

@@ -8,6 +8,7 @@ import flax.linen as nn
 from xmodal.models.entry_table import Row, make_part
 from xmodal.models.heads import (
     additive_attention,
+    attention_pooling,
     gaussian,
     global_attention,
     gpo,
@@ -23,6 +24,7 @@ HEADS: Mapping[str, Row] = {
         additive_attention.AttentionConfig,
         lambda config: additive_attention.Attention(config.scaled),
     ),
+    "attention_pool": Row(attention_pooling.AttentionPoolConfig, attention_pooling.AttentionPool),
     "first": Row(pooling.NoConfig, lambda config: pooling.First()),
     "flatten": Row(pooling.NoConfig, lambda config: pooling.Flatten()),
     "gaussian": Row(gaussian.GaussianConfig, gaussian.Gaussian),
@@ -32,6 +34,7 @@ HEADS: Mapping[str, Row] = {
     "gpo": Row(gpo.GpoConfig, gpo.Gpo),
     "graph": Row(graph_reasoning.GraphConfig, graph_reasoning.Graph),
     "last": Row(pooling.LastConfig, lambda config: pooling.Last(config.source)),
+    "map": Row(attention_pooling.MapConfig, attention_pooling.Map),
     "max": Row(pooling.MaxConfig, lambda config: pooling.Max(config.dropout)),
     "mean": Row(pooling.NoConfig, lambda config: pooling.Mean()),
     "pie": Row(pie.PieConfig, pie.Pie),

@@ -30,7 +30,10 @@ _FREE = frozenset(
         "score", "statistics", "unroll", "variance",
     )
 )  # fmt: skip
-_IDS = ("tokenizer", "lower_case", "unknown", "markers", "start", "end", "pad", "reads_pads")
+_IDS = (
+    "tokenizer", "lower_case", "canonicalize", "unknown", "markers", "start", "end", "pad",
+    "reads_pads", "separators", "max_words",
+)  # fmt: skip
 _PIXELS = ("size", "eval_recipe", "eval_crop")
 
 
@@ -78,7 +81,12 @@ def model_origin(folder: str) -> Origin:
     Raises:
       UserError: the folder is missing or damaged.
     """
-    return Origin(f"the model {folder}", [Part("model.similarity", read_model(folder).similarity)])
+    model = read_model(folder)
+    parts = [Part("model.similarity", model.similarity)]
+    if model.pair_scorer is not None:
+        scorer = _part_of("model.pair_scorer", model.pair_scorer, PAIR_SCORERS)
+        parts.append(Part("model.pair_scorer", scorer, is_optional=True))
+    return Origin(f"the model {folder}", parts)
 
 
 def tower_origin(side: str, folder: str, *, of_model: bool = False) -> Origin:

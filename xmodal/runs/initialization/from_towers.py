@@ -9,7 +9,7 @@ import numpy as np
 
 from xmodal.base.config import UserError
 from xmodal.pretrained.folder import read_weights
-from xmodal.pretrained.model_folder import SIDES, read_model, read_similarity, read_tasks
+from xmodal.pretrained.model_folder import SIDES, read_model, read_part
 from xmodal.runs.sections import InitConfig
 from xmodal.training.state import TrainState, replace_arrays
 from xmodal.training.tree import flatten, matches, part_of, top_levels
@@ -61,8 +61,10 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
         params |= tower.params
         model_state |= tower.model_state
     if source.model:
-        params |= _task_params(source.model, flatten(state.all_params()))
-        params |= _similarity_params(source.model, flatten(state.all_params()))
+        leaves = flatten(state.all_params())
+        params |= _task_params(source.model, leaves)
+        for part in ("pair_scorer", "similarity"):
+            params |= _part_params(source.model, part, leaves)
         numbers = read_model(source.model).parameters
         params |= {
             f"similarity/{name}": np.asarray(value, np.float32) for name, value in numbers.items()
@@ -101,18 +103,22 @@ def _task_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray
     kept = {path.split("/")[1] for path in wanted}
     found = {
         f"tasks/{name}": array
-        for name, array in read_tasks(folder).items()
+        for name, array in read_part(folder, "tasks").items()
         if name.split("/")[0] in kept
     }
     _check_fits(folder, found, wanted)
     return found
 
 
-def _similarity_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Arrays of the similarity of a folder."""
-    found = {f"similarity/{name}": array for name, array in read_similarity(folder).items()}
-    wanted = {path: leaf.shape for path, leaf in leaves.items() if path.startswith("similarity/")}
-    _check_fits(folder, found, wanted)
+def _part_params(folder: str, part: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Parameters of a part, if both the model of a folder and the state have it."""
+    wanted = {path: leaf.shape for path, leaf in leaves.items() if path.startswith(f"{part}/")}
+    if not wanted:
+        return {}
+    arrays = read_part(folder, part)
+    found = {f"{part}/{name.removeprefix('params/')}": array for name, array in arrays.items()}
+    if found:
+        _check_fits(folder, found, wanted)
     return found
 
 
