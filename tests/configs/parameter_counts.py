@@ -95,6 +95,18 @@ PUBLISHED = {
         "text/head": 2 * linear(1024, 1024) + 1024,
         "similarity": 2 * linear(1024, 256) + 2 * linear(256, 1),
     },
+    "cvse": {
+        # Attention as in SGRAF; two layers of the graph, which is counted on both sides.
+        "image/head": linear(2048, 1024)
+        + 4 * linear(1024, 1024)
+        + 2 * 1024
+        + 2 * 36
+        + 3 * 2 * 1024
+        + 300 * 512
+        + 512 * 1024,
+        "text/encoder": VOCABULARY * 300 + 2 * gru(300, 1024),
+        "text/head": 4 * linear(1024, 1024) + 2 * 1024 + 2 * 2 * 1024 + 300 * 512 + 512 * 1024,
+    },
     "vit": {
         # 6 x 6 patches of 8 x 8 pixels and a class token; a layer norm at the end.
         "image/encoder": linear(8 * 8 * 3, 128)
@@ -146,6 +158,7 @@ FROZEN = {
     "vse_infinity": [],
     "vsrn": [],
     "sgraf": [],
+    "cvse": [],
     "vit": [],
     "vete": ["image/encoder"],
     "cmcm_clue": [],

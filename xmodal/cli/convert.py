@@ -30,8 +30,9 @@ def main() -> None:
     check_new(args.output)
     if args.model:
         made = convert_model(
-            args.model, args.source, args.variant, args.vocabulary, **allowed, show=print
-        )
+            *(args.model, args.source, args.variant, args.vocabulary),
+            concepts=args.concepts, **allowed, show=print,
+        )  # fmt: skip
         save_model(args.output, *made)
         section = made[1].model()
     else:
@@ -62,6 +63,9 @@ def _parse() -> argparse.Namespace:
         "--vocabulary",
         default="",
         help="for a model: its words, unless the source has them; for --tower=words: words to keep",
+    )
+    parser.add_argument(
+        "--concepts", default="", help="for --model=cvse: file of `python -m data_prep.concepts`"
     )
     for kind, whose in (("missing", "our"), ("unexpected", "the source's")):
         parser.add_argument(

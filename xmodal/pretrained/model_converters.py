@@ -2,14 +2,14 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from etils import epath
 
 from xmodal.base.config import UserError, lookup
-from xmodal.pretrained import cmcm, pcme, pvse, vse_infinity, vsepp, vsrn
+from xmodal.pretrained import cmcm, cvse, pcme, pvse, vse_infinity, vsepp, vsrn
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 from xmodal.pretrained.converters import check_variant
 from xmodal.pretrained.model_folder import ModelDescription
@@ -30,12 +30,17 @@ class ModelConverter:
       variants: names that `describe` accepts, the default one first; empty if there is no choice.
       trained_variant: the options of a checkpoint -> the variant they name, or None; None if
         no options name one.
+      add_concepts: (arrays, words, concept file) -> arrays and words with those of the file; None
+        for a model without concepts.
+      added: names of the arrays that it adds.
       expected_unexpected: regular expressions of the source's names that the model has no use for.
     """
 
     describe: Callable[[Arrays, str], Published]
     variants: tuple[str, ...] = ()
     trained_variant: Callable[[Mapping[str, Any]], str | None] | None = None
+    add_concepts: Callable[[Arrays, Sequence[str], str], tuple[Arrays, list[str]]] | None = None
+    added: tuple[str, ...] = ()
     expected_unexpected: tuple[str, ...] = ()
 
 
@@ -44,6 +49,14 @@ MODELS: Mapping[str, ModelConverter] = {
         cmcm.describe_cmcm,
         variants=tuple(cmcm.VARIANTS),
         expected_unexpected=cmcm.EXPECTED_UNEXPECTED,
+    ),
+    "cvse": ModelConverter(
+        cvse.describe_cvse,
+        variants=tuple(cvse.VARIANTS),
+        trained_variant=cvse.trained_variant,
+        add_concepts=cvse.add_concepts,
+        added=cvse.ADDED,
+        expected_unexpected=cvse.EXPECTED_UNEXPECTED,
     ),
     "pcme": ModelConverter(
         lambda arrays, variant: pcme.describe_pcme(arrays),
@@ -72,6 +85,7 @@ def convert_model(
     variant: str = "",
     vocabulary: str = "",
     *,
+    concepts: str = "",
     allow_missing: Collection[str] = (),
     allow_unexpected: Collection[str] = (),
     show: Callable[[str], None] = lambda text: None,
@@ -83,6 +97,7 @@ def convert_model(
       path: see `weight_files.load_source`.
       variant: one of the converter's variants; "" for that of the source's options, or the first.
       vocabulary: vocabulary file, see `vocabularies.read_words`; "" if the source includes it.
+      concepts: concept file, see `preprocessing.concepts`, for a model that needs one.
       allow_missing: see `Report.check`.
       allow_unexpected: see `Report.check`.
       show: gets the report's text before it is checked.
@@ -98,10 +113,16 @@ def convert_model(
     converter = lookup("--model", model, MODELS)
     if variant:
         check_variant(model, variant, converter.variants)
+    if concepts and converter.add_concepts is None:
+        raise UserError(f"--concepts={concepts!r} has no use: {model} has no concepts.")
     source = load_source(path)
     try:
         published = _describe(model, source, variant)
         words = _find_words(vocabulary, path, published)
+        if converter.add_concepts is not None:
+            given, words = converter.add_concepts(source.arrays, words or (), concepts)
+            source = dataclasses.replace(source, arrays=given)
+            published = _describe(model, source, variant)
         mapper = Mapper(source.arrays)
         for name, shape in published.shapes().items():
             mapper.take(name, published.find(name), shape)
@@ -148,6 +169,7 @@ def _count_used(model: str, arrays: Arrays) -> int:
     except (UserError, KeyError, ValueError):
         return 0
     names = {name for each in taken for name in ((each,) if isinstance(each, str) else each)}
+    names -= set(converter.added)
     return len(names) if names <= arrays.keys() else 0
 
 

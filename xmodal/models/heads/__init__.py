@@ -8,6 +8,7 @@ import flax.linen as nn
 from xmodal.models.entry_table import Row, make_part
 from xmodal.models.heads import (
     additive_attention,
+    consensus,
     gaussian,
     global_attention,
     gpo,
@@ -22,6 +23,7 @@ HEADS: Mapping[str, Row] = {
         additive_attention.AttentionConfig,
         lambda config: additive_attention.Attention(config.scaled),
     ),
+    "consensus": Row(consensus.ConsensusConfig, consensus.Consensus),
     "first": Row(pooling.NoConfig, lambda config: pooling.First()),
     "flatten": Row(pooling.NoConfig, lambda config: pooling.Flatten()),
     "gaussian": Row(gaussian.GaussianConfig, gaussian.Gaussian),

@@ -68,7 +68,7 @@ def _report_warmup(given: ml_collections.ConfigDict, settings: RunConfig) -> Non
 
 
 def _fill_vocabulary(config: ml_collections.ConfigDict, entries: int | None) -> None:
-    """Sets the rows of the word table, and task modules' outputs over words, if they are 0.
+    """Sets the rows of tables of words, and task modules' outputs over words, if they are 0.
 
     Raises:
       UserError: the model has fewer rows than the vocabulary has entries.
@@ -86,6 +86,8 @@ def _fill_vocabulary(config: ml_collections.ConfigDict, entries: int | None) -> 
         )
     with config.unlocked():
         text.encoder.vocab_size = rows or entries
+        if text.head.get("vocab_size") == 0:
+            text.head.vocab_size = text.encoder.vocab_size
         for task in config.get("tasks", {}).values():
             module = task.loss.get("module", {})
             if module.get("vocab_size") == 0:

@@ -30,7 +30,10 @@ _FREE = frozenset(
         "score", "statistics", "unroll", "variance",
     )
 )  # fmt: skip
-_IDS = ("tokenizer", "lower_case", "unknown", "markers", "start", "end", "pad", "reads_pads")
+_IDS = (
+    *("tokenizer", "reading", "lower_case", "unknown", "markers"),
+    *("start", "end", "pad", "reads_pads"),
+)
 _PIXELS = ("size", "eval_recipe", "eval_crop")
 
 

@@ -6,6 +6,7 @@ Wortsman et al., "Robust fine-tuning of zero-shot models" (2022), WiSE-FT: (1 - 
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from absl import logging
 
@@ -79,8 +80,13 @@ def check_blend(state: TrainState, blend: BlendConfig) -> None:
 
 
 def _mix(tree: Tree, other: dict[str, np.ndarray], weight: float) -> Tree:
+    def mix(x: jax.Array, y: jax.Array) -> jax.Array:
+        # Tables of numbers are the same in two runs of one vocabulary.
+        is_number = jnp.issubdtype(x.dtype, jnp.floating)
+        return ((1 - weight) * x + weight * y).astype(x.dtype) if is_number else x
+
     def mean(a: Tree, b: Tree) -> Tree:
-        return jax.tree.map(lambda x, y: ((1 - weight) * x + weight * y).astype(x.dtype), a, b)
+        return jax.tree.map(mix, a, b)
 
     shardings = jax.tree.map(lambda leaf: leaf.sharding, tree)
     mixed: Tree = jax.jit(mean, out_shardings=shardings)(tree, replace_arrays(tree, other))
