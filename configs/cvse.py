@@ -7,8 +7,8 @@
 
 Wang et al., "Consensus-Aware Visual-Semantic Embedding for Image-Text Matching" (ECCV 2020), and
 BruceW91/CVSE. In training, the concepts of a text are those of all captions of its image, as in
-that code; in evaluation only those of its own words. The authors' numbers also use those of similar
-captions of the test set, so that they depend on the gallery.
+that code; in evaluation only those of its own words. The authors add those of similar captions of
+the test set: `--config.evals.coco.concepts=completed`.
 
 Differences from that code: texts are read as they are, not as the bytes `b'...'`, of which the
 first word is unknown; the vocabulary omits words of validation captions; a word names a concept

@@ -74,7 +74,10 @@ MODELS: Mapping[str, ModelConverter] = {
         variants=tuple(vsepp.VARIANTS),
         trained_variant=vsepp.trained_variant,
     ),
-    "vsrn": ModelConverter(lambda arrays, variant: vsrn.describe_vsrn(arrays)),
+    "vsrn": ModelConverter(
+        lambda arrays, variant: vsrn.describe_vsrn(arrays),
+        expected_unexpected=vsrn.EXPECTED_UNEXPECTED,
+    ),
 }
 """Converters by the name of the paper's model."""
 

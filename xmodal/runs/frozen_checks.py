@@ -16,7 +16,8 @@ def check(parts: "Parts") -> None:
 
     Raises:
       UserError: a part that both sides share is frozen on one of them; a side has no frozen
-        features, a parameter they depend on is trained, the encoder or the data change them from step to step, or they cannot be written.
+        features, a parameter they depend on is trained, the encoder or the data change them from
+        step to step, or they cannot be written.
     """
     settings = parts.settings
     _check_shared(parts)
