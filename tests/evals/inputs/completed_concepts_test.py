@@ -1,9 +1,11 @@
 """Concepts of similar captions, against a slow loop and in a whole evaluation."""
 
+import jax
 import numpy as np
 import pytest
 
 from configs import cvse
+from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.evals.inputs import completed_concepts
 from xmodal.evals.inputs.completed_concepts import find_neighbors
@@ -48,6 +50,7 @@ def test_neighbors_equal_a_slow_loop(monkeypatch, rule, fallback):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fast_compilation")
 def test_a_run_is_evaluated_with_completed_concepts(few_shapes, tmp_path):
     config = cvse.get_config("quick")
     config.data.data_dir, config.batch_size, config.freeze = few_shapes, 16, ()
@@ -55,7 +58,7 @@ def test_a_run_is_evaluated_with_completed_concepts(few_shapes, tmp_path):
     shapes = {**config.evals.shapes.to_dict(), "boards": ("shapes_own",)}
     config.evals = {"own": shapes, "completed": shapes | {"concepts": "completed"}}
     config.select.metric = "own/shapes_own/mean_recall@10"
-    parts = resolve(config)
+    parts = resolve(config, mesh=mesh_lib.make_mesh(jax.devices()[:1]))
     evaluation = RunEvaluation(parts)
     state = starting_state(parts, str(tmp_path))
     provider = evaluation.provider(state.all_params(), state.model_state)

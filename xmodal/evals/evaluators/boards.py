@@ -166,11 +166,13 @@ class BoardsEvaluator(Evaluator):
                 "cannot do: evaluate a single model itself, or set it to 'own'."
             )
         fused = {"name": "dot", "field": "fused"}
-        found = provider.items(self._split, similarity=fused, batch_size=self.options.batch_size)  # type: ignore[arg-type]
+        items: Any = self._split
+        found = provider.items(items, similarity=fused, batch_size=self.options.batch_size)
+        assert found.images is not None and found.captions is not None
         neighbors = completed_concepts.find_neighbors(
             found.images, found.captions, self.options.concepts
         )
-        return completed_concepts.CompletedItems(self._split, neighbors)
+        return completed_concepts.CompletedItems(items, neighbors)
 
     def open_rankings(self, source: Embeddings | ScoreMatrix) -> Callable[[str], Scores]:
         """Returns the function direction -> scores that `run` ranks its queries by."""
