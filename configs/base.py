@@ -113,7 +113,11 @@ def _text(tokenizer: str, **options: object) -> dict:
         "max_length": 32,
         "reading": "text",
         "lower_case": True,
+        "canonicalize": False,
+        "separators": "",
+        "max_words": 0,
         "augment": None,
+        "prompt": "",
     } | options
 
 

@@ -25,9 +25,9 @@ def slow_scores(params, images, texts, model):
         for side, columns in inputs.items():
             embedding, _ = encoders.embed(side, params, {"image": {}, "text": {}}, columns)
             features = embedding.extras["features"]
-            prepared[side] = scorer.prepare(side, params["pair_scorer"], features)
+            prepared[side] = scorer.prepare(side, params, features)
         one = jax.tree.map(lambda x: x[:, None], prepared["text"])
-        yield float(scorer.scores(params["pair_scorer"], prepared["image"], one)[0, 0])
+        yield float(scorer.scores(params, prepared["image"], one)[0, 0])
 
 
 @pytest.mark.parametrize(("devices", "block"), [(1, 2048), (8, 2048), (1, 4)])

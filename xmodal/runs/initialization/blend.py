@@ -80,14 +80,22 @@ def check_blend(state: TrainState, blend: BlendConfig) -> None:
 
 
 def _mix(tree: Tree, other: dict[str, np.ndarray], weight: float) -> Tree:
-    def mix(x: jax.Array, y: jax.Array) -> jax.Array:
-        # Tables of numbers are the same in two runs of one vocabulary.
+    return mix(tree, replace_arrays(tree, other), weight)
+
+
+def mix(first: Tree, second: Tree, weight: float) -> Tree:
+    """Returns (1 - weight) a + weight b of every array, with the sharding of the first tree.
+
+    Integers, such as the concepts of words, are those of a: they follow from the vocabulary.
+    """
+
+    def mix_arrays(x: jax.Array, y: jax.Array) -> jax.Array:
         is_number = jnp.issubdtype(x.dtype, jnp.floating)
         return ((1 - weight) * x + weight * y).astype(x.dtype) if is_number else x
 
     def mean(a: Tree, b: Tree) -> Tree:
-        return jax.tree.map(mix, a, b)
+        return jax.tree.map(mix_arrays, a, b)
 
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, tree)
-    mixed: Tree = jax.jit(mean, out_shardings=shardings)(tree, replace_arrays(tree, other))
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, first)
+    mixed: Tree = jax.jit(mean, out_shardings=shardings)(first, second)
     return mixed
