@@ -91,7 +91,8 @@ def add_concepts(arrays: Arrays, words: Sequence[str], file: str) -> tuple[Array
     added = {
         name: np.concatenate([arrays[name], rows]),
         _VECTORS: concepts.vectors,
-        _TABLE: concepts.concept_of_word(forms),
+        # As all arrays of a folder.
+        _TABLE: concepts.concept_of_word(forms).astype(np.float32),
     }
     return {**arrays, **added}, [*words, *first]
 
