@@ -101,6 +101,7 @@ def test_a_budget_chooses_the_tiles():
     assert choose("auto:1", devices=8) == "ring"
 
 
+@pytest.mark.slow
 def test_recomputed_tiles_need_less_memory():
     views = make_views((32, 32), regions=9, words=8, width=64)
     params, ids = make_params(SAF, views), make_ids(32)

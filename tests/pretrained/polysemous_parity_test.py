@@ -139,6 +139,7 @@ def test_pvse_equals_torch(torch, convert, embeddings, variant):
     check_gradients(gradients, named(model, dict(model.named_buffers())), convert, "pvse", variant)
 
 
+@pytest.mark.slow
 def test_pcme_equals_torch(torch, convert):
     cnn, forward = make_resnet(torch, SMALL)
     model, functions, criterion = make_pcme(torch, cnn, forward, channels=CHANNELS, rows=ROWS)

@@ -54,6 +54,7 @@ def test_there_is_one_program_per_length():
         compiled.flops(data.cut_texts(batch, 5))
 
 
+@pytest.mark.slow
 def test_a_run_takes_short_texts_where_it_can(config, tmp_path, monkeypatch):
     config = config.copy_and_resolve_references()
     config.update({"total_steps": 8, "data": {"text_lengths": (8, 10)}})

@@ -45,6 +45,7 @@ def test_the_loss_trains_the_scorer_and_both_encoders(one_device):
     assert max(jax.tree.leaves(changes)) > 1e-4
 
 
+@pytest.mark.slow
 def test_the_loss_reaches_the_encoders():
     """The towers get no other gradient, since the draws have none."""
     config = make_config()
