@@ -106,6 +106,7 @@ def freeze(params):
     return {**params, "image": image}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("embeddings", "variant"), [(1, "legacy"), (2, "legacy"), (3, "final")])
 def test_pvse_equals_torch(torch, convert, embeddings, variant):
     cnn, forward = make_resnet(torch, SMALL)
