@@ -88,7 +88,7 @@ def matching():
         "match": base.task("image", "caption_0", "matching"),
     }
     config.model.pair_scorer = {
-        "name": "matching_head", "width": 8, "depth": 2, "heads": 2, "mlp_dim": 12, "dropout": 0.2,
+        "name": "matching_head", "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12, "dropout": 0.2,
     }  # fmt: skip
     # Gradients that cancel, such as those of biases of keys, are rounding.
     config.model.similarity = {"name": "cosine", "temperature": 0.2}
