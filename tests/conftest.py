@@ -128,6 +128,16 @@ def few_stages(monkeypatch):
 
 
 @pytest.fixture
+def without_evaluation(monkeypatch):
+    """Runs evaluate nothing, neither on the way nor at the end, for tests of training alone."""
+    from xmodal.runs import loop
+    from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+
+    monkeypatch.setattr(RunEvaluation, "run_state", lambda *arguments: {})
+    monkeypatch.setattr(loop, "evaluate_best", lambda *arguments: [])
+
+
+@pytest.fixture
 def fast_compilation(few_stages, monkeypatch):
     """Few stages and one device, for tests in which a whole step takes a minute to compile."""
     import jax
