@@ -1,7 +1,6 @@
 """The matching head against a slow reference, one pair and one head of attention at a time."""
 
 import functools
-import functools
 import math
 
 import jax
