@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
+from xmodal.base.progress import progress
 from xmodal.runs.costs import cost, memory
 from xmodal.runs.parts import Parts
 from xmodal.training.optimization.schedules import Lengths, read_lengths
@@ -108,10 +109,11 @@ def compile_step(
         "; later starts read it from the cache" if is_kept else "",
     )
     started = time.monotonic()
-    programs = {
-        length: memory.compile_program(lowered, memory.STEP, parts)
-        for length, lowered in lower_step(parts, state, features).items()
-    }
+    programs = {}
+    with progress("Compiling the training step", len(lengths) or 1) as advance:
+        for length, lowered in lower_step(parts, state, features).items():
+            programs[length] = memory.compile_program(lowered, memory.STEP, parts)
+            advance(1)
     run = read_lengths(settings.optimizer.schedule, settings.total_steps)
     compiled = CompiledStep(programs, run, parts.mesh)
     seconds = time.monotonic() - started
