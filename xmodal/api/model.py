@@ -101,8 +101,7 @@ class Model:
         )
         embed = make(lambda *inputs: model.embed(*inputs)[0])
         self._embed = functools.partial(embed, field=model.similarity.config.field)
-        scoring: Any = pairs and make(lambda *inputs: model.embed(*inputs)[0], pairs=pairs)
-        self._embed_pairs = scoring
+        self._embed_pairs: Any = pairs and make(lambda *x: model.embed(*x)[0], pairs=pairs)
         self._attend = make(functools.partial(_attention, model, name, tokenizer))
         learned = params.get("similarity", {})
         if model.similarity.module is not None:
@@ -219,9 +218,9 @@ class Model:
                 "compared: pass [N, D] and [M, D] of one model."
             )
         first, second = self.measure[0].place(first, second)
-        if not self.measure[0].symmetric and self._sides(left, right) == ("text", "image"):
-            return np.asarray(self._score(second, first)).T
         with in_precision(first.dtype):
+            if not self.measure[0].symmetric and self._sides(left, right) == ("text", "image"):
+                return np.asarray(self._score(second, first), np.float32).T
             return np.asarray(self._score(first, second), np.float32)
 
     def score_pairs(
