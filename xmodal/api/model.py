@@ -107,9 +107,8 @@ class Model:
         if model.similarity.module is not None:
             self.measure = (model.similarity, model.similarity.select_parameters(learned))
             return
-        numbers = {key: float(learned[key]) for key in model.similarity.parameters}
-        self.measure = (model.similarity, numbers)
-        prepare, score = model.similarity.scorer(numbers)
+        self.measure = model.similarity, {k: float(learned[k]) for k in model.similarity.parameters}
+        prepare, score = model.similarity.scorer(self.measure[1])
         self._score = jax.jit(lambda left, right: score(prepare(left), prepare(right)))
 
     def __repr__(self) -> str:
