@@ -208,6 +208,7 @@ def test_an_epoch_shows_every_image_once_and_epochs_differ(tiny_config):
     assert all(changed)
 
 
+@pytest.mark.slow
 def test_captions_are_drawn_without_replacement_and_evenly(feature_config):
     batches = _batches(feature_config, batch_size=37, total_steps=300)
     counts = {image_id: collections.Counter() for image_id in _TRAIN_IDS}

@@ -149,6 +149,7 @@ def test_vsepp_equals_torch(torch, tmp_path, variant, is_stored):
     assert (encoder["name"] == "precomputed") == is_stored
 
 
+@pytest.mark.slow
 def test_three_steps_of_vsepp_equal_torch(torch, tmp_path):
     """Clipped Adam moves both biases of every gate."""
     modules, functions = published.make_vsepp(
