@@ -13,7 +13,7 @@ from xmodal.base.console import quietly
 if TYPE_CHECKING:
     from clu import metric_writers
 
-_QUALITY = 70  # Of JPEG, where text is still sharp.
+_QUALITY = 60  # Of JPEG, where text is still sharp.
 
 
 def make_writer(folder: str) -> "metric_writers.MetricWriter":
