@@ -35,7 +35,7 @@ def write_pictures(
 ) -> None:
     """Writes pictures, uint8 [H, W, 3] by tag, for TensorBoard's IMAGES tab.
 
-    They are JPEG files, a sixth of the PNG files of `MetricWriter.write_images`.
+    They are JPEG files, a fifth of the PNG files of `MetricWriter.write_images`.
     """
     from tensorboard.plugins.image.metadata import create_summary_metadata
 
