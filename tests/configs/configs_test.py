@@ -45,6 +45,7 @@ ARGUMENTS = {
         "shapes",
         "shapes,cmca",
     ],
+    "cvse": ["", "flickr30k", "quick"],
     "cxc_text_text": ["", "minilm", "quick"],
     "flickr8k": ["", "pretrained", "pretrained_i2t", "pretrained_images"],
     "flickr8k_itm": [
@@ -75,6 +76,8 @@ ARGUMENTS = {
         "quick_k1",
     ],
     "quickstart": ["", "i2t", "t2t", "matching", "matching_quick"],
+    "scan": ["", "t2i_mean", "i2t_lse", "i2t_mean", "flickr30k", "quick"],
+    "sgraf": ["", "sgr", "saf_flickr30k", "sgr_flickr30k", "quick", "sgr_quick"],
     "vete": [
         "",
         "gru",
@@ -160,10 +163,7 @@ def part_of(tree, path):
 
 @pytest.mark.parametrize(
     ("name", "argument"),
-    [
-        pytest.param(*each, marks=() if each[1] in ("", "quick") else pytest.mark.slow)
-        for each in VARIANTS
-    ],
+    [pytest.param(*each, marks=pytest.mark.slow if each[1] else ()) for each in VARIANTS],
 )
 def test_builds_for_eight_devices_without_data(name, argument):
     parts, shapes = build(name, argument)

@@ -308,7 +308,7 @@ class Model:
 
     def _weights(self, side: str) -> dict[str, jax.Array]:
         # The names in a bundle begin with `params/`.
-        trees = (self._params[side], self._model_state.get(side, {}))
+        trees = (self._params.get(side, {}), self._model_state.get(side, {}))
         return {
             jax.tree_util.keystr(path, simple=True, separator="/").removeprefix("params/"): leaf
             for tree in trees

@@ -252,6 +252,12 @@ class Similarity:
             compare_all = jax.checkpoint(compare_all)
         return self._scale(compare_all(left, right), params)
 
+    def rescale(self, scores: np.ndarray) -> np.ndarray:
+        """Returns scores, float64, on the scale on which models are averaged."""
+        if self.module is not None:
+            return self.module.rescale(scores)
+        return np.asarray(scores, np.float64)
+
     def cost(self, left: Prepared, right: Prepared) -> Cost:
         """Returns the cost of one pair of prepared items in a block; only shapes matter."""
         if self.module is not None:
@@ -297,7 +303,7 @@ class Similarity:
           UserError: there are none, but this similarity needs some.
         """
         if self.module is not None:
-            if not params:
+            if not params and self.module.has_parameters:
                 raise UserError(
                     f"Similarity {self.name!r} has parameters, which must come with its embeddings."
                 )

@@ -8,6 +8,8 @@ import jax
 from xmodal.similarity import logits, scores, vectors
 from xmodal.similarity.pair_module import PairModule
 from xmodal.similarity.saf import Saf
+from xmodal.similarity.scan import Scan
+from xmodal.similarity.sgr import Sgr
 from xmodal.similarity.vectors import Prepared
 
 
@@ -78,5 +80,5 @@ SIMILARITIES: dict[str, Kind] = {
     ),
 }
 
-PAIR_MODULES: dict[str, type[PairModule]] = {"saf": Saf}
-"""Similarities with parameters of their own, see `PairModule`."""
+PAIR_MODULES: dict[str, type[PairModule]] = {"saf": Saf, "scan": Scan, "sgr": Sgr}
+"""Similarities of token sets, see `PairModule`."""

@@ -14,9 +14,11 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, setting
 from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.training import accumulation, rngs
+from xmodal.training.batch_statistics import observe_batch
 from xmodal.training.momentum import MOMENTUM, follow, momentum_rate
 from xmodal.training.optimization.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.training.optimization.parameter_groups import select
+from xmodal.training.optimization.schedules import Lengths
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, clamp_scales, compute_losses, sides
 from xmodal.training.tree import Tree, flatten, frozen_parts, matches, merge
@@ -24,7 +26,7 @@ from xmodal.training.views import embed_views
 
 Batch = Mapping[str, jax.Array]
 Scalars = dict[str, jax.Array]
-Step = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Scalars]]
+Step = Callable[..., tuple[TrainState, Scalars]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +75,7 @@ def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[st
 def make_step(
     model: DualEncoder,
     tasks: tuple[Task, ...],
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformationExtraArgs,
     *,
     seed: int,
     mesh: Mesh,
@@ -95,10 +97,11 @@ def make_step(
         changes only the step counts.
 
     Returns:
-      (state, batch, step) -> (state, scalars). `batch` holds global arrays as `data.batch_spec`
-      describes them. The update happens only if loss and gradient are finite and `step` is the
-      state's own step: unless such a batch is skipped, the state stays as it was before the
-      failing batch, although later steps may have been dispatched already.
+      (state, batch, step, lengths) -> (state, scalars). `batch` holds global arrays as
+      `data.batch_spec` describes them; without `lengths`, see `schedules.make_schedule`, those of
+      the run are constants of the program. The update happens only if loss and gradient are finite
+      and `step` is the state's own step: unless such a batch is skipped, the state stays as it was
+      before the failing batch, although later steps may have been dispatched already.
     """
 
     embed: Callable[..., tuple[dict[str, Embedding], Tree]]
@@ -108,24 +111,34 @@ def make_step(
     compute_loss = _make_loss(model, tasks, embed, seed=seed, mesh=mesh, l2=l2)
 
     def step_function(
-        state: TrainState, batch: Batch, step: jax.Array
+        state: TrainState, batch: Batch, step: jax.Array, lengths: Lengths | None = None
     ) -> tuple[TrainState, Scalars]:
-        gradients, (model_state, scalars) = jax.grad(compute_loss, has_aux=True)(
+        gradients, aux = jax.grad(compute_loss, has_aux=True)(
             state.params, state.frozen, state.model_state, batch, state.step
         )
         with jax.named_scope("update"):
-            return update(state, step, gradients, model_state, scalars)
+            return update(state, step, gradients, *aux, lengths)
 
     def update(
-        state: TrainState, step: jax.Array, gradients: Tree, model_state: Tree, scalars: Scalars
+        state: TrainState,
+        step: jax.Array,
+        gradients: Tree,
+        model_state: Tree,
+        observed: Tree,
+        scalars: Scalars,
+        lengths: Lengths | None,
     ) -> tuple[TrainState, Scalars]:
-        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        updates, opt_state = optimizer.update(
+            gradients, state.opt_state, state.params, lengths=lengths
+        )
         params = optax.apply_updates(state.params, updates)
+        trained = flatten(params)
+        params = merge(params, {k: x for k, x in flatten(observed).items() if k in trained})
         norm = optax.tree.norm(gradients)
         advanced = dataclasses.replace(
             state,
             step=state.step + 1,
-            params=clamp_scales(tasks, params, model.similarity),
+            params=model.share(clamp_scales(tasks, params, model.similarity)),
             model_state=model_state,
             opt_state=opt_state,
         )
@@ -151,13 +164,17 @@ def _make_loss(
     seed: int,
     mesh: Mesh,
     l2: L2Config | None,
-) -> Callable[..., tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]]:
-    """Returns the sum of the losses as a function of the trained parameters and the rest."""
+) -> Callable[..., tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]]:
+    """Returns the sum of the losses as a function of the trained parameters and the rest.
+
+    Its other results are the new model state, parameters that are set without a gradient, see
+    `observe_batch`, and scalars.
+    """
     rate = momentum_rate(tasks)
 
     def compute_loss(
         params: Tree, frozen: Tree, model_state: Tree, batch: Batch, step: jax.Array
-    ) -> tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]:
+    ) -> tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]:
         everything = merge(params, frozen)
         parts = _frozen_parts(params, frozen, model.towers)
         views, states = embed(
@@ -173,6 +190,9 @@ def _make_loss(
             )  # fmt: skip
             copied, states[MOMENTUM] = jax.lax.stop_gradient(copied), copies
         with jax.named_scope("losses"):
+            observed: Tree = {}
+            if _mode(params, frozen, "similarity") is Mode.TRAIN:
+                views, observed = observe_batch(tasks, views, everything, model.similarity, mesh)
             loss, task_states, scalars = compute_losses(
                 tasks, views, batch, everything, model_state,
                 similarity=model.similarity, seed=seed, step=step, mesh=mesh,
@@ -184,7 +204,7 @@ def _make_loss(
                 loss, scalars["l2"] = loss + penalty, penalty
         if task_states:
             states["tasks"] = task_states
-        return loss, (dict(model_state) | states, scalars | {"loss": loss})
+        return loss, (dict(model_state) | states, observed, scalars | {"loss": loss})
 
     return compute_loss
 
@@ -196,7 +216,8 @@ def _frozen_parts(params: Tree, frozen: Tree, towers: Collection[str]) -> dict[s
 
 def _mode(params: Tree, frozen: Tree, part: str) -> Mode:
     """The mode of a part of the model that is not a tower."""
-    return Mode.FROZEN if flatten(frozen.get(part, {})) and not params[part] else Mode.TRAIN
+    is_frozen = flatten(frozen.get(part, {})) and not params.get(part)
+    return Mode.FROZEN if is_frozen else Mode.TRAIN
 
 
 def sum_of_squares(params: Tree, pattern: str) -> jax.Array:

@@ -9,6 +9,7 @@ from xmodal.models.entry_table import Row, make_part
 from xmodal.models.heads import (
     additive_attention,
     attention_pooling,
+    consensus,
     gaussian,
     global_attention,
     gpo,
@@ -16,6 +17,7 @@ from xmodal.models.heads import (
     pie,
     pooling,
     transformer,
+    unit_tokens,
 )
 
 HEADS: Mapping[str, Row] = {
@@ -24,6 +26,7 @@ HEADS: Mapping[str, Row] = {
         lambda config: additive_attention.Attention(config.scaled),
     ),
     "attention_pool": Row(attention_pooling.AttentionPoolConfig, attention_pooling.AttentionPool),
+    "consensus": Row(consensus.ConsensusConfig, consensus.Consensus),
     "first": Row(pooling.NoConfig, lambda config: pooling.First()),
     "flatten": Row(pooling.NoConfig, lambda config: pooling.Flatten()),
     "gaussian": Row(gaussian.GaussianConfig, gaussian.Gaussian),
@@ -39,6 +42,7 @@ HEADS: Mapping[str, Row] = {
     "pie": Row(pie.PieConfig, pie.Pie),
     "sum": Row(pooling.NoConfig, lambda config: pooling.Sum()),
     "transformer": Row(transformer.TransformerConfig, transformer.Transformer),
+    "unit_tokens": Row(unit_tokens.UnitTokensConfig, unit_tokens.UnitTokens),
 }
 """A head is called with `Features` and a `Mode`, and returns an `Embedding`."""
 

@@ -67,7 +67,9 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
         resampled += tower.resampled
     if source.model:
         leaves = flatten(state.all_params())
-        params |= _task_params(source.model, leaves) | _scorer_params(source.model, leaves)
+        params |= _task_params(source.model, leaves)
+        for part in ("similarity", "pair_scorer"):
+            params |= _part_params(source.model, part, leaves)
         numbers = read_model(source.model).parameters
         params |= {
             f"similarity/{name}": np.asarray(value, np.float32) for name, value in numbers.items()
@@ -133,16 +135,13 @@ def _task_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray
     return found
 
 
-def _scorer_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Parameters of the pair scorer, if both the model of a folder and the state have one."""
-    start = "pair_scorer/"
-    wanted = {path: leaf.shape for path, leaf in leaves.items() if path.startswith(start)}
-    if not wanted:
+def _part_params(folder: str, part: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays of the similarity or the pair scorer of a folder; {} if it or the state has none."""
+    wanted = {path: leaf.shape for path, leaf in leaves.items() if path.startswith(f"{part}/")}
+    found = {f"{part}/{name}": array for name, array in read_part(folder, part).items()}
+    if not wanted or not found:
         return {}
-    arrays = read_part(folder, "pair_scorer")
-    found = {start + name.removeprefix("params/"): array for name, array in arrays.items()}
-    if found:
-        _check_fits(folder, found, wanted)
+    _check_fits(folder, found, wanted)
     return found
 
 
