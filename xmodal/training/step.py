@@ -113,11 +113,11 @@ def make_step(
     def step_function(
         state: TrainState, batch: Batch, step: jax.Array, lengths: Lengths | None = None
     ) -> tuple[TrainState, Scalars]:
-        gradients, aux = jax.grad(compute_loss, has_aux=True)(
+        gradients, (model_state, observed, scalars) = jax.grad(compute_loss, has_aux=True)(
             state.params, state.frozen, state.model_state, batch, state.step
         )
         with jax.named_scope("update"):
-            return update(state, step, gradients, *aux, lengths)
+            return update(state, step, gradients, model_state, observed, scalars, lengths)
 
     def update(
         state: TrainState,

@@ -28,9 +28,11 @@ def test_the_papers_models_give_its_matrix(tmp_path, table):
     assert sorted(p.name for p in out.iterdir()) == [
         "agreement.json",
         "agreement.md",
+        "agreement.tex",
         "bump_chart.png",
     ]
     assert (out / "agreement.md").read_text() == text
+    assert r"(1) eccv/mean/map@r &  & 0.39 & 0.20 \\" in (out / "agreement.tex").read_text()
     matrix = (
         "|                          | (1) |  (2) |  (3) |\n"
         "| ------------------------ | --: | ---: | ---: |\n"

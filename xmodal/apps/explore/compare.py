@@ -219,14 +219,14 @@ class Comparison:
         with_interval = format == "latex" and low < high
         return f"{value:.2f} [{low:.2f}, {high:.2f}]" if with_interval else f"{value:.2f}"
 
-    def agreement(self, tags: Sequence[str] | None = None) -> str:
-        """Returns Markdown with Kendall's tau-b between metrics, and the models' ranks by each.
+    def agreement(self, tags: Sequence[str] | None = None, format: str = "markdown") -> str:
+        """Returns tables of Kendall's tau-b between metrics, and of the models' ranks by each.
 
         See `table` for `tags`.
         """
         chosen = choose_metrics(self.metrics, tags)
         found = kendall_tau_b(self.metrics, chosen)
-        return format_agreement(found, ranks_of_models(self.metrics, chosen))
+        return format_agreement(found, ranks_of_models(self.metrics, chosen), format)
 
     def draw_ranks(self, tags: Sequence[str] | None = None) -> bytes:
         """Returns a PNG with a line per model over the metrics; see `table` for `tags`."""

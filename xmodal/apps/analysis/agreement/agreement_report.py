@@ -14,14 +14,14 @@ from xmodal.apps.analysis.agreement.rank_correlation import (
     ranks_of_models,
 )
 from xmodal.base.result_files import format_json, write_files
-from xmodal.base.text_table import format_table
+from xmodal.base.text_table import Rows, format_document
 from xmodal.evals.published import ECCV_TABLE_5
 
 
 def write_agreement(
     models: Models, metrics: Sequence[str], output: str, *, notes: Sequence[str] = ()
 ) -> str:
-    """Writes `agreement.json`, `agreement.md` and `bump_chart.png`, or none of them.
+    """Writes `agreement.json`, `.md` and `.tex`, and `bump_chart.png`, or none of them.
 
     Args:
       models: model -> tag -> number.
@@ -53,31 +53,34 @@ def write_agreement(
         {
             "agreement.json": format_json(found),
             "agreement.md": text,
+            "agreement.tex": format_agreement(agreement, ranks, "latex"),
             "bump_chart.png": chart,
         },
     )
     return text
 
 
-def format_agreement(agreement: Agreement, ranks: Mapping[str, Mapping[str, float]]) -> str:
+def format_agreement(
+    agreement: Agreement, ranks: Mapping[str, Mapping[str, float]], format: str = "markdown"
+) -> str:
     """Formats tau-b, the paper's values for metrics in table 5, and the ranks.
 
-    Columns are labeled with row numbers, since tags are long. The Markdown is aligned so that it is
-    also readable in a terminal.
+    Columns are labeled with row numbers, since tags are long. Markdown is aligned so that it is
+    also readable in a terminal; see `text_table.format_document` for "latex".
     """
     metrics, counts = agreement.metrics, agreement.counts
     least, most = counts.min(), counts.max()
     over = f"{most}" if least == most else f"{least} to {most}"
-    sections = [
+    sections: list[str | Rows] = [
         "# Agreement between metrics",
         f"Kendall tau-b between the rankings of {over} models: 1 where two metrics order them "
         "alike, 0 where one says nothing of the other.",
-        _format_matrix(metrics, agreement.tau, "{:.2f}"),
+        _make_matrix(metrics, agreement.tau, "{:.2f}"),
     ]
     if least != most:
         sections += [
             "Not every model has every metric. Models that have both:",
-            _format_matrix(metrics, counts, "{}", diagonal=True),
+            _make_matrix(metrics, counts, "{}", diagonal=True),
         ]
     if agreement.notes:
         sections.append("\n".join(f"- {note}" for note in agreement.notes))
@@ -86,25 +89,25 @@ def format_agreement(agreement: Agreement, ranks: Mapping[str, Mapping[str, floa
         sections += [
             "## ECCV Caption paper, table 5",
             "As printed, over the paper's 25 models.",
-            _format_matrix(metrics, printed, "{:.2f}"),
+            _make_matrix(metrics, printed, "{:.2f}"),
         ]
-    sections += ["## Ranks of the models", "1 is best; ties share a rank.", _format_ranks(ranks)]
-    return "\n\n".join(sections) + "\n"
+    sections += ["## Ranks of the models", "1 is best; ties share a rank.", _make_ranks(ranks)]
+    return format_document(sections, format)
 
 
-def _format_matrix(
+def _make_matrix(
     metrics: Sequence[str], values: np.ndarray, form: str, *, diagonal: bool = False
-) -> str:
+) -> Rows:
     """The upper triangle of a symmetric matrix; a dash where it is undefined."""
     rows = [["", *(f"({j + 1})" for j in range(len(metrics)))]]
     for i, metric in enumerate(metrics):
         cells = ["-" if np.isnan(value) else form.format(value) for value in values[i]]
         first = i if diagonal else i + 1
         rows.append([f"({i + 1}) {metric}", *[""] * first, *cells[first:]])
-    return format_table(rows)
+    return rows
 
 
-def _format_ranks(ranks: Mapping[str, Mapping[str, float]]) -> str:
+def _make_ranks(ranks: Mapping[str, Mapping[str, float]]) -> Rows:
     models = list(dict.fromkeys(model for column in ranks.values() for model in column))
     first = next(iter(ranks.values()))
     models.sort(key=lambda model: first.get(model, math.inf))
@@ -112,4 +115,4 @@ def _format_ranks(ranks: Mapping[str, Mapping[str, float]]) -> str:
     for model in models:
         places = (column.get(model) for column in ranks.values())
         rows.append([model, *("-" if place is None else f"{place:g}" for place in places)])
-    return format_table(rows)
+    return rows
