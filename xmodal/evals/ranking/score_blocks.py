@@ -28,6 +28,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xmodal.base import mesh as mesh_lib
+from xmodal.base.cache_folder import cache_folder
 from xmodal.base.config import UserError
 from xmodal.base.mesh import BATCH_AXIS
 from xmodal.base.progress import progress
@@ -263,8 +264,7 @@ def _agree(done: np.ndarray, mesh: Mesh) -> np.ndarray:
 
 
 def _cache_folder() -> pathlib.Path:
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = pathlib.Path(root, "xmodal", "scores")
+    folder = cache_folder("scores")
     folder.mkdir(parents=True, exist_ok=True)
     for place in folder.iterdir():
         # Of evaluations that were killed and never resumed; another process may remove them, too.
