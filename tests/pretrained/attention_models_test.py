@@ -237,15 +237,12 @@ def test_sgraf_equals_torch_in_training(torch, tmp_path, kind):
         clipped_adam.train_torch(torch, parameters, compute_loss), rel=1e-4
     )
     theirs = read(convert(torch, kind, modules, tmp_path, {}))[1]
-    kept = [
-        {
-            path: x
-            for path, x in flatten(tree).items()
-            if not path.startswith(STATISTICS + UNTRAINED)
-        }
-        for tree in (params, trained, theirs)
-    ]
-    clipped_adam.check_movement(*kept)
+    start, ours, theirs = map(flatten, (params, trained, theirs))
+    for path in start.keys() - {*STATISTICS, *UNTRAINED}:
+        # Of a whole array: Adam amplifies the rounding of single numbers with tiny gradients.
+        moved, error = theirs[path] - start[path], ours[path] - theirs[path]
+        assert np.abs(moved).max() > clipped_adam.RATE, path
+        assert np.linalg.norm(error) < 2e-3 * np.linalg.norm(moved), path
 
 
 def test_one_image_of_saf_equals_torch_in_evaluation(torch, tmp_path):
