@@ -99,6 +99,9 @@ def frozen(config: ConfigDict) -> ConfigDict:
     config.frozen_features.sides = ("image", "text")
     config.data.image.augment, config.data.text.min_count = None, 1
     config.optimizer.learning_rate, config.optimizer.groups = 1e-3, {}
+    # Projections are soon trained, and fit the training captions from then on.
+    config.total_steps, config.checkpoint.every = "auto/3", "auto/5"
+    config.evals.own.every = "auto/5"
     return config
 
 

@@ -13,6 +13,7 @@ def write(tmp_path, content):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 @pytest.mark.parametrize(
     ("content", "check", "message"),
@@ -37,6 +38,7 @@ def test_mistakes_of_a_page(content, check, message, size, chromium, tmp_path):
         check(page)
 
 
+@pytest.mark.slow
 def test_errors_of_scripts_and_missing_files(chromium, tmp_path):
     script = write(tmp_path, "<script>throw Error('broken')</script>")
     with pytest.raises(AssertionError, match="broken"), open_page(chromium, script):

@@ -42,6 +42,7 @@ def run(folder, wheel, *command):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["train", "evaluate"])
 def test_commands_know_the_configs_that_were_installed(wheel, tmp_path, command):
     listed = run(tmp_path, wheel, wheel / "bin" / "xmodal", command, "--list_configs")
@@ -53,6 +54,7 @@ def test_commands_know_the_configs_that_were_installed(wheel, tmp_path, command)
     assert (version.returncode, version.stdout) == (0, f"xmodal {xmodal.__version__}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["search", "export", "annotate", "convert", "show", "votes"])
 def test_commands_without_a_config(wheel, tmp_path, command):
     shown = run(tmp_path, wheel, wheel / "bin" / "xmodal", command, "--help")
@@ -89,6 +91,7 @@ def test_a_config_of_ones_own_stands_beside_the_installed_ones(wheel, tmp_path):
         assert "config.batch_size is -2" in refused.stderr
 
 
+@pytest.mark.slow
 def test_pages_of_annotation_are_in_the_wheel(wheel, tmp_path):
     create(tmp_path / "study", Settings(), sts_units(2), CAPTIONS, [])
     serve = ["-m", "xmodal", "annotate", "serve", f"--study={tmp_path}/study", "--port=0"]
@@ -112,6 +115,7 @@ def test_towers_are_listed(command):
     assert code == 0
 
 
+@pytest.mark.slow
 def test_help_lists_every_command(wheel, tmp_path):
     shown = run(tmp_path, wheel, "-m", "xmodal", "--help")
     assert shown.returncode == 0, shown.stderr
@@ -119,6 +123,7 @@ def test_help_lists_every_command(wheel, tmp_path):
     assert listed == set(COMMANDS)
 
 
+@pytest.mark.slow
 def test_an_unknown_command_lists_the_known_ones(wheel, tmp_path):
     refused = run(tmp_path, wheel, "-m", "xmodal", "trane")
     assert refused.returncode == 1

@@ -1,6 +1,7 @@
 """Every test sees eight virtual CPU devices, so that sharded code is tested with shards."""
 
 import functools
+import gc
 import logging
 import os
 import pathlib
@@ -13,23 +14,37 @@ from tests import short_runs
 from tests.browser import chromium  # noqa: F401, a fixture
 
 os.environ.update(short_runs.variables(devices=8))
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    # One cache of compiled functions for all workers and the processes they start.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    # One cache of compiled functions for all workers and the processes they start. A folder that is
+    # named here is kept, so that the next tests compile less.
     _compiled = tempfile.TemporaryDirectory(prefix="compiled")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
-    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # torch's GPU builds include triton, whose LLVM aborts a process that has loaded tensorflow's. No
 # test needs it, and torch works without it.
 sys.modules.setdefault("triton", None)
 
 
+def pytest_collection_finish():
+    """Leaves the million objects of imported modules out of every garbage collection."""
+    gc.freeze()
+
+
+# A worker whose compiled functions take more memory forgets them after each file.
+_MEMORY = 4 * 2**30
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _forget_compiled_functions():
-    """Frees the compiled functions of a file, which take gigabytes and are not reused."""
+    """Frees compiled functions when they take gigabytes.
+
+    Until then, the small operations of all files, each of which compiles for 30 ms, are reused.
+    """
     yield
-    if "jax" in sys.modules:
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    if "jax" in sys.modules and pages * os.sysconf("SC_PAGE_SIZE") > _MEMORY:
         sys.modules["jax"].clear_caches()
 
 
@@ -125,6 +140,16 @@ def few_stages(monkeypatch):
     from xmodal.models.encoders import efficientnet
 
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:2])
+
+
+@pytest.fixture
+def without_evaluation(monkeypatch):
+    """Runs evaluate nothing, neither on the way nor at the end, for tests of training alone."""
+    from xmodal.runs import loop
+    from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+
+    monkeypatch.setattr(RunEvaluation, "run_state", lambda *arguments: {})
+    monkeypatch.setattr(loop, "evaluate_best", lambda *arguments: [])
 
 
 @pytest.fixture

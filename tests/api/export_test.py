@@ -103,10 +103,8 @@ def test_the_card_says_what_the_bundle_holds(bundle):
     assert not any(b".py" in path.read_bytes() for path in folder.iterdir())
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if n == "pixels" else pytest.mark.slow) for n in MODELS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
 def test_a_bundle_embeds_without_the_libraries_of_training(name, tmp_path, monkeypatch):
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:1])
     source = save_converted(tmp_path / "model", MODELS[name])

@@ -111,6 +111,7 @@ def test_other_folders_are_refused(tmp_path):
         xmodal.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_import_is_quick_and_names_what_is_public():
     code = (
         "import sys, xmodal\n"

@@ -11,34 +11,45 @@ from xmodal.models import make_dual_encoder
 
 
 def slow_scores(params, images, texts, model):
-    """The features of one pair at a time, and the scorer on them."""
+    """The features of one pair at a time, without padding, and the scorer on them."""
     encoders = make_dual_encoder(SECTION | {"pair_scorer": PAIR_SCORER})
     scorer = encoders.pair_scorer
-    for image, text in zip(images, texts, strict=True):
-        ids, mask = model.tokenize([text])
-        real = mask[0] > 0
-        inputs = {
-            "image": {"image": image[None]},
-            "text": {"text_ids": ids[:, real], "text_mask": mask[:, real]},
-        }
+
+    @jax.jit
+    def score(inputs):
         prepared = {}
         for side, columns in inputs.items():
             embedding, _ = encoders.embed(side, params, {"image": {}, "text": {}}, columns)
             features = embedding.extras["features"]
             prepared[side] = scorer.prepare(side, params, features)
         one = jax.tree.map(lambda x: x[:, None], prepared["text"])
-        yield float(scorer.scores(params, prepared["image"], one)[0, 0])
+        return scorer.scores(params, prepared["image"], one)[0, 0]
+
+    for image, text in zip(images, texts, strict=True):
+        ids, mask = model.tokenize([text])
+        real = mask[0] > 0
+        text_inputs = {"text_ids": ids[:, real], "text_mask": mask[:, real]}
+        yield float(score({"image": {"image": image[None]}, "text": text_inputs}))
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Images, texts of three lengths, for each of which the reference compiles, and scores."""
+    images = np.random.default_rng(3).normal(size=(11, FEATURES)).astype(np.float32)
+    words = [text.split() for text in make_texts(11)]
+    texts = [" ".join(each[: max(n for n in (1, 4, 9) if n <= len(each))]) for each in words]
+    assert {text.count(" ") for text in texts} == {0, 3, 8}
+    model, params = make_model(1, pair_scorer=PAIR_SCORER)
+    return images, texts, list(slow_scores(params, images, texts, model))
 
 
 @pytest.mark.parametrize(("devices", "block"), [(1, 2048), (8, 2048), (1, 4)])
-def test_scores_are_those_of_pairs_alone(devices, block, monkeypatch):
+def test_scores_are_those_of_pairs_alone(devices, block, pairs, monkeypatch):
     monkeypatch.setattr(pair_scoring, "_BLOCK", block)
-    model, params = make_model(devices, pair_scorer=PAIR_SCORER)
-    images = np.random.default_rng(3).normal(size=(11, FEATURES)).astype(np.float32)
-    texts = make_texts(11)
+    model, _ = make_model(devices, pair_scorer=PAIR_SCORER)
+    images, texts, expected = pairs
     found = model.score_pairs(images, texts, batch_size=4)
     assert found.dtype == np.float32
-    expected = list(slow_scores(params, images, texts, model))
     assert np.std(expected) > 0.1
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-4)
 

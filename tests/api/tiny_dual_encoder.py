@@ -42,7 +42,7 @@ SECTION = {
     "similarity": {"name": "cosine"},
 }
 
-PAIR_SCORER = {"name": "matching_head", "width": 6, "depth": 2, "heads": 2, "mlp_dim": 8}
+PAIR_SCORER = {"name": "matching_head", "width": 6, "depth": 1, "heads": 2, "mlp_dim": 8}
 
 
 def make_weights(seed=0, section=SECTION, features=(FEATURES,)):

@@ -89,6 +89,7 @@ def test_a_bundle_carries_tokens_and_parameters(run, tmp_path):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_search_reranks_the_nearest_vectors(run, tmp_path, monkeypatch):
     from xmodal.api.search import reranked
 

@@ -72,6 +72,7 @@ def test_the_second_process_finds_what_the_first_compiled(compile_in, tmp_path):
     assert compile_in()()[1] == hits
 
 
+@pytest.mark.slow
 def test_what_jax_was_told_is_respected(compile_in, tmp_path):
     own = compile_in(JAX_COMPILATION_CACHE_DIR=str(tmp_path / "mine"))
     none = compile_in(JAX_ENABLE_COMPILATION_CACHE="false")

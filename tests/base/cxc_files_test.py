@@ -102,6 +102,7 @@ def test_a_part_and_methods_of_ones_own_are_told_from_the_released_files(tmp_pat
     ]
 
 
+@pytest.mark.slow
 def test_the_released_files_have_the_published_numbers_of_pairs(real_data):
     expected = {
         "validation": {"sts": 44_009, "sis": 42_767, "sits": 44_722},

@@ -80,6 +80,7 @@ def test_pictures_are_kept_or_made_small(picture, kind, size):
         assert content == picture
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), list(itertools.product(SIZES, ("light", "dark"))))
 def test_looks_in_a_browser(size, scheme, chromium, tmp_path):
     path = tmp_path / "page.html"
@@ -129,6 +130,7 @@ def test_markdown_shows_html_as_text():
     assert '<a href="examples.html">examples</a>' in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_wide_table_scrolls(scheme, chromium, tmp_path):
     path = tmp_path / "page.html"
@@ -152,6 +154,7 @@ def test_a_wide_table_scrolls(scheme, chromium, tmp_path):
         check_accessibility(page)
 
 
+@pytest.mark.slow
 def test_works_by_keyboard(chromium, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(make_page().to_html(), encoding="utf-8")
@@ -180,6 +183,7 @@ def test_works_by_keyboard(chromium, tmp_path):
         assert page.evaluate(focused) == "Previous"
 
 
+@pytest.mark.slow
 def test_a_frame_of_a_notebook(chromium, tmp_path):
     path = tmp_path / "notebook.html"
     frame = make_page()._repr_html_()

@@ -45,6 +45,7 @@ ARGUMENTS = {
         "shapes",
         "shapes,cmca",
     ],
+    "cvse": ["", "flickr30k", "quick"],
     "cxc_text_text": ["", "minilm", "quick"],
     "flickr8k": ["", "pretrained", "pretrained_i2t", "pretrained_images"],
     "flickr8k_itm": [
@@ -162,10 +163,7 @@ def part_of(tree, path):
 
 @pytest.mark.parametrize(
     ("name", "argument"),
-    [
-        pytest.param(*each, marks=() if each[1] in ("", "quick") else pytest.mark.slow)
-        for each in VARIANTS
-    ],
+    [pytest.param(*each, marks=pytest.mark.slow if each[1] else ()) for each in VARIANTS],
 )
 def test_builds_for_eight_devices_without_data(name, argument):
     parts, shapes = build(name, argument)

@@ -60,6 +60,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fast_compilation")
 def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     config, run_dir = make_config(folder), tmp_path / "run"
     config.total_steps = 4

@@ -271,6 +271,7 @@ def test_examples_need_boards():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), list(itertools.product(SIZES, ("light", "dark"))))
 def test_looks_in_a_browser(size, scheme, chromium, tmp_path):
     split, source, other = make_case()

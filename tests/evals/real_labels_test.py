@@ -118,6 +118,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_number_of_every_board(kind, labels, boards, split):
     image, text = make_embeddings(kind, labels)
@@ -138,6 +139,7 @@ def test_every_number_of_every_board(kind, labels, boards, split):
         np.testing.assert_allclose(found, samples, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_score_matrix(labels, boards, split):
     """Half precision, rounded so that equal scores are common."""
     image, text = make_embeddings("structured", labels)
@@ -172,6 +174,7 @@ ECCV_CAPTION = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:failed to import `ujson`")
 @pytest.mark.parametrize("kind", ["structured", "duplicated", "constant"])
 def test_eccv_caption(kind, labels, boards, split):

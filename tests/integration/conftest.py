@@ -40,7 +40,7 @@ def tiny_config(few_shapes, tmp_path):
 
 IMAGE_ENCODERS = {
     "convnet": {"name": "convnet", "channels": (4, 8), "units": (0, 1)},
-    "vit": {"name": "vit", "patch": 8, "width": 16, "depth": 2, "heads": 2, "mlp_dim": 24},
+    "vit": {"name": "vit", "patch": 8, "width": 16, "depth": 1, "heads": 2, "mlp_dim": 24},
 }
 
 
@@ -74,6 +74,7 @@ def get_config():
     config.data.data_dir, config.batch_size, config.log_every = {data_dir!r}, 16, 100
     config.evals.shapes.bootstrap_samples = 10
     config.model.image.encoder = {encoder}
+    config.model.text.encoder = {{"name": "words", "vocab_size": 0, "width": 32}}
     config.data.image.size, config.freeze, config.frozen_features.sides = 24, (), ()
     # Tiles of few pairs.
     config.tasks.i2t.loss.options.update({{"engine": "ring", "chunk_size": 3}})

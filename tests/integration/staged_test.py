@@ -8,7 +8,7 @@ from tests.integration.papers_test import read_state, stop_at_step_2
 from xmodal.runs import loop
 from xmodal.runs.folder import run_folder
 
-pytestmark = pytest.mark.usefixtures("fast_compilation")
+pytestmark = pytest.mark.usefixtures("fast_compilation", "without_evaluation")
 
 
 def make_config(paper, stage, data_dir, steps):

@@ -61,10 +61,9 @@ def compute_dense(row, size):
 
 CASES = [
     ("chunked", 1, 11),
-    ("ring", 8, 16),
-    ("chunked", 4, 8),
+    pytest.param("ring", 8, 16, marks=pytest.mark.slow),
     *(pytest.param("ring", n, 8, marks=pytest.mark.slow) for n in (1, 2, 4)),
-    *(pytest.param("chunked", n, 8, marks=pytest.mark.slow) for n in (2, 8)),
+    *(pytest.param("chunked", n, 8, marks=pytest.mark.slow) for n in (2, 4, 8)),
     *(pytest.param("dense", n, 8, marks=pytest.mark.slow) for n in (2, 8)),
     pytest.param("auto:1", 2, 8, marks=pytest.mark.slow),
 ]
@@ -101,6 +100,7 @@ def test_a_budget_chooses_the_tiles():
     assert choose("auto:1", devices=8) == "ring"
 
 
+@pytest.mark.slow
 def test_recomputed_tiles_need_less_memory():
     views = make_views((32, 32), regions=9, words=8, width=64)
     params, ids = make_params(SAF, views), make_ids(32)

@@ -41,7 +41,7 @@ def _cheap(encoder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_every_head_follows_every_encoder(encoder):
+def test_every_head_follows_every_encoder(encoder, few_stages):
     options, inputs, width = ENCODER_OPTIONS[encoder]
     heads = HEADS if _cheap(encoder) else ["mean", "gaussian"]
     for head in heads:

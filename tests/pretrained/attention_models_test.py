@@ -79,7 +79,7 @@ def read(folder):
     trees = {side: parity.nest(read_weights(folder / side)) for side in ("image", "text")}
     params, state = ({side: tree[part] for side, tree in trees.items()} for part in (0, 1))
     if arrays := read_part(folder, "similarity"):
-        params["similarity"] = unflatten(arrays)["params"]
+        params["similarity"] = unflatten(arrays)
     return make_dual_encoder(description), params, state
 
 
@@ -124,10 +124,6 @@ def make(torch, kind, options=None):
     modules, functions = published.make_sgraf(torch, kind, channels=CHANNELS, rows=ROWS)
     for module in modules:
         shake_norms(torch, module)
-    if kind == "sgr":  # Without zeros, no gradient is so small that Adam amplifies its rounding.
-        with torch.no_grad():
-            for step in modules[2].SGR_module:
-                step.sim_graph_w.bias.abs_().add_(0.5)
     return modules, functions
 
 

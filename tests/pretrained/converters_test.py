@@ -33,6 +33,7 @@ def test_every_converter_makes_a_tower():
     assert set(CONVERTERS) <= set(ENCODERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [".h5", ".weights.h5", ".keras"])
 def test_keras_files(tmp_path, end):
     keras = pytest.importorskip("keras")

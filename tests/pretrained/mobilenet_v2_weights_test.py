@@ -141,6 +141,7 @@ def _cosines(left, right):
     return np.sum(left * right, axis=1) / norms
 
 
+@pytest.mark.slow
 def test_real_weights_recognize_their_features_from_smaller_pictures():
     """The features were computed at 224 pixels; these pictures have only 160."""
     arrays, flat = _folded()

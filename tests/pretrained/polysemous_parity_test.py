@@ -106,6 +106,7 @@ def freeze(params):
     return {**params, "image": image}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("embeddings", "variant"), [(1, "legacy"), (2, "legacy"), (3, "final")])
 def test_pvse_equals_torch(torch, convert, embeddings, variant):
     cnn, forward = make_resnet(torch, SMALL)
@@ -139,6 +140,7 @@ def test_pvse_equals_torch(torch, convert, embeddings, variant):
     check_gradients(gradients, named(model, dict(model.named_buffers())), convert, "pvse", variant)
 
 
+@pytest.mark.slow
 def test_pcme_equals_torch(torch, convert):
     cnn, forward = make_resnet(torch, SMALL)
     model, functions, criterion = make_pcme(torch, cnn, forward, channels=CHANNELS, rows=ROWS)

@@ -9,8 +9,9 @@ from tests import tiny_run
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.runs import loop
-from xmodal.runs.compiled_step import abstract_batch, compile_step
+from xmodal.runs.compiled_step import abstract_batch, compile_step, lower_step
 from xmodal.runs.folder.compute import read_starts
+from xmodal.training.optimization.schedules import make_schedule, read_lengths
 
 LENGTHS = (3, 4)
 
@@ -18,15 +19,16 @@ LENGTHS = (3, 4)
 def make_parts(lengths=()):
     config = tiny.make_config()
     config.data.text_lengths = lengths
-    return tiny.make_parts(config)
+    return tiny.make_parts(config, devices=2)
 
 
+@pytest.mark.slow
 def test_a_batch_of_short_texts_makes_the_same_step():
     batch = tiny.make_batch()
     for name in ("text_ids", "text_mask"):
         batch[name][:, :, 3:] = 0
     results, flops = [], []
-    for lengths in ((), LENGTHS):
+    for lengths in ((), LENGTHS[:1]):
         parts = make_parts(lengths)
         compiled = compile_step(parts, tiny.start(parts))
         cut = data.cut_texts(batch, 3) if lengths else batch
@@ -54,6 +56,29 @@ def test_there_is_one_program_per_length():
         compiled.flops(data.cut_texts(batch, 5))
 
 
+def test_runs_of_other_lengths_share_programs_and_have_their_own_rates():
+    texts, rates = [], []
+    for total, warmup in ((7, 2), (9, 3)):
+        config = tiny.make_config()
+        config.total_steps = total
+        config.optimizer.schedule = {"name": "cosine", "warmup_steps": warmup}
+        parts = tiny.make_parts(config)
+        state = tiny.start(parts)
+        (lowered,) = lower_step(parts, state).values()
+        texts.append(lowered.as_text())
+        # The rates of a program that has the lengths as constants.
+        section = parts.settings.optimizer.schedule
+        rate = jax.jit(make_schedule(section, 0.1, total))
+        lengths = read_lengths(section, total)
+        rates.append([float(rate(step, lengths)) for step in range(total)])
+        expected = [float(rate(step, None)) for step in range(total)]
+        # XLA divides by constants with their reciprocals.
+        assert rates[-1] == pytest.approx(expected, rel=1e-5)
+    assert texts[0] == texts[1]
+    assert rates[0] != rates[1][:7]
+
+
+@pytest.mark.slow
 def test_a_run_takes_short_texts_where_it_can(config, tmp_path, monkeypatch):
     config = config.copy_and_resolve_references()
     config.update({"total_steps": 8, "data": {"text_lengths": (8, 10)}})

@@ -20,6 +20,9 @@ from xmodal.runs import frozen_features, loop, preflight, run, start
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.folder import checkpoints, run_folder
 
+# `papers_test` has several devices.
+pytestmark = pytest.mark.usefixtures("fast_compilation")
+
 TINY = "tiny_captions"
 TOTAL_STEPS = 8
 LOWER = "text/encoder/(?!layers)"
@@ -141,6 +144,7 @@ def test_the_losses_are_those_without_stored_features(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_evaluation")
 @pytest.mark.parametrize("head", ["mean", "attention"])
 def test_the_losses_of_images_are_those_without_stored_features(image_config, tmp_path, head):
     image_config.model.image.head = {"name": head}
@@ -252,6 +256,7 @@ def test_running_statistics_are_a_part_of_the_features(image_config):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_evaluation")
 def test_a_run_killed_while_it_computes_starts_over(config, tmp_path, monkeypatch):
     features = frozen_features._sorted_text_features
 
@@ -307,6 +312,7 @@ def test_a_host_that_does_not_see_the_features_of_another(config, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_evaluation")
 def test_a_continued_run_reads_the_same_features(config, tmp_path, monkeypatch):
     whole = train(config, tmp_path / "whole")
     config.checkpoint.every = 5

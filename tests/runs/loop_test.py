@@ -101,11 +101,7 @@ def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path, monkey
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "last"),
-    [
-        (signal.SIGTERM, 17),
-        (signal.SIGINT, 17),
-        (signal.SIGINT, TOTAL_STEPS - 1),
-    ],
+    [(signal.SIGTERM, 17), (signal.SIGINT, TOTAL_STEPS - 1)],
 )
 def test_a_stopped_run_continues_as_if_nothing_had_happened(
     whole, config, tmp_path, change_batches, number, last
@@ -147,6 +143,7 @@ def sigterms():
     signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("total_steps", "last"), [(TOTAL_STEPS, 3), (3, None)])
 def test_a_signal_during_the_last_write_waits_for_it(
     config, tmp_path, change_batches, monkeypatch, sigterms, total_steps, last
@@ -193,6 +190,7 @@ def test_a_signal_during_an_evaluation_is_answered_at_the_next_block(config, tmp
     assert run_folder.load_metrics(str(tmp_path), 0) == {}
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_stops_at_once(config, tmp_path, change_batches):
     def stop(step, batch):
         if step == 17:

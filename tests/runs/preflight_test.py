@@ -153,6 +153,7 @@ def test_a_loss_that_is_not_finite(config, tmp_path):
         preflight.check(config, str(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_a_loss_that_may_be_skipped(config, tmp_path, caplog):
     config.optimizer.learning_rate, config.non_finite = 1e30, "skip"
     del config.evals[TINY]["batch_size"]  # the default

@@ -74,6 +74,7 @@ def test_processes_that_move_on_are_left_alone(run_two):  # noqa: F811
     assert all("trained step " in each for each in said)
 
 
+@pytest.mark.slow
 def test_there_is_no_limit_before_the_first_action(run_two):  # noqa: F811
     codes, said = run_two("{}", START)
     assert codes == [0, 0], said

@@ -28,6 +28,7 @@ def test_equals_the_slow_loop(sizes):
     np.testing.assert_allclose(jax.jit(compute)(views, params), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_losses_get_the_sigmoid_and_pairs_their_own_score():
     views = make_views((6, 6))
     params = make_params(SAF, views)

@@ -10,7 +10,7 @@ from xmodal.base.config import UserError
 from xmodal.training import step, tasks
 
 HEAD = {
-    "name": "matching_head", "width": 8, "depth": 2, "heads": 2, "mlp_dim": 12, "dropout": 0.2,
+    "name": "matching_head", "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12, "dropout": 0.2,
 }  # fmt: skip
 
 
@@ -40,11 +40,12 @@ def test_the_loss_trains_the_scorer_and_both_encoders(one_device):
     before, after, scalars = one_device
     assert scalars["train/match/loss"] > 0
     assert 0 <= scalars["train/match/accuracy"] <= 1
-    one, other = (tree["pair_scorer"]["layers_1"]["cross_attention"] for tree in (before, after))
+    one, other = (tree["pair_scorer"]["layers_0"]["cross_attention"] for tree in (before, after))
     changes = jax.tree.map(lambda x, y: np.abs(x - y).max(), one, other)
     assert max(jax.tree.leaves(changes)) > 1e-4
 
 
+@pytest.mark.slow
 def test_the_loss_reaches_the_encoders():
     """The towers get no other gradient, since the draws have none."""
     config = make_config()
@@ -59,7 +60,7 @@ def test_the_loss_reaches_the_encoders():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [2, 4, 8])
+@pytest.mark.parametrize("devices", [2, 8])
 def test_values_and_gradients_do_not_depend_on_the_devices(one_device, devices):
     before, expected, expected_scalars = one_device
     _, found, scalars = run(make_config(), devices)

@@ -21,6 +21,7 @@ def created():
     return states
 
 
+@pytest.mark.slow
 def test_a_state_is_the_same_on_any_number_of_devices(created):
     one, eight = created
     tiny.assert_identical(one, eight)

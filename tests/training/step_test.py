@@ -1,6 +1,7 @@
 """The update on any number of devices, with frozen towers, and when it is skipped."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -44,9 +45,12 @@ def test_loss_is_the_weighted_sum_of_the_tasks(multitask):
     parts, compiled = multitask
     state, batch = tiny.start(parts), tiny.make_batch()
 
+    @functools.partial(jax.jit, static_argnums=0)
+    def run_tower(side, inputs):
+        return parts.model.embed(side, state.params, state.model_state, inputs)[0].vector
+
     def embed(side, inputs):
-        vectors = parts.model.embed(side, state.params, state.model_state, inputs)[0].vector
-        return np.asarray(vectors, np.float64)
+        return np.asarray(run_tower(side, inputs), np.float64)
 
     image = embed("image", {"image": batch["image"]})
     first, second = (
@@ -74,7 +78,7 @@ def updated(parts, compiled):
     return tiny.copy(after.params), tiny.copy(scalars)
 
 
-@pytest.mark.parametrize("devices", [2, 4, 8])
+@pytest.mark.parametrize("devices", [2, 8])
 def test_update_does_not_depend_on_the_device_count(multitask, one_device, devices):
     parts, compiled = multitask
     if devices != 8:

@@ -69,10 +69,10 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
         origin, config = {"kind": "model"}, _model_config(source)
         weights = _tower_weights({side: folder / side for side in SIDES})
         numbers = {key: np.float32(x) for key, x in read_model(source).parameters.items()}
-        if learned := unflatten(read_part(source, "similarity")).get("params", {}) | numbers:
+        if learned := unflatten(read_part(source, "similarity") | numbers):
             weights[0]["similarity"] = learned
         if scorer := read_part(source, "pair_scorer"):
-            weights[0]["pair_scorer"] = unflatten(scorer)["params"]
+            weights[0]["pair_scorer"] = unflatten(scorer)
     elif (folder / "tower.json").exists():
         side = "text" if "vocab_size" in read_description(source).encoder else "image"
         origin, config = {"kind": "tower"}, _tower_config(side, source)

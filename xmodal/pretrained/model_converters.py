@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from etils import epath
 from xmodal.base.config import UserError, lookup
 from xmodal.pretrained import (
     blip,
+    clip,
     cmcm,
+    cvse,
     pcme,
     pvse,
     scan_weights,
@@ -22,12 +24,13 @@ from xmodal.pretrained import (
 )
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 from xmodal.pretrained.converters import check_variant
+from xmodal.pretrained.folder import Description
 from xmodal.pretrained.model_folder import ModelDescription
 from xmodal.pretrained.renaming import COUNTERS
 from xmodal.pretrained.torch_files import read_options
 from xmodal.pretrained.torch_models import Arrays, Published
-from xmodal.pretrained.vocabularies import has_words, read_words
-from xmodal.pretrained.weight_files import load_source
+from xmodal.pretrained.vocabularies import find_tokenizer, has_words, read_words
+from xmodal.pretrained.weight_files import WeightSource, load_source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,55 +38,92 @@ class ModelConverter:
     """The function that reads one kind of model.
 
     Attributes:
-      describe: (arrays, variant) -> the source's model; raises a `UserError` if it is of another
-        kind. With `reads_options`, (arrays, options of the checkpoint).
+      describe: (source, variant) -> the source's model; raises a `UserError` if it is of another
+        kind.
       variants: names that `describe` accepts, the default one first; empty if there is no choice.
+      has_default: whether the first variant is the default; otherwise `describe` finds out which
+        one a source is, given "", or asks.
       trained_variant: the options of a checkpoint -> the variant they name, or None; None if
         no options name one.
+      add_concepts: (arrays, words, concept file) -> arrays and words with those of the file; None
+        for a model without concepts.
+      added: names of the arrays that it adds.
       expected_unexpected: regular expressions of the source's names that the model has no use for.
-      reads_options: see `describe`.
     """
 
-    describe: Callable[[Arrays, Any], Published]
+    describe: Callable[[WeightSource, str], Published]
     variants: tuple[str, ...] = ()
+    has_default: bool = True
     trained_variant: Callable[[Mapping[str, Any]], str | None] | None = None
+    add_concepts: Callable[[Arrays, Sequence[str], str], tuple[Arrays, list[str]]] | None = None
+    added: tuple[str, ...] = ()
     expected_unexpected: tuple[str, ...] = ()
-    reads_options: bool = False
+
+
+def _options(source: WeightSource) -> Mapping[str, Any]:
+    return read_options(epath.Path(source.path))
 
 
 MODELS: Mapping[str, ModelConverter] = {
     "blip": ModelConverter(
-        lambda arrays, variant: blip.describe_blip(arrays),
+        lambda source, variant: blip.describe_blip(source.arrays),
         expected_unexpected=blip.EXPECTED_UNEXPECTED,
     ),
+    "clip": ModelConverter(
+        clip.describe_clip,
+        variants=clip.CLIP_VARIANTS,
+        has_default=False,
+        expected_unexpected=clip.EXPECTED_UNEXPECTED,
+    ),
     "cmcm": ModelConverter(
-        cmcm.describe_cmcm,
+        lambda source, variant: cmcm.describe_cmcm(source.arrays, variant),
         variants=tuple(cmcm.VARIANTS),
         expected_unexpected=cmcm.EXPECTED_UNEXPECTED,
     ),
+    "cvse": ModelConverter(
+        lambda source, variant: cvse.describe_cvse(source.arrays, variant),
+        variants=tuple(cvse.VARIANTS),
+        trained_variant=cvse.trained_variant,
+        add_concepts=cvse.add_concepts,
+        added=cvse.ADDED,
+        expected_unexpected=cvse.EXPECTED_UNEXPECTED,
+    ),
     "pcme": ModelConverter(
-        lambda arrays, variant: pcme.describe_pcme(arrays),
+        lambda source, variant: pcme.describe_pcme(source.arrays),
         expected_unexpected=pcme.EXPECTED_UNEXPECTED,
     ),
-    "pvse": ModelConverter(pvse.describe_pvse, variants=tuple(pvse.VARIANTS)),
-    "scan": ModelConverter(scan_weights.describe_scan, reads_options=True),
+    "pvse": ModelConverter(
+        lambda source, variant: pvse.describe_pvse(source.arrays, variant),
+        variants=tuple(pvse.VARIANTS),
+    ),
+    "scan": ModelConverter(
+        lambda source, variant: scan_weights.describe_scan(source.arrays, _options(source))
+    ),
     "sgraf": ModelConverter(
-        sgraf_weights.describe_sgraf,
+        lambda source, variant: sgraf_weights.describe_sgraf(source.arrays, _options(source)),
         expected_unexpected=sgraf_weights.EXPECTED_UNEXPECTED,
-        reads_options=True,
+    ),
+    "siglip": ModelConverter(
+        clip.describe_siglip,
+        variants=clip.SIGLIP_VARIANTS,
+        has_default=False,
+        expected_unexpected=clip.EXPECTED_UNEXPECTED,
     ),
     "vse_infinity": ModelConverter(
-        vse_infinity.describe_vse_infinity,
+        lambda source, variant: vse_infinity.describe_vse_infinity(source.arrays, variant),
         variants=vse_infinity.VARIANTS,
         trained_variant=vse_infinity.trained_variant,
         expected_unexpected=vse_infinity.EXPECTED_UNEXPECTED,
     ),
     "vsepp": ModelConverter(
-        vsepp.describe_vsepp,
+        lambda source, variant: vsepp.describe_vsepp(source.arrays, variant),
         variants=tuple(vsepp.VARIANTS),
         trained_variant=vsepp.trained_variant,
     ),
-    "vsrn": ModelConverter(lambda arrays, variant: vsrn.describe_vsrn(arrays)),
+    "vsrn": ModelConverter(
+        lambda source, variant: vsrn.describe_vsrn(source.arrays),
+        expected_unexpected=vsrn.EXPECTED_UNEXPECTED,
+    ),
 }
 """Converters by the name of the paper's model."""
 
@@ -94,6 +134,7 @@ def convert_model(
     variant: str = "",
     vocabulary: str = "",
     *,
+    concepts: str = "",
     allow_missing: Collection[str] = (),
     allow_unexpected: Collection[str] = (),
     show: Callable[[str], None] = lambda text: None,
@@ -105,6 +146,7 @@ def convert_model(
       path: see `weight_files.load_source`.
       variant: one of the converter's variants; "" for that of the source's options, or the first.
       vocabulary: vocabulary file, see `vocabularies.read_words`; "" if the source includes it.
+      concepts: concept file, see `preprocessing.concepts`, for a model that needs one.
       allow_missing: see `Report.check`.
       allow_unexpected: see `Report.check`.
       show: gets the report's text before it is checked.
@@ -119,12 +161,18 @@ def convert_model(
     converter = lookup("--model", model, MODELS)
     if variant:
         check_variant(model, variant, converter.variants)
+    if concepts and converter.add_concepts is None:
+        raise UserError(f"--concepts={concepts!r} has no use: {model} has no concepts.")
     source = load_source(path)
-    options: Mapping[str, Any] = {}
     try:
-        options = read_options(epath.Path(source.path))
-        published = _describe(model, source.arrays, options, variant)
-        words = _find_words(vocabulary, path, published)
+        published = _describe(model, source, variant)
+        text = _with_tokenizer(published, vocabulary, source)
+        if converter.add_concepts is not None:
+            words = _find_words(vocabulary, source.path, published) or []
+            given, words = converter.add_concepts(source.arrays, words, concepts)
+            source = dataclasses.replace(source, arrays=given)
+            published = _describe(model, source, variant)
+            text = dataclasses.replace(published.sides["text"], files=_as_file(words))
         mapper = Mapper(source.arrays)
         for name, shape in published.shapes().items():
             mapper.take(name, published.find(name), shape)
@@ -134,16 +182,12 @@ def convert_model(
         show(report.text())
         report.check(allow_missing, (*converter.expected_unexpected, *allow_unexpected))
     except UserError as error:
-        used = {name: _count_used(name, source.arrays, options) for name in MODELS}
-        likely = max(used, key=lambda name: used[name])
-        is_likely = likely != model and used[likely]
+        likely = max(MODELS, key=lambda name: _count_used(name, source))
+        is_likely = likely != model and _count_used(likely, source)
         hint = f" It looks like {likely}: use --model={likely}." if is_likely else ""
         raise UserError(f"{source.path}: {error}{hint}") from error
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
-    sides = dict(published.sides)
-    if words is not None:
-        files = {"vocab.txt": "".join(f"{word}\n" for word in words).encode()}
-        sides["text"] = dataclasses.replace(sides["text"], files=files)
+    sides = {**published.sides, "text": text}
     tasks = {name: task.section for name, task in published.tasks.items()}
     described = ModelDescription(
         sides, published.similarity, parameters, tasks, published.pair_scorer
@@ -151,36 +195,54 @@ def convert_model(
     return arrays, described, report
 
 
-def _describe(model: str, arrays: Arrays, options: Mapping[str, Any], variant: str) -> Published:
+def _describe(model: str, source: WeightSource, variant: str) -> Published:
     """Returns the model of a source, in the requested variant or the one that its options name."""
     converter = MODELS[model]
-    if converter.reads_options:
-        return converter.describe(arrays, options)
     trained = None
     if converter.trained_variant is not None:
-        trained = converter.trained_variant(options)
+        trained = converter.trained_variant(_options(source))
     if variant and trained and variant != trained:
         raise UserError(
             f"its options say that it is the variant {trained!r}, not {variant!r}; leave "
             "--variant out."
         )
-    variant = variant or trained or next(iter(converter.variants), "")
-    return converter.describe(arrays, variant)
+    usual = next(iter(converter.variants), "") if converter.has_default else ""
+    return converter.describe(source, variant or trained or usual)
 
 
-def _count_used(model: str, arrays: Arrays, options: Mapping[str, Any]) -> int:
+def _count_used(model: str, source: WeightSource) -> int:
     """Returns how many arrays of a source a model uses; 0 if one is missing."""
+    converter = MODELS[model]
     try:
-        published = _describe(model, arrays, options, "")
+        published = converter.describe(source, next(iter(converter.variants), ""))
         taken = [published.find(name).name for name in published.shapes()]
     except (UserError, KeyError, ValueError):
         return 0
     names = {name for each in taken for name in ((each,) if isinstance(each, str) else each)}
-    return len(names) if names <= arrays.keys() else 0
+    names -= set(converter.added)
+    return len(names) if names <= source.arrays.keys() else 0
 
 
-def _find_words(vocabulary: str, path: str | os.PathLike, published: Published) -> list[str] | None:
-    """Returns the words of a model's table; None if it has its own tokenizer."""
+def _with_tokenizer(published: Published, vocabulary: str, source: WeightSource) -> Description:
+    """Returns the text tower with the file of its tokenizer."""
+    text = published.sides["text"]
+    if published.tokenizers:
+        rows = text.encoder["vocab_size"]
+        file = find_tokenizer(vocabulary, source, published.tokenizers, rows)
+        inputs = {**text.preprocessing, **published.tokenizers[file.name]}
+        return dataclasses.replace(text, preprocessing=inputs, files={file.name: file.content})
+    words = _find_words(vocabulary, source.path, published)
+    if words is None:
+        return text
+    return dataclasses.replace(text, files=_as_file(words))
+
+
+def _as_file(words: Sequence[str]) -> dict[str, bytes]:
+    return {"vocab.txt": "".join(f"{word}\n" for word in words).encode()}
+
+
+def _find_words(vocabulary: str, path: str, published: Published) -> list[str] | None:
+    """Returns the words of a model's table; None if it has no table."""
     encoder = published.sides["text"].encoder
     if "vocab_size" not in encoder:
         return None

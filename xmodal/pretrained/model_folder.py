@@ -3,9 +3,9 @@
 model.json               `similarity` as in a config, its learned numbers, `parameters`, `tasks`,
                          `pair_scorer` as in a config, checksums
 image, text              the towers, see `folder`
+similarity.safetensors   arrays of the similarity, if it has any
+pair_scorer.safetensors  parameters of the pair scorer
 tasks.safetensors        parameters of tasks: `NAME/module/...`
-pair_scorer.safetensors  parameters of the pair scorer: `params/...`
-similarity.safetensors   arrays of the similarity, if it has any: `params/...`
 report.txt               the use of every array of the source
 """
 
@@ -34,7 +34,7 @@ from xmodal.pretrained.folder import (
 )
 
 SIDES = ("image", "text")
-_PARTS = ("tasks", "pair_scorer")
+_PARTS = ("similarity", "pair_scorer", "tasks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +70,8 @@ def save_model(
 
     Args:
       folder: the folder to create.
-      arrays: arrays by name: `SIDE/params/...`, `SIDE/batch_stats/...`, `tasks/NAME/module/...`,
-        `pair_scorer/params/...`, `similarity/params/...`.
+      arrays: arrays by name: `SIDE/params/...`, `SIDE/batch_stats/...`, `similarity/...`,
+        `pair_scorer/...`, `tasks/NAME/module/...`.
       description: description of the model.
       report: report on the source.
 
@@ -85,13 +85,12 @@ def save_model(
         for side, tower in description.sides.items():
             (temporary / side).mkdir()
             write_tower(temporary / side, _below(f"{side}/", arrays), tower)
-        fields = ("similarity", "parameters", *_PARTS)
-        content = {field: dict(getattr(description, field) or {}) for field in fields}
-        for part in (*_PARTS, "similarity"):
+        content = {part: dict(getattr(description, part) or {}) for part in (*_PARTS, "parameters")}
+        for part in _PARTS:
             if own := _below(f"{part}/", arrays):
-                name = f"{part}.safetensors"
-                (temporary / name).write_bytes(safetensors.numpy.save(own))
-                content.setdefault("checksums", {})[name] = sha256_of(temporary / name)
+                path = temporary / f"{part}.safetensors"
+                path.write_bytes(safetensors.numpy.save(own))
+                content.setdefault("checksums", {})[path.name] = sha256_of(path)
         # Last, because on a bucket files appear one by one: without it the folder is not read.
         (temporary / "model.json").write_text(json.dumps(content, indent=2) + "\n")
 
@@ -112,29 +111,31 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
     with damage(path):
         content = json.loads(path.read_text())
         similarity, parameters = dict(content["similarity"]), dict(content["parameters"])
-        tasks, scorer = (dict(content.get(part, {})) for part in _PARTS)
+        tasks, scorer = (dict(content.get(part, {})) for part in ("tasks", "pair_scorer"))
     sides = {side: read_description(epath.Path(folder) / side) for side in SIDES}
     return ModelDescription(sides, similarity, parameters, tasks, scorer or None)
 
 
 def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:
-    """Returns the parameters of a part of a model by name; {} if it has no such part.
+    """Returns the arrays of a part of a model by name; {} if it has none.
 
     Args:
       folder: the folder of the model.
-      part: "tasks", for names `NAME/module/...`; "pair_scorer" or "similarity", for `params/...`.
+      part: "similarity" or "pair_scorer", for names such as `local/kernel`; or "tasks", for
+        `NAME/module/...`.
 
     Raises:
       UserError: the file is missing or damaged.
     """
-    path = epath.Path(folder) / f"{part}.safetensors"
-    with damage(path.parent / "model.json"):
-        content = json.loads((path.parent / "model.json").read_text())
-    if path.name not in content.get("checksums", {}):
+    root = epath.Path(folder)
+    path, name = root / "model.json", f"{part}.safetensors"
+    with damage(path):
+        names = json.loads(path.read_text()).get("checksums", {})
+    if name not in names:
         return {}
-    if not path.exists():
-        raise UserError(f"{folder} is incomplete: {path.name} is missing.")
-    return read_checked(path.parent / "model.json", path.name)
+    if not (root / name).exists():
+        raise UserError(f"{folder} is incomplete: {name} is missing.")
+    return read_checked(path, name)
 
 
 def _below(start: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -1,10 +1,14 @@
-"""Reads files of `torch.save`, in the zip format and the one before torch 1.6, without torch."""
+"""Reads files of `torch.save`, in the zip format and the one before torch 1.6, without torch.
+
+An archive of TorchScript, `torch.jit.save`, is read like the state dict of its module; the code in
+it is not.
+"""
 
 import dataclasses
 import io
 import math
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO
 
 import ml_dtypes
@@ -47,6 +51,7 @@ _UNREAD = {
     "_rebuild_tensor_v3": "a tensor of 8-bit floating-point or unsigned numbers",
 }
 _MODULES = ("torch.nn.", "__torch__.")
+_SCRIPTED = "__torch__."
 # Entries of lists and dicts that a file may refer to again; a tiny file can refer to billions.
 _MOST_REPEATED = 1_000_000
 
@@ -97,7 +102,7 @@ def read_objects(path: epath.Path) -> Any:
     Objects of classes other than containers, numbers, strings and tensors are `pickles.Inert`.
 
     Raises:
-      UserError: the file was not written by `torch.save`, or is damaged.
+      UserError: the file was not written by `torch.save` or `torch.jit.save`, or is damaged.
     """
     try:
         with path.open("rb") as file:
@@ -145,6 +150,8 @@ def _collect(value: Any, name: str, arrays: dict[str, np.ndarray]) -> None:
     if unread := _describe(value):
         raise _NotAnArray(f"{name or 'its content'} is {unread}")
     if isinstance(value, np.ndarray):
+        if name in arrays:
+            raise _NotAnArray(f"{name} is the name of two tensors")
         arrays[name] = value
     elif isinstance(value, (Mapping, list, tuple)):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
@@ -166,7 +173,22 @@ def _describe(value: Any) -> str:
         fields = value.state if isinstance(value.state, Mapping) else {}
         if value.kind.startswith(_MODULES) or {"_parameters", "_modules"} <= set(fields):
             return f"a whole module ({value.kind})"
+        if _holds_tensor(value.contents):
+            return f"an object of the class {value.kind} with tensors"
     return ""
+
+
+def _holds_tensor(contents: Iterable[Any], depth: int = 1) -> bool:
+    """Whether there is a tensor among objects or in containers among them."""
+    return any(
+        isinstance(each, (_Tensor, _Unread))
+        or (
+            depth > 0
+            and isinstance(each, (Mapping, list, tuple))
+            and _holds_tensor(each.values() if isinstance(each, Mapping) else each, depth - 1)
+        )
+        for each in contents
+    )
 
 
 def _read_zip(file: BinaryIO) -> Any:
@@ -266,6 +288,9 @@ class _Resolver:
         """Returns a copy with arrays; lists that a file refers to twice become two."""
         if isinstance(value, _Tensor):
             return value.array()
+        if isinstance(value, Inert) and value.kind.startswith(_SCRIPTED):
+            # The attributes of a scripted module: its tensors, and the modules in it.
+            return self.resolve(value.state) if isinstance(value.state, Mapping) else value
         if not isinstance(value, (Mapping, list, tuple)):
             return value
         if id(value) in self._seen:

@@ -42,11 +42,14 @@ class Published:
       sides: "image" and "text" -> the tower, including the weights of projection and head.
       similarity: the similarity, as in `config.model.similarity`.
       layers: side -> path of one of our layers or modules (`head/summary`) -> its rule; also of
-        `similarity`, if it has arrays. The longest path that matches an array is used.
+        `similarity` and `pair_scorer`, if they have arrays. The longest path that matches an array
+        is used.
       parameters: learned parameters of the similarity -> name of the scalar in the source.
       tasks: name -> task with weights.
       first_words: first words of the vocabulary, if the vocabulary file omits them.
-      pair_scorer: the pair scorer, as in `config.model.pair_scorer`; its rules are `layers` too.
+      tokenizers: names of the tokenizer's files that it may have, see `tokenizer_files.FILES` ->
+        what this kind adds to the preprocessing of the text; empty for a table of words.
+      pair_scorer: the pair scorer, as in `config.model.pair_scorer`.
     """
 
     sides: Mapping[str, Description]
@@ -55,16 +58,16 @@ class Published:
     parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tasks: Mapping[str, PublishedTask] = dataclasses.field(default_factory=dict)
     first_words: tuple[str, ...] = ()
+    tokenizers: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     pair_scorer: Mapping[str, Any] | None = None
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns shapes by name, `SIDE/params/...`, `tasks/NAME/module/...` and the like."""
+        """Returns shapes by name, `SIDE/params/...`, `similarity/...`, `tasks/NAME/module/...`."""
         model = make_dual_encoder(model_section(self.sides, self.similarity, self.pair_scorer))
         inputs = {side: _example(description) for side, description in self.sides.items()}
         params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
-        if "similarity" not in self.layers:
-            params.pop("similarity", None)
-        trees = {part: {"params": params[part], **state.get(part, {})} for part in params}
+        trees = {side: {"params": params[side], **state[side]} for side in self.sides}
+        trees |= {part: params[part] for part in self.layers if part not in self.sides}
         if self.tasks:
             vectors = {
                 side: jax.eval_shape(tower.apply, params[side], state[side], inputs[side])[0]
@@ -78,14 +81,17 @@ class Published:
 
     def find(self, name: str) -> Taken:
         """Returns the array of the source for one of ours; see `shapes`."""
-        side, task, path = name.split("/", 2)
-        if side == "tasks":
+        part, path = name.split("/", 1)
+        if part == "tasks":
+            task, path = path.split("/", 1)
             return self.tasks[task].rule(path.removeprefix("module/"))
-        fits = [layer for layer in self.layers[side] if f"{path}/".startswith(f"{layer}/")]
+        if part in self.sides:
+            path = path.split("/", 1)[1]
+        fits = [layer for layer in self.layers[part] if f"{path}/".startswith(f"{layer}/")]
         if not fits:
             raise UserError(f"{name} has no counterpart in the published model.")
         layer = max(fits, key=len)
-        return self.layers[side][layer](path.removeprefix(layer).removeprefix("/"))
+        return self.layers[part][layer](path.removeprefix(layer).removeprefix("/"))
 
 
 def _example(description: Description) -> dict[str, np.ndarray]:

@@ -65,7 +65,8 @@ def choose_precision(
             best = _best(both[0])
             near = prepare(items[best.ravel()]).reshape(*best.shape, -1)
             apart = np.square(np.diff(near, axis=1)).sum(axis=-1) if by_distance else None
-            if _mixes_up(*np.take_along_axis(both, best[None], axis=2), apart):
+            values, scale = np.take_along_axis(both, best[None], axis=2)
+            if _mixes_up(values, scale, apart):
                 return DOUBLE
     return SINGLE
 

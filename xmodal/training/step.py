@@ -18,6 +18,7 @@ from xmodal.training.batch_statistics import observe_batch
 from xmodal.training.momentum import MOMENTUM, follow, momentum_rate
 from xmodal.training.optimization.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.training.optimization.parameter_groups import select
+from xmodal.training.optimization.schedules import Lengths
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, clamp_scales, compute_losses, sides
 from xmodal.training.tree import Tree, flatten, frozen_parts, matches, merge
@@ -25,7 +26,7 @@ from xmodal.training.views import embed_views
 
 Batch = Mapping[str, jax.Array]
 Scalars = dict[str, jax.Array]
-Step = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Scalars]]
+Step = Callable[..., tuple[TrainState, Scalars]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +75,7 @@ def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[st
 def make_step(
     model: DualEncoder,
     tasks: tuple[Task, ...],
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformationExtraArgs,
     *,
     seed: int,
     mesh: Mesh,
@@ -96,10 +97,11 @@ def make_step(
         changes only the step counts.
 
     Returns:
-      (state, batch, step) -> (state, scalars). `batch` holds global arrays as `data.batch_spec`
-      describes them. The update happens only if loss and gradient are finite and `step` is the
-      state's own step: unless such a batch is skipped, the state stays as it was before the
-      failing batch, although later steps may have been dispatched already.
+      (state, batch, step, lengths) -> (state, scalars). `batch` holds global arrays as
+      `data.batch_spec` describes them; without `lengths`, see `schedules.make_schedule`, those of
+      the run are constants of the program. The update happens only if loss and gradient are finite
+      and `step` is the state's own step: unless such a batch is skipped, the state stays as it was
+      before the failing batch, although later steps may have been dispatched already.
     """
 
     embed: Callable[..., tuple[dict[str, Embedding], Tree]]
@@ -109,13 +111,13 @@ def make_step(
     compute_loss = _make_loss(model, tasks, embed, seed=seed, mesh=mesh, l2=l2)
 
     def step_function(
-        state: TrainState, batch: Batch, step: jax.Array
+        state: TrainState, batch: Batch, step: jax.Array, lengths: Lengths | None = None
     ) -> tuple[TrainState, Scalars]:
         gradients, aux = jax.grad(compute_loss, has_aux=True)(
             state.params, state.frozen, state.model_state, batch, state.step
         )
         with jax.named_scope("update"):
-            return update(state, step, gradients, *aux)
+            return update(state, step, gradients, *aux, lengths)
 
     def update(
         state: TrainState,
@@ -124,8 +126,11 @@ def make_step(
         model_state: Tree,
         observed: Tree,
         scalars: Scalars,
+        lengths: Lengths | None,
     ) -> tuple[TrainState, Scalars]:
-        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        updates, opt_state = optimizer.update(
+            gradients, state.opt_state, state.params, lengths=lengths
+        )
         params = optax.apply_updates(state.params, updates)
         trained = flatten(params)
         params = merge(params, {k: x for k, x in flatten(observed).items() if k in trained})
@@ -133,7 +138,7 @@ def make_step(
         advanced = dataclasses.replace(
             state,
             step=state.step + 1,
-            params=clamp_scales(tasks, params, model.similarity),
+            params=model.share(clamp_scales(tasks, params, model.similarity)),
             model_state=model_state,
             opt_state=opt_state,
         )

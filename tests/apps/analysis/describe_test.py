@@ -51,6 +51,7 @@ def test_a_dataset_that_is_not_prepared_names_its_command(dataset, tmp_path, mon
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_figures_of_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys):
     run(
         monkeypatch, "--dataset=crisscrossed_shapes", f"--data_dir={few_shapes}",

@@ -175,6 +175,7 @@ def test_a_dataset_that_is_not_prepared_names_its_command(tmp_path, monkeypatch)
         run(monkeypatch, "check", tmp_path, "--dataset=cxc", f"--data_dir={tmp_path}")
 
 
+@pytest.mark.slow
 def test_released_pairs_have_the_structure_of_the_scheme(real_data, monkeypatch, capsys):
     run(monkeypatch, "check", real_data / "cxc", f"--groups={real_data / 'cxc'}")
     printed = " ".join(capsys.readouterr().out.split())

@@ -81,6 +81,7 @@ def test_pages_of_a_rater(kind, chromium, tmp_path):
                 assert page.inner_text("h1") == "Thank you, that was all"
 
 
+@pytest.mark.slow
 def test_a_hasty_enter_sends_no_untouched_slider(chromium, tmp_path):
     study = make_study(tmp_path / "study", STUDIES["sts"], CAPTIONS)
     with serving(study) as server:
@@ -122,6 +123,7 @@ def test_messages(chromium, tmp_path):
             context.close()
 
 
+@pytest.mark.slow
 def test_a_slider_is_unset_until_it_is_touched(chromium, tmp_path):
     study = make_study(tmp_path / "study", STUDIES["sts"], CAPTIONS)
     with serving(study) as server:

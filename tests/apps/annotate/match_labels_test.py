@@ -173,6 +173,7 @@ def test_counts_of_the_released_positives(real_data, tmp_path):
         assert {query: sorted(items) for query, items in released.items()} == written
 
 
+@pytest.mark.slow
 def test_cxc_as_a_sixth_annotator(real_data):
     """Table 3: CxC has 1,895 positive images and 8,906 captions of the queries of ECCV Caption."""
     i2t, t2i = released_pairs(real_data / "eccv_caption", "eccv")

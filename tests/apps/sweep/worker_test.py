@@ -205,6 +205,7 @@ def test_errors_that_would_come_again_end_the_sweep(
     assert states == [state] * tried
 
 
+@pytest.mark.slow
 def test_trials_that_succeed_at_last_are_not_errors(sweep, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(loop, "train", lambda config, run_dir: 1 / 0)

@@ -216,6 +216,7 @@ def test_a_damaged_archive_loses_the_pictures_of_that_place_only(manual_dir):
     assert builder.info.metadata["kept"] == {"train": 3, "validation": 1, "test": 1}
 
 
+@pytest.mark.slow
 def test_the_real_captions_and_images_that_are_at_hand(real_data, tmp_path):
     builder = _build(real_data / "coco", data_dir=tmp_path, min_kept=0.03)
     metadata = builder.info.metadata

@@ -185,6 +185,7 @@ def real_folder(real_data, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_real_ratings_meet_the_real_captions_and_images(real_folder, tmp_path):
     for split, rows in _splits(real_folder, "sits_images", tmp_path).items():
         kept = [row[1] for row in rows if not isinstance(row, LeftOut)]
@@ -194,6 +195,7 @@ def test_the_real_ratings_meet_the_real_captions_and_images(real_folder, tmp_pat
         assert all(example["left_caption"] for example in kept)
 
 
+@pytest.mark.slow
 def test_the_real_ratings_have_the_published_structure(real_data, tmp_path):
     twice = {}
     for split, rows in _splits(real_data / "cxc", "sis", tmp_path).items():

@@ -138,6 +138,7 @@ def test_orders_that_are_none_and_missing_files_are_named(manual_dir):
         _examples(manual_dir, "cxc")
 
 
+@pytest.mark.slow
 def test_the_real_files_hold_what_was_published(real_data, tmp_path):
     builder = _build(real_data / "eccv_caption", "eccv", tmp_path)
     assert builder.info.splits["test"].num_examples == 1261 + 1332

@@ -199,6 +199,7 @@ def test_a_pair_that_was_rated_twice_is_refused(tmp_path, name):
         list(flickr8k_files.read_ratings(tmp_path))
 
 
+@pytest.mark.slow
 def test_the_real_files_hold_what_was_published(real_data, tmp_path):
     builder = Builder(config="features", data_dir=tmp_path)
     settings = tfds.download.DownloadConfig(manual_dir=str(real_data / "flickr8k"))

@@ -139,6 +139,7 @@ def test_files_that_are_short_missing_or_twice_are_named(official):
         find_sets(official / "empty")
 
 
+@pytest.mark.slow
 def test_the_real_files_hold_what_was_published_in_both_layouts(real_data, tmp_path):
     pasted = find_sets(real_data / "sts" / "semeval")
     (tmp_path / "table").mkdir()

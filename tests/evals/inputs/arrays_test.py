@@ -1,5 +1,7 @@
 """Reading embeddings and score matrices, and the error messages."""
 
+import zipfile
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -221,3 +223,16 @@ def test_masked_arrays_are_refused():
         arrays.load_embeddings({"image_ids": IMAGE_IDS, "image_embeddings": masked})
     unmasked = {"image_ids": IMAGE_IDS[1:], "image_embeddings": masked[1:]}
     assert arrays.load_embeddings(unmasked).images[0, 1] == 3
+
+
+def test_files_with_more_than_they_name(tmp_path):
+    path = saved(tmp_path)
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("image_ids.npy", archive.read("image_ids.npy"))
+    with pytest.raises(UserError, match="model.npz cannot be read .it holds 'image_ids' twice"):
+        arrays.load_embeddings(path)
+    np.save(tmp_path / "scores.npy", np.ones((3, 5)))
+    with (tmp_path / "scores.npy").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(UserError, match="scores.npy cannot be read .it has 4 bytes more than its"):
+        arrays.load_scores(tmp_path / "scores.npy", ids())

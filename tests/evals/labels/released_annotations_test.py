@@ -181,6 +181,7 @@ def test_bootstrap_deviation_is_the_published_one(real):
     assert 1.15 < values.std() < 1.4
 
 
+@pytest.mark.slow
 def test_validation_takes_its_galleries_from_the_ratings(coco_test, real_data):
     labels = annotations.read_annotations(real_data, "val")
     assert labels.split == "validation"
@@ -216,6 +217,7 @@ def test_the_released_files_are_told_from_parts_of_them(coco_test, tmp_path, rea
     assert part.differences == labels.differences
 
 
+@pytest.mark.slow
 def test_test_galleries_from_the_ratings_alone(coco_test, real, tmp_path, real_data):
     for direction in ("sts", "sis", "sits"):
         shutil.copy(real_data / f"cxc/{direction}_test.csv", tmp_path)

@@ -194,6 +194,7 @@ def test_block_size_does_not_matter_to_scaled_copies(width):
         assert_equal_ranks(other, (expected.rank, expected.tied))
 
 
+@pytest.mark.slow
 def test_many_tiles_on_eight_devices():
     """Collectives of several tiles under way would wait for each other's threads forever."""
     generator = np.random.default_rng(6)

@@ -96,6 +96,7 @@ def test_intervals_cover_the_truth(design, kind):
         assert samples > 0.98
 
 
+@pytest.mark.slow
 def test_equal_models_look_separable_in_a_twentieth_of_the_comparisons(design):
     """And models that differ look so far more often than by the samples of the protocol."""
     generator = np.random.default_rng(2)

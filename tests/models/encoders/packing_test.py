@@ -66,6 +66,7 @@ def test_convolution_equals_flax(size, stride):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_packed_encoder_equals_plain_autodiff(devices, monkeypatch, random_variables, tower):
     """Values, running statistics, dropped branches and gradients; also per-device statistics."""

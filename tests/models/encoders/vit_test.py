@@ -70,6 +70,7 @@ def test_equals_the_loop(class_token, head, activation, others, tower, random_va
         np.testing.assert_allclose(vector, pool[head](tokens), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_remat_and_unroll_change_no_gradient(tower, random_variables):
     plain = tower("vit", dropout=0.3, **SIZES)
     other = tower("vit", dropout=0.3, remat=True, unroll=True, **SIZES)

@@ -1,5 +1,6 @@
 """The matching head against a slow reference, one pair and one head of attention at a time."""
 
+import functools
 import math
 
 import jax
@@ -14,7 +15,7 @@ from xmodal.models.pair_scorers import make_pair_scorer
 CONFIG = {
     "name": "matching_head",
     "width": 12,
-    "depth": 3,
+    "depth": 2,
     "heads": 3,
     "mlp_dim": 20,
     "dropout": 0.0,
@@ -44,13 +45,14 @@ def items():
 @pytest.fixture(scope="module")
 def params(items):
     first = jax.tree.map(lambda x: x[:1], items)
-    params = make_scorer().init(jax.random.key(0), {}, *first)
+    init = functools.partial(make_scorer().init, jax.random.key(0), {})
+    shapes = jax.eval_shape(init, *first)
     rng = np.random.default_rng(1)
 
     def draw(x):
         return jnp.asarray(rng.normal(scale=0.4, size=x.shape), x.dtype)
 
-    return {"pair_scorer": jax.tree.map(draw, params)}
+    return {"pair_scorer": jax.tree.map(draw, shapes)}
 
 
 def dense(x, p):
@@ -102,21 +104,22 @@ def test_logits_are_those_of_each_pair_alone(items, params):
         scorer.prepare(side, params, x) for side, x in zip(("image", "text"), items, strict=True)
     )
     everything = jax.tree.map(lambda x: jnp.broadcast_to(x, (5, *x.shape)), texts)
-    found = scorer.logits(params, images, everything)
+    found = jax.jit(scorer.logits)(params, images, everything)
     expected = [
         [slow_logits(params["pair_scorer"], real(items[0], i), real(items[1], j)) for j in range(7)]
         for i in range(5)
     ]
     np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
-    odds = scorer.scores(params, images, everything)
+    odds = jax.jit(scorer.scores)(params, images, everything)
     np.testing.assert_array_equal(odds, found[..., 1] - found[..., 0])
-    logit = make_scorer(score="logit").scores(params, images, everything)
+    logit = jax.jit(make_scorer(score="logit").scores)(params, images, everything)
     np.testing.assert_array_equal(logit, found[..., 1])
 
 
 def test_only_training_drops(items, params):
     scorer = make_scorer(dropout=0.5)
 
+    @functools.partial(jax.jit, static_argnums=0)
     def run(mode, seed):
         keys = jax.random.split(jax.random.key(seed), 3)
         images, texts = (
@@ -124,7 +127,7 @@ def test_only_training_drops(items, params):
             for side, x, key in zip(("image", "text"), items, keys[:2], strict=True)
         )
         pairs = jax.tree.map(lambda x: x[:5, None], texts)
-        return np.asarray(scorer.logits(params, images, pairs, mode=mode, key=keys[2]))
+        return scorer.logits(params, images, pairs, mode=mode, key=keys[2])
 
     np.testing.assert_array_equal(run(Mode.FROZEN, 0), run(Mode.EVALUATE, 1))
     assert not np.allclose(run(Mode.TRAIN, 0), run(Mode.TRAIN, 1))
@@ -152,8 +155,10 @@ INPUTS = {
 }
 
 
+@pytest.mark.slow
 def test_a_model_without_a_pair_scorer_is_unchanged():
-    plain, scoring = make_dual_encoder(TOWERS), make_dual_encoder(TOWERS | {"pair_scorer": CONFIG})
+    plain = make_dual_encoder(TOWERS)
+    scoring = make_dual_encoder(TOWERS | {"pair_scorer": CONFIG | {"depth": 1}})
     params, state = plain.init(jax.random.key(0), INPUTS)
     both, _ = scoring.init(jax.random.key(0), INPUTS)
     assert both.keys() - params.keys() == {"pair_scorer"}

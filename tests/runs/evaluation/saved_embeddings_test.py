@@ -1,5 +1,6 @@
 """A file of `--save_embeddings` is ranked as the evaluators that judged the embeddings."""
 
+import jax
 import pytest
 
 from configs import base, pcme
@@ -11,6 +12,8 @@ from xmodal.runs import run
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.suite import Request
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {"every": 0, "batch_size": 64, "bootstrap_samples": 10, "boards": ["shapes_own"]}
 
 
@@ -20,6 +23,9 @@ def config(few_shapes):
     config = pcme.get_config("quick")
     config.data.data_dir, config.optimizer = few_shapes, base.adam(1e-3)
     config.model.text.encoder.vocab_size = 400
+    # Compiles in a second.
+    config.model.image.encoder = {"name": "convnet", "channels": (4, 8), "units": (0, 1)}
+    config.data.image.size, config.freeze, config.frozen_features.sides = 24, (), ()
     config.data.text = {"tokenizer": "words", "max_length": 16}
     config.evals = {
         "shapes": {"type": "boards", **OPTIONS},
@@ -30,7 +36,7 @@ def config(few_shapes):
 
 @pytest.fixture(scope="module")
 def parts(config):
-    return run.build(config, mesh_lib.make_mesh())
+    return run.build(config, mesh_lib.make_mesh(jax.devices()[:1]))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.subjects import evaluate_subjects, open_run
 from xmodal.runs.evaluation.suite import Request
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_checkpoint_that_went_before_it_was_read(few_shapes, saved_run_dir, tmp_path):
     """A training run keeps only the last few; only a follower skips missing ones."""

@@ -101,6 +101,7 @@ def test_every_bit_comes_back_on_any_number_of_devices(tmp_path, devices):
 
 def test_saving_a_replicated_state_compiles_nothing(tmp_path):
     compiled, replicated = [], make_state(1)
+    jax.clear_caches()  # of other tests
 
     def listen(event, seconds, **details):
         del seconds, details

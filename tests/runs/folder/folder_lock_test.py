@@ -100,6 +100,7 @@ def test_a_look_at_a_folder_writes_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_of_many_at_once_one_holds(tmp_path):
     write(tmp_path, host="pod-3")  # of a process that was killed
     processes = [

@@ -211,6 +211,9 @@ def open_arrays(
     known |= set(_LOG_SIGMA.values())
     try:
         with np.load(place, allow_pickle=False) as file:
+            if len(set(file.files)) < len(file.files):
+                twice = max(file.files, key=file.files.count)
+                raise ValueError(f"it holds {twice!r} twice")
             for key in file.files:
                 # Other arrays may be anything and are not read.
                 needed = key in known or key.startswith(_PREDICTIONS) or is_read(key)
@@ -261,7 +264,10 @@ def read_similarity(arrays: Mapping[str, np.ndarray], place: str) -> str:
 def _map_matrix(path: str) -> np.ndarray:
     _check_exists(path)
     try:
-        return np.lib.format.open_memmap(path, mode="r")
+        matrix = np.lib.format.open_memmap(path, mode="r")
+        if more := os.path.getsize(path) - matrix.offset - matrix.nbytes:
+            raise ValueError(f"it has {more:,} bytes more than its header says")
+        return matrix
     except DAMAGE as error:
         raise UserError(
             f"{path} cannot be read ({first_line(error)}); write it again with numpy.save as one "

@@ -16,6 +16,7 @@ import jax
 from xmodal.base.config import UserError, setting
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders.position_resize import POSITION_RESIZES
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.encoders.word_embedding import look_up
 from xmodal.models.features import Features
@@ -44,6 +45,8 @@ class TextTransformerConfig:
       epsilon: epsilon of the layer norms.
       init: code whose initial values it has: "clip" (openai/CLIP) or "siglip"
         (google-research/big_vision).
+      position_resize: how positions are resampled when weights with another `max_positions` are
+        loaded, a key of `position_resize.POSITION_RESIZES`.
       dtype: compute dtype; parameters are float32.
       remat: recompute every layer in the backward pass instead of storing its values.
       unroll: see `transformer_layers.run_layers`.
@@ -60,6 +63,7 @@ class TextTransformerConfig:
     activation: str = setting("quick_gelu", one_of=ACTIVATIONS)
     epsilon: float = setting(1e-5, above=0)
     init: str = setting("clip", one_of=INITS)
+    position_resize: str = setting("linear", one_of=POSITION_RESIZES)
     dtype: str = setting("float32", one_of=DTYPES)
     remat: bool = False
     unroll: bool = False

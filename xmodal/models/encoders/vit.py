@@ -19,6 +19,7 @@ from xmodal.base.config import UserError, setting
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.image_encoder import ImageEncoder, ImageEncoderConfig
+from xmodal.models.encoders.position_resize import POSITION_RESIZES
 from xmodal.models.initializers import LINEAR
 from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
@@ -46,6 +47,8 @@ class VitConfig(ImageEncoderConfig):
       epsilon: epsilon of the layer norms.
       init: code whose initial values it has: "vit" (all from N(0.02), truncated), "clip"
         (openai/CLIP) or "siglip" (google-research/big_vision).
+      position_resize: how positions are resampled when weights of images of another size are
+        loaded, a key of `position_resize.POSITION_RESIZES`.
       unroll: see `transformer_layers.run_layers`.
     """
 
@@ -61,6 +64,7 @@ class VitConfig(ImageEncoderConfig):
     activation: str = setting("gelu", one_of=ACTIVATIONS)
     epsilon: float = setting(1e-6, above=0)
     init: str = setting("vit", one_of=INITS)
+    position_resize: str = setting("bicubic", one_of=POSITION_RESIZES)
     unroll: bool = False
 
 

@@ -31,8 +31,8 @@ _FREE = frozenset(
     )
 )  # fmt: skip
 _IDS = (
-    "tokenizer", "lower_case", "canonicalize", "unknown", "markers", "start", "end", "pad",
-    "reads_pads", "separators", "max_words",
+    "tokenizer", "reading", "lower_case", "canonicalize", "unknown", "markers", "start", "end",
+    "pad", "reads_pads", "separators", "max_words",
 )  # fmt: skip
 _PIXELS = ("size", "eval_recipe", "eval_crop")
 
@@ -106,8 +106,15 @@ def tower_origin(side: str, folder: str, *, of_model: bool = False) -> Origin:
     encoder = _part_of(f"{where}.encoder", tower.encoder, ENCODERS)
     if inputs.get("normalization"):
         encoder["normalization"] = inputs["normalization"]
+    positions = {}
+    if "position_resize" in encoder and "max_positions" in encoder:
+        positions = {"max_positions": encoder.pop("max_positions")}
     head = _part_of(f"{where}.head", tower.side()["head"], HEADS)
-    parts = [Part(f"{where}.encoder", encoder), Part(f"{where}.head", head, is_fixed=of_model)]
+    parts = [
+        Part(f"{where}.encoder", encoder),
+        Part(f"{where}.encoder", positions, is_fixed=False),
+        Part(f"{where}.head", head, is_fixed=of_model),
+    ]
     if of_model:
         parts.append(Part(f"{where}.projection", _projection(where, tower.projection)))
     if side == "image":
@@ -127,7 +134,7 @@ def tower_origin(side: str, folder: str, *, of_model: bool = False) -> Origin:
         parts,
         reads_text=True,
         vocabulary=vocabulary,
-        longest=longest,
+        longest=None if positions else longest,
     )
 
 
