@@ -124,6 +124,10 @@ def make(torch, kind, options=None):
     modules, functions = published.make_sgraf(torch, kind, channels=CHANNELS, rows=ROWS)
     for module in modules:
         shake_norms(torch, module)
+    if kind == "sgr":  # Without zeros, no gradient is so small that Adam amplifies its rounding.
+        with torch.no_grad():
+            for step in modules[2].SGR_module:
+                step.sim_graph_w.bias.abs_().add_(0.5)
     return modules, functions
 
 
