@@ -5,6 +5,8 @@ import pathlib
 import setuptools
 
 HERE = pathlib.Path(__file__).parent
+# OWNER stands for the account; colabs/README.md says how to set it everywhere.
+REPOSITORY = "https://github.com/OWNER/xmodal"
 
 setuptools.setup(
     name="xmodal",
@@ -13,6 +15,7 @@ setuptools.setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    url=REPOSITORY,
     python_requires=">=3.11,<3.14",
     packages=[
         *setuptools.find_packages(include=["xmodal", "xmodal.*", "data_prep", "data_prep.*"]),
@@ -54,6 +57,8 @@ setuptools.setup(
         "protobuf>=6.31.1,<8",
         # tensorflow-datasets brings it; data_prep reads img2dataset's tables with it.
         "pyarrow>=16,<30",
+        # nltk brings it; CLIP's byte pairs split words with it.
+        "regex>=2024.4,<2028",
         "safetensors>=0.5,<1",
         "scipy>=1.14,<2",
         "simplejpeg>=1.8.2,<2",
@@ -76,8 +81,11 @@ setuptools.setup(
             "starlette>=0.40,<2",
             "uvicorn>=0.30,<1",
         ],
-        # SentencePiece models and tokenizer.json: `config.data.text.tokenizer`.
-        "tokenizers": ["sentencepiece>=0.2,<0.3", "tokenizers>=0.21,<1"],
+        # CLIP's published merges, `config.data.text.vocabulary="pip:open-clip-torch"`. Large: it
+        # brings torch, without which `pip install --no-deps open-clip-torch` also serves.
+        "clip": ["ftfy>=6.1,<7", "open-clip-torch>=3,<4"],
+        # CLIP's byte pairs, SentencePiece models and tokenizer.json: `config.data.text.tokenizer`.
+        "tokenizers": ["ftfy>=6.1,<7", "sentencepiece>=0.2,<0.3", "tokenizers>=0.21,<1"],
         # Region features in LMDB.
         "lmdb": ["lmdb>=1.4,<3"],
         # CMCM's baseline of words alone, `python -m xmodal caption_relations`.
@@ -92,6 +100,7 @@ setuptools.setup(
             "axe-playwright-python>=0.1.5,<0.2",
             "eccv_caption==0.1.0",
             "faiss-cpu>=1.9,<2",
+            "ftfy>=6.1,<7",
             "gensim>=4.4,<5",
             "import-linter>=2.1,<3",
             "ipykernel>=6.29,<8",

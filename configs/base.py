@@ -109,7 +109,11 @@ def _text(tokenizer: str, **options: object) -> dict:
         "reads_pads": False,
         "max_length": 32,
         "lower_case": True,
+        "canonicalize": False,
+        "separators": "",
+        "max_words": 0,
         "augment": None,
+        "prompt": "",
     } | options
 
 

@@ -37,7 +37,8 @@ def get_config() -> ConfigDict:
         "area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True
     }  # fmt: skip
     # The text tower determines these.
-    for key in ("tokenizer", "lower_case", "unknown", "markers", "max_length", "reads_pads"):
+    chosen = ("tokenizer", "lower_case", "unknown", "markers", "max_length")
+    for key in (*chosen, "canonicalize", "reads_pads", "separators", "max_words"):
         del config.data.text[key]
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
     config.init_from.published = ("image/encoder/", "text/encoder/")

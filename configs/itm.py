@@ -53,6 +53,14 @@ def use_regions(config: ConfigDict) -> ConfigDict:
     return config
 
 
+def use_flickr30k(config: ConfigDict) -> ConfigDict:
+    """Uses SCAN's regions of Flickr30k instead of COCO's."""
+    config.name += "_flickr30k"
+    config.data.config = "flickr30k"
+    config.evals = {"flickr30k": config.evals.coco.to_dict() | {"final_split": "test"}}
+    return config
+
+
 def resnet(batch_norm: str = "running", depth: int = 152) -> dict:
     """`encoder` for a ResNet with torchvision's weights."""
     return {

@@ -46,7 +46,7 @@ def trained() -> ConfigDict:
     config.data = base.dataset("captioned_images")
     config.data.image.update({"size": 0, "augment": {}, "eval_crop": 1.0})
     chosen = ("tokenizer", "min_count", "lower_case", "unknown", "markers", "max_length")
-    for key in (*chosen, "reads_pads"):
+    for key in (*chosen, "canonicalize", "reads_pads", "separators", "max_words"):
         del config.data.text[key]
     config.tasks = {"i2t": cxc.image_text()}
     config.optimizer = base.adam(3e-3, {"name": "cosine", "warmup_steps": "up to 3 epochs"})
@@ -99,6 +99,9 @@ def frozen(config: ConfigDict) -> ConfigDict:
     config.frozen_features.sides = ("image", "text")
     config.data.image.augment, config.data.text.min_count = None, 1
     config.optimizer.learning_rate, config.optimizer.groups = 1e-3, {}
+    # Projections are soon trained, and fit the training captions from then on.
+    config.total_steps, config.checkpoint.every = "auto/3", "auto/5"
+    config.evals.own.every = "auto/5"
     return config
 
 

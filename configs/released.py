@@ -11,9 +11,10 @@
 
 The model and the preprocessing of its inputs come from the folder. `--config.data.ratings_dir=DIR`
 adds the ratings of Crisscrossed Captions, `--config.evals.coco.annotations=DIR` ECCV Caption and
-PMRP. `regions` evaluates VSRN and VSE-infinity on the regions released by SCAN. `clue` and `cite`
-use the evaluators of `cmcm_clue.py` and `cmcm_cite.py` instead of COCO's: pools, with and without
-refinement, and relations.
+PMRP. `regions` evaluates SCAN, SGRAF, VSRN and VSE-infinity on the regions released by SCAN. `clue`
+and `cite` use the evaluators of `cmcm_clue.py` and `cmcm_cite.py` instead of COCO's: pools, with
+and without refinement, and relations. `blip` ranks the best 256 of its towers again, as BLIP's
+authors do.
 """
 
 from functools import partial
@@ -27,13 +28,19 @@ def get_config(argument: str = "") -> ConfigDict:
     """A config without a model, tasks or training, on COCO or another dataset."""
     papers = {"clue": cmcm_clue, "cite": cmcm_cite}
     variants = {name: partial(_bare, paper.get_config()) for name, paper in papers.items()}
-    return base.variant(_on_coco(), argument, regions=itm.use_regions, **variants)
+    variants |= {"regions": itm.use_regions, "blip": _rank_again}
+    return base.variant(_on_coco(), argument, **variants)
 
 
 def _bare(config: ConfigDict, _: ConfigDict) -> ConfigDict:
     """The data and the evaluators of an experiment."""
     config.name, config.tasks = f"released_{config.data.dataset}", {}
     config.model.image = config.model.text = None
+    return config
+
+
+def _rank_again(config: ConfigDict) -> ConfigDict:
+    config.evals.coco.reranker = {"name": "pair_scorer", "top": 256, "add_first_stage": True}
     return config
 
 

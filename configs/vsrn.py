@@ -44,12 +44,10 @@ def get_config(argument: str = "") -> ConfigDict:
 
 def flickr30k(config: ConfigDict) -> ConfigDict:
     """No norm before the graph, batch normalization after the GRU, and an earlier decay."""
-    config.name += "_flickr30k"
-    config.data.config = "flickr30k"
+    config = itm.use_flickr30k(config)
     config.model.image.head.input_norm = "none"
     config.model.image.projection = {"batch_norm": True}
     config.optimizer.schedule.every = "10 epochs"
-    config.evals = {"flickr30k": config.evals.coco.to_dict() | {"final_split": "test"}}
     return config
 
 

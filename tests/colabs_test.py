@@ -128,20 +128,29 @@ def test_notebooks_run_and_name_metrics_as_files_do(execute):
     assert len(data_of(outputs["ranks"], "image/png")) == 1
 
 
+def test_all_places_have_the_address_of_the_repository():
+    (address,) = re.findall(r'^REPOSITORY = "(.+)"$', (ROOT / "setup.py").read_text(), re.M)
+    name = address.removeprefix("https://github.com/")
+    badges = (ROOT / "colabs/README.md").read_text()
+    for each in NAMES:
+        assert f'SOURCE = "git+{address}"' in read(each).cells[1].source
+        link = f"https://colab.research.google.com/github/{name}/blob/main/colabs/{each}.ipynb"
+        assert f"({link})" in badges
+
+
 @pytest.mark.slow
-def test_the_first_cell_installs_a_source_archive(tmp_path):
+def test_the_first_cell_installs_a_repository(tmp_path):
     if subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True).returncode:
         pytest.skip("this is no checkout of git")
     cells = {read(name).cells[1].source for name in NAMES}
     assert len(cells) == 1
-    archive = tmp_path / "xmodal.zip"
-    subprocess.run(["git", "archive", f"--output={archive}", "HEAD"], cwd=ROOT, check=True)
     # An environment without xmodal, in which IPython's %pip is plain pip without dependencies.
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     (source,) = cells
-    magic = '%pip install --quiet "{ARCHIVE}"'
+    source = re.sub(r'SOURCE = "[^"]+"', f'SOURCE = "git+{ROOT.as_uri()}"', source)
+    magic = '%pip install --quiet "{SOURCE}"'
     assert magic in source
-    command = "[sys.executable, '-m', 'pip', 'install', '--quiet', '--no-deps', ARCHIVE]"
+    command = "[sys.executable, '-m', 'pip', 'install', '--quiet', '--no-deps', SOURCE]"
     source = source.replace(magic, f"subprocess.run({command}, check=True)")
     python = [str(tmp_path / "venv" / "bin" / "python"), "-c"]
     without = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}

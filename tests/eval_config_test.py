@@ -76,7 +76,15 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     out = tmp_path / "out"
     code, said = command(*arguments)
     assert not code
-    names = ["boards.json", "metrics.csv", "metrics.json", "ranks.npz", "report.html", "report.md"]
+    names = [
+        "boards.json",
+        "metrics.csv",
+        "metrics.json",
+        "ranks.npz",
+        "report.html",
+        "report.md",
+        "report.tex",
+    ]
     own = out / "coco"
     assert sorted(path.name for path in out.iterdir() if "tfevents" not in path.name) == [
         "coco",

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -14,11 +16,13 @@ from tests.saved_run import BEST, TOTAL_STEPS, evaluate, evaluate_file, make_con
 from xmodal import data, eval_main
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
+from xmodal.base.progress import STOPPED
 from xmodal.base.result_files import write_files
 from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports import store
 from xmodal.runs import run
+from xmodal.runs.evaluation import subjects
 from xmodal.runs.evaluation.suite import Request
 from xmodal.runs.folder import checkpoints, run_folder
 
@@ -199,6 +203,22 @@ def test_the_mean_of_the_scores_of_two_runs(saved_run_dir, tmp_path, capsys):
     ):
         with pytest.raises(UserError, match=message):
             evaluate(**{"run": ",".join(runs), **values})
+
+
+def test_a_signal_ends_an_evaluation_before_anything_is_written(
+    saved_run_dir, tmp_path, monkeypatch
+):
+    open_run = subjects.open_run
+
+    def interrupted(*args, **options):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return open_run(*args, **options)
+
+    monkeypatch.setattr(subjects, "open_run", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        evaluate(run=str(saved_run_dir), split="validation", output=str(tmp_path / "out"))
+    assert ended.value.code == STOPPED
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_an_unknown_evaluator(saved_run_dir, tmp_path):

@@ -15,6 +15,7 @@ COMMANDS = {
     "sweep": ("xmodal.apps.sweep", "search for hyperparameters"),
     "show": ("xmodal.apps.explore.show", "make a page of the images that models retrieve"),
     "annotate": ("xmodal.apps.annotate", "collect labels of image-text pairs from people"),
+    "compare": ("xmodal.apps.explore.compare", "compare the results of models, in pairs"),
     "agree": ("xmodal.apps.analysis.agree", "compare metrics by how they order models"),
     "bradley_terry": ("xmodal.apps.analysis.bradley_terry", "rank models by pairwise choices"),
     "caption_relations": (

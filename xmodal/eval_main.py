@@ -21,9 +21,12 @@ EVALUATOR/BOARD/DIRECTION/METRIC, for a run those of the last evaluated checkpoi
 `steps/STEP.json` those of each checkpoint. --output defaults to RUN/SPLIT for the best checkpoint,
 whose results in RUN/test are those that training wrote, and to RUN/step_STEP/SPLIT for another
 --step.
+`--interpolate=0,0.5,1` evaluates averages of the checkpoint and the weights that its run started
+from, into RUN/interpolation/SPLIT: `steps/PERCENT.json`, and `curve.md`, a table with intervals.
 `--save_embeddings=FILE.npz` writes the file that `--embeddings` reads.
 """
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -32,6 +35,7 @@ from ml_collections import ConfigDict
 
 from xmodal.base.config import UserError
 from xmodal.base.console import quietly
+from xmodal.base.progress import stoppable
 from xmodal.cli import config_flag, eval_flags
 from xmodal.cli.eval_flags import (
     ANNOTATIONS,
@@ -42,6 +46,7 @@ from xmodal.cli.eval_flags import (
     EXAMPLES,
     FOLLOW,
     IDS,
+    INTERPOLATE,
     NAME,
     OVERWRITE,
     PARTIAL,
@@ -80,13 +85,23 @@ def main(argv: list[str]) -> None:
     if config or RUN.value:
         with quietly():
             import xmodal.runs.evaluation.run_evaluation  # noqa: F401
-    with processes.connected(settings):
+    with processes.connected(settings), _stoppable():
         if FOLLOW.value:
             _follow_run()
+        elif INTERPOLATE.value:
+            _interpolate_run()
         elif config or RUN.value:
             _run(source, config)
         else:
             _run_on_annotations(*source)
+
+
+def _stoppable() -> contextlib.AbstractContextManager:
+    """Answers SIGTERM at the next block of work; several processes end at once."""
+    from xmodal.base import processes
+
+    alone = processes.count() == 1
+    return stoppable("the same command evaluates again") if alone else contextlib.nullcontext()
 
 
 def _run(source: tuple[str, ...], config: ConfigDict | None) -> None:
@@ -156,6 +171,21 @@ def _follow_run() -> None:
             opened, output, _request(), keep_others=not OUTPUT.value, check_lock=check_lock
         )
         evaluation_files.print_pages(evaluations, output)
+
+
+def _interpolate_run() -> None:
+    """Evaluates averages of a checkpoint and the weights that its run started from."""
+    from xmodal.runs import interpolation
+    from xmodal.runs.evaluation import evaluation_files, subjects
+    from xmodal.runs.folder import run_folder
+
+    weights = interpolation.read_weights(INTERPOLATE.value)
+    config = run_folder.load_run(RUN.value)
+    step, output = run_folder.resolve_step(RUN.value, STEP.value), _output_in_run("interpolation")
+    opened = interpolation.open_interpolation(_evaluation_of(config), RUN.value, step, weights)
+    evaluation_files.check_output(output, opened.identity, overwrite=OVERWRITE.value)
+    subjects.evaluate_subjects(opened, output, _request())
+    print(interpolation.write_curve(output, weights))
 
 
 def _open_ensemble() -> "Opened":

@@ -12,6 +12,7 @@ from absl import flags, logging
 
 from xmodal.base.config import UserError
 from xmodal.base.console import quietly
+from xmodal.base.progress import STOPPED
 from xmodal.cli import config_flag, output_flag, training_flags
 from xmodal.cli.output_flag import OUTPUT
 from xmodal.cli.training_flags import DRY_RUN, WORKDIR
@@ -91,7 +92,7 @@ def main(argv: list[str]) -> None:
             return
         is_done = loop.train(config, workdir, allow_changes=ALLOW_CHANGES.value)
     if not is_done:
-        sys.exit(training_flags.STOPPED)
+        sys.exit(STOPPED)
 
 
 if __name__ == "__main__":

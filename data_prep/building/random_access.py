@@ -14,6 +14,7 @@ import tensorflow_datasets as tfds
 from absl import logging
 from etils import epath
 
+from data_prep.building import folder_key
 from data_prep.building.beam_workers import BeamWorkers, PartFiles, stopped_by_dead_workers
 from data_prep.building.record_check import Entry, RecordCheck, SplitAccount
 from data_prep.building.record_counts import (
@@ -54,6 +55,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
       UNIQUE_IDS: features with ids that occur once in a split.
       READ_IN_PARTS: whether Beam workers can build it. If so, `_splits` returns `PartedRecords` and
         leaves preparatory work on the parts to `self._workers`.
+      OWN_FILES: whether it reads any folder of a user; every state of every folder is then stored
+        separately.
       REFERS_TO: datasets whose ids occur in rows of this one, as `dataset/config`, with the
         cheapest to read first.
 
@@ -69,6 +72,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     UPRIGHT: ClassVar[bool] = False
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids")
     READ_IN_PARTS: ClassVar[bool] = False
+    OWN_FILES: ClassVar[bool] = False
     REFERS_TO: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -94,7 +98,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
     @classmethod
     def data_dir_of(cls, data_dir: str | None, manual_dir: str | None) -> str | None:
-        """Returns where a dataset of these files is stored: `data_dir` unless it depends on them.
+        """Returns where a dataset of these files is stored: `data_dir` unless they are a user's.
 
         Args:
           data_dir: where datasets are stored; None for TFDS's default.
@@ -103,8 +107,9 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         Raises:
           FileNotFoundError: the folder does not exist, and the location depends on it.
         """
-        del manual_dir
-        return data_dir
+        if not cls.OWN_FILES or not manual_dir:
+            return data_dir
+        return folder_key.place_of(pathlib.Path(manual_dir), data_dir)
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         """The records of every split.

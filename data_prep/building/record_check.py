@@ -72,7 +72,8 @@ class RecordCheck:
         """The example as stored, its image, and the hash."""
         captions, checked = example.get("captions"), CheckedImage(b"")
         if captions is not None and not (len(captions) and all(map(str.strip, captions))):
-            return LeftOut(str(key), "empty caption"), checked, b""
+            reason = "empty caption" if len(captions) else "no caption"
+            return LeftOut(str(key), reason), checked, b""
         try:
             if self._has_pixels:
                 image = example["image"]

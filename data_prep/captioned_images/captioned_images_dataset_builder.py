@@ -16,7 +16,7 @@ from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.building.record_parts import OneProcess, PartedRecords
-from data_prep.captioned_images import find_layout, folder_key
+from data_prep.captioned_images import find_layout
 from data_prep.captioned_images.captioned_pictures import APPEARS_TWICE, CaptionedPicture
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.lost_records import count_lost, why_lost
@@ -45,6 +45,7 @@ class Builder(RandomAccessBuilder):
     MIN_KEPT = 0.5
     MOST_LOST = 0.1
     UPRIGHT = True
+    OWN_FILES = True
     READ_IN_PARTS = True
     REFERS_TO: ClassVar[tuple[str, ...]] = ("captioned_images/images",)
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
@@ -67,11 +68,6 @@ class Builder(RandomAccessBuilder):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._read: tuple[Layout, Survey] | None = None
-
-    @classmethod
-    def data_dir_of(cls, data_dir: str | None, manual_dir: str | None) -> str | None:
-        """See `RandomAccessBuilder`: every state of every folder is stored separately."""
-        return folder_key.place_of(pathlib.Path(manual_dir), data_dir) if manual_dir else data_dir
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:

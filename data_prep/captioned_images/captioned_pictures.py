@@ -9,10 +9,11 @@ from typing import Any
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.cell_lists import NOTHING, list_items
-from data_prep.reading.split_names import check_split_names, split_of_name
+from data_prep.reading.split_names import SYNONYMS, check_split_names, split_of_name
 from data_prep.reading.text_lines import read_caption
 
-_YEAR = re.compile(r"(19|20)\d\d$")
+# As in COCO's `train2017`, and in `train00001.tar`.
+_YEAR_OR_SHARD = re.compile(r"(?<=\D)\d{3,}$")
 APPEARS_TWICE = "caption appears twice"
 UNREADABLE = ("unreadable list", "caption is no text")
 BY_CONTENT = ', or split by content with {"split": "none"} in captioned_images.json'
@@ -58,8 +59,21 @@ def split_of_folder(path: str) -> str:
 
 
 def _split_of_word(word: str) -> str:
-    """The split that a word stands for, perhaps with a year as in COCO's `train2017`; or ""."""
-    return split_of_name(_YEAR.sub("", word))
+    """The split that a word stands for, perhaps with a number at the end; or ""."""
+    return split_of_name(_YEAR_OR_SHARD.sub("", word))
+
+
+def similar_split(path: str) -> str:
+    """Returns the split whose word begins or ends a word of a file's name, as in `mytrain.csv`."""
+    words = re.split(r"[\W\d_]+", path.rpartition("/")[2].lower())
+    found = {
+        split
+        for split, known in SYNONYMS.items()
+        for word in words
+        for each in known
+        if word.startswith(each) or word.endswith(each)
+    }
+    return found.pop() if len(found) == 1 else ""
 
 
 def split_of_value(value: Any) -> str:

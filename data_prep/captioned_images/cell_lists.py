@@ -18,6 +18,9 @@ _ARRAY = re.compile(r"array\((\[.*\])(?:,\s*dtype=[^\[\]]*)?\)", re.DOTALL)
 # What else starts like this is no caption: lists of lists, of objects, of numbers and texts, R's
 # `c("a", "b")`, lists in quotes, and Python's bytes.
 _OPENERS = ("[", "{", "array(", 'c("', '"[', "'[", "b'", 'b"')
+# Spark and str.join write lists without quotes; so may be a caption in brackets.
+_WITHOUT_QUOTES = re.compile(r"\[[^\[\]]*,[^\[\]]*\]", re.DOTALL)
+_WRITE = "write lists as JSON, captions without brackets"
 _START = re.compile(
     r"""(\[|\{|array\(\[|c\(|["']\[)[\s\[({]*(?:[-+.\d]+[\s,:]+)*\\?[ub]?['"]"""
     r"""|b(?:'[^']*'|"[^"]*")$"""
@@ -51,6 +54,8 @@ def list_items(value: Any) -> list[Any] | None:
     # A caption may be in parentheses.
     if items is None and _START.match(text):
         raise ValueError(f"{text!r:.80} starts like a list")
+    if items is None and _WITHOUT_QUOTES.fullmatch(text):
+        raise ValueError(f"{text!r:.80} may be a list without quotes, or one caption; {_WRITE}")
     return items
 
 

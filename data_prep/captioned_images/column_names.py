@@ -80,8 +80,7 @@ def find_columns(names: Sequence[str], options: ReadingOptions, where: str) -> C
                 f'{listed}: rename one, or add {{"{key}": "COLUMN"}} to {FILE} in the same folder, '
                 'or {"names": [...]} if the first line is no header'
             )
-    split = options.split or next((usual[name] for name in _SPLITS if name in usual), "")
-    split = "" if split == "none" else split
+    split = split_column(names, options)
     read = {image, *captions, split}
     if twice := [name for name in names if name in read and names.count(name) > 1]:
         raise UnexpectedFilesError(
@@ -89,6 +88,14 @@ def find_columns(names: Sequence[str], options: ReadingOptions, where: str) -> C
         )
     others = tuple(name for name in names if name not in read)
     return Columns(image, tuple(captions), split or None, others)
+
+
+def split_column(names: Sequence[str], options: ReadingOptions) -> str:
+    """Returns the column of splits, or the key in a JSON file; "" if there is none."""
+    if options.split:
+        return "" if options.split == "none" else options.split
+    usual = {_usual(name): name for name in reversed(names)}
+    return next((usual[name] for name in _SPLITS if name in usual), "")
 
 
 def _captions(names: Sequence[str], image: str) -> tuple[str, ...]:

@@ -7,9 +7,12 @@ from collections.abc import Iterator, Sequence
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
     CaptionedPicture,
+    check_splits,
     split_of_path,
+    split_of_value,
     without_copies,
 )
+from data_prep.captioned_images.column_names import split_column
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.captioned_images.parquet_columns import parquet_schema
@@ -94,8 +97,12 @@ class FetchedLayout(Layout):
         yield from (bad for bad in found if isinstance(bad, LeftOut))
         # The name of a loose image may describe its content: `train.jpg` may show a train.
         shard, _, member = name.rpartition(":") if is_member else ("", "", name)
-        place = f"{shard}/{member}".rpartition("/")[0]
-        yield CaptionedPicture(name, captions, split_of_path(place), item.read, is_member)
+        split = split_of_path(f"{shard}/{member}".rpartition("/")[0])
+        meta = item.meta or {}
+        if (key := split_column(list(meta), self._options)) in meta:
+            check_splits([meta[key]], f"{name}, {key!r} in its JSON file")
+            split = split_of_value(meta[key])
+        yield CaptionedPicture(name, captions, split, item.read, is_member)
 
     def _name(self, item: Fetched | LeftOut) -> str:
         return item.where.removeprefix(f"{self._folder.name}/")

@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from data_prep.captioned_images.caption_files import KarpathyFile, Source, TableFile, open_source
+from data_prep.captioned_images.captioned_pictures import BY_CONTENT, similar_split, split_of_path
 from data_prep.captioned_images.fetched_layout import FetchedLayout
 from data_prep.captioned_images.layouts import KarpathyLayout, Layout
 from data_prep.captioned_images.options import FILE, NO_TABLE, ReadingOptions
@@ -26,6 +27,7 @@ from data_prep.reading.tar_samples import TAR_ENDINGS, captioned_sample
 
 # A damaged file of these formats was a part of the table; other texts may be anything.
 _CERTAIN = (".parquet", ".jsonl", ".ndjson")
+_SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 _SHOWN = 3
 
 
@@ -145,8 +147,29 @@ def _of_sources(folder: pathlib.Path, sources: Sequence[Source], *, with_splits:
         twins = [each for each in tables if each.path.with_suffix("") == table.path.with_suffix("")]
         if len(twins) > 1:  # One table in two formats.
             raise _two(folder, _shown(folder, twins[0]), _shown(folder, twins[1]), first)
+    if with_splits:
+        _check_names([table.path for table in tables if table.columns.split is None], folder)
     layout = EmbeddedLayout if first.embedded else TableLayout
     return layout(folder, [(each.table, each.columns) for each in tables])
+
+
+def _check_names(paths: Sequence[pathlib.Path], folder: pathlib.Path) -> None:
+    """Raises an error if tables look like splits, but have no names of splits.
+
+    Raises:
+      UnexpectedFilesError: names two of them.
+    """
+    places = [path.relative_to(folder).as_posix() for path in paths]
+    similar = {
+        similar_split(place): place for place in reversed(places) if not split_of_path(place)
+    }
+    found = [(split, place) for split, place in similar.items() if split]
+    if len(found) > 1:
+        (one, first), (other, second) = found[:2]
+        raise UnexpectedFilesError(
+            f"{folder}: {first} and {second} may be splits, or parts of one table: put {one!r} and "
+            f"{other!r} in their names, as in {one}_1{pathlib.PurePath(first).suffix}{BY_CONTENT}"
+        )
 
 
 def _shown(folder: pathlib.Path, source: Source) -> str:
@@ -172,6 +195,8 @@ def _no_layout(folder: pathlib.Path, reasons: Sequence[str]) -> UnexpectedFilesE
     has_images = any(map(is_picture, names)) or archives
     lack = "images but no captions" if has_images else "neither images nor captions"
     remedy = f", or unpack {archives[0]} if they are in it" if archives else ""
+    if sheets := [name for name in names if name.lower().endswith(_SHEETS)]:
+        remedy += f", or save {sheets[0]} as CSV (UTF-8)"
     return UnexpectedFilesError(
         f"{folder} has {lack}; add a table with the columns `image` and `caption`, or a text file "
         f"with the captions beside each image (photo.txt for photo.jpg){remedy}"

@@ -4,9 +4,10 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from data_prep.building.image_check import BadImageError
+from data_prep.captioned_images.captioned_pictures import split_of_folder
 from data_prep.captioned_images.path_index import PathIndex
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.folders import walk
@@ -70,6 +71,11 @@ class PictureFiles:
         opened = {archive.path for archive, _ in self._archived.values()}
         return {path.relative_to(self.folder).as_posix() for path in opened}
 
+    @property
+    def damaged(self) -> Mapping[str, str]:
+        """Paths of the archives that cannot be read, with the reasons."""
+        return self._opened[1]
+
     def knows(self, name: str) -> bool:
         """Returns whether a name stands for at least one image."""
         return bool(name.strip() and self._index.find(name.strip()))
@@ -86,7 +92,18 @@ class PictureFiles:
             for place in (image.places if isinstance(image, MissingPicture) else [image.where])
         )
 
-    def find(self, name: str, table: pathlib.Path, *, is_beside: bool = False) -> ImageFile:
+    def are_of_splits(self, names: Iterable[str], table: pathlib.Path, split: str) -> bool:
+        """Returns whether folders of splits repeat the names in a table of one of them.
+
+        Then its `1.jpg` is none of another split.
+        """
+        found = (self.find(name, table) for name in names if split)
+        places = (image.places for image in found if isinstance(image, MissingPicture))
+        return any(split in {*map(split_of_folder, each)} for each in places if len(each) > 1)
+
+    def find(
+        self, name: str, table: pathlib.Path, *, is_beside: bool = False, split: str = ""
+    ) -> ImageFile:
         """Returns the image with a name, or a `MissingPicture`.
 
         Args:
@@ -94,9 +111,11 @@ class PictureFiles:
           table: the table, to whose folder the name may be relative.
           is_beside: whether a single image that fits must be below that folder, unless the name is
             its whole path: if a table of cats is beside its images, its `1.jpg` is no dog.
+          split: the split in whose folder an image must be, unless the name is its whole path; see
+            `are_of_splits`.
 
         Raises:
-          UnexpectedFilesError: the name points outside the folder, or an archive is damaged.
+          UnexpectedFilesError: the name points outside the folder.
         """
         name = name.strip()
         plain = name.replace("\\", "/")  # Tables written on Windows have backslashes.
@@ -111,8 +130,10 @@ class PictureFiles:
         # A file whose own name has a backslash is found by the name as it is.
         keys = [key for key in (name, end) if is_end] or list(filter(None, places))
         found = next(filter(None, (self._index.find(key, places) for key in keys)), [])
-        if is_beside and len(found) == 1:
+        if is_beside:
             found = self._beside(found, table, places)
+        if split:
+            found = [each for each in found if split_of_folder(each) == split or each in places]
         if len(found) > 1:
             read = functools.partial(
                 _fail, "ambiguous name", f"{name} is {' and '.join(found[:2])}"
@@ -120,6 +141,8 @@ class PictureFiles:
             return MissingPicture(name, read, found)
         if not found:
             detail = f"{table.parent if is_beside else self.folder} has no {name}"
+            for place, damage in self.damaged.items():
+                detail += f", but {place} cannot be read: {damage}"
             return MissingPicture(name, functools.partial(_fail, "no image", detail))
         (place,) = found
         if is_unread_picture(place):
@@ -150,14 +173,26 @@ class PictureFiles:
     def _index(self) -> PathIndex:
         return PathIndex([*self._loose, *self._archived])
 
+    @property
+    def _archived(self) -> Mapping[str, tuple[ImageFiles, str]]:
+        return self._opened[0]
+
     @functools.cached_property
-    def _archived(self) -> dict[str, tuple[ImageFiles, str]]:
-        """Images in archives, by their place; not those that were unpacked beside the archive."""
+    def _opened(self) -> tuple[dict[str, tuple[ImageFiles, str]], dict[str, str]]:
+        """Images in archives, by their place, and archives that are damaged.
+
+        Not those that were unpacked beside the archive.
+        """
         found: dict[str, tuple[ImageFiles, str]] = {}
+        damaged: dict[str, str] = {}
         unpacked = set(self._loose)
         for path in _archives(self.folder):
-            archive = open_archived(path)
             above = path.parent.relative_to(self.folder)
+            try:
+                archive = open_archived(path)
+            except UnexpectedFilesError as error:
+                damaged[(above / path.name).as_posix()] = str(error).removeprefix(f"{path} is ")
+                continue
             for member in archive.paths():
                 if not (is_picture(member) or is_unread_picture(member)):
                     continue
@@ -168,7 +203,7 @@ class PictureFiles:
                 here = (above / end).as_posix() if "/" in end else ""
                 if not {place, here} & unpacked:
                     found[place] = archive, member
-        return found
+        return found, damaged
 
 
 def _archives(folder: pathlib.Path) -> Iterator[pathlib.Path]:

@@ -219,7 +219,7 @@ def _look_at(picture: CaptionedPicture) -> tuple[Look, bytes]:
     keys = [text_hash(key) for key in map(text_key, picture.captions) if key]
     fault, encoded = None, b""
     if not picture.captions:
-        fault = LeftOut(picture.name, "empty caption")
+        fault = LeftOut(picture.name, "no caption")
     else:
         try:
             encoded = picture.read()

@@ -118,8 +118,11 @@ class TableLayout(Layout):
             check_splits(table.column(columns.split), str(table.path))
         split_of_table = split_of_path(self._place(table))
         numeric = NumericColumns(columns.captions)
-        names = filter(None, map(_name, table.column(columns.image)))
+        names = list(filter(None, map(_name, table.column(columns.image))))
         is_beside = self._files.are_beside(names, table.path)
+        of_split = split_of_table
+        if not self._files.are_of_splits(names, table.path, of_split):
+            of_split = ""
         for row in table.rows(columns.image, self._files.knows):
             self._rows += 1
             if isinstance(row, LeftOut):
@@ -138,7 +141,7 @@ class TableLayout(Layout):
                     "for example with img2dataset, and pass the folder that it writes"
                 )
             numeric.see(cells)
-            image = self._files.find(name, table.path, is_beside=is_beside)
+            image = self._files.find(name, table.path, is_beside=is_beside, split=of_split)
             split = split_of_table or split_of_folder(image.where)
             if columns.split is not None:
                 split = split_of_value(cells.get(columns.split))

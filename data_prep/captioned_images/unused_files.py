@@ -67,4 +67,6 @@ def without_row(files: PictureFiles, used: set[str]) -> Iterator[LeftOut]:
         is_broken = path.is_symlink() and not path.exists()
         reason = "broken link" if is_broken else "in no row of a table"
         yield LeftOut(place, reason, is_record=False)
-    yield from unused_files(files.folder, used | pictures | files.archives())
+    for place, damage in files.damaged.items():
+        yield LeftOut(place, "damaged archive", damage, is_record=False)
+    yield from unused_files(files.folder, used | pictures | files.archives() | {*files.damaged})

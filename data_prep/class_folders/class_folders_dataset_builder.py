@@ -12,7 +12,6 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.captioned_images import folder_key
 from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.folders import walk
@@ -41,6 +40,7 @@ class Builder(RandomAccessBuilder):
     MIN_KEPT = 0.5
     MOST_LOST = 0.1
     UPRIGHT = True
+    OWN_FILES = True
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="images", description="Pictures and their classes."),
     ]
@@ -51,11 +51,6 @@ class Builder(RandomAccessBuilder):
     Pictures may be in folders below that of their class. Files with other endings, and pictures in
     no folder of a class, are listed in left_out.csv.
     """
-
-    @classmethod
-    def data_dir_of(cls, data_dir: str | None, manual_dir: str | None) -> str | None:
-        """See `RandomAccessBuilder`: every state of every folder is stored separately."""
-        return folder_key.place_of(pathlib.Path(manual_dir), data_dir) if manual_dir else data_dir
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:

@@ -97,6 +97,8 @@ def scan_csv(
         where, fields = row
         if len(fields) < len(names) or (exact and len(fields) > len(names)):
             detail = f"{len(fields)} fields instead of {len(names)}"
+            if quotes and len(fields) > len(names):
+                detail += f": a field with {delimiter!r} inside needs quotes"
             yield LeftOut(where, "malformed row", detail)
         else:
             yield where, dict(zip(names, fields, strict=False))

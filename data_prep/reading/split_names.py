@@ -7,9 +7,9 @@ from data_prep.errors import UnexpectedFilesError
 SPLITS = ("train", "validation", "test")
 # `eval` is not here: it is validation to some and test to others.
 SYNONYMS = {
-    "train": ("train", "training", "trn", "restval"),
-    "validation": ("validation", "val", "valid", "dev", "development"),
-    "test": ("test", "testing", "tst"),
+    "train": ("train", "training", "trn", "trainset", "restval"),
+    "validation": ("validation", "val", "valid", "valset", "dev", "devset", "development"),
+    "test": ("test", "testing", "tst", "testset"),
 }
 _SPLIT_OF = {word: split for split, words in SYNONYMS.items() for word in words}
 

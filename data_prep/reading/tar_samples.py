@@ -13,7 +13,7 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import BinaryIO
 
 from data_prep.building.image_check import BadImageError
@@ -56,8 +56,9 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
     try:
         with open_tar(path) as file:
             samples, damage = _samples(file)
+            names = {_last(picture.name) for sample in samples for picture in sample.with_ending()}
             for sample in samples:
-                yield from sample.read(file, where)
+                yield from sample.read(file, where, names)
     except (*TAR_ERRORS, ValueError) as error:
         damage = str(error)
     if damage:
@@ -119,7 +120,9 @@ class _Sample:
             if (member.name.lower().endswith(endings) if endings else is_picture(member.name))
         ]
 
-    def read(self, file: BinaryIO, where: str) -> Iterator[Fetched | LeftOut]:
+    def read(
+        self, file: BinaryIO, where: str, pictures_of_all: Collection[str]
+    ) -> Iterator[Fetched | LeftOut]:
         """Yields the sample, or why it cannot be read; and its members that are not read."""
         pictures, texts = self.with_ending(), self.with_ending(".txt")
         metas = self.with_ending(".json")
@@ -132,10 +135,16 @@ class _Sample:
                 ending = pathlib.PurePosixPath(member.name).suffix or "none"
                 yield LeftOut(f"{where}:{member.name}", "unread ending", ending, is_record=False)
         (picture,) = pictures
+        meta = parse_meta(metas[0].read(file) if metas else b"{}")
+        named = _last(str((meta or {}).get("file_name", "")))
+        if named != _last(picture.name) and named in pictures_of_all:
+            detail = f"the file_name in {metas[0].name} is {named}"
+            yield LeftOut(f"{where}:{picture.name}", "JSON file names another picture", detail)
+            return
         yield Fetched(
             where=f"{where}:{picture.name}",
             name=picture.name,
-            meta=parse_meta(metas[0].read(file) if metas else b"{}"),
+            meta=meta,
             error="",
             read=_reader(file, picture),
             text=texts[0].read(file) if texts else b"",
@@ -195,6 +204,11 @@ def _members(archive: tarfile.TarFile) -> Iterator[_Member]:
         if is_link or member.isfile():
             size = _LINK if is_link else member.size
             yield _Member(member.name, member.offset_data, size)
+
+
+def _last(name: str) -> str:
+    """The last component of a path, the same for all that look the same."""
+    return composed(name).rpartition("/")[2]
 
 
 def _sample_key(member: _Member) -> str:

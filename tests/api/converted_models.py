@@ -53,7 +53,7 @@ MODELS = {
 def save_converted(folder, section):
     """A folder of a converted model with random weights."""
     model = make_dual_encoder(section)
-    pixels = section["image"]["encoder"]["name"] == "efficientnet"
+    pixels = section["image"]["encoder"]["name"] != "precomputed"
     ids = np.ones((1, 8), np.int32)
     inputs = {
         "image": {"image": np.zeros((1, 32, 32, 3), np.uint8) if pixels else np.zeros((1, 3, 6))},

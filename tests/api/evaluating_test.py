@@ -190,10 +190,6 @@ def test_arguments_that_files_do_not_take_are_refused(given, message):
         ({"embed_texts": lambda texts: np.full((64, 2), 1e39)}, "returned 64 of 64 vectors that a"),
         ({"embed_texts": lambda texts: np.full((len(texts), 2), 1e-300)}, "numbers up to 1e-300"),
         (
-            {"embed_texts": lambda texts: 1e9 + np.random.default_rng(0).random((len(texts), 3))},
-            r"vectors in what embed_texts returned are float64 around 1e\+09",
-        ),
-        (
             {"embed_texts": lambda texts: np.ones((len(texts), len(texts)))},
             r"vectors of shape \[\d+\] after vectors of shape \[64\]",
         ),

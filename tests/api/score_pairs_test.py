@@ -21,9 +21,9 @@ def slow_scores(params, images, texts, model):
         for side, columns in inputs.items():
             embedding, _ = encoders.embed(side, params, {"image": {}, "text": {}}, columns)
             features = embedding.extras["features"]
-            prepared[side] = scorer.prepare(side, params["pair_scorer"], features)
+            prepared[side] = scorer.prepare(side, params, features)
         one = jax.tree.map(lambda x: x[:, None], prepared["text"])
-        return scorer.scores(params["pair_scorer"], prepared["image"], one)[0, 0]
+        return scorer.scores(params, prepared["image"], one)[0, 0]
 
     for image, text in zip(images, texts, strict=True):
         ids, mask = model.tokenize([text])

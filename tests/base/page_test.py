@@ -140,6 +140,17 @@ def test_a_wide_table_scrolls(scheme, chromium, tmp_path):
         assert page.evaluate(
             "(e => e.scrollWidth > 2 * e.clientWidth)(document.querySelector('.table'))"
         )
+        page.evaluate("document.querySelector('.table').scrollLeft = 1e6")
+        # The first column stays; the last one is at the edge.
+        left, first, width, last, right = page.evaluate(
+            """() => {
+                const box = (each) => document.querySelector(each).getBoundingClientRect();
+                const [table, cell] = [box(".table"), box("td:first-child")];
+                return [table.left, cell.left, cell.width, box("td:last-child").right, table.right];
+            }"""
+        )
+        assert (first, last) == (left, pytest.approx(right, abs=1))
+        assert width < 0.5 * 390
         check_accessibility(page)
 
 

@@ -3,16 +3,24 @@
 import fcntl
 import logging
 import os
+import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 import types
 
 import pytest
 
 from xmodal.base import progress as progress_lib
-from xmodal.base.progress import StopRequestedError, interruptible, progress
+from xmodal.base.progress import (
+    StopRequestedError,
+    check_stop,
+    interruptible,
+    progress,
+    stoppable,
+)
 
 
 @pytest.fixture
@@ -56,10 +64,20 @@ def test_short_work_says_nothing(clock, caplog):
 
 def test_long_work_gives_rate_and_remaining_time(clock, caplog):
     lines = work(clock, 0.5, 2000, caplog)
-    # 1,000 s: after 10 s, and every 30 s from then on.
+    # 1,000 s: every 10 s of the first 100 s, and from then on after another tenth of the time.
     assert len(lines) == 33
     assert lines[0] == "Reading: 1 % (20 of 2,000), 2 per second, 16:30 left"
-    assert lines[-1] == "Reading: 97 % (1,940 of 2,000), 2 per second, 00:30 left"
+    assert lines[9] == "Reading: 10 % (200 of 2,000), 2 per second, 15:00 left"
+    assert lines[10] == "Reading: 11 % (220 of 2,000), 2 per second, 14:50 left"
+
+
+def test_work_that_does_not_advance_is_not_silent(monkeypatch, caplog):
+    caplog.set_level(logging.INFO, logger="absl")
+    monkeypatch.setattr(progress_lib, "_QUIET_SECONDS", 0.1)
+    with progress("Reading", 5):
+        while len(caplog.messages) < 2:
+            time.sleep(0.01)
+    assert caplog.messages[0] == "Reading: 0 % (0 of 5), 0 s so far"
 
 
 def test_a_slow_first_item_is_no_measure_of_the_others(clock, caplog):
@@ -97,3 +115,31 @@ def test_a_terminal_has_a_bar(tmp_path):
     os.close(own)
     assert "Reading:  40%|" in shown
     assert "Reading" not in shown.splitlines()[-1].rpartition("\r")[2]  # removed at the end
+
+
+def test_a_signal_ends_the_command_at_the_next_report(caplog):
+    done, before = [], signal.getsignal(signal.SIGTERM)
+
+    @stoppable("try again")
+    def work():
+        with progress("Reading", 9) as advance:
+            for item in range(9):
+                if item == 4:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL  # for a second one
+                done.append(item)
+                advance(1)
+
+    @stoppable("try again")
+    def wait():
+        check_stop("Waiting")
+        os.kill(os.getpid(), signal.SIGTERM)
+        check_stop("Waiting")
+
+    for function, name in ((work, "Reading"), (wait, "Waiting")):
+        with pytest.raises(SystemExit) as ended:
+            function()
+        assert ended.value.code == 143
+        assert f"Stopped by a signal ({name}); try again." in caplog.text
+    assert done == [0, 1, 2, 3, 4]
+    assert signal.getsignal(signal.SIGTERM) == before

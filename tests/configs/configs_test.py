@@ -28,6 +28,8 @@ FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 OTHERS = {"base", "cmcm", "cxc", "itm", "baselines", "finetune", "own_data", "released", "sts"}
 NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - OTHERS)
 ARGUMENTS = {
+    "clip": ["vit_b32", "siglip_b16", "quick", "quick_sigmoid"],
+    "clip_finetune": [f"{task}quick" for task in ("", "multitask,", "t2t,", "locked,", "sigmoid,")],
     "cmcm_cite": ["", "q5", "captions"],
     "cmcm_clue": [
         "",
@@ -73,6 +75,8 @@ ARGUMENTS = {
         "quick_k1",
     ],
     "quickstart": ["", "i2t", "t2t", "matching", "matching_quick"],
+    "scan": ["", "t2i_mean", "i2t_lse", "i2t_mean", "flickr30k", "quick"],
+    "sgraf": ["", "sgr", "saf_flickr30k", "sgr_flickr30k", "quick", "sgr_quick"],
     "vete": [
         "",
         "gru",
@@ -108,7 +112,9 @@ ELSEWHERE |= {"pcme:quick_finetuned", "vsepp:quick_finetuned"}
 ELSEWHERE |= {
     "quickstart:i2t", "quickstart:t2t", "quickstart:matching", "quickstart:matching_quick",
     "cc_pretrain:quick", "cxc_image_text:quick",
-    "cmcm_clue:quick,story", "order:quick", "vse0:quick", "vete:gru,covariance,quick",
+    "clip:quick", "clip_finetune:quick", "clip_finetune:t2t,quick", "clip_finetune:locked,quick",
+    "clip_finetune:sigmoid,quick", "cmcm_clue:quick,story", "order:quick", "vse0:quick",
+    "vete:gru,covariance,quick",
 }  # fmt: skip
 ON_SHAPES = [
     (name, argument)
@@ -187,6 +193,7 @@ def test_shapes_fits_the_cnn_of_the_quickstart(name):
 
 def test_every_paper_has_its_numbers():
     papers = {name for name, argument in VARIANTS if argument == "quick"}
+    papers -= {"clip", "clip_finetune"}  # `clip_test` has those of every size.
     assert papers == set(PUBLISHED) == set(FROZEN)
 
 

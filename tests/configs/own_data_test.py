@@ -1,5 +1,6 @@
 """One command trains on a folder of pictures; named towers replace the small ones."""
 
+import re
 import sys
 
 import pytest
@@ -66,7 +67,13 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     config.optimizer.schedule.warmup_steps = 1
     assert loop.train(config, str(run_dir))
     report = (run_dir / "test" / "own" / "report.md").read_text()
-    assert "A caption and its own image" in report
+    assert report.startswith("# files, test split\n")
+    assert "\n## Own pictures and captions (captioned_images)\n" in report
+    assert re.search(r"finds (its own image|\S+\.jpg, the image of) ", report)
+    assert (
+        "examples of the split `train` of files (captioned_images/images)"
+        in (run_dir / "model_card.md").read_text()
+    )
     assert list(run_dir.glob("**/events*"))
     # Another run starts only from its text side, with a different, random image encoder.
     other = own_data.get_config()
@@ -103,12 +110,13 @@ def test_changed_files_do_not_go_on_with_a_run(folder, tmp_path):
     steps_per_epoch = before["examples"] // 16
     assert saved.batch_size == 16
     assert saved.total_steps == 3 * steps_per_epoch
-    # Answering without any work would rely on files that may have changed.
-    assert not finished_reports(captions_alone(make_config(folder)), run_dir)
+    # The same files need no work.
+    assert finished_reports(captions_alone(make_config(folder)), run_dir)
     assert loop.train(captions_alone(make_config(folder)), run_dir)
     assert load_records(run_dir) == before
     captions = folder / "captions.txt"
     captions.write_text(captions.read_text().replace("child", "boy"))
+    assert not finished_reports(captions_alone(make_config(folder)), run_dir)
     with pytest.raises(UserError, match="was started with other records"):
         loop.train(captions_alone(make_config(folder)), run_dir)
 

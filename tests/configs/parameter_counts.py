@@ -93,7 +93,12 @@ PUBLISHED = {
         "image/head": linear(2048, 1024) + 2 * linear(1024, 1024) + 1024 + 2 * 36 + 2 * 1024,
         "text/encoder": VOCABULARY * 300 + 2 * gru(300, 1024),
         "text/head": 2 * linear(1024, 1024) + 1024,
-        "similarity": 2 * linear(1024, 256) + 2 * linear(256, 1),
+        # Two comparisons, gates, score; scale, bias, mean and variance of the gates.
+        "similarity": 2 * linear(1024, 256) + 2 * linear(256, 1) + 4,
+    },
+    "scan": {
+        "image/head": linear(2048, 1024),
+        "text/encoder": VOCABULARY * 300 + 2 * gru(300, 1024),
     },
     "vit": {
         # 6 x 6 patches of 8 x 8 pixels and a class token; a layer norm at the end.
@@ -146,6 +151,7 @@ FROZEN = {
     "vse_infinity": [],
     "vsrn": [],
     "sgraf": [],
+    "scan": [],
     "vit": [],
     "vete": ["image/encoder"],
     "cmcm_clue": [],

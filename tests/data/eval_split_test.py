@@ -49,6 +49,21 @@ def test_every_caption_once(tiny_config):
     assert {array.dtype for array in captions.values()} == {np.dtype(np.int32)}
 
 
+def test_captions_in_a_prompt(tiny_config):
+    """Evaluation alone has it; the texts in reports stay as they are."""
+    bare = data.eval_split(tiny_config, split="validation")
+    prompt = {"text": tiny_config["text"] | {"prompt": "a photo of {} !", "max_length": 20}}
+    evaluated = data.eval_split(tiny_config | prompt, split="validation")
+    assert evaluated.caption_texts == bare.caption_texts
+    tokenizer = data.load_tokenizer(tiny_config | prompt)
+    expected = tokenizer.encode([f"a photo of {text} !" for text in bare.caption_texts])
+    captions = _concatenate(evaluated.captions(7))
+    np.testing.assert_array_equal(captions["text_ids"], expected[0])
+    assert (evaluated.caption_lengths >= expected[1].sum(axis=1)).all()
+    with pytest.raises(ValueError, match=r"prompt is 'a photo'; it needs {} once"):
+        TextConfig(prompt="a photo")
+
+
 def test_captions_by_length(tiny_config):
     evaluated = data.eval_split(tiny_config, split="validation")
     captions = _concatenate(evaluated.captions(100))

@@ -33,6 +33,7 @@ def test_embeddings_end_to_end(evaluate, model, capsys):
         "ranks.npz",
         "report.html",
         "report.md",
+        "report.tex",
     ]
     metrics = metrics_of(out)
     images, captions = (x / np.linalg.norm(x, axis=1)[:, None] for x in in_order(embeddings()))
@@ -132,6 +133,7 @@ def test_a_machine_without_tensorflow_lacks_only_tensorboard(evaluate, model, mo
         "ranks.npz",
         "report.html",
         "report.md",
+        "report.tex",
     ]
     assert "Nothing is written for TensorBoard" in caplog.text
 

@@ -245,6 +245,22 @@ def test_a_dataset_without_pictures_names_images():
     assert "<img" not in page.to_html()
 
 
+def test_items_of_a_folder_are_named_by_their_files():
+    split, source, _ = make_case()
+    files = np.array([f"pets/{each}.jpg" for each in split.image_ids], object)
+    split.labels, split.title = {"picture": files}, "my pets"
+    page = evaluate(split, source, 2)[0].page
+    assert page.title == "m: examples of my pets, test split"
+    owner = dict(zip(split.caption_texts, split.caption_image_ids, strict=True))
+    for section in (section for group in page.groups for section in group.sections):
+        if section.query.text:  # a caption
+            file = f"pets/{owner[section.query.text]}.jpg"
+            assert section.title.startswith(f"Caption of {file}: rank ")
+        else:
+            assert section.title.partition(": ")[0] == section.query.alt.partition(": ")[0]
+            assert section.title.partition(": ")[0] in files
+
+
 def test_examples_need_boards():
     options = read_options(
         {"p": {"type": "pools", "size": 5}, "r": {"type": "relations", "task": "t"}}

@@ -1,5 +1,7 @@
 """Captions in the report and the images they retrieve."""
 
+import dataclasses
+
 import numpy as np
 
 from tests.evals.tiny_split import TinySplit
@@ -54,3 +56,11 @@ def test_without_one_side_there_is_nothing_to_find():
     vectors = np.eye(9, dtype=np.float32)
     source = Embeddings("test", None, None, SPLIT.caption_ids, vectors, "cosine")
     assert evaluate_source(evaluator, source, name="model", split=SPLIT).examples == []
+
+
+def test_images_are_named_by_their_files():
+    files = np.array(["c.jpg", "pets/a.jpg", "b.jpg"], object)
+    split = dataclasses.replace(SPLIT, labels={"picture": files})
+    scores = np.tile(np.float32([0, 1, 0]), (9, 1))
+    found = find(scores, split)[1]
+    assert found.startswith('- "caption 104" finds pets/a.jpg, the image of "caption 100" first,')

@@ -38,6 +38,7 @@ class TinySplit:
     """Four images with three, two, two and one captions; ids are neither dense nor sorted."""
 
     name: str = "crisscrossed_shapes"
+    title: str = "crisscrossed_shapes"
     split: str = "test"
     image_ids: np.ndarray = dataclasses.field(default_factory=ids("image_ids"))
     caption_ids: np.ndarray = dataclasses.field(default_factory=ids("caption_ids"))

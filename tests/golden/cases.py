@@ -34,6 +34,8 @@ TRAINED = {
     ),
     "vit": ("vit:quick",),
     "sgraf": ("sgraf:quick",),
+    "sgraf_sgr": ("sgraf:sgr_quick",),
+    "scan": ("scan:quick",),
     "cc_pretrain": ("cc_pretrain:quick",),
     "cxc_image_text": ("cxc_image_text:quick",),
     "cxc_text_text": ("cxc_text_text:quick",),

@@ -22,7 +22,9 @@ PAPERS = {
     "vsrn": ["shapes/i2t/recall@10"],
     "vse_infinity": ["shapes/i2t/recall@10"],
     "vse_infinity:quick_grids": ["shapes/i2t/recall@10"],
+    "scan": ["shapes/i2t/recall@10"],
     "sgraf": ["shapes/i2t/recall@10"],
+    "sgraf:sgr_quick": ["shapes/i2t/recall@10"],
     "vete": ["shapes/i2t/recall@10", "sts/c2c_isim/pearson"],
     "cmcm_clue": ["pools/t2i/median_rank", "relations/Story/average_precision"],
     "pcme": ["shapes/i2t/recall@10", "mean/shapes/i2t/recall@10"],
@@ -34,6 +36,9 @@ PAPERS = {
         "shape_probe/accuracy@1",
     ],
     "vit": ["shapes/i2t/recall@10"],
+    "clip_finetune:multitask,quick": ["shapes/i2t/recall@10", "shapes/t2t/recall@10"],
+    # Its layers are those of the text tower.
+    "blip": ["reranked/shapes/i2t/recall@10"],
 }
 
 
@@ -46,7 +51,7 @@ def get_config(name, few_shapes, total_steps=STEPS):
     schedule.warmup_steps = 2 if schedule.get("warmup_steps") else 0
     config.data.data_dir = few_shapes
     config.frozen_features.folder = ""
-    if config.model.get("pair_scorer") is not None:
+    if "depth" in (config.model.get("pair_scorer") or {}):
         config.model.pair_scorer.depth = 1  # Compiles in two thirds of the time.
     config.tensorboard.update(queries=0, pairs=0, projector=0)  # see `run_folder_test`
     for evaluator in config.evals.values():

@@ -2,6 +2,7 @@
 
 import random
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -76,11 +77,18 @@ def test_padding_is_told_by_the_length_alone(merges):
         ("it's 12 o'clock!?", ["it", "'s", "1", "2", "o", "'", "clock", "!?"]),
         ("été\u00a0naïve", ["été", "naïve"]),
         ("don't we'll 'tis", ["don", "'t", "we", "'ll", "'t", "is"]),
+        ("<|endoftext|>x <|end", ["<|endoftext|>", "x", "<|", "end"]),
         ("  ", []),
     ],
 )
 def test_words_of_a_text(text, words):
     assert split_pattern(text) == words
+
+
+def test_without_the_library(merges, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ftfy", None)
+    with pytest.raises(UserError, match=r"CLIP's byte pairs need ftfy: pip install 'xmodal"):
+        make_tokenizer(TextConfig("bpe"), read_vocabulary(merges))
 
 
 def test_another_kind_of_file_is_an_error(merges, tmp_path):

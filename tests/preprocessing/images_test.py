@@ -1,5 +1,6 @@
 """Pictures: the evaluation crop against plain loops, and augmentation statistics."""
 
+import dataclasses
 import io
 import zlib
 
@@ -12,6 +13,8 @@ from xmodal.preprocessing import AugmentConfig, ImageConfig, decode_image, prepa
 from xmodal.preprocessing.augment import draw
 from xmodal.preprocessing.images import check_size
 from xmodal.preprocessing.resample import resize_bicubic
+
+SHAPES = [(64, 64), (51, 90), (41, 28), (37, 300), (20, 25)]
 
 
 def _png(picture):
@@ -54,9 +57,9 @@ def test_evaluation_crop_equals_plain_loops(height, width, size, fraction):
     assert np.abs(result - expected).max() < 0.5 + 1e-4
 
 
-def _cubic(distance):
-    """Keys' kernel with a = -0.75, which TensorFlow 1 uses."""
-    x, a = abs(distance), -0.75
+def _cubic(distance, a=-0.75):
+    """Keys' kernel with a = -0.75, which TensorFlow 1 uses; PIL has -0.5."""
+    x = abs(distance)
     if x <= 1:
         return (a + 2) * x**3 - (a + 3) * x**2 + 1
     return a * (x**3 - 5 * x**2 + 8 * x - 4) if x < 2 else 0.0
@@ -99,7 +102,7 @@ def test_simclr_crop_equals_plain_loops(height, width, size, fraction):
     assert np.abs(result - expected.clip(0, 255)).max() < 0.5 + 1e-3
 
 
-@pytest.mark.parametrize(("height", "width"), [(64, 64), (51, 90), (41, 28), (37, 300)])
+@pytest.mark.parametrize(("height", "width"), SHAPES)
 def test_torchvision_crop_equals_torch(height, width):
     """Scales the shorter side to 32 and the longer in proportion, rounded down; then crops."""
     torch = pytest.importorskip("torch")
@@ -116,6 +119,77 @@ def test_torchvision_crop_equals_torch(height, width):
     expected = resized[top : top + 28, left : left + 28].numpy()
     # PIL rounds after each of the two axes.
     assert np.abs(result - expected).max() <= 1.01
+
+
+def _pil_axis(image, size):
+    """Antialiased bicubic interpolation (a = -0.5) along the first axis, rounded and clipped."""
+    scale = image.shape[0] / size
+    stretch, rows = max(scale, 1.0), []
+    for out in range(size):
+        center = (out + 0.5) * scale
+        first = max(int(center - 2 * stretch + 0.5), 0)
+        last = min(int(center + 2 * stretch + 0.5), image.shape[0])
+        weights = [_cubic((i + 0.5 - center) / stretch, a=-0.5) for i in range(first, last)]
+        total = sum(weights)
+        rows.append(sum(w / total * image[i] for i, w in enumerate(weights, first)))
+    return np.floor(np.stack(rows) + 0.5).clip(0, 255)
+
+
+def _pil_bicubic(picture, height, width):
+    """PIL resizes the rows first, then the columns, and rounds both times."""
+    lines = _pil_axis(picture.astype(np.float64).swapaxes(0, 1), width).swapaxes(0, 1)
+    return _pil_axis(lines, height)
+
+
+@pytest.mark.parametrize(("height", "width"), SHAPES)
+def test_crops_of_clip_and_siglip_equal_plain_loops(height, width):
+    """openai/CLIP's transform, open_clip's "squash" and big_vision's `resize`."""
+    rng = np.random.default_rng(height)
+    picture = rng.choice([0, 3, 128, 255], (height, width, 3)).astype(np.uint8)
+    config = ImageConfig(size=28, eval_crop=1.0, eval_recipe="clip")
+    shorter = min(height, width)
+    sides = [int(28 * side / shorter) for side in (height, width)]
+    top, left = (round((side - 28) / 2) for side in sides)
+    found = prepare_images([_png(picture)], config)[0]
+    expected = _pil_bicubic(picture, *sides)[top : top + 28, left : left + 28]
+    assert np.abs(found - expected).max() <= 1
+    assert (found != expected).mean() < 1e-3
+
+    squash = dataclasses.replace(config, eval_recipe="squash")
+    found = prepare_images([_png(picture)], squash)[0]
+    expected = _pil_bicubic(picture, 28, 28)
+    assert np.abs(found - expected).max() <= 1
+    assert (found != expected).mean() < 1e-3
+
+    found = prepare_images([_png(picture)], dataclasses.replace(config, eval_recipe="big_vision"))[
+        0
+    ]
+    expected = tf.cast(tf.image.resize(picture, [28, 28], "bilinear", antialias=False), tf.uint8)
+    np.testing.assert_array_equal(found, expected)
+    half = dataclasses.replace(config, eval_recipe="big_vision", eval_crop=0.5)
+    top, left = (int(side / 4) for side in (height, width))
+    inner = picture[top : height - top, left : width - left]
+    expected = tf.cast(tf.image.resize(inner, [28, 28], "bilinear", antialias=False), tf.uint8)
+    np.testing.assert_array_equal(prepare_images([_png(picture)], half)[0], expected)
+
+
+def test_training_crops_are_resized_with_the_filter_of_the_config():
+    picture = np.random.default_rng(0).integers(0, 256, (40, 61, 3), np.uint8)
+    ranges = {"area": (0.9, 1.0), "aspect": (3 / 4, 4 / 3), "crop": "torchvision"}
+    for more in ({"flip": False, "color": False}, {}):
+        augment = AugmentConfig(**ranges, filter="bicubic", **more)
+        seeds = np.array([[5, number] for number in range(4)])
+        config = ImageConfig(size=20, augment=augment)
+        for seed, found in zip(
+            seeds, prepare_images([_png(picture)] * 4, config, seeds), strict=True
+        ):
+            (top, left, rows, columns), mirrored, shift = draw(seed, 40, 61, augment)
+            crop = _pil_bicubic(picture[top : top + rows, left : left + columns], 20, 20)
+            crop = crop[:, ::-1] if mirrored else crop
+            assert np.abs(found - (crop + shift).clip(0, 255)).max() <= 1.5
+            assert not (mirrored and more)
+        plain = dataclasses.replace(config, augment=dataclasses.replace(augment, filter="bilinear"))
+        assert (prepare_images([_png(picture)], plain, seeds[:1])[0] != found).any()
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,24 @@ def test_ids_are_the_librarys(model, start, end, lower_case):
     assert {len(own_ids(model, text)) > T for text in texts} == {True, False}
 
 
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("A man's snow_board - RED!  (2)", "a mans snow board red 2"),
+        ("...", ""),
+        ("«été», d'été.\n", "«été» dété"),
+    ],
+)
+def test_punctuation_is_removed_if_asked(model, text, canonical):
+    """The rules of big_vision; by default, SigLIP reads punctuation."""
+    ids, mask = make(model, canonicalize=True, max_length=40).encode([text])
+    assert ids[mask > 0].tolist() == own_ids(model, canonical)
+    ids, mask = make(model, max_length=40).encode([text])
+    assert ids[mask > 0].tolist() == own_ids(model, text.lower())
+    with pytest.raises(UserError, match=r"canonicalize is a setting of .* not of 'bpe'"):
+        TextConfig("bpe", canonicalize=True)
+
+
 def test_pads_that_are_read(model):
     """SigLIP pads with its end token, and reads all positions."""
     tokenizer = make(model, end="</s>", pad="</s>", reads_pads=True, max_length=T)

@@ -24,7 +24,7 @@ from xmodal.models.encoders import resnet
 from xmodal.preprocessing import read_vocabulary
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
-from xmodal.pretrained.model_folder import read_model, read_tasks, save_model
+from xmodal.pretrained.model_folder import read_model, read_part, save_model
 from xmodal.runs import published_towers, run
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
@@ -115,7 +115,7 @@ def check_gradients(torch, folder, modules, functions, images, labels, source):
         entropy, _ = LOSSES["relation_bce"].function(image, text, context, pos_weight=pos_weight)
         return triplet + entropy
 
-    classifier = unflatten(read_tasks(folder / "made"))[name]["module"]
+    classifier = unflatten(read_part(folder / "made", "tasks"))[name]["module"]
     found = jax.jit(jax.grad(compute_loss, argnums=(0, 1)))(params, classifier)
     for prefix, tree in zip(("text/params/", f"tasks/{name}/module/"), found, strict=True):
         assert jax.tree.leaves(tree)
@@ -161,7 +161,7 @@ def test_cmcm_equals_torch(torch, tmp_path, monkeypatch, vocabulary, attention, 
 
     (task,) = description.tasks.values()
     module = make_task_module("m", "relation_classifier", task["loss"]["module"])
-    params = unflatten(read_tasks(folder))["relations"]["module"]
+    params = unflatten(read_part(folder, "tasks"))["relations"]["module"]
     sides = [found[view] for view in ("image", "text")]
     predicted = module.predict(params, *(side.vector for side in sides))
     np.testing.assert_allclose(predicted, torch.sigmoid(logits), rtol=1e-4, atol=1e-6)
@@ -224,7 +224,7 @@ def test_a_folder_is_evaluated_with_its_classifier(
     source = evaluation.suite.evaluator("relations", "test").embeddings(
         evaluation.provider(params, state)
     )
-    own = unflatten(read_tasks(folder))["relations"]["module"]
+    own = unflatten(read_part(folder, "tasks"))["relations"]["module"]
     by_hand = Predictions(source.images @ own["left"], source.captions @ own["right"] + own["bias"])
     rows = RNG.integers(len(source.images), size=(2, 9))
     np.testing.assert_allclose(

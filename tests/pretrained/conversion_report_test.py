@@ -1,3 +1,4 @@
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -40,6 +41,10 @@ def test_every_array_is_accounted_for_by_name():
         "  params/a/bias: 2 stacked",
         "  params/a/kernel: transposed",
     ]
+    assert report.summary() == (
+        "2 arrays loaded, 2 of them reshaped; 1 missing (batch_stats/a/mean); "
+        "1 unexpected (pooler.bias)"
+    )
 
 
 def test_one_absent_layer_is_missing():
@@ -63,3 +68,22 @@ def test_what_is_not_expected_is_an_error():
 def test_another_shape_is_named(shape):
     with pytest.raises(UserError, match=r"a.weight has the shape \[.*\], which does not give \[2"):
         convert(**{"a.weight": shape})
+
+
+def test_numbers_that_are_no_weights():
+    def take(array):
+        mapper = Mapper({"w": array})
+        mapper.take("params/w", Taken("w"), array.shape)
+        return mapper.result()[0]["params/w"]
+
+    for array, message in (
+        (np.ones(3, np.int8), "w has numbers of the type int8, which may be quantized"),
+        (np.ones(3, np.complex64), "w has numbers of the type complex64"),
+        (np.array(["a"]), "w has numbers of the type <U1"),
+        (np.array([1e39]), "w has numbers that are not finite in float32"),
+    ):
+        with pytest.raises(UserError, match=message):
+            take(array)
+    halves = np.array([1.5, -2], ml_dtypes.bfloat16)
+    for array in (halves, halves.view("V2"), halves.astype(np.float16)):  # as in npz files
+        np.testing.assert_array_equal(take(array), np.float32([1.5, -2]))

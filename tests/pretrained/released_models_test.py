@@ -130,7 +130,7 @@ def test_the_command_makes_a_folder(torch, tmp_path, monkeypatch, capsys):
     command += [f"--vocabulary={tmp_path}/coco_vocab.pkl", f"--output={tmp_path}/made"]
     monkeypatch.setattr(sys, "argv", ["convert_weights", *command])
     convert.main()
-    assert "missing: 0" in capsys.readouterr().out
+    assert "; 0 missing; " in capsys.readouterr().out
     made = read_model(tmp_path / "made")
     assert made.similarity == {"name": "max_cosine"}
     assert made.parameters == {}
@@ -222,10 +222,14 @@ def test_what_is_not_an_array_is_named_with_the_remedy(torch, tmp_path, name, le
         load_source(path)
 
 
-def test_a_scripted_module_is_named(torch, tmp_path):
-    torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)), tmp_path / "m.pt")
-    with pytest.raises(UserError, match="m.pt: its content is a whole module .*Linear"):
-        load_source(tmp_path / "m.pt")
+def test_a_scripted_module_is_read_like_its_state_dict(torch, tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.Linear(3, 1)))
+    model.register_buffer("count", torch.tensor(7))
+    torch.jit.save(torch.jit.trace(model, torch.ones(1, 2)), tmp_path / "m.pt")
+    found = load_source(tmp_path / "m.pt").arrays
+    wanted = model.state_dict()
+    assert found.keys() == wanted.keys()
+    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
 
 
 def test_a_tensor_with_attributes_is_read(torch, tmp_path):

@@ -9,8 +9,9 @@ from tests import tiny_run
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.runs import loop
-from xmodal.runs.compiled_step import abstract_batch, compile_step
+from xmodal.runs.compiled_step import abstract_batch, compile_step, lower_step
 from xmodal.runs.folder.compute import read_starts
+from xmodal.training.optimization.schedules import make_schedule, read_lengths
 
 LENGTHS = (3, 4)
 
@@ -53,6 +54,28 @@ def test_there_is_one_program_per_length():
     assert counted == sorted(set(counted))
     with pytest.raises(KeyError):
         compiled.flops(data.cut_texts(batch, 5))
+
+
+def test_runs_of_other_lengths_share_programs_and_have_their_own_rates():
+    texts, rates = [], []
+    for total, warmup in ((7, 2), (9, 3)):
+        config = tiny.make_config()
+        config.total_steps = total
+        config.optimizer.schedule = {"name": "cosine", "warmup_steps": warmup}
+        parts = tiny.make_parts(config)
+        state = tiny.start(parts)
+        (lowered,) = lower_step(parts, state).values()
+        texts.append(lowered.as_text())
+        # The rates of a program that has the lengths as constants.
+        section = parts.settings.optimizer.schedule
+        rate = jax.jit(make_schedule(section, 0.1, total))
+        lengths = read_lengths(section, total)
+        rates.append([float(rate(step, lengths)) for step in range(total)])
+        expected = [float(rate(step, None)) for step in range(total)]
+        # XLA divides by constants with their reciprocals.
+        assert rates[-1] == pytest.approx(expected, rel=1e-5)
+    assert texts[0] == texts[1]
+    assert rates[0] != rates[1][:7]
 
 
 @pytest.mark.slow

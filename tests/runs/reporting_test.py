@@ -2,6 +2,7 @@
 
 import glob
 import json
+import logging
 import math
 import types
 
@@ -54,6 +55,24 @@ def test_a_step_is_read_after_the_next_was_dispatched():
     assert {step: scalars["train/loss"] for step, scalars in written.items()} == {1: 5.0}
     with reporter.paused():
         assert written[2]["train/loss"] == 6.0
+
+
+def test_about_twenty_lines_of_progress_and_one_at_least_every_ten_minutes(clock, caplog):
+    caplog.set_level(logging.INFO, logger="absl")
+    reporter, written = make_reporter(every=1, total_steps=60)
+    for step in range(60):
+        reporter.record(step, losses(1.0), IDS)
+    with reporter.paused():
+        assert len(written) == 60
+    steps = [int(line.split("/")[0].split()[1]) for line in caplog.messages]
+    assert steps == [1, *range(3, 61, 3)]
+    caplog.clear()
+    reporter, _ = make_reporter(every=1, total_steps=10_000)
+    for step in range(50):
+        clock.seconds += 100
+        reporter.record(step, losses(1.0), IDS)
+    steps = [int(line.split("/")[0].split()[1]) for line in caplog.messages]
+    assert steps == [1, *range(7, 50, 6)]
 
 
 def test_windows_have_means_of_their_own():

@@ -1,4 +1,4 @@
-"""SAF one pair and one word at a time in float64, from the paper and the authors' code."""
+"""The comparisons of SGR and SAF, and SAF, one pair and one word at a time in float64."""
 
 import numpy as np
 
@@ -8,28 +8,34 @@ def _unit(x):
     return x / norm if norm else x
 
 
-def _linear(layer, x):
+def linear(layer, x):
     return x @ np.asarray(layer["kernel"], np.float64) + np.asarray(layer["bias"], np.float64)
 
 
-def score_pair(params, image, text, scale=9.0):
-    """The logit of `(tokens [T, W], vector [D])` of an image and a text, without padding."""
+def compare_pair(params, image, text, scale=9.0):
+    """The comparisons of `(tokens [T, W], vector [D])` of an image and a text, without padding."""
     regions, words = (np.asarray(each[0], np.float64) for each in (image, text))
     products = np.array([[region @ word for word in words] for region in regions])
     products = np.where(products > 0, products, 0.1 * products)
     products = np.array([_unit(row) for row in products])  # Over the words of each region.
     nodes = []
     whole = (np.asarray(image[1], np.float64) - np.asarray(text[1], np.float64)) ** 2
-    nodes.append(_unit(_linear(params["global"], whole)))
+    nodes.append(_unit(linear(params["global"], whole)))
     for t, word in enumerate(words):
         weights = np.exp(scale * products[:, t])
         attended = sum(
             w * region for w, region in zip(weights / weights.sum(), regions, strict=True)
         )
-        nodes.append(_unit(_linear(params["local"], (_unit(attended) - word) ** 2)))
-    gates = [1 / (1 + np.exp(-_linear(params["gate"], node)[0])) for node in nodes]
+        nodes.append(_unit(linear(params["local"], (_unit(attended) - word) ** 2)))
+    return nodes
+
+
+def score_pair(params, image, text, scale=9.0):
+    """The logit of a pair, see `compare_pair`."""
+    nodes = compare_pair(params, image, text, scale)
+    gates = [1 / (1 + np.exp(-linear(params["gate"], node)[0])) for node in nodes]
     result = sum(gate * node for gate, node in zip(gates, nodes, strict=True)) / sum(gates)
-    return _linear(params["score"], _unit(result))[0]
+    return linear(params["score"], _unit(result))[0]
 
 
 def score_pairs(params, images, texts, **options):

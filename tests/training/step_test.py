@@ -298,3 +298,5 @@ def test_towers_and_tasks_have_to_fit(names, towers, message):
     else:
         with pytest.raises(UserError, match=message):
             step.check_sides(model, chosen)
+    if names == ["t2t"]:
+        step.check_sides(model, chosen, freeze=("image/",))

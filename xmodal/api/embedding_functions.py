@@ -9,7 +9,7 @@ import PIL.Image
 from xmodal.base.config import UserError
 from xmodal.base.progress import progress
 from xmodal.evals import Embeddings
-from xmodal.evals.inputs.array_checks import refuse_lost_digits
+from xmodal.evals.inputs.array_checks import refuse_tiny
 from xmodal.evals.inputs.sources import Provider, refuse_field, with_similarity
 from xmodal.evals.ranking.finite import count_not_finite
 from xmodal.preprocessing.images import decode_image
@@ -80,7 +80,7 @@ class FunctionProvider(Provider):
         )
 
     def _embed(self, side: str, count: int, read: Callable[[np.ndarray], Any]) -> np.ndarray:
-        """All vectors of one side, float32 [N, ...]."""
+        """All vectors of one side, [N, ...]."""
         name, parts = f"embed_{side}s", list[np.ndarray]()
         with progress(f"Calling {name} for {count:,} items", count) as advance:
             for start in range(0, count, self._batch_size):
@@ -95,8 +95,8 @@ class FunctionProvider(Provider):
                 parts.append(part)
                 advance(len(given))
         vectors = np.concatenate(parts)
-        refuse_lost_digits(vectors, np.arange(count), f"what {name} returned", "vectors")
-        return np.asarray(vectors, np.float32)
+        refuse_tiny(vectors, np.arange(count), f"what {name} returned", "vectors")
+        return vectors
 
 
 def _open(encoded: bytes) -> PIL.Image.Image:

@@ -10,13 +10,16 @@ from jax.sharding import Mesh
 from xmodal.api.embedding_functions import FunctionProvider
 from xmodal.base.config import UserError, read, suggest
 from xmodal.evals import Embeddings, Evaluation, evaluate_source, make_evaluator, read_options
-from xmodal.evals.evaluators import Evaluator, Split
+from xmodal.evals.embed import Items
+from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions, boards_of_annotations
 from xmodal.evals.inputs.files import name_of, open_embeddings, open_source
 from xmodal.evals.inputs.galleries import ids_of
 from xmodal.evals.inputs.sources import Provider, RankedLists, Source
 from xmodal.evals.reports.store import StoredResults
 from xmodal.similarity import SIMILARITIES
+
+_EXAMPLES = 3  # Queries of every rule on the page, unless a number is given.
 
 File = str | os.PathLike | Mapping[str, Any]
 
@@ -46,6 +49,7 @@ def evaluate(
     seed: int = 0,
     mesh: Mesh | None = None,
     other: StoredResults | None = None,
+    examples: int | None = None,
 ) -> Evaluation:
     """Evaluates a model from any framework in the same way as the models of this project.
 
@@ -95,6 +99,8 @@ def evaluate(
       seed: seed of the bootstrap on annotations.
       mesh: devices over which galleries of annotations are sharded.
       other: another model to compare with on annotations.
+      examples: queries of every rule on `page`, which shows their pictures if there are any; 0 for
+        no page, None for 3 on boards of a dataset.
 
     Raises:
       UserError: an argument, a file or the result of a function cannot be used. If models cannot
@@ -118,7 +124,7 @@ def evaluate(
         similarity = _checked(dataset, similarity, functions)
         provider: Provider = FunctionProvider(functions, batch_size, similarity)
         made = _open_dataset(section, split, sorted(functions), annotations, evaluator)
-        return evaluate_source(made, provider, name=name or "model")
+        return _evaluate_items(made, provider, name or "model", examples)
     if not kinds:
         raise UserError(
             "Pass embed_images and embed_texts, or one of embeddings, scores and rankings."
@@ -140,9 +146,10 @@ def evaluate(
         saved = open_embeddings(file, similarity)
         sides = sorted(saved.sides) if isinstance(saved, Embeddings) else ["text"]
         made = _open_dataset(section, split, sides, annotations, evaluator)
-        made.check_provider("evaluator", saved)
-        return evaluate_source(made, saved, name=name or name_of(file))
-    if unused := [key for key, value in (section | {"evaluator": evaluator}).items() if value]:
+        made[0].check_provider("evaluator", saved)
+        return _evaluate_items(made, saved, name or name_of(file), examples)
+    of_dataset = section | {"evaluator": evaluator, "examples": examples}
+    if unused := [key for key, value in of_dataset.items() if value]:
         raise UserError(f"{unused} need a dataset: pass dataset=NAME, or remove them.")
     if annotations == "":
         raise UserError(
@@ -162,6 +169,20 @@ def evaluate(
     if other is not None:
         on_labels.check_comparable(other)
     return evaluate_source(on_labels, source, name=name or name_of(file))
+
+
+def _evaluate_items(
+    made: tuple[Evaluator, Items], provider: Provider, name: str, examples: int | None
+) -> Evaluation:
+    """Evaluates a model on the items of a dataset, with a page of examples if there are boards."""
+    evaluator, items = made
+    if examples and not isinstance(evaluator, BoardsEvaluator):
+        raise UserError(
+            f"examples={examples} shows queries of boards, but the evaluator is of type "
+            f"{evaluator.options.type}; remove it."
+        )
+    count = _EXAMPLES if examples is None else examples
+    return evaluate_source(evaluator, provider, name=name, split=items, examples=count)
 
 
 def _open_annotations(
@@ -198,8 +219,8 @@ def _open_dataset(
     sides: Sequence[str],
     annotations: Any,
     evaluator: Mapping[str, Any] | None,
-) -> Evaluator:
-    """Returns an evaluator of a split of a dataset, which is built if possible."""
+) -> tuple[Evaluator, Items]:
+    """Returns an evaluator and the items of a split of a dataset, which is built if possible."""
     from xmodal import data  # Imports TensorFlow.
 
     name = section["dataset"]
@@ -218,4 +239,5 @@ def _open_dataset(
     # For sentence pairs with scores, the metric is the correlation, as in STS.
     kind = {"type": "pairs"} if items.has_pairs else {"type": "boards", "annotations": annotations}
     options = given or read_options({name: kind})[name]
-    return make_evaluator(name, options, cast(Split, items), sides)
+    shown = cast(Items, items)
+    return make_evaluator(name, options, shown, sides), shown

@@ -25,6 +25,7 @@ from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.pair_scores import PairFunctions
 from xmodal.preprocessing import ImageConfig, Tokenizer
 from xmodal.similarity import Similarity
+from xmodal.similarity.precision import in_precision
 
 Embed = Callable[..., Embeddings]
 
@@ -217,10 +218,11 @@ class Model:
                 f"Embeddings of the shapes {list(first.shape)} and {list(second.shape)} cannot be "
                 "compared: pass [N, D] and [M, D] of one model."
             )
-        first, second = self.measure[0].remove_offset(first, second)
+        first, second = self.measure[0].place(first, second)
         if not self.measure[0].symmetric and self._sides(left, right) == ("text", "image"):
             return np.asarray(self._score(second, first)).T
-        return np.asarray(self._score(first, second))
+        with in_precision(first.dtype):
+            return np.asarray(self._score(first, second), np.float32)
 
     def score_pairs(
         self, images: Sequence[Picture], texts: Sequence[str], *, batch_size: int = 64
@@ -306,7 +308,7 @@ class Model:
 
     def _weights(self, side: str) -> dict[str, jax.Array]:
         # The names in a bundle begin with `params/`.
-        trees = (self._params[side], self._model_state.get(side, {}))
+        trees = (self._params.get(side, {}), self._model_state.get(side, {}))
         return {
             jax.tree_util.keystr(path, simple=True, separator="/").removeprefix("params/"): leaf
             for tree in trees

@@ -16,7 +16,7 @@ from xmodal.base.config import UserError, read
 from xmodal.models import Devices, make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_vocabulary
 from xmodal.pretrained.folder import read_description, read_weights
-from xmodal.pretrained.model_folder import SIDES, read_model
+from xmodal.pretrained.model_folder import SIDES, read_model, read_part
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.pair_functions import make_pair_functions
@@ -68,8 +68,11 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
     elif (folder / "model.json").exists():
         origin, config = {"kind": "model"}, _model_config(source)
         weights = _tower_weights({side: folder / side for side in SIDES})
-        if numbers := read_model(source).parameters:
-            weights[0]["similarity"] = {key: np.float32(x) for key, x in numbers.items()}
+        numbers = {key: np.float32(x) for key, x in read_model(source).parameters.items()}
+        if learned := unflatten(read_part(source, "similarity") | numbers):
+            weights[0]["similarity"] = learned
+        if scorer := read_part(source, "pair_scorer"):
+            weights[0]["pair_scorer"] = unflatten(scorer)
     elif (folder / "tower.json").exists():
         side = "text" if "vocab_size" in read_description(source).encoder else "image"
         origin, config = {"kind": "tower"}, _tower_config(side, source)

@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Iterator
 
 from data_prep.reading import folders
+from data_prep.reading.folders import hash_files
 from data_prep.reading.picture_names import (
     IMAGE_ENDINGS,
     composed,
@@ -11,7 +12,7 @@ from data_prep.reading.picture_names import (
     is_unread_picture,
 )
 
-__all__ = ["IMAGE_ENDINGS", "composed", "fault_of_file", "is_unread_picture", "walk"]
+__all__ = ["IMAGE_ENDINGS", "composed", "fault_of_file", "hash_files", "is_unread_picture", "walk"]
 
 
 def walk(folder: pathlib.Path) -> Iterator[pathlib.Path]:

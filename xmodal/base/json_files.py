@@ -40,7 +40,8 @@ def read_numbers(path: epath.Path, remedy: str) -> dict[str, float]:
     """
     numbers = {}
     for tag, value in read_json(path, remedy).items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and abs(value) != math.inf):
             raise UserError(f"{path} is damaged: {tag!r} is {value!r}, not a number: {remedy}")
         numbers[tag] = math.nan if value is None else value
     return numbers

@@ -31,6 +31,7 @@ class PageItem:
       words: instead of `text`, words with the weights that shade them.
       notes: short facts under it.
       mark: a word in a colored frame, such as "own"; "" for no frame.
+      link: address of the whole picture; "" for no link.
     """
 
     text: str = ""
@@ -39,6 +40,7 @@ class PageItem:
     words: Sequence[tuple[str, float]] = ()
     notes: Sequence[str] = ()
     mark: str = ""
+    link: str = ""
 
     @property
     def shades(self) -> list[tuple[str, float, float]]:

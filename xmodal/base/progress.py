@@ -1,16 +1,20 @@
 """Progress of long work: a bar on a terminal, occasional lines elsewhere; and where it may stop."""
 
 import contextlib
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 from absl import logging
 from tqdm import tqdm
 
-# Shorter work prints nothing.
+# Shorter work prints nothing, and pauses between lines grow to a tenth of the time so far.
 _QUIET_SECONDS = 10.0
-_LOG_SECONDS = 30.0
+_PAUSE_SHARE = 0.1
+
+STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops restart such a job.
 
 _checks: list[Callable[[], bool]] = []
 
@@ -34,6 +38,43 @@ def interruptible(is_stopped: Callable[[], bool]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def stoppable(then: str) -> Iterator[None]:
+    """Ends the command at the next report of progress after SIGTERM, with exit code `STOPPED`.
+
+    Files are written after the last report, so none is half-written. A second SIGTERM ends the
+    process immediately.
+
+    Args:
+      then: how to go on, for the message.
+    """
+    received: list[int] = []
+
+    def stop(number: int, frame: object) -> None:
+        received.append(number)
+        signal.signal(number, signal.SIG_DFL)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with interruptible(lambda: bool(received)):
+            yield
+    except StopRequestedError as error:
+        logging.warning("Stopped by a signal (%s); %s.", error, then)
+        sys.exit(STOPPED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def check_stop(what: str) -> None:
+    """Ends work that waits, see `interruptible`.
+
+    Raises:
+      StopRequestedError: it was asked to end; names `what`, the work.
+    """
+    if any(is_stopped() for is_stopped in _checks):
+        raise StopRequestedError(what)
+
+
+@contextlib.contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """Reports progress, rate and remaining time of work that takes over ten seconds.
 
@@ -48,8 +89,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
         def advance(count: int) -> None:
             report(count)
-            if any(is_stopped() for is_stopped in _checks):
-                raise StopRequestedError(what)
+            check_stop(what)
 
         yield advance
 
@@ -72,13 +112,38 @@ def _report(what: str, total: int) -> Iterator[Callable[[int], object]]:
         # The first items wait for compilation, so they do not predict the others.
         before, since = first = first or (done, now)
         if now - started >= due and done < total:
-            due = now - started + _LOG_SECONDS
+            due = now - started + max(_QUIET_SECONDS, _PAUSE_SHARE * (now - started))
             pace = ""
             if now > since:
                 rate = (done - before) / (now - since)
                 left = tqdm.format_interval((total - done) / rate)
                 pace = f", {rate:.3g} per second, {left} left"
-            share = f"{100 * done // total} % ({done:,} of {total:,})"
-            logging.info("%s: %s%s", what, share, pace)
+            logging.info("%s: %s%s", what, _share(done, total), pace)
 
-    yield advance
+    with _waiting(lambda: f"{what}: {_share(done, total)}", lambda: done):
+        yield advance
+
+
+def _share(done: int, total: int) -> str:
+    return f"{100 * done // total} % ({done:,} of {total:,})"
+
+
+@contextlib.contextmanager
+def _waiting(describe: Callable[[], str], count: Callable[[], int]) -> Iterator[None]:
+    """Logs how long work that does not advance takes, such as the compilation before its start."""
+    ended, started = threading.Event(), time.monotonic()
+
+    def watch() -> None:
+        seen = count()
+        while not ended.wait(_QUIET_SECONDS):
+            if count() == seen:
+                logging.info("%s, %.0f s so far", describe(), time.monotonic() - started)
+            seen = count()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

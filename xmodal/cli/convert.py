@@ -16,6 +16,7 @@ import argparse
 import re
 
 from xmodal.base import console
+from xmodal.base.config import UserError
 from xmodal.pretrained.converters import CONVERTERS, Converter, convert
 from xmodal.pretrained.folder import check_new, save_tower
 from xmodal.pretrained.model_converters import MODELS, ModelConverter, convert_model
@@ -28,20 +29,22 @@ def main() -> None:
     args = _parse()
     allowed = {"allow_missing": args.allow_missing, "allow_unexpected": args.allow_unexpected}
     check_new(args.output)
-    if args.model:
-        made = convert_model(
-            args.model, args.source, args.variant, args.vocabulary, **allowed, show=print
-        )
-        save_model(args.output, *made)
-        section = made[1].model()
-    else:
-        made = convert(
-            args.tower, args.source, args.variant, args.vocabulary, **allowed, show=print
-        )
-        save_tower(args.output, *made)
-        section = made[1].side()
+    reports: list[str] = []
+    source = (args.source, args.variant, args.vocabulary)
+    try:
+        if args.model:
+            made = convert_model(args.model, *source, **allowed, show=reports.append)
+            save_model(args.output, *made)
+            section = made[1].model()
+        else:
+            made = convert(args.tower, *source, **allowed, show=reports.append)
+            save_tower(args.output, *made)
+            section = made[1].side()
+    except UserError:
+        print(*reports, sep="\n", end="")  # There is no folder that keeps them.
+        raise
     size = sum(array.nbytes for array in made[0].values()) / 2**20
-    print(f"{args.output}: {len(made[0])} arrays, {size:.1f} MiB, {section}")
+    print(f"{args.output}: {made[2].summary()}; {size:.1f} MiB; report.txt lists all; {section}")
 
 
 def _parse() -> argparse.Namespace:

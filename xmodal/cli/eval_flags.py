@@ -35,6 +35,12 @@ FOLLOW = flags.DEFINE_bool(
     "Wait for the run and evaluate every checkpoint as it appears, until its last step.",
 )
 TIMEOUT = flags.DEFINE_float("timeout", 3600.0, "With --follow: seconds to wait for a checkpoint.")
+INTERPOLATE = flags.DEFINE_list(
+    "interpolate",
+    None,
+    "Weights from 0 to 1, such as 0,0.25,0.5,0.75,1: averages the run's checkpoint with the "
+    "weights that the run started from (WiSE-FT), 0 being the start, and evaluates each average.",
+)
 
 EMBEDDINGS = flags.DEFINE_string(
     "embeddings",
@@ -74,6 +80,7 @@ _CONFIGURED = _WRITTEN | {"evaluators", "save_embeddings", "examples"}
 SOURCES: dict[tuple[str, ...], set[str]] = {
     ("run",): _CONFIGURED | {"step", "annotations"},
     ("run", "follow"): _CONFIGURED - {"save_embeddings"} | {"timeout", "annotations"},
+    ("run", "interpolate"): _CONFIGURED - {"save_embeddings"} | {"step", "annotations"},
     ("config",): _CONFIGURED,
     ("embeddings", "config"): _WRITTEN | {"evaluators", "examples", "name", "similarity"},
     ("embeddings",): _LABELED | {"similarity", "partial"},

@@ -4,6 +4,7 @@
     python -m xmodal search query --index=indexes/photos "a dog on a beach"
     python -m xmodal search query --index=indexes/photos --image=dog.jpg --format=html \
         --output=dogs.html
+    python -m xmodal search serve --index=indexes/photos --model=bundles/mine --port=8000
 
 A model is a run, a bundle or a folder of converted weights. Items are pictures (a folder, a list of
 files, or features in a .npy file), captions (one per line), or the items of a prepared dataset.
@@ -11,6 +12,7 @@ files, or features in a .npy file), captions (one per line), or the items of a p
 
 import argparse
 import collections
+import contextlib
 import io
 import pathlib
 from typing import TYPE_CHECKING
@@ -19,7 +21,8 @@ import numpy as np
 import PIL.Image
 
 from xmodal.api.search.gallery import IndexGallery
-from xmodal.api.search.index import KINDS, METHODS, Hit, Index, check_method
+from xmodal.api.search.hits import Hit
+from xmodal.api.search.index import KINDS, METHODS, Index, check_method
 from xmodal.base import console
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
@@ -38,7 +41,7 @@ FORMATS = ("table", "json", "html")
 def main() -> None:
     """Runs the command that the arguments name."""
     args = _parse()
-    _build(args) if args.command == "build" else _query(args)
+    {"build": _build, "query": _query, "serve": _serve}[args.command](args)
 
 
 def _build(args: argparse.Namespace) -> None:
@@ -141,12 +144,14 @@ def _query(args: argparse.Namespace) -> None:
     elif image is not None:
         asked = _open(pathlib.Path(image))
     index = Index.open(args.index, model=args.model)
-    hits = index.query(args.text, image=image, top=args.top, find=args.find, exact=args.exact)
+    options = {"top": args.top, "find": args.find, "exact": args.exact, "rerank": args.rerank}
+    hits = index.query(args.text, image=image, **options)
     query = args.text if args.image is None else args.image
     find = args.find or next(kind for kind in KINDS if kind in index.galleries)
     if args.format == "html":
         shown = _Pictures(index.galleries[find], find)
-        text = formats.as_page(query, hits, shown, asked).to_html()
+        title = query if args.image is None else pathlib.Path(query).name
+        text = formats.as_page(title, hits, shown, asked).to_html()
     else:
         text = formats.as_table(hits) if args.format == "table" else formats.as_json(query, hits)
     # Names of files need not be UTF-8; their bytes are escaped, as JSON does it.
@@ -156,6 +161,16 @@ def _query(args: argparse.Namespace) -> None:
             file.write(encoded)
     else:
         print(encoded.decode(), end="")
+
+
+def _serve(args: argparse.Namespace) -> None:
+    from xmodal.api.search.server import make_server
+
+    server = make_server(Index.open(args.index, model=args.model), args.host, args.port)
+    host, port = server.server_address[:2]
+    print(f"{args.index} is served at http://{host!s}:{port}/search?text=a+dog", flush=True)
+    with server, contextlib.suppress(KeyboardInterrupt):
+        server.serve_forever()
 
 
 class _Pictures:
@@ -230,8 +245,16 @@ def _parse() -> argparse.Namespace:
     query.add_argument("--top", type=int, default=10, help="number of hits")
     query.add_argument("--find", choices=KINDS, help="default: images, if there are any")
     query.add_argument("--exact", action="store_true", help="compare all items")
+    query.add_argument(
+        "--rerank", type=int, default=0, help="hits that the model's pair scorer ranks again"
+    )
     query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
     query.add_argument("--output", help="write to this file instead of the console")
+    serve = commands.add_parser("serve", help="answer queries over HTTP, in JSON")
+    serve.add_argument("--index", required=True, help="the folder of an index")
+    serve.add_argument("--model", help="a bundle of the index's model, or its new place")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen at")
+    serve.add_argument("--port", type=int, default=8000, help="port to listen at; 0 for a free one")
     return parser.parse_args()
 
 

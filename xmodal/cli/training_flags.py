@@ -1,8 +1,6 @@
-"""Flags and the exit code of the commands that train."""
+"""Flags of the commands that train."""
 
 from absl import flags
-
-STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops restart such a job.
 
 WORKDIR = flags.DEFINE_string(
     "workdir",

@@ -18,6 +18,7 @@ from xmodal.data.datasets import (
     is_prepared,
     read_captions,
     split_hashes,
+    title_of,
 )
 from xmodal.data.eval_split import EvalSplit, eval_split, text_batches
 from xmodal.data.feature_records import FeatureReader, open_features, write_features
@@ -48,6 +49,7 @@ __all__ = [
     "read_captions",
     "split_hashes",
     "text_batches",
+    "title_of",
     "train_batches",
     "vocabulary_size",
     "write_features",

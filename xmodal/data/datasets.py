@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import pathlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -273,8 +274,14 @@ def follows_files(config: DataConfig) -> bool:
     """Returns whether the dataset changes whenever the files in `manual_dir` change."""
     if config.dataset not in data_prep.BUILDERS:
         return False
-    place = data_prep.builder_class(config.dataset).data_dir_of
-    return bool(config.manual_dir) and place("", config.manual_dir) != ""
+    return bool(config.manual_dir) and data_prep.builder_class(config.dataset).OWN_FILES
+
+
+def title_of(config: DataConfig) -> str:
+    """Returns the name of a dataset for people: that of the folder that they brought, if any."""
+    return (
+        pathlib.Path(config.manual_dir).resolve().name if follows_files(config) else config.dataset
+    )
 
 
 def is_prepared(config: DataConfig) -> bool:

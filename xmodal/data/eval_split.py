@@ -12,6 +12,7 @@ from xmodal.base.cxc_files import describe_differences
 from xmodal.data.batch_spec import batch_spec
 from xmodal.data.columns import STRING, RaggedColumn, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
+from xmodal.data.datasets import title_of
 from xmodal.data.item_inputs import image_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.matches import MATCHES, load_matches
@@ -32,6 +33,7 @@ class EvalSplit:
 
     Attributes:
       name: name of the dataset.
+      title: its name for people, see `title_of`.
       split: name of the split.
       image_ids: int32 [N], ids of the records.
       caption_ids: int32 [M], grouped by image; empty for a config without text.
@@ -62,7 +64,7 @@ class EvalSplit:
         columns = source.get([name for name in read if name != "image"])
         if self.has_pairs:
             columns = as_captions(columns)
-        self.name, self.split = config.dataset, split
+        self.name, self.title, self.split = config.dataset, title_of(config), split
         if "image_id" not in columns:  # A dataset of TFDS, whose records have no ids.
             columns["image_id"] = np.arange(len(source), dtype=np.int32)
         self.image_ids = dense(columns["image_id"])
@@ -207,8 +209,9 @@ class EvalSplit:
           UserError: the config has no text.
         """
         wanted = np.arange(len(self.caption_ids)) if rows is None else rows
-        texts = [self.caption_texts[row] for row in wanted]
         config = self._config
+        prompt = config.require_text().prompt or "{}"
+        texts = [prompt.replace("{}", self.caption_texts[row]) for row in wanted]
         tokenizer = self._tokenizer or load_tokenizer(config, self._train_split)
         batches = text_batches(config, texts, batch_size, tokenizer=tokenizer)
 

@@ -78,6 +78,9 @@ class Embedder:
 
     Captions of similar length share batches. Padding is masked: it changes an embedding by at most
     float32 rounding.
+
+    Attributes:
+      mesh: items are sharded over its `data` axis; None for one device.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class Embedder:
           pairs: a pair scorer, which reads the `features` of embeddings; None for none.
         """
         self._sides, self._similarity = tuple(sides), similarity
-        self._mesh, self._predict = mesh, dict(predict or {})
+        self.mesh, self._predict = mesh, dict(predict or {})
         self._pairs = None if pairs is None else PairProgram(pairs, mesh)
         # Rows stay where they are computed: several batches are in progress, and collectives could
         # deadlock, see `ranking.counting`.
@@ -155,7 +158,7 @@ class Embedder:
                 raise ValueError(f"The split has no {side} to embed.")
             embed = functools.partial(self._embed, side, field, params, model_state)
             count = sum(len(group.rows) for group in groups)
-            what = f"Embedding {count:,} {_NOUNS[side]} of {split.name} {split.split}"
+            what = f"Embedding {count:,} {_NOUNS[side]} of {split.title} {split.split}"
             with progress(what, count) as advance:
                 parts = [self._embed_group(embed, side, split, each, advance) for each in groups]
             for name, found in ((_VECTORS, vectors), (_LOG_SIGMA, log_sigma)):
@@ -198,10 +201,10 @@ class Embedder:
         if self._similarity.module is None:
             learned = params["similarity"] if self._similarity.parameters else {}
             return {key: float(learned[key]) for key in self._similarity.parameters}
-        learned = self._similarity.select_parameters(params["similarity"])
+        learned = self._similarity.select_parameters(params.get("similarity", {}))
         learned = jax.tree.map(jnp.asarray, learned)
         return (
-            jax.device_get(learned) if self._mesh is None else mesh_lib.to_host(learned, self._mesh)
+            jax.device_get(learned) if self.mesh is None else mesh_lib.to_host(learned, self.mesh)
         )
 
     def lower(
@@ -233,8 +236,8 @@ class Embedder:
 
     def _group(self, side: str, split: Items, batch_size: int) -> list["_Group"]:
         """All items of a split; captions by the length to which their batch is padded."""
-        devices = self._mesh.shape["data"] if self._mesh is not None else 1
-        processes = mesh_lib.process_count(self._mesh) if self._mesh is not None else 1
+        devices = self.mesh.shape["data"] if self.mesh is not None else 1
+        processes = mesh_lib.process_count(self.mesh) if self.mesh is not None else 1
         count = len(split.image_ids if side == "image" else split.caption_lengths)
         # Few sizes, because each is compiled.
         batch_size = min(batch_size, 1 << max(count - 1, 0).bit_length())
@@ -290,7 +293,7 @@ class Embedder:
             )
         found = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
         if group.processes > 1:
-            found = mesh_lib.to_host(mesh_lib.global_batch(found, self._mesh), self._mesh)
+            found = mesh_lib.to_host(mesh_lib.global_batch(found, self.mesh), self.mesh)
         return {name: group.restore_order(array) for name, array in found.items()}
 
     def _place(self, rows: np.ndarray, size: int) -> jax.Array:
@@ -298,9 +301,9 @@ class Embedder:
         # Repeating a real item avoids fully masked texts in the padding.
         missing = size - len(rows)
         rows = np.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1), mode="edge")
-        if self._mesh is None:
+        if self.mesh is None:
             return jnp.asarray(rows)
-        return mesh_lib.global_batch({"rows": rows}, self._mesh)["rows"]
+        return mesh_lib.global_batch({"rows": rows}, self.mesh)["rows"]
 
 
 @dataclasses.dataclass(frozen=True)

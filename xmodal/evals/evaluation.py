@@ -17,14 +17,15 @@ from xmodal.evals.examples import find_examples
 from xmodal.evals.inputs.sources import Embeddings, Provider, RankedLists
 from xmodal.evals.reports.evaluation_report import format_report
 from xmodal.evals.reports.paired_differences import Differences, compare
-from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks, pack_ranks
-from xmodal.evals.reports.summary import count_queries, summarize
+from xmodal.evals.reports.store import RANKS, StoredResults, find_ranks, pack_ranks
+from xmodal.evals.reports.summary import compute_chance_values, count_queries, summarize
 from xmodal.evals.results import BoardResult, Numbers, Result, evaluator_tag
 
 _DIGITS = 16  # Digits of a hash in the report; boards.json has all of them.
 # Files in the folder of an evaluation.
 EXAMPLES = "examples.html"
 REPORT = "report.html"
+LATEX = "report.tex"
 _COMPARISON = ("comparison.json", "comparison.md")
 _NOTE_ON_CORRELATIONS = (
     "A correlation and its ± are mean and deviation of the protocol's samples, half of the rated "
@@ -78,8 +79,8 @@ class Evaluation:
             return dict(self.metrics)
         return {evaluator_tag(self.evaluator, tag): x for tag, x in self.metrics.items()}
 
-    def report(self) -> str:
-        """Returns the tables in Markdown, see `evaluation_report.format_report`."""
+    def report(self, format: str = "markdown") -> str:
+        """Returns the tables in "markdown" or "latex", see `evaluation_report.format_report`."""
         intervals = (
             f" Intervals: 95 %, from {self.samples:,} bootstrap samples of the images; seed "
             f"{self.seed}."
@@ -100,45 +101,57 @@ class Evaluation:
                 *_name_records("Trained on", self.trained_on),
             ],
             examples=self.examples,
+            chance=compute_chance_values(self.results),
+            format=format,
         )
 
     @property
     def stored(self) -> StoredResults:
         """The results that can be compared with those of another model."""
         numbers = [each for each in self.results if isinstance(each, Numbers) and each.repeats]
-        return StoredResults(self.boards, self.name, numbers=numbers)
+        return StoredResults(
+            self.boards, self.name, numbers=numbers, records=self.provenance.records
+        )
 
     def compare(self, other: epath.PathLike | StoredResults) -> Differences:
         """Returns the paired differences from another model on the same labels, by tag.
 
-        `other` is its folder or `ranks.npz` in it, or the result of `store.load_ranks`. The result
-        prints as a table.
+        `other` is its run, whose evaluation on these labels is found, or the folder of an
+        evaluation or `ranks.npz` in it, or the result of `store.load_ranks`. The result prints as a
+        table.
 
         Raises:
-          UserError: the file cannot be read, or belongs to different labels.
+          UserError: the file cannot be read, or belongs to different labels or records.
         """
         ours = self.stored
-        theirs = other if isinstance(other, StoredResults) else load_ranks(other)
+        theirs = other if isinstance(other, StoredResults) else find_ranks(other, ours)
         return compare(ours, theirs, samples=self.samples, seed=self.seed)
 
     def save(self, folder: epath.PathLike, *, comparison: Differences | None = None) -> None:
-        """Writes `ranks.npz`, `boards.json`, `report.md`, `metrics.csv` and, last, `metrics.json`.
+        """Writes `ranks.npz`, `boards.json`, `report.md`, `metrics.csv` and `metrics.json`, last.
 
         A page of examples is written to `examples.html`, what `compare` returned to
         `comparison.json` and `comparison.md`; otherwise, those of an earlier evaluation are
-        removed. `report.html` is the report as a web page, with the comparison. Everything is
-        computed before the first file is written, see `result_files.write_files`.
+        removed. `report.html` is the report as a web page, `report.tex` its tables in LaTeX, both
+        with the comparison. Everything is computed before the first file is written, see
+        `result_files.write_files`.
 
         Raises:
           UserError: the folder cannot be written.
         """
         contents: dict[str, str | bytes] = {
-            RANKS: pack_ranks(self.boards, name=self.name, numbers=self.stored.numbers),
+            RANKS: pack_ranks(
+                self.boards,
+                name=self.name,
+                numbers=self.stored.numbers,
+                records=self.provenance.records,
+            ),
             "boards.json": format_json(
                 {result.name: self._describe(result) for result in self.results}
             ),
             "report.md": self.report(),
         }
+        tables = self.report("latex")
         page = self.report()
         if self.page is not None:
             contents[EXAMPLES] = self.page.to_html()
@@ -147,7 +160,8 @@ class Evaluation:
             text = str(comparison)
             contents |= zip(_COMPARISON, (format_json(comparison.flatten()), text), strict=True)
             page += f"\n{text}"
-        contents[REPORT] = from_markdown(page).to_html()
+            tables += f"\n{comparison.table('latex')}"
+        contents[REPORT], contents[LATEX] = from_markdown(page).to_html(), tables
         contents["metrics.csv"] = format_csv(self.name, self.metrics)
         contents["metrics.json"] = format_json(self.metrics)
         write_files(folder, contents, stale={*_COMPARISON, EXAMPLES} - set(contents))

@@ -21,9 +21,9 @@ from xmodal.evals.ranking.score_tiles import Scores
 from xmodal.evals.ranking.second_stage import find_scored
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import BoardResult
+from xmodal.evals.split import name_image
 
 _SHOWN = 5  # Items per row.
-_NOUNS = {"image": "Image", "text": "Caption"}
 
 
 def check_examples(count: int, options: Mapping[str, Options]) -> None:
@@ -170,7 +170,7 @@ def _make_section(
     if len(missed):
         title = f"Positives farther down: {len(missed):,} of {len(positives):,}"
         rows.append(PageRow([show(item) for item in missed[:_SHOWN]], title))
-    title = f"{_NOUNS[query_side]} {pick.queries[number]}: {rank}"
+    title = f"{shown.name(query_side, pick.queries[number])}: {rank}"
     query_item = shown(query_side, pick.queries[number])
     if pick.direction == "t2i":  # The image of the query is an answer.
         query_item = dataclasses.replace(query_item, picture=None)
@@ -225,9 +225,19 @@ class _Shown:
         picture = self._picture(image)
         caption = self._first.get(image, "")
         if side == "image" and picture is None:
-            text = f"image {image}" + (f', "{caption}"' if caption else "")
-        alt = f"image {image}" if side == "text" or not caption else f"image {image}: {caption}"
+            text = name_image(self._split, image) + (f', "{caption}"' if caption else "")
+        alt = name_image(self._split, image)
+        alt = alt if side == "text" or not caption else f"{alt}: {caption}"
         return PageItem(text, picture, alt, notes=notes, mark=mark)
+
+    def name(self, side: str, item_id: int) -> str:
+        """The name of an item in a title; a caption of a known file is named by it."""
+        if "picture" not in self._split.labels:
+            return f"{'Image' if side == 'image' else 'Caption'} {item_id}"
+        if side == "image":
+            return name_image(self._split, item_id)
+        (at,) = self._captions(np.array([item_id]))
+        return f"Caption of {name_image(self._split, self._split.caption_image_ids[at])}"
 
     def _picture(self, image: int) -> bytes | None:
         (row,) = self._images.find(np.array([image]))

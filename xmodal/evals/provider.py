@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jax.sharding import Mesh
 
 from xmodal.base.config import UserError
 from xmodal.evals.embed import Embedder, Items
 from xmodal.evals.inputs.ensemble import average
-from xmodal.evals.inputs.sources import Embeddings, Provider, with_similarity
+from xmodal.evals.inputs.sources import Embeddings, Provider, Source, with_similarity
+from xmodal.evals.ranking.mean_scores import average_scores
 from xmodal.similarity import make_similarity
 
 _AT_A_TIME = 256  # Texts or images that are not items of a split, per call.
@@ -45,6 +47,11 @@ class ModelProvider(Provider):
         # The split is kept too, so that its `id` cannot be reused.
         self._found: dict[tuple[int, str], tuple[Items, Embeddings]] = {}
 
+    @property
+    def mesh(self) -> Mesh | None:
+        """The devices that it embeds on; None for one."""
+        return self._embedder.mesh
+
     def items(
         self, split: Items, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
     ) -> Embeddings:
@@ -80,7 +87,7 @@ class ModelProvider(Provider):
 
 
 class Ensemble(Provider):
-    """The mean of the scores of several models, see `average`."""
+    """The mean of the scores of several models, see `average` and `average_scores`."""
 
     def __init__(self, members: Sequence[tuple[ModelProvider, Callable[[Items], Items]]]) -> None:
         """Takes models, each with the function from a split to its own reading of these items."""
@@ -89,12 +96,14 @@ class Ensemble(Provider):
 
     def items(
         self, split: Items, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
-    ) -> Embeddings:
+    ) -> Source:
         """See `Provider`."""
         found = [
             member.items(own(split), similarity=similarity, batch_size=batch_size)
             for member, own in self._members
         ]
+        if similarity is None and any(each.tokens for each in found):
+            return average_scores(found, self._members[0][0].mesh)
         return with_similarity(average(found), similarity)
 
     def embed(

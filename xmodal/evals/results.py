@@ -54,6 +54,7 @@ class DirectionResult:
       has_median: whether the median of `rank` is a metric of the board.
       missing: metric -> why it could not be computed.
       rescored: facts of the second stage, if a pair scorer ranked the items.
+      chance: metric -> its value for a random order of the items, see `chance.compute_chance`.
     """
 
     query_ids: np.ndarray
@@ -66,6 +67,7 @@ class DirectionResult:
     has_median: bool = False
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
     rescored: Rescored | None = None
+    chance: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +108,8 @@ class Numbers:
     """Results that are only numbers.
 
     `<tag>_std` is the deviation of `<tag>`; `<tag>_low` and `<tag>_high` are the limits of its
-    interval. `repeats` has the values of a metric in samples that all models share: tag -> [S].
+    interval. `repeats` has the values of a metric in samples that all models share: tag -> [S];
+    `chance` those of metrics of a model that guesses.
     """
 
     name: str
@@ -114,6 +117,7 @@ class Numbers:
     label_hash: str
     metrics: Mapping[str, float]
     repeats: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
+    chance: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 Result = BoardResult | Numbers

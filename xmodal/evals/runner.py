@@ -10,6 +10,7 @@ from xmodal.base.config import UserError
 from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Board, DirectionLabels, Labels
+from xmodal.evals.chance import compute_chance
 from xmodal.evals.inputs import galleries, lists
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source
 from xmodal.evals.metrics import (
@@ -302,6 +303,7 @@ class _Queries:
             rescored=None
             if stage is None or query == gallery
             else stage.describe(labels, transposed=query == "text"),
+            chance=compute_chance(labels, len(self._ids[gallery]), exclude_self=query == gallery),
         )
 
 

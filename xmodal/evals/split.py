@@ -11,6 +11,7 @@ class Split(Protocol):
 
     Attributes:
       name: name of the dataset.
+      title: its name for people, see `data.title_of`.
       image_ids: int [N].
       caption_ids: int [M].
       caption_image_ids: int [M], the image of every caption.
@@ -27,6 +28,7 @@ class Split(Protocol):
     """
 
     name: str
+    title: str
     image_ids: np.ndarray
     caption_ids: np.ndarray
     caption_image_ids: np.ndarray
@@ -44,3 +46,10 @@ class Split(Protocol):
 
     def beside(self, split: str) -> "Split":
         """Returns another split of the same dataset, read in the same way."""
+
+
+def name_image(split: Split, image_id: int) -> str:
+    """Returns the name of an image for people: its file, or its id if the dataset has no names."""
+    files = split.labels.get("picture")
+    rows = np.flatnonzero(split.image_ids == image_id)
+    return f"image {image_id}" if files is None or not len(rows) else str(files[rows[0]])

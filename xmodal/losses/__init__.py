@@ -6,6 +6,7 @@ from xmodal.losses.captioning import caption_generation
 from xmodal.losses.context import ChunkSize, Context, LossFunction, NonNegative
 from xmodal.losses.correlation import covariance, pearson, soft_kendall
 from xmodal.losses.matching import matching
+from xmodal.losses.momentum_softmax import momentum_softmax
 from xmodal.losses.regularizers import diversity, mmd, uniformity
 from xmodal.losses.relation_classification import relation_bce
 from xmodal.losses.sigmoid import sigmoid, soft_contrastive
@@ -46,6 +47,7 @@ LOSSES: dict[str, Loss] = {
     ),
     "matching": Loss(matching, pairs=True),
     "mmd": Loss(mmd, negatives=False),
+    "momentum_softmax": Loss(momentum_softmax, module="momentum_queue"),
     "pearson": Loss(pearson, negatives=False),
     "relation_bce": Loss(relation_bce, module="relation_classifier", views=(1, 2), negatives=False),
     "sigmoid": Loss(sigmoid),

@@ -60,7 +60,7 @@ class DualEncoder:
                 features[name] = embedding.extras["features"]
             zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), features)
             scorer_key = jax.random.fold_in(key, _SCORER)
-            params["pair_scorer"] = self.pair_scorer.init(scorer_key, **zeros)
+            params["pair_scorer"] = self.pair_scorer.init(scorer_key, params, **zeros)
         return params, model_state
 
     def _init_similarity(
@@ -140,17 +140,15 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
     model = read(ModelConfig, "config.model", config)
     sides = {"image": model.image, "text": model.text}
     towers = {
-        side: make_tower(
-            f"config.model.{side}",
-            section,
-            devices,
-            keep_features=model.pair_scorer is not None,
-        )
+        side: make_tower(f"config.model.{side}", section, devices)
         for side, section in sides.items()
         if section is not None
     }
     if not towers:
-        raise UserError("config.model has no tower: set config.model.image or .text, or both.")
+        raise UserError(
+            "config.model has no tower: set config.model.image or .text, or both, or name a "
+            "converted model in config.init_from.model."
+        )
     scorer = None
     if model.pair_scorer is not None:
         if len(towers) < len(SIDES):
@@ -158,7 +156,10 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
                 "config.model.pair_scorer reads an image and a text, but config.model has only "
                 f"the side {next(iter(towers))!r}; add the other one, or set it to None."
             )
-        scorer = make_pair_scorer("config.model.pair_scorer", model.pair_scorer)
+        encoder = towers["text"].module.encoder
+        scorer = make_pair_scorer("config.model.pair_scorer", model.pair_scorer, encoder)
+        kept = {"image": "tokens", "text": "ids" if scorer.reads_ids else "tokens"}
+        towers = {side: tower.keeping(kept[side]) for side, tower in towers.items()}
     similarity = make_similarity(model.similarity)
     if similarity.module is not None and len(towers) < len(SIDES):
         raise UserError(

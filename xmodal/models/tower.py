@@ -12,6 +12,7 @@ from xmodal.models.content import hash_items
 from xmodal.models.devices import ONE_CPU, Devices
 from xmodal.models.embedding import Embedding
 from xmodal.models.encoders import make_encoder
+from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import Features, join_summands, split_summands
 from xmodal.models.heads import make_head
 from xmodal.models.heads.pooling import Pooling
@@ -38,14 +39,15 @@ class Side(nn.Module):
     """Parameters: `encoder`, `head` and `projection`, if these have any.
 
     Attributes:
-      keep_features: whether embeddings carry the encoder's `Features`, for a pair scorer, as the
-        extra `features`; all tokens are then kept.
+      keeps: what a pair scorer reads, which embeddings then carry as the extra `features`:
+        "tokens", all of the encoder's; "ids", the ids of texts as tokens int32 [N, T, 1]; or "",
+        nothing.
     """
 
     encoder: nn.Module
     head: nn.Module
     projection: nn.Module | None
-    keep_features: bool = False
+    keeps: str = ""
 
     def __call__(self, inputs: Mapping[str, jax.Array], modes: Modes) -> Embedding:
         """Columns with items first -> the embeddings of the items, float32."""
@@ -55,8 +57,10 @@ class Side(nn.Module):
         embedding = self.head(dataclasses.replace(features, extras=extras), modes.head)
         if self.projection is not None:
             embedding = self.projection(embedding, modes.projection)
-        if self.keep_features:
+        if self.keeps:
             kept = dataclasses.replace(features, extras={})
+            if self.keeps == "ids":
+                kept = _read_as_tokens(inputs)
             embedding = dataclasses.replace(
                 embedding, extras={**embedding.extras, "features": kept}
             )
@@ -71,7 +75,7 @@ class Side(nn.Module):
     def pools_frozen_features(self) -> bool:
         """Returns whether frozen features are pooled: only a head without parameters reads them."""
         may_pool = self.encoder.feature_column and self.encoder.may_pool_features
-        return bool(may_pool) and isinstance(self.head, Pooling) and not self.keep_features
+        return bool(may_pool) and isinstance(self.head, Pooling) and not self.keeps
 
     def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """Returns the encoder's frozen features by column, see `Tower.frozen_features`."""
@@ -79,6 +83,16 @@ class Side(nn.Module):
             return self.encoder.frozen_features(inputs)
         vector = self.head.pool(self.encoder(inputs, Mode.EVALUATE))
         return {self.encoder.feature_column: split_summands(vector)}
+
+
+def _read_as_tokens(inputs: Mapping[str, jax.Array]) -> Features:
+    if "text_ids" not in inputs:
+        raise UserError(
+            "config.model.pair_scorer reads the ids of texts, which stored features replace; "
+            "remove 'text' from config.frozen_features.sides."
+        )
+    ids, mask = read_ids(inputs)
+    return Features(ids[..., None], mask)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +146,10 @@ class Tower:
             variables, inputs, modes, rngs=rngs, mutable=list(model_state)
         )
         return applied
+
+    def keeping(self, features: str) -> "Tower":
+        """Returns this tower with `features` in its embeddings, see `Side.keeps`."""
+        return Tower(self.module.clone(keeps=features))
 
     @property
     def feature_column(self) -> str | None:
@@ -197,20 +215,13 @@ class SideConfig:
     projection: Mapping[str, Any] | None = None
 
 
-def make_tower(
-    where: str,
-    config: Mapping[str, Any],
-    devices: Devices = ONE_CPU,
-    *,
-    keep_features: bool = False,
-) -> Tower:
+def make_tower(where: str, config: Mapping[str, Any], devices: Devices = ONE_CPU) -> Tower:
     """Returns the tower that a section describes.
 
     Args:
       where: the section as a user writes it: `config.model.image`.
       config: see `SideConfig`.
       devices: devices that the batch is split over.
-      keep_features: see `Side`.
 
     Raises:
       UserError: a name or keyword is missing or unknown, or a value is out of range.
@@ -221,6 +232,5 @@ def make_tower(
             make_encoder(f"{where}.encoder", side.encoder, devices),
             make_head(f"{where}.head", side.head),
             make_projection(f"{where}.projection", side.projection),
-            keep_features,
         )
     )

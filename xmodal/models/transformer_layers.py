@@ -13,8 +13,7 @@ import jax
 from jax.typing import DTypeLike
 
 from xmodal.models.attention import attend, split_heads
-
-INIT = nn.initializers.truncated_normal(0.02)
+from xmodal.models.layer_init import LAYER_INITS
 
 ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "gelu": partial(jax.nn.gelu, approximate=False),
@@ -36,6 +35,7 @@ class LayerSpec:
       epsilon: epsilon of the layer norms.
       causal: whether every token attends only to itself and those before it.
       dtype: compute dtype; parameters are float32.
+      init: a key of `LAYER_INITS`.
     """
 
     heads: int
@@ -45,6 +45,7 @@ class LayerSpec:
     epsilon: float
     causal: bool
     dtype: DTypeLike
+    init: str = "bert"
 
 
 def layer_norm(epsilon: float, dtype: DTypeLike, name: str) -> nn.LayerNorm:
@@ -54,29 +55,41 @@ def layer_norm(epsilon: float, dtype: DTypeLike, name: str) -> nn.LayerNorm:
 
 
 class TransformerLayer(nn.Module):
-    """Self-attention and a feed-forward layer, each added to its input."""
+    """Self-attention and a feed-forward layer, each added to its input, one of `depth` layers."""
 
     spec: LayerSpec
     dropout: float
+    depth: int
 
     @nn.compact
     def __call__(self, x: jax.Array, mask: jax.Array | None) -> tuple[jax.Array, None]:
         """X [N, T, W] and bool mask [N, T] or None -> ([N, T, W], nothing to stack)."""
         spec, width = self.spec, x.shape[-1]
-        dense = partial(nn.Dense, kernel_init=INIT, dtype=spec.dtype)
+        dense = partial(nn.Dense, dtype=spec.dtype)
+        init = LAYER_INITS[spec.init](width, spec.mlp_dim, self.depth)
         drop = nn.Dropout(self.dropout, deterministic=False)
 
         def self_attention(x: jax.Array) -> jax.Array:
             query, key, value = (
-                split_heads(dense(width, name=name)(x), spec.heads)
+                split_heads(
+                    dense(width, kernel_init=init.attention_input, name=name)(x), spec.heads
+                )
                 for name in ("query", "key", "value")
             )
             attended = attend(query, key, value, mask, drop, causal=spec.causal)
-            return dense(width, name="attention_output")(attended)
+            return dense(width, kernel_init=init.attention_output, name="attention_output")(
+                attended
+            )
 
         def mlp(x: jax.Array) -> jax.Array:
-            hidden = ACTIVATIONS[spec.activation](dense(spec.mlp_dim, name="mlp_hidden")(x))
-            return dense(width, name="mlp_output")(hidden)
+            hidden = dense(
+                spec.mlp_dim, kernel_init=init.mlp_hidden, bias_init=init.mlp_hidden_bias,
+                name="mlp_hidden",
+            )(x)  # fmt: skip
+            return dense(
+                width, kernel_init=init.mlp_output, bias_init=init.mlp_output_bias,
+                name="mlp_output",
+            )(ACTIVATIONS[spec.activation](hidden))  # fmt: skip
 
         for function, name in ((self_attention, "attention_norm"), (mlp, "mlp_norm")):
             norm = layer_norm(spec.epsilon, spec.dtype, name)
@@ -116,5 +129,5 @@ def run_layers(
         in_axes=nn.broadcast,
         length=depth,
         unroll=depth if unroll else 1,
-    )(spec, dropout, name=name)
+    )(spec, dropout, depth, name=name)
     return layers(x, mask)[0]

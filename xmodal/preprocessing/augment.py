@@ -38,6 +38,9 @@ class AugmentConfig:
         `aspect` (VSE-infinity). None for crops by area and aspect.
       square: the crop is the largest square, anywhere in the image, regardless of the ranges (CMCM:
         torchvision's `Resize` and `RandomCrop` to one size).
+      filter: how the crop is resized, with antialiasing: "bilinear" like `tf.image.resize`, or
+        "bicubic" like PIL. open_clip trains CLIP with `crop="torchvision"`, `area=(0.9, 1.0)`,
+        `aspect=(3 / 4, 4 / 3)`, `filter="bicubic"`, `flip=False` and `color=False`.
       flip: mirror half of the images.
       color: shift luma and chroma at random.
       min_area: smallest share of the image in a crop, regardless of `area`; the released code of
@@ -52,6 +55,7 @@ class AugmentConfig:
     crop: str = setting("cxc", one_of=("cxc", "torchvision"))
     sides: tuple[float, float] | None = setting(None, above=0, at_most=1)
     square: bool = False
+    filter: str = setting("bilinear", one_of=("bilinear", "bicubic"))
     flip: bool = True
     color: bool = True
     min_area: float = setting(0.1, at_least=0, at_most=1)

@@ -1,18 +1,24 @@
 """CLIP's byte-pair encoding, from the merges in a merges.txt.
 
 Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units" (2016), on bytes as
-in GPT-2, with openai/CLIP's end-of-word mark, order of ids and pattern of words. Texts are
-unescaped from HTML; mended encodings (ftfy) are left to the caller.
+in GPT-2, with openai/CLIP's clean-up, end-of-word mark, order of ids and pattern of words.
 """
 
 import functools
 import html
 import itertools
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+import regex
+
+from xmodal.base.config import UserError
 
 START, END, _LAST = "<|startoftext|>", "<|endoftext|>", "</w>"
-_CONTRACTIONS = ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d")
+# A text that spells a marker has its id.
+_WORDS = regex.compile(
+    r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+",
+    regex.IGNORECASE,
+)
 _REMEMBERED = 2**16  # Words whose ids a tokenizer caches.
 
 
@@ -67,7 +73,11 @@ class BytePairs:
         Args:
           text: the content of a merges.txt.
           lower_case: whether texts are lower-cased, as in CLIP.
+
+        Raises:
+          UserError: ftfy, which mends texts, is not installed.
         """
+        self._mend = _load_mender()
         self._ids = {token: number for number, token in enumerate(merged_tokens(text))}
         self._ranks = {pair: rank for rank, pair in enumerate(read_merges(text))}
         self._symbols = dict(_bytes_and_symbols())
@@ -80,11 +90,16 @@ class BytePairs:
 
     def by_word(self, text: str) -> list[tuple[int, ...]]:
         """Returns the ids of every word of a text."""
-        text = " ".join(html.unescape(html.unescape(text)).split())
+        # Of printable ASCII, ftfy changes entities only; it takes longer than all the rest.
+        if not (text.isascii() and text.isprintable() and "&" not in text):
+            text = html.unescape(html.unescape(self._mend(text)))
+        text = " ".join(text.split())
         text = text.lower() if self._lower_case else text
         return [self._word_ids(word) for word in split_pattern(text)]
 
     def _encode_word(self, word: str) -> tuple[int, ...]:
+        if word in (START, END):
+            return (self._ids[word],)
         parts = [self._symbols[byte] for byte in word.encode()]
         parts[-1] += _LAST
         while len(parts) > 1:
@@ -109,23 +124,15 @@ def _merge(parts: Sequence[str], pair: tuple[str, str]) -> Iterator[str]:
 
 
 def split_pattern(text: str) -> list[str]:
-    """Returns contractions, runs of letters, single numbers and runs of others; no white space."""
-    words: list[str] = []
-    place = 0
-    while place < len(text):
-        found = next((c for c in _CONTRACTIONS if text[place : place + len(c)].lower() == c), None)
-        end = place + (len(found) if found else 1)
-        kind = _kind(text[place])
-        if not found and kind in "LO":
-            while end < len(text) and _kind(text[end]) == kind:
-                end += 1
-        if kind != " ":
-            words.append(text[place:end])
-        place = end
-    return words
+    """Returns markers, contractions, runs of letters, single numbers and runs of others."""
+    return _WORDS.findall(text)
 
 
-def _kind(character: str) -> str:
-    """L for letters, N for numbers, a blank for white space, O for others."""
-    category = unicodedata.category(character)[0]
-    return category if category in "LN" else " " if character.isspace() else "O"
+def _load_mender() -> Callable[[str], str]:
+    try:
+        import ftfy
+    except ImportError as error:
+        raise UserError(
+            "CLIP's byte pairs need ftfy: pip install 'xmodal[tokenizers]', or pip install ftfy."
+        ) from error
+    return ftfy.fix_text

@@ -18,10 +18,16 @@ import simplejpeg
 
 from xmodal.base.config import UserError, setting
 from xmodal.preprocessing.augment import AugmentConfig, draw, erase
-from xmodal.preprocessing.resample import resample, resize_bicubic
+from xmodal.preprocessing.resample import (
+    resample,
+    resample_bicubic,
+    resize_bicubic,
+    resize_bilinear,
+)
 
 # Besides the results, one picture per worker is in memory at a time.
 _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "pictures")
+_RECIPES = ("cxc", "simclr", "torchvision", "clip", "squash", "big_vision")
 _NO_SHIFT = np.zeros(3, np.float32)
 
 
@@ -37,7 +43,10 @@ class ImageConfig:
         antialiased bilinear interpolation, as the authors of CxC do; "simclr" takes a central
         square, that fraction of the shorter side, and resizes it bicubically, as SimCLR does;
         "torchvision" resizes the shorter side to `size` / `eval_crop` and takes the central
-        square (0.875: `Resize(256)`, `CenterCrop(224)`).
+        square (0.875: `Resize(256)`, `CenterCrop(224)`); "clip" does so with a bicubic filter
+        (openai/CLIP: 1.0). "squash" and "big_vision" squeeze the center like "cxc", but
+        bicubically (the SigLIP of open_clip and transformers: 1.0) or bilinearly without
+        antialiasing, rounded down (google-research/big_vision, which trained SigLIP: 1.0).
       max_regions: R, rows of a padded image if the number of stored regions varies; images
         with more regions keep the first R.
     """
@@ -45,7 +54,7 @@ class ImageConfig:
     size: int = setting(0, at_least=0)
     augment: AugmentConfig | None = None
     eval_crop: float = setting(0.875, above=0, at_most=1)
-    eval_recipe: str = setting("cxc", one_of=("cxc", "simclr", "torchvision"))
+    eval_recipe: str = setting("cxc", one_of=_RECIPES)
     max_regions: int = setting(0, at_least=0)
 
 
@@ -195,7 +204,8 @@ def augmented_crop(
     """
     result = np.empty([size, size, 3], np.uint8)
     height, width = picture.shape[:2]
-    resample(picture, *draw(seed, height, width, config), result)
+    fill = resample if config.filter == "bilinear" else resample_bicubic
+    fill(picture, *draw(seed, height, width, config), result)
     if config.erase:
         erase(result, seed, config.erase)
     return result
@@ -207,12 +217,34 @@ def cxc_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
     The released code of the CxC dual encoder calls its parameter an area, but its TF op keeps that
     fraction of each side, as does this function.
     """
+    result = np.empty([size, size, 3], np.uint8)
+    resample(picture, _central_window(picture, fraction), False, _NO_SHIFT, result)
+    return result
+
+
+def _central_window(picture: np.ndarray, fraction: float) -> tuple[int, int, int, int]:
     height, width = picture.shape[:2]
     top, left = (int((side - side * fraction) / 2) for side in (height, width))
-    window = (top, left, height - 2 * top, width - 2 * left)
+    return top, left, height - 2 * top, width - 2 * left
+
+
+def squash_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3] by PIL.
+
+    With a fraction of 1, equals the "squash" of open_clip and the SigLIP of transformers.
+    """
     result = np.empty([size, size, 3], np.uint8)
-    resample(picture, window, False, _NO_SHIFT, result)
+    resample_bicubic(picture, _central_window(picture, fraction), False, _NO_SHIFT, result)
     return result
+
+
+def big_vision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3].
+
+    With a fraction of 1, equals `resize(size)` of google-research/big_vision.
+    """
+    top, left, height, width = _central_window(picture, fraction)
+    return resize_bilinear(picture[top : top + height, left : left + width], size)
 
 
 def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
@@ -232,17 +264,34 @@ def torchvision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndar
 
     Equals torchvision's bilinear `Resize(size / fraction)` and `CenterCrop(size)` of PIL images.
     """
+    return _resize_then_crop(picture, size, fraction, PIL.Image.Resampling.BILINEAR)
+
+
+def clip_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """Returns the central square of a resized picture, uint8 [size, size, 3].
+
+    With a fraction of 1, equals the transform of openai/CLIP and "shortest" of open_clip.
+    """
+    return _resize_then_crop(picture, size, fraction, PIL.Image.Resampling.BICUBIC)
+
+
+def _resize_then_crop(
+    picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling
+) -> np.ndarray:
     height, width = picture.shape[:2]
     shorter = round(size / fraction)
     resized = [shorter * side // min(height, width) for side in (width, height)]
-    image = PIL.Image.fromarray(picture).resize(resized, PIL.Image.Resampling.BILINEAR)
+    image = PIL.Image.fromarray(picture).resize(resized, kernel)
     left, top = (round((side - size) / 2) for side in resized)
     return np.asarray(image)[top : top + size, left : left + size]
 
 
 EVALUATION_CROPS: Mapping[str, Callable[[np.ndarray, int, float], np.ndarray]] = {
+    "big_vision": big_vision_crop,
+    "clip": clip_crop,
     "cxc": cxc_crop,
     "simclr": simclr_crop,
+    "squash": squash_crop,
     "torchvision": torchvision_crop,
 }
 """By `config.data.image.eval_recipe`."""

@@ -1,8 +1,8 @@
-"""Resizes pictures: antialiased bilinear like `tf.image.resize`, and bicubic like TensorFlow 1.
+"""Resizes pictures like TensorFlow, TensorFlow 1 and PIL, each with its own filter and rounding.
 
-TensorFlow's bilinear kernel takes five times as long as decoding the picture, this one half as
-long. Numba compiles it on first use and caches the result beside this file. Both kernels compute in
-float32 and round once.
+TensorFlow's antialiased bilinear kernel takes five times as long as decoding the picture, that of
+`resample` half as long. Numba compiles it on first use and caches the result beside this file. All
+but PIL's compute in float32 and round once.
 """
 
 import functools
@@ -10,6 +10,7 @@ import math
 
 import numba
 import numpy as np
+import PIL.Image
 
 _MIN_TAPS = 3
 
@@ -40,6 +41,46 @@ def resample(
     order = np.arange(size)[::-1] if mirrored else np.arange(size)
     places = (3 * order).astype(_natural)
     _fill(rows, *window, places, np.tile(shift, size), result.reshape(size, -1))
+
+
+def resample_bicubic(
+    picture: np.ndarray,
+    window: tuple[int, int, int, int],
+    mirrored: bool,
+    shift: np.ndarray,
+    result: np.ndarray,
+) -> None:
+    """Does the same with PIL's antialiased bicubic filter, which rounds after each axis."""
+    top, left, height, width = window
+    cut = PIL.Image.fromarray(picture[top : top + height, left : left + width])
+    resized = np.asarray(cut.resize(result.shape[:2], PIL.Image.Resampling.BICUBIC))
+    resized = resized[:, ::-1] if mirrored else resized
+    result[:] = np.rint(resized + shift).clip(0, 255) if shift.any() else resized
+
+
+def resize_bilinear(picture: np.ndarray, size: int) -> np.ndarray:
+    """Resizes a picture like `tf.image.resize` without antialiasing, then rounds down.
+
+    Args:
+      picture: uint8 [H, W, 3].
+      size: side of the result.
+
+    Returns:
+      uint8 [size, size, 3].
+    """
+    (top, bottom, down), (left, right, along) = (_linear_taps(n, size) for n in picture.shape[:2])
+    rows = [picture[places].astype(np.float32) for places in (top, bottom)]
+    upper, lower = (row[:, left] + (row[:, right] - row[:, left]) * along for row in rows)
+    return (upper + (lower - upper) * down[:, None]).astype(np.uint8)
+
+
+def _linear_taps(length: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns both inputs int64 [size] of each output, and the weight float32 [size, 1] of one."""
+    scale = np.float32(length / size)
+    place = (np.arange(size, dtype=np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
+    first = np.floor(place)
+    low, high = np.maximum(first, 0), np.minimum(np.ceil(place), length - 1)
+    return low.astype(np.int64), high.astype(np.int64), (place - first)[:, None]
 
 
 def resize_bicubic(picture: np.ndarray, size: int) -> np.ndarray:

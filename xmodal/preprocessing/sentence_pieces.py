@@ -5,6 +5,7 @@ detokenizer for Neural Text Processing" (2018).
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from xmodal.base.config import UserError
@@ -31,21 +32,21 @@ class SentencePieces:
       unknown: piece of unknown characters.
     """
 
-    def __init__(self, content: bytes, lower_case: bool) -> None:
+    def __init__(self, content: bytes, clean: Callable[[str], str]) -> None:
         """Reads a model.
 
         Args:
           content: the whole file.
-          lower_case: whether texts are lower-cased first.
+          clean: what happens to a text first.
         """
-        self._model, self._lower_case = _load(content), lower_case
+        self._model, self._clean = _load(content), clean
         pad = self._model.pad_id()
         self.pad = self._model.id_to_piece(pad) if pad >= 0 else ""
         self.unknown = self._model.id_to_piece(self._model.unk_id())
 
     def __call__(self, text: str) -> list[int]:
         """Returns the ids of a text."""
-        return self._model.encode(text.lower() if self._lower_case else text, out_type=int)
+        return self._model.encode(self._clean(text), out_type=int)
 
     def by_word(self, text: str) -> list[list[int]]:
         """Returns the ids of every word of a text; a word begins after a blank."""

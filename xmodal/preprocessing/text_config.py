@@ -57,7 +57,9 @@ class TextConfig:
         authors split them; "words" for tables of published word vectors.
       vocabulary: path of the tokenizer's file: `merges.txt` for "bpe", `NAME.model` for
         "sentencepiece", `NAME.json` for "tokenizer_json", or else a vocab.txt, one token per line.
-        "" to learn a vocab.txt from training captions.
+        CLIP's published merges are also read from openai/CLIP's bpe_simple_vocab_16e6.txt.gz, and
+        from an installed package that ships it: "pip:open-clip-torch". "" to learn a vocab.txt
+        from training captions.
       vocabulary_size: number of word pieces to learn; the result may be a few percent larger.
       min_count: words that occur less often in the training captions are not learned.
       unknown: for words outside the vocabulary, "drop" omits them and "token" uses `<unk>`.
@@ -72,7 +74,15 @@ class TextConfig:
       max_length: T, number of ids of a padded text, including markers. Longer texts are cut.
       lower_case: "wordpiece": the model is uncased, lower-case and strip accents; "words": look up
         in lower case the words unknown as written; all others: lower-case the text.
+      canonicalize: "sentencepiece" and "tokenizer_json": whether ASCII punctuation is removed
+        first, as the SigLIP of transformers and open_clip does; big_vision, whose authors trained
+        it, does so for class names only.
+      separators: characters that separate words as spaces do, such as ".!"; "" for none.
+      max_words: number of words, separated by spaces, that are kept before tokenization; 0 for all.
       augment: changes of training captions; None for none.
+      prompt: text with `{}` for a caption, such as "a photo of {}", in which evaluators read the
+        captions of a dataset; "" for captions alone. Training, the prompts of zero-shot
+        classification and the Python API do not use it.
     """
 
     tokenizer: str = setting("wordpiece", one_of=(*SUBWORDS, "ptb", "nltk", "spaces", "words"))
@@ -87,7 +97,11 @@ class TextConfig:
     reads_pads: bool = False
     max_length: int = setting(48, at_least=1)
     lower_case: bool = True
+    canonicalize: bool = False
+    separators: str = ""
+    max_words: int = setting(0, at_least=0)
     augment: TokenAugmentConfig | None = None
+    prompt: str = ""
 
     def __post_init__(self) -> None:
         marked = self.tokenizer in SUBWORDS or self.markers != "none"
@@ -99,6 +113,15 @@ class TextConfig:
             raise UserError(
                 f"config.data.text.start={self.start!r} and end={self.end!r} are settings of "
                 f"tokenizer='sentencepiece', not of {self.tokenizer!r}; remove them"
+            )
+        if self.prompt and self.prompt.count("{}") != 1:
+            raise UserError(
+                f"config.data.text.prompt is {self.prompt!r}; it needs {{}} once, for the caption"
+            )
+        if self.canonicalize and self.tokenizer not in ("sentencepiece", "tokenizer_json"):
+            raise UserError(
+                "config.data.text.canonicalize is a setting of tokenizer='sentencepiece' and "
+                f"'tokenizer_json', not of {self.tokenizer!r}; set it to False"
             )
         if self.tokenizer in SUBWORDS:
             for name, default in {"min_count": 1, "unknown": "drop", "markers": "none"}.items():

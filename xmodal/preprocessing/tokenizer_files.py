@@ -15,6 +15,12 @@ from etils import epath
 
 from xmodal.base.config import UserError
 from xmodal.preprocessing.byte_pairs import merged_tokens
+from xmodal.preprocessing.published_merges import (
+    ARCHIVE,
+    find_packaged,
+    is_packaged,
+    unpack_merges,
+)
 from xmodal.preprocessing.sentence_pieces import sentence_piece_tokens
 from xmodal.preprocessing.tokenizer_json import json_tokens
 
@@ -102,12 +108,15 @@ def read_vocabulary(path: epath.PathLike) -> TokenizerFile:
     Raises:
       UserError: there is no such file, or it is not of its kind.
     """
-    given, path = os.fspath(path), epath.Path(path)
+    given = os.fspath(path)
+    path = find_packaged(given) if is_packaged(given) else epath.Path(given)
     if not path.is_file():
         raise UserError(
             f"config.data.text.vocabulary names {given!r}, which is not a file. Use the vocab.txt "
             "of the checkpoint, or '' to learn a vocabulary from the training captions."
         )
+    if path.name == ARCHIVE:
+        return parse_file("merges.txt", unpack_merges(path.read_bytes(), given), given)
     name = path.name if path.name in FILES else _SUFFIXES.get(path.suffix, "vocab.txt")
     return parse_file(name, path.read_bytes(), given)
 

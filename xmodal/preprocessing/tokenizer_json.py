@@ -7,6 +7,7 @@ those of the config instead.
 import functools
 import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
 from xmodal.base.config import UserError
@@ -40,17 +41,17 @@ class JsonPieces:
       unknown: token of unknown words; "" for none.
     """
 
-    def __init__(self, content: bytes, lower_case: bool) -> None:
+    def __init__(self, content: bytes, clean: Callable[[str], str]) -> None:
         """Reads a tokenizer.
 
         Args:
           content: the whole file.
-          lower_case: whether texts are lower-cased first, besides what the file does.
+          clean: what happens to a text first, besides what the file does.
 
         Raises:
           UserError: the file puts tokens elsewhere than before and after a text.
         """
-        self._tokenizer, self._lower_case = _load(content), lower_case
+        self._tokenizer, self._clean = _load(content), clean
         self.start, self.end = _find_markers(self._tokenizer)
         settings = json.loads(content.decode("utf-8-sig"))
         self.pad = (settings.get("padding") or {}).get("pad_token", "")
@@ -72,8 +73,7 @@ class JsonPieces:
         return [[number for _, number in group] for _, group in groups]
 
     def _encode(self, text: str) -> Any:
-        text = text.lower() if self._lower_case else text
-        return self._tokenizer.encode(text, add_special_tokens=False)
+        return self._tokenizer.encode(self._clean(text), add_special_tokens=False)
 
 
 def _find_markers(tokenizer: Any) -> tuple[list[str], list[str]]:

@@ -9,12 +9,13 @@ import numpy as np
 from xmodal.base.config import UserError, lookup
 from xmodal.preprocessing import byte_pairs, treebank
 from xmodal.preprocessing.sentence_pieces import SentencePieces
+from xmodal.preprocessing.text_cleaning import text_cleaner
 from xmodal.preprocessing.text_config import TextConfig, TokenAugmentConfig
 from xmodal.preprocessing.tokenizer_files import TokenizerFile, vocabulary_file
 from xmodal.preprocessing.tokenizer_json import JsonPieces
 from xmodal.preprocessing.vocabulary import END, MASK, PAD, START, UNKNOWN
 from xmodal.preprocessing.wordpiece import WordPieces
-from xmodal.preprocessing.words import find_row, split_at_spaces, split_words
+from xmodal.preprocessing.words import cut_text, find_row, split_at_spaces, split_words
 
 _REMEMBERED = 2**17  # Texts whose ids a word tokenizer caches; less than 100 MB.
 
@@ -61,6 +62,9 @@ class Tokenizer:
         self.identity = vocabulary_file(vocabulary).identity
         self._ids_of, self._groups_of = ids_of, groups_of
         self.max_length, self._augment = config.max_length, config.augment
+        self._cut = functools.partial(
+            cut_text, separators=config.separators, max_words=config.max_words
+        )
         ids = {token: number for number, token in reversed(list(enumerate(vocabulary)))}
         self._start, self._end = ([_require(ids, token) for token in each] for each in (start, end))
         self._reads_pads = config.reads_pads
@@ -84,6 +88,7 @@ class Tokenizer:
           Ids int32 [N, T] and a mask int32 [N, T] that is 1 on the tokens that the model reads.
         """
         augment = self._augment
+        texts = [self._cut(text) for text in texts]
         if seeds is None or augment is None:
             rows = [self._marked(self._ids_of(text)) for text in texts]
         elif augment.change:
@@ -203,7 +208,7 @@ def _make_byte_pairs(vocabulary: TokenizerFile, config: TextConfig) -> Tokenizer
 
 
 def _make_sentence_pieces(vocabulary: TokenizerFile, config: TextConfig) -> Tokenizer:
-    pieces = SentencePieces(vocabulary.content, config.lower_case)
+    pieces = SentencePieces(vocabulary.content, text_cleaner(config))
     return Tokenizer(
         vocabulary,
         config,
@@ -218,7 +223,7 @@ def _make_sentence_pieces(vocabulary: TokenizerFile, config: TextConfig) -> Toke
 
 
 def _make_json_pieces(vocabulary: TokenizerFile, config: TextConfig) -> Tokenizer:
-    pieces = JsonPieces(vocabulary.content, config.lower_case)
+    pieces = JsonPieces(vocabulary.content, text_cleaner(config))
     return Tokenizer(
         vocabulary,
         config,

@@ -35,6 +35,19 @@ def split_at_spaces(text: str) -> list[str]:
     return re.split(r"\\n| ", re.sub(r"\s+|\\t", " ", text))
 
 
+def cut_text(text: str, *, separators: str, max_words: int) -> str:
+    """Returns a text with spaces in place of some characters, and only its first words.
+
+    Args:
+      text: any text.
+      separators: these characters become spaces.
+      max_words: number of words, separated by spaces, that are kept; 0 for all.
+    """
+    if separators:
+        text = text.translate(dict.fromkeys(map(ord, separators), " "))
+    return " ".join(text.split()[:max_words]) if max_words else text
+
+
 def find_row(rows: Mapping[str, int], word: str) -> int | None:
     """Returns the row of a word as written, else in lower case; None if neither is known."""
     row = rows.get(word)

@@ -77,9 +77,14 @@ def read_npz(path: epath.Path) -> dict[str, np.ndarray]:
                 raise ValueError("it is not an archive")
             file.seek(0)
             with np.load(file, allow_pickle=False) as arrays:
-                return dict(arrays)
+                return {name: _with_bfloat16(array) for name, array in arrays.items()}
     except DAMAGE as error:
         raise UserError(f"{path} cannot be read ({error}): {_DAMAGED}.") from error
+
+
+def _with_bfloat16(array: np.ndarray) -> np.ndarray:
+    # NumPy stores the type as two bytes without a meaning; big_vision's files have it.
+    return array.view(ml_dtypes.bfloat16) if array.dtype == np.dtype("V2") else array
 
 
 def read_keras(path: epath.Path) -> dict[str, np.ndarray]:
@@ -140,6 +145,6 @@ READERS: Mapping[str, Callable[[epath.Path], dict[str, np.ndarray]]] = {
     ".keras": read_keras,
     ".h5": read_h5,
     ".hdf5": read_h5,
-    **{suffix: torch_files.read_torch for suffix in torch_files.SUFFIXES},
+    **{suffix: torch_files.read_torch for suffix in (*torch_files.SUFFIXES, ".bin")},
 }
 """Readers by the end of the file name."""

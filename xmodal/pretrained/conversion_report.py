@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from xmodal.base.config import UserError
@@ -44,6 +45,15 @@ class Report:
                 "",
             ]
         )
+
+    def summary(self) -> str:
+        """Returns one line: the number of arrays of each kind, and names of those left over."""
+        parts = [f"{len(self.loaded)} arrays loaded, {len(self.reshaped)} of them reshaped"]
+        for kind, names in (("missing", self.missing), ("unexpected", self.unexpected)):
+            parts.append(
+                f"{len(names)} {kind}" + (f" ({_shorten(sorted(names))})" if names else "")
+            )
+        return "; ".join(parts)
 
     def check(
         self, expected_missing: Collection[str] = (), expected_unexpected: Collection[str] = ()
@@ -112,7 +122,7 @@ class Mapper:
           shape: shape of the result.
 
         Raises:
-          UserError: the result has the wrong shape, or a number that is not finite.
+          UserError: the result has the wrong shape, or a value that is no finite real number.
         """
         names = (taken.name,) if isinstance(taken.name, str) else taken.name
         stacked = not isinstance(taken.name, str)
@@ -122,7 +132,7 @@ class Mapper:
         wanted = tuple(shape)[1:] if stacked else tuple(shape)
         changed = []
         for source in names:
-            array = np.asarray(self._arrays[source])
+            array = _check_floats(np.asarray(self._arrays[source]), source)
             try:
                 changed.append(array if taken.change is None else taken.change(array))
             except (ValueError, IndexError):
@@ -133,12 +143,15 @@ class Mapper:
                     f"{list(wanted)} for {name}: the source has a different size or architecture "
                     "from the requested one."
                 )
+            with np.errstate(over="ignore"):
+                changed[-1] = np.asarray(changed[-1], np.float32)
             if not np.isfinite(changed[-1]).all():
                 raise UserError(
-                    f"{source} has numbers that are not finite: it is damaged, download it again."
+                    f"{source} has numbers that are not finite in float32: it is damaged, download "
+                    "it again."
                 )
         joined = np.stack(changed) if stacked else changed[0]
-        self._flat[name] = np.asarray(joined, np.float32, order="C")
+        self._flat[name] = np.asarray(joined, order="C")
         self._loaded[name] = names
         words = [taken.how] if taken.how else []
         if stacked:
@@ -155,6 +168,18 @@ class Mapper:
         used = {source for sources in self._loaded.values() for source in sources}
         unexpected = sorted(set(self._arrays) - used - set(ignored))
         return self._flat, Report(self._loaded, self._missing, unexpected, self._reshaped)
+
+
+def _check_floats(array: np.ndarray, source: str) -> np.ndarray:
+    """Refuses integers, which may be quantized with a scale elsewhere, and complex numbers."""
+    if array.dtype == np.dtype("V2"):
+        return array.view(ml_dtypes.bfloat16)  # npz files do not store its name.
+    if array.dtype != ml_dtypes.bfloat16 and array.dtype.kind != "f":
+        raise UserError(
+            f"{source} has numbers of the type {array.dtype}, which may be quantized: save the "
+            "weights as float32."
+        )
+    return array
 
 
 def _matches(name: str, patterns: Collection[str]) -> bool:

@@ -61,11 +61,16 @@ class Description:
 
 
 def model_section(
-    sides: Mapping[str, Description], similarity: Mapping[str, Any]
+    sides: Mapping[str, Description],
+    similarity: Mapping[str, Any],
+    pair_scorer: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns the section `config.model` of two towers and a similarity."""
-    towers = {side: description.side() for side, description in sides.items()}
-    return {**towers, "similarity": dict(similarity)}
+    """Returns the section `config.model` of two towers, a similarity and perhaps a pair scorer."""
+    section: dict[str, Any] = {side: tower.side() for side, tower in sides.items()}
+    section["similarity"] = dict(similarity)
+    if pair_scorer is not None:
+        section["pair_scorer"] = dict(pair_scorer)
+    return section
 
 
 def save_tower(

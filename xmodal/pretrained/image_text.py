@@ -61,20 +61,21 @@ def torchvision_encoder(arrays: Arrays, start: str, variant: str = "torchvision"
 
 
 def gru_encoder(
-    arrays: Arrays, start: str, **options: Any
+    arrays: Arrays, start: str, *, recurrent: str = "rnn", **options: Any
 ) -> tuple[dict[str, Any], dict[str, LayerRule]]:
     """Returns the section of a table of word vectors with one layer of GRU, and its rules.
 
     Args:
-      arrays: arrays of a source, with `embed` and `rnn`.
+      arrays: arrays of a source, with `embed` and `recurrent`.
       start: start of their names.
+      recurrent: name of the GRU.
       **options: further keywords of the encoder.
 
     Raises:
       UserError: the source has no such arrays.
     """
     rows, words = torch_models.array_shape(arrays, f"{start}embed.weight")
-    _, width = torch_models.array_shape(arrays, f"{start}rnn.weight_hh_l0")
+    _, width = torch_models.array_shape(arrays, f"{start}{recurrent}.weight_hh_l0")
     encoder = {
         "name": "rnn",
         "cell": "gru",
@@ -82,10 +83,10 @@ def gru_encoder(
         "embedding_width": words,
         "width": width,
         "layers": 1,
-        "bidirectional": f"{start}rnn.weight_hh_l0_reverse" in arrays,
+        "bidirectional": f"{start}{recurrent}.weight_hh_l0_reverse" in arrays,
         **options,
     }
     return encoder, {
         "encoder/table": torch_models.whole(f"{start}embed.weight"),
-        "encoder/recurrent": torch_models.gru(f"{start}rnn"),
+        "encoder/recurrent": torch_models.gru(f"{start}{recurrent}"),
     }

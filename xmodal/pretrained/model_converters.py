@@ -9,14 +9,26 @@ import numpy as np
 from etils import epath
 
 from xmodal.base.config import UserError, lookup
-from xmodal.pretrained import cmcm, pcme, pvse, vse_infinity, vsepp, vsrn
+from xmodal.pretrained import (
+    blip,
+    clip,
+    cmcm,
+    pcme,
+    pvse,
+    scan_weights,
+    sgraf_weights,
+    vse_infinity,
+    vsepp,
+    vsrn,
+)
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 from xmodal.pretrained.converters import check_variant
+from xmodal.pretrained.folder import Description
 from xmodal.pretrained.model_folder import ModelDescription
 from xmodal.pretrained.renaming import COUNTERS
 from xmodal.pretrained.torch_files import read_options
-from xmodal.pretrained.torch_models import Arrays, Published
-from xmodal.pretrained.vocabularies import has_words, read_words
+from xmodal.pretrained.torch_models import Published
+from xmodal.pretrained.vocabularies import find_tokenizer, has_words, read_words
 from xmodal.pretrained.weight_files import WeightSource, load_source
 
 
@@ -25,43 +37,76 @@ class ModelConverter:
     """The function that reads one kind of model.
 
     Attributes:
-      describe: (arrays, variant) -> the source's model; raises a `UserError` if it is of another
+      describe: (source, variant) -> the source's model; raises a `UserError` if it is of another
         kind.
       variants: names that `describe` accepts, the default one first; empty if there is no choice.
+      has_default: whether the first variant is the default; otherwise `describe` finds out which
+        one a source is, given "", or asks.
       trained_variant: the options of a checkpoint -> the variant they name, or None; None if
         no options name one.
       expected_unexpected: regular expressions of the source's names that the model has no use for.
     """
 
-    describe: Callable[[Arrays, str], Published]
+    describe: Callable[[WeightSource, str], Published]
     variants: tuple[str, ...] = ()
+    has_default: bool = True
     trained_variant: Callable[[Mapping[str, Any]], str | None] | None = None
     expected_unexpected: tuple[str, ...] = ()
 
 
+def _options(source: WeightSource) -> Mapping[str, Any]:
+    return read_options(epath.Path(source.path))
+
+
 MODELS: Mapping[str, ModelConverter] = {
+    "blip": ModelConverter(
+        lambda source, variant: blip.describe_blip(source.arrays),
+        expected_unexpected=blip.EXPECTED_UNEXPECTED,
+    ),
+    "clip": ModelConverter(
+        clip.describe_clip,
+        variants=clip.CLIP_VARIANTS,
+        has_default=False,
+        expected_unexpected=clip.EXPECTED_UNEXPECTED,
+    ),
     "cmcm": ModelConverter(
-        cmcm.describe_cmcm,
+        lambda source, variant: cmcm.describe_cmcm(source.arrays, variant),
         variants=tuple(cmcm.VARIANTS),
         expected_unexpected=cmcm.EXPECTED_UNEXPECTED,
     ),
     "pcme": ModelConverter(
-        lambda arrays, variant: pcme.describe_pcme(arrays),
+        lambda source, variant: pcme.describe_pcme(source.arrays),
         expected_unexpected=pcme.EXPECTED_UNEXPECTED,
     ),
-    "pvse": ModelConverter(pvse.describe_pvse, variants=tuple(pvse.VARIANTS)),
+    "pvse": ModelConverter(
+        lambda source, variant: pvse.describe_pvse(source.arrays, variant),
+        variants=tuple(pvse.VARIANTS),
+    ),
+    "scan": ModelConverter(
+        lambda source, variant: scan_weights.describe_scan(source.arrays, _options(source))
+    ),
+    "sgraf": ModelConverter(
+        lambda source, variant: sgraf_weights.describe_sgraf(source.arrays, _options(source)),
+        expected_unexpected=sgraf_weights.EXPECTED_UNEXPECTED,
+    ),
+    "siglip": ModelConverter(
+        clip.describe_siglip,
+        variants=clip.SIGLIP_VARIANTS,
+        has_default=False,
+        expected_unexpected=clip.EXPECTED_UNEXPECTED,
+    ),
     "vse_infinity": ModelConverter(
-        vse_infinity.describe_vse_infinity,
+        lambda source, variant: vse_infinity.describe_vse_infinity(source.arrays, variant),
         variants=vse_infinity.VARIANTS,
         trained_variant=vse_infinity.trained_variant,
         expected_unexpected=vse_infinity.EXPECTED_UNEXPECTED,
     ),
     "vsepp": ModelConverter(
-        vsepp.describe_vsepp,
+        lambda source, variant: vsepp.describe_vsepp(source.arrays, variant),
         variants=tuple(vsepp.VARIANTS),
         trained_variant=vsepp.trained_variant,
     ),
-    "vsrn": ModelConverter(lambda arrays, variant: vsrn.describe_vsrn(arrays)),
+    "vsrn": ModelConverter(lambda source, variant: vsrn.describe_vsrn(source.arrays)),
 }
 """Converters by the name of the paper's model."""
 
@@ -88,8 +133,7 @@ def convert_model(
       show: gets the report's text before it is checked.
 
     Returns:
-      The arrays by the names `SIDE/params/...` and `tasks/NAME/module/...`, their model, and the
-      report.
+      The arrays by the names of `model_folder.save_model`, their model, and the report.
 
     Raises:
       UserError: the source or the vocabulary is unreadable or not of this model, or an array is
@@ -101,7 +145,7 @@ def convert_model(
     source = load_source(path)
     try:
         published = _describe(model, source, variant)
-        words = _find_words(vocabulary, path, published)
+        text = _with_tokenizer(published, vocabulary, source)
         mapper = Mapper(source.arrays)
         for name, shape in published.shapes().items():
             mapper.take(name, published.find(name), shape)
@@ -111,17 +155,17 @@ def convert_model(
         show(report.text())
         report.check(allow_missing, (*converter.expected_unexpected, *allow_unexpected))
     except UserError as error:
-        likely = max(MODELS, key=lambda name: _count_used(name, source.arrays))
-        is_likely = likely != model and _count_used(likely, source.arrays)
+        likely = max(MODELS, key=lambda name: _count_used(name, source))
+        is_likely = likely != model and _count_used(likely, source)
         hint = f" It looks like {likely}: use --model={likely}." if is_likely else ""
         raise UserError(f"{source.path}: {error}{hint}") from error
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
-    sides = dict(published.sides)
-    if words is not None:
-        files = {"vocab.txt": "".join(f"{word}\n" for word in words).encode()}
-        sides["text"] = dataclasses.replace(sides["text"], files=files)
+    sides = {**published.sides, "text": text}
     tasks = {name: task.section for name, task in published.tasks.items()}
-    return arrays, ModelDescription(sides, published.similarity, parameters, tasks), report
+    described = ModelDescription(
+        sides, published.similarity, parameters, tasks, published.pair_scorer
+    )
+    return arrays, described, report
 
 
 def _describe(model: str, source: WeightSource, variant: str) -> Published:
@@ -129,30 +173,45 @@ def _describe(model: str, source: WeightSource, variant: str) -> Published:
     converter = MODELS[model]
     trained = None
     if converter.trained_variant is not None:
-        trained = converter.trained_variant(read_options(epath.Path(source.path)))
+        trained = converter.trained_variant(_options(source))
     if variant and trained and variant != trained:
         raise UserError(
             f"its options say that it is the variant {trained!r}, not {variant!r}; leave "
             "--variant out."
         )
-    variant = variant or trained or next(iter(converter.variants), "")
-    return converter.describe(source.arrays, variant)
+    usual = next(iter(converter.variants), "") if converter.has_default else ""
+    return converter.describe(source, variant or trained or usual)
 
 
-def _count_used(model: str, arrays: Arrays) -> int:
+def _count_used(model: str, source: WeightSource) -> int:
     """Returns how many arrays of a source a model uses; 0 if one is missing."""
     converter = MODELS[model]
     try:
-        published = converter.describe(arrays, next(iter(converter.variants), ""))
+        published = converter.describe(source, next(iter(converter.variants), ""))
         taken = [published.find(name).name for name in published.shapes()]
     except (UserError, KeyError, ValueError):
         return 0
     names = {name for each in taken for name in ((each,) if isinstance(each, str) else each)}
-    return len(names) if names <= arrays.keys() else 0
+    return len(names) if names <= source.arrays.keys() else 0
 
 
-def _find_words(vocabulary: str, path: str | os.PathLike, published: Published) -> list[str] | None:
-    """Returns the words of a model's table; None if it has its own tokenizer."""
+def _with_tokenizer(published: Published, vocabulary: str, source: WeightSource) -> Description:
+    """Returns the text tower with the file of its tokenizer."""
+    text = published.sides["text"]
+    if published.tokenizers:
+        rows = text.encoder["vocab_size"]
+        file = find_tokenizer(vocabulary, source, published.tokenizers, rows)
+        inputs = {**text.preprocessing, **published.tokenizers[file.name]}
+        return dataclasses.replace(text, preprocessing=inputs, files={file.name: file.content})
+    words = _find_words(vocabulary, source.path, published)
+    if words is None:
+        return text
+    files = {"vocab.txt": "".join(f"{word}\n" for word in words).encode()}
+    return dataclasses.replace(text, files=files)
+
+
+def _find_words(vocabulary: str, path: str, published: Published) -> list[str] | None:
+    """Returns the words of a model's table; None if it has no table."""
     encoder = published.sides["text"].encoder
     if "vocab_size" not in encoder:
         return None

@@ -1,9 +1,12 @@
 """Folders of converted models.
 
-model.json         `similarity` as in a config, its learned `parameters`, `tasks`, a checksum
-image, text        the towers, see `folder`
-tasks.safetensors  parameters of tasks: `NAME/module/...`
-report.txt         the use of every array of the source
+model.json               `similarity` as in a config, its learned numbers, `parameters`, `tasks`,
+                         `pair_scorer` as in a config, checksums
+image, text              the towers, see `folder`
+similarity.safetensors   arrays of the similarity, if it has any
+pair_scorer.safetensors  parameters of the pair scorer
+tasks.safetensors        parameters of tasks: `NAME/module/...`
+report.txt               the use of every array of the source
 """
 
 import dataclasses
@@ -31,7 +34,7 @@ from xmodal.pretrained.folder import (
 )
 
 SIDES = ("image", "text")
-_TASKS = "tasks.safetensors"
+_PARTS = ("similarity", "pair_scorer", "tasks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,18 +44,20 @@ class ModelDescription:
     Attributes:
       sides: "image" and "text" -> the tower.
       similarity: the similarity, as in `config.model.similarity`.
-      parameters: learned parameters of the similarity, such as `match_scale`.
+      parameters: learned numbers of the similarity, such as `match_scale`.
       tasks: name -> section of `config.tasks`, for the tasks with parameters.
+      pair_scorer: the pair scorer, as in `config.model.pair_scorer`.
     """
 
     sides: Mapping[str, Description]
     similarity: Mapping[str, Any]
     parameters: Mapping[str, float]
     tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    pair_scorer: Mapping[str, Any] | None = None
 
     def model(self) -> dict[str, Any]:
         """Returns the section `config.model`."""
-        return model_section(self.sides, self.similarity)
+        return model_section(self.sides, self.similarity, self.pair_scorer)
 
 
 def save_model(
@@ -65,7 +70,8 @@ def save_model(
 
     Args:
       folder: the folder to create.
-      arrays: arrays by name: `SIDE/params/...`, `SIDE/batch_stats/...`, `tasks/NAME/module/...`.
+      arrays: arrays by name: `SIDE/params/...`, `SIDE/batch_stats/...`, `similarity/...`,
+        `pair_scorer/...`, `tasks/NAME/module/...`.
       description: description of the model.
       report: report on the source.
 
@@ -79,13 +85,12 @@ def save_model(
         for side, tower in description.sides.items():
             (temporary / side).mkdir()
             write_tower(temporary / side, _below(f"{side}/", arrays), tower)
-        if description.tasks:
-            of_tasks = safetensors.numpy.save(_below("tasks/", arrays))
-            (temporary / _TASKS).write_bytes(of_tasks)
-        fields = ("similarity", "parameters", "tasks")
-        content = {field: dict(getattr(description, field)) for field in fields}
-        if description.tasks:
-            content["checksums"] = {_TASKS: sha256_of(temporary / _TASKS)}
+        content = {part: dict(getattr(description, part) or {}) for part in (*_PARTS, "parameters")}
+        for part in _PARTS:
+            if own := _below(f"{part}/", arrays):
+                path = temporary / f"{part}.safetensors"
+                path.write_bytes(safetensors.numpy.save(own))
+                content.setdefault("checksums", {})[path.name] = sha256_of(path)
         # Last, because on a bucket files appear one by one: without it the folder is not read.
         (temporary / "model.json").write_text(json.dumps(content, indent=2) + "\n")
 
@@ -106,23 +111,31 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
     with damage(path):
         content = json.loads(path.read_text())
         similarity, parameters = dict(content["similarity"]), dict(content["parameters"])
-        tasks = dict(content.get("tasks", {}))
+        tasks, scorer = (dict(content.get(part, {})) for part in ("tasks", "pair_scorer"))
     sides = {side: read_description(epath.Path(folder) / side) for side in SIDES}
-    return ModelDescription(sides, similarity, parameters, tasks)
+    return ModelDescription(sides, similarity, parameters, tasks, scorer or None)
 
 
-def read_tasks(folder: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Returns the parameters of the tasks of a model by name, `NAME/module/...`.
+def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:
+    """Returns the arrays of a part of a model by name; {} if it has none.
+
+    Args:
+      folder: the folder of the model.
+      part: "similarity" or "pair_scorer", for names such as `local/kernel`; or "tasks", for
+        `NAME/module/...`.
 
     Raises:
-      UserError: their file is missing or damaged.
+      UserError: the file is missing or damaged.
     """
-    path = epath.Path(folder) / _TASKS
-    if not read_model(folder).tasks:
+    root = epath.Path(folder)
+    path, name = root / "model.json", f"{part}.safetensors"
+    with damage(path):
+        names = json.loads(path.read_text()).get("checksums", {})
+    if name not in names:
         return {}
-    if not path.exists():
-        raise UserError(f"{folder} is incomplete: {_TASKS} is missing.")
-    return read_checked(path.parent / "model.json", _TASKS)
+    if not (root / name).exists():
+        raise UserError(f"{folder} is incomplete: {name} is missing.")
+    return read_checked(path, name)
 
 
 def _below(start: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

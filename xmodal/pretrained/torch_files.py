@@ -1,4 +1,8 @@
-"""Reads files of `torch.save`, in the zip format and the one before torch 1.6, without torch."""
+"""Reads files of `torch.save`, in the zip format and the one before torch 1.6, without torch.
+
+An archive of TorchScript, `torch.jit.save`, is read like the state dict of its module; the code in
+it is not.
+"""
 
 import dataclasses
 import io
@@ -47,6 +51,7 @@ _UNREAD = {
     "_rebuild_tensor_v3": "a tensor of 8-bit floating-point or unsigned numbers",
 }
 _MODULES = ("torch.nn.", "__torch__.")
+_SCRIPTED = "__torch__."
 # Entries of lists and dicts that a file may refer to again; a tiny file can refer to billions.
 _MOST_REPEATED = 1_000_000
 
@@ -97,7 +102,7 @@ def read_objects(path: epath.Path) -> Any:
     Objects of classes other than containers, numbers, strings and tensors are `pickles.Inert`.
 
     Raises:
-      UserError: the file was not written by `torch.save`, or is damaged.
+      UserError: the file was not written by `torch.save` or `torch.jit.save`, or is damaged.
     """
     try:
         with path.open("rb") as file:
@@ -266,6 +271,9 @@ class _Resolver:
         """Returns a copy with arrays; lists that a file refers to twice become two."""
         if isinstance(value, _Tensor):
             return value.array()
+        if isinstance(value, Inert) and value.kind.startswith(_SCRIPTED):
+            # The attributes of a scripted module: its tensors, and the modules in it.
+            return self.resolve(value.state) if isinstance(value.state, Mapping) else value
         if not isinstance(value, (Mapping, list, tuple)):
             return value
         if id(value) in self._seen:

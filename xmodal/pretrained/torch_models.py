@@ -41,11 +41,15 @@ class Published:
     Attributes:
       sides: "image" and "text" -> the tower, including the weights of projection and head.
       similarity: the similarity, as in `config.model.similarity`.
-      layers: side -> path of one of our layers or modules (`head/summary`) -> its rule. The
-        longest path that matches an array is used.
+      layers: side -> path of one of our layers or modules (`head/summary`) -> its rule; also of
+        `similarity` and `pair_scorer`, if they have arrays. The longest path that matches an array
+        is used.
       parameters: learned parameters of the similarity -> name of the scalar in the source.
       tasks: name -> task with weights.
       first_words: first words of the vocabulary, if the vocabulary file omits them.
+      tokenizers: names of the tokenizer's files that it may have, see `tokenizer_files.FILES` ->
+        what this kind adds to the preprocessing of the text; empty for a table of words.
+      pair_scorer: the pair scorer, as in `config.model.pair_scorer`.
     """
 
     sides: Mapping[str, Description]
@@ -54,14 +58,16 @@ class Published:
     parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tasks: Mapping[str, PublishedTask] = dataclasses.field(default_factory=dict)
     first_words: tuple[str, ...] = ()
+    tokenizers: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    pair_scorer: Mapping[str, Any] | None = None
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns shapes by name, `SIDE/params/...` and `tasks/NAME/module/...`."""
-        model = make_dual_encoder(model_section(self.sides, self.similarity))
+        """Returns shapes by name, `SIDE/params/...`, `similarity/...`, `tasks/NAME/module/...`."""
+        model = make_dual_encoder(model_section(self.sides, self.similarity, self.pair_scorer))
         inputs = {side: _example(description) for side, description in self.sides.items()}
         params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
-        params.pop("similarity", None)
-        trees = {side: {"params": params[side], **state[side]} for side in params}
+        trees = {side: {"params": params[side], **state[side]} for side in self.sides}
+        trees |= {part: params[part] for part in self.layers if part not in self.sides}
         if self.tasks:
             vectors = {
                 side: jax.eval_shape(tower.apply, params[side], state[side], inputs[side])[0]
@@ -75,14 +81,17 @@ class Published:
 
     def find(self, name: str) -> Taken:
         """Returns the array of the source for one of ours; see `shapes`."""
-        side, task, path = name.split("/", 2)
-        if side == "tasks":
+        part, path = name.split("/", 1)
+        if part == "tasks":
+            task, path = path.split("/", 1)
             return self.tasks[task].rule(path.removeprefix("module/"))
-        fits = [layer for layer in self.layers[side] if f"{path}/".startswith(f"{layer}/")]
+        if part in self.sides:
+            path = path.split("/", 1)[1]
+        fits = [layer for layer in self.layers[part] if f"{path}/".startswith(f"{layer}/")]
         if not fits:
             raise UserError(f"{name} has no counterpart in the published model.")
         layer = max(fits, key=len)
-        return self.layers[side][layer](path.removeprefix(layer).removeprefix("/"))
+        return self.layers[part][layer](path.removeprefix(layer).removeprefix("/"))
 
 
 def _example(description: Description) -> dict[str, np.ndarray]:
@@ -91,7 +100,8 @@ def _example(description: Description) -> dict[str, np.ndarray]:
     if features := description.encoder.get("features"):
         shape = (features,) if isinstance(features, int) else tuple(features)
         return {"image": np.zeros((1, *shape), np.float32)}
-    return {"image": np.zeros((1, 96, 96, 3), np.uint8)}
+    size = description.preprocessing.get("size") or 96
+    return {"image": np.zeros((1, size, size, 3), np.uint8)}
 
 
 def _task_shapes(section: Mapping[str, Any], vectors: Mapping[str, Embedding]) -> Any:
@@ -147,6 +157,17 @@ def convolution(layer: str) -> LayerRule:
     def rule(leaf: str) -> Taken:
         if leaf == "kernel":
             return Taken(f"{layer}.weight", lambda kernel: kernel[:, :, 0].T, "OIL to IO")
+        return Taken(f"{layer}.{leaf}")
+
+    return rule
+
+
+def convolution_2d(layer: str) -> LayerRule:
+    """The rule for `torch.nn.Conv2d`."""
+
+    def rule(leaf: str) -> Taken:
+        if leaf == "kernel":
+            return Taken(f"{layer}.weight", lambda x: x.transpose(2, 3, 1, 0), "OIHW to HWIO")
         return Taken(f"{layer}.{leaf}")
 
     return rule

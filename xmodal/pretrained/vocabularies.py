@@ -1,15 +1,28 @@
-"""Vocabularies as published with models: pickled, JSON, or one word per line."""
+"""Vocabularies and tokenizers as published with models."""
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from etils import epath
 
 from xmodal.base.config import UserError
+from xmodal.preprocessing.tokenizer_files import TokenizerFile, parse_file, read_vocabulary
 from xmodal.pretrained import torch_files
 from xmodal.pretrained.pickles import Inert, read_pickle
+from xmodal.pretrained.weight_files import WeightSource
+
+# Names of tokenizers' files in published folders -> our names, see `tokenizer_files.FILES`.
+_PUBLISHED = {
+    "merges.txt": "merges.txt",
+    "spiece.model": "sentencepiece.model",
+    "tokenizer.model": "sentencepiece.model",
+    "sentencepiece.model": "sentencepiece.model",
+    "tokenizer.json": "tokenizer.json",
+}
+# CLIP's merges, in a package of PyPI.
+_PACKAGED = {"merges.txt": "pip:open-clip-torch"}
 
 
 def read_words(path: str | os.PathLike) -> list[str]:
@@ -46,6 +59,47 @@ def has_words(path: str | os.PathLike) -> bool:
         return False
     objects = torch_files.read_objects(path)
     return isinstance(objects, Mapping) and "word2idx" in objects
+
+
+def find_tokenizer(
+    given: str, source: WeightSource, kinds: Collection[str], rows: int
+) -> TokenizerFile:
+    """Returns the tokenizer of a model with a token for each row of its table.
+
+    Args:
+      given: path of its file; "" for one beside the weights or, for CLIP's merges, in an installed
+        package.
+      source: the weights, with the files beside them.
+      kinds: names of `tokenizer_files.FILES` that the model can have.
+      rows: rows of the table.
+
+    Raises:
+      UserError: there is none, it is of another kind, or has another number of tokens.
+    """
+    places = [name for name, kind in _PUBLISHED.items() if kind in kinds]
+    there = next((name for name in places if source.content(name) is not None), "")
+    packaged = next((_PACKAGED[kind] for kind in kinds if kind in _PACKAGED), "")
+    where = given or there or packaged
+    if not where:
+        raise UserError(
+            f"it has no tokenizer: put its {' or '.join(places)} beside it, or use --vocabulary "
+            "to name the file."
+        )
+    if there and not given:
+        file = parse_file(_PUBLISHED[there], source.content(there) or b"", there)
+    else:
+        file = read_vocabulary(where)
+    if file.name not in kinds:
+        raise UserError(
+            f"{where} is a {file.name}, but the model needs {' or '.join(places)}: use the file "
+            "that was published with it."
+        )
+    if len(file) != rows:
+        raise UserError(
+            f"{where} has {len(file):,} tokens, but the model has {rows:,}: it belongs to another "
+            "model; use the file that was published with the weights."
+        )
+    return file
 
 
 def _sort(path: epath.Path, holder: Any) -> list[str]:

@@ -21,6 +21,8 @@ SMALL_FILES = (
     "modules.json",
     "sentence_bert_config.json",
     "1_Pooling/config.json",
+    "open_clip_config.json",
+    "preprocessor_config.json",
     "vocab.txt",
     "assets/vocab.txt",
 )
@@ -31,11 +33,11 @@ FORMATS = (
     ".safetensors",
     "Keras .h5, .weights.h5 or .keras",
     ".npz",
-    "torch's .pth, .pt or .pth.tar",
+    "torch's .pth, .pt, .pth.tar or .bin, also TorchScript",
 )
 
 _PARTIAL = (".part", ".partial", ".incomplete", ".crdownload", ".download", ".tmp", ".aria2")
-_PICKLES = (".bin", ".pkl", ".ckpt.tar")
+_PICKLES = (".pkl", ".ckpt.tar")
 _SHARD = re.compile(r"(.*)\.data-(\d{5})-of-(\d{5})$")
 _TORCH_SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.safetensors$")
 _SCHEMES = ("gs", "s3", "az")
@@ -59,6 +61,12 @@ class WeightSource:
     path: str
     arrays: Mapping[str, np.ndarray]
     files: Mapping[str, Any]
+
+    def content(self, name: str) -> bytes | None:
+        """Returns any file in the folder of the weights as it is; None if there is none."""
+        path = epath.Path(self.path)
+        file = (path if path.is_dir() else path.parent) / name
+        return file.read_bytes() if file.exists() else None
 
 
 def load_source(path: str | os.PathLike) -> WeightSource:

@@ -1,16 +1,19 @@
 """The training step, compiled once for every length to which texts are padded."""
 
+import functools
 import time
 from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
 from absl import logging
+from jax.sharding import Mesh
 
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.runs.costs import cost, memory
 from xmodal.runs.parts import Parts
+from xmodal.training.optimization.schedules import Lengths, read_lengths
 from xmodal.training.state import TrainState
 from xmodal.training.step import Batch, Scalars, jit_step, make_step
 
@@ -18,9 +21,14 @@ from xmodal.training.step import Batch, Scalars, jit_step, make_step
 class CompiledStep:
     """The training step of a run, for batches of all of its text lengths."""
 
-    def __init__(self, programs: Mapping[int, jax.stages.Compiled]) -> None:
-        """Takes the program of every text length T, ascending; of 0 without texts."""
-        self._programs = dict(programs)
+    def __init__(
+        self, programs: Mapping[int, jax.stages.Compiled], lengths: Lengths, mesh: Mesh
+    ) -> None:
+        """Takes the program of every text length T, ascending; of 0 without texts.
+
+        `lengths` are those of the run, and `mesh` its devices.
+        """
+        self._programs, self._run, self._mesh = dict(programs), lengths, mesh
         self._flops = {
             length: cost.count_flops(program) for length, program in self._programs.items()
         }
@@ -43,7 +51,39 @@ class CompiledStep:
         self, state: TrainState, batch: Batch, step: jax.Array
     ) -> tuple[TrainState, Scalars]:
         """Returns the next state and the scalars of a step, see `step.make_step`."""
-        return self._programs[_text_length(batch)](state, batch, step)
+        return self._programs[_text_length(batch)](state, batch, step, self._lengths)
+
+    @functools.cached_property
+    def _lengths(self) -> Lengths:
+        """On the devices, which a compilation for others does not have."""
+        return Lengths(*(mesh_lib.put_step(int(each), self._mesh) for each in self._run))
+
+
+def lower_step(
+    parts: Parts, state: TrainState, features: Sequence[data.FeatureReader] = ()
+) -> dict[int, jax.stages.Lowered]:
+    """Returns the step for every text length; see `compile_step`.
+
+    Its text is the same for runs that differ only in their length, so that the compilation cache
+    has the program of another.
+    """
+    step = make_step(
+        parts.model,
+        parts.tasks,
+        parts.optimizer,
+        seed=parts.settings.seed,
+        mesh=parts.mesh,
+        l2=parts.settings.l2,
+        accumulation_steps=parts.settings.accumulation_steps,
+        skip_non_finite=parts.settings.non_finite == "skip",
+    )
+    jitted = jit_step(step, state, parts.mesh)
+    number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))
+    batch = abstract_batch(parts, features)
+    return {
+        length: jitted.lower(state, data.cut_texts(batch, length), number, Lengths(number, number))
+        for length in parts.settings.data.padded_lengths or (0,)
+    }
 
 
 def compile_step(
@@ -59,19 +99,8 @@ def compile_step(
     Raises:
       UserError: the compiler finds that a program does not fit in device memory.
     """
-    step = make_step(
-        parts.model,
-        parts.tasks,
-        parts.optimizer,
-        seed=parts.settings.seed,
-        mesh=parts.mesh,
-        l2=parts.settings.l2,
-        accumulation_steps=parts.settings.accumulation_steps,
-        skip_non_finite=parts.settings.non_finite == "skip",
-    )
-    jitted = jit_step(step, state, parts.mesh)
-    number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))
-    lengths = parts.settings.data.padded_lengths
+    settings = parts.settings
+    lengths = settings.data.padded_lengths
     is_kept = getattr(jax.config, "jax_compilation_cache_dir", None)
     logging.info(
         "Compiling the training step%s%s.",
@@ -79,15 +108,12 @@ def compile_step(
         "; later starts read it from the cache" if is_kept else "",
     )
     started = time.monotonic()
-    batch = abstract_batch(parts, features)
-    compiled = CompiledStep(
-        {
-            length: memory.compile_program(
-                jitted.lower(state, data.cut_texts(batch, length), number), memory.STEP, parts
-            )
-            for length in lengths or (0,)
-        }
-    )
+    programs = {
+        length: memory.compile_program(lowered, memory.STEP, parts)
+        for length, lowered in lower_step(parts, state, features).items()
+    }
+    run = read_lengths(settings.optimizer.schedule, settings.total_steps)
+    compiled = CompiledStep(programs, run, parts.mesh)
     seconds = time.monotonic() - started
     logging.info("Compiled in %.0f s. %s", seconds, cost.describe(compiled.longest))
     return compiled

@@ -17,7 +17,7 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base import processes
 from xmodal.base.disk_errors import disk_errors
-from xmodal.base.progress import StopRequestedError, interruptible
+from xmodal.base.progress import StopRequestedError, interruptible, stoppable
 from xmodal.base.result_files import check_writable
 from xmodal.runs import frozen_features, reporting
 from xmodal.runs.compiled_step import compile_step
@@ -76,11 +76,13 @@ def train(
         if not _train(parts, run_dir, evaluation, check_lock, watchdog):
             return False
         watchdog.note("final evaluation")
-        evaluations = evaluate_best(evaluation, run_dir)
+        # Several processes would not agree on the block at which they stop.
+        alone = jax.process_count() == 1
+        with stoppable("the same command evaluates again") if alone else contextlib.nullcontext():
+            evaluations = evaluate_best(evaluation, run_dir)
         watchdog.note("model card")
         write_card(run_dir, parts, parts.spec.records, evaluations)
-        if not evaluation.follows_files:
-            mark_finished(config, run_dir)
+        mark_finished(config, run_dir, evaluation.files)
     if processes.index() == 0:
         print(next_steps(run_dir, config), flush=True)
     return True

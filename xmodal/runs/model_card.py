@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import jax
 
 import xmodal
+from xmodal import data
 from xmodal.base import processes
 from xmodal.base.page import from_markdown
 from xmodal.base.result_files import write_files
@@ -89,6 +90,8 @@ def _describe_training(
     seen = sum(steps * start.batch_size for start, steps in stretches)
     seen += unknown * settings.batch_size
     source = f"{settings.data.dataset}/{settings.data.config}"
+    if data.follows_files(settings.data):
+        source = f"{data.title_of(settings.data)} ({source})"
     lines = [
         f"{settings.total_steps:,} steps of {' or '.join(f'{n:,}' for n in sorted(sizes))} "
         f"examples, {seen:,} in all: {seen / records['examples']:.3g} times the "

@@ -15,10 +15,10 @@ def make_pair_functions(model: DualEncoder) -> PairFunctions | None:
         return None
 
     def prepare(side: str, params: Any, tokens: jax.Array, mask: jax.Array) -> Any:
-        return scorer.prepare(side, params["pair_scorer"], Features(tokens, mask))
+        return scorer.prepare(side, params, Features(tokens, mask))
 
     def score(params: Any, images: Any, texts: Any) -> jax.Array:
-        return scorer.scores(params["pair_scorer"], images, texts)
+        return scorer.scores(params, images, texts)
 
     definition = f"{scorer.score} of {scorer.name}"
     return PairFunctions(definition, prepare, score, scorer.pair_bytes)

@@ -18,7 +18,7 @@ from xmodal.runs.config.sizes import resolve_sizes
 from xmodal.runs.config.spec import read_spec
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.sentence_notes import describe_words
+from xmodal.runs.evaluation.sentence_notes import describe_prompt, describe_words
 from xmodal.runs.evaluation.subjects import Opened, Subject
 from xmodal.runs.initialization import from_towers
 from xmodal.runs.parts import Parts
@@ -111,6 +111,7 @@ def describe(parts: Parts, split: Items) -> list[str]:
     """Returns notes on the towers and on how many words of the captions have a vector."""
     folders = from_towers.named_folders(parts.settings.init_from)
     notes = [f"{side.capitalize()} tower: {folder}, as it is." for side, folder in folders.items()]
+    notes += describe_prompt(parts.settings.data)
     text = parts.settings.data.text
     if "text" in folders and text.tokenizer == "words":
         notes += describe_words(text, read_vocabulary(text.vocabulary), split.caption_texts)

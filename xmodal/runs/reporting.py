@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # Consecutive skips: one bad batch is plausible; ten mean the run has diverged.
 _MOST_SKIPPED = 10
 _SKIPPED = "skipped.jsonl"
+# A run logs about as many lines of progress, but one at least as often as this.
+_LINES, _LONGEST_SECONDS = 20, 600.0
 
 
 def is_finite(scalars: Mapping[str, float]) -> bool:
@@ -158,6 +160,7 @@ class Reporter:
         self._pending: _Pending | None = None
         self._last_finite: dict[str, float] = {}
         self._counts: list[str] = []
+        self._logged = (-1, 0.0)  # The part of the run that the last line fell in, and its time.
         # disable=None: a bar only if there is a terminal.
         self._bar = tqdm(
             total=total_steps,
@@ -298,6 +301,18 @@ class Reporter:
         if (stats := jax.local_devices()[0].memory_stats()) and "peak_bytes_in_use" in stats:
             perf["perf/peak_device_gib"] = stats["peak_bytes_in_use"] / 2**30
         self._writer.write_scalars(done, means | perf)
+        if self._is_line_due(done):
+            self._log(done, means, perf)
+
+    def _is_line_due(self, done: int) -> bool:
+        part, seconds = self._logged
+        own = done * _LINES // self._total_steps
+        if own == part and time.monotonic() - seconds < _LONGEST_SECONDS:
+            return False
+        self._logged = own, time.monotonic()
+        return True
+
+    def _log(self, done: int, means: Mapping[str, float], perf: Mapping[str, float]) -> None:
         logging.info(
             "step %d/%d  loss %.4f  %s examples/s  %s left  data wait %.0f %%",
             done,

@@ -178,7 +178,7 @@ def _check_fits(settings: RunConfig, mesh: Mesh) -> tuple[DualEncoder, tuple[Tas
             f"config.data.captions_per_image={drawn} draws only caption_0 to caption_{drawn - 1}."
         )
     model = make_model(settings.model, mesh)
-    check_sides(model, tasks)
+    check_sides(model, tasks, settings.freeze)
     check_data_sides(model.towers, settings.data)
     trace_losses(tasks, model.similarity)
     return model, tasks

@@ -29,12 +29,17 @@ def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> Train
     Raises:
       UserError: the checkpoint, the towers or the other run do not fit the config.
     """
+    logging.info("%s", describe(parts))
+    saved = _saved_step(parts.settings, run_dir, step)
+    if saved is not None:
+        return checkpoints.restore_step(run_dir, saved, parts.state_shapes)
+    return initial_state(parts)
+
+
+def initial_state(parts: Parts) -> TrainState:
+    """Returns the state at step 0, a function of the config; see `starting_state` for errors."""
     settings = parts.settings
     shapes = parts.state_shapes
-    logging.info("%s", describe(parts))
-    saved = _saved_step(settings, run_dir, step)
-    if saved is not None:
-        return checkpoints.restore_step(run_dir, saved, shapes)
     source = settings.init_from
     towers = from_towers.load_towers(shapes, source)
     if towers.params:

@@ -4,7 +4,7 @@ A similarity prepares the embeddings of each side once and compares blocks of pr
 """
 
 from xmodal.similarity.from_config import make_similarity
-from xmodal.similarity.pair_module import Cost, PairModule
+from xmodal.similarity.pair_module import Cost, Observer, PairModule
 from xmodal.similarity.similarity import Similarity, SimilarityConfig, select_field
 from xmodal.similarity.table import PAIR_MODULES, SIMILARITIES, Kind
 from xmodal.similarity.vectors import Prepared
@@ -14,6 +14,7 @@ __all__ = [
     "SIMILARITIES",
     "Cost",
     "Kind",
+    "Observer",
     "PairModule",
     "Prepared",
     "Similarity",

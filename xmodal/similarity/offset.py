@@ -40,11 +40,13 @@ def find_offset(*sides: np.ndarray) -> np.ndarray | None:
     return np.round(middle / step) * step
 
 
-def remove_offset(vectors: np.ndarray, offset: np.ndarray | None) -> np.ndarray:
-    """Returns vectors [..., D] minus the result of `find_offset`, as float32."""
+def remove_offset(
+    vectors: np.ndarray, offset: np.ndarray | None, dtype: np.typing.DTypeLike = np.float32
+) -> np.ndarray:
+    """Returns vectors [..., D] minus the result of `find_offset`, as float32 or float64."""
     if offset is None:
-        return np.asarray(vectors, np.float32)
-    return (np.asarray(vectors, np.float64) - offset).astype(np.float32)
+        return np.asarray(vectors, dtype)
+    return (np.asarray(vectors, np.float64) - offset).astype(dtype)
 
 
 def centered(left: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:

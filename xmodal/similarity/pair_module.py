@@ -1,9 +1,11 @@
-"""The interface of similarities that have parameters of their own and compare token sets."""
+"""The interface of similarities that compare token sets, most with parameters of their own."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
+import numpy as np
+from jax.sharding import Mesh
 
 Params = Mapping[str, Any]
 """A nested dict of float32 arrays."""
@@ -42,13 +44,18 @@ class Embedding(Protocol):
 
 
 class PairModule(Protocol):
-    """A similarity with parameters; images are on the left, texts on the right.
+    """A similarity of token sets; images are on the left, texts on the right.
 
     An implementation is a frozen dataclass whose fields are the keywords of the config, and a row
     of `table.PAIR_MODULES`. All methods are pure functions of arrays, without flax, so that losses,
     ranking, bundles and search share them. The score of a pair depends on nothing but the two items
     and the parameters; padding, also an item of zeros only, has finite scores and gradients.
+
+    Attributes:
+      has_parameters: whether `init` returns any.
     """
+
+    has_parameters: ClassVar[bool]
 
     def init(self, key: jax.Array, left: Embedding, right: Embedding) -> dict[str, Any]:
         """Returns fresh parameters; of the items, only shapes matter."""
@@ -65,5 +72,28 @@ class PairModule(Protocol):
     def logits(self, params: Params, left: Prepared, right: Prepared) -> jax.Array:
         """Returns the differentiable scores [L, R] for losses."""
 
+    def rescale(self, scores: np.ndarray) -> np.ndarray:
+        """Returns scores to rank by, float64, on the scale on which the authors average models."""
+
     def cost(self, left: Prepared, right: Prepared) -> Cost:
         """Returns the cost of one pair; only shapes matter."""
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """A `PairModule` whose scores, in training, depend on the whole batch."""
+
+    def observe(
+        self, params: Params, left: Embedding, right: Embedding, mesh: Mesh | None = None
+    ) -> tuple[dict[str, jax.Array], dict[str, Any]]:
+        """Returns extras of `right` for `prepare`, and new values of parameters without gradient.
+
+        With the extras, the score of a pair is again a function of its items, so every engine folds
+        it alike.
+
+        Args:
+          params: parameters.
+          left: items of the whole batch.
+          right: items of the whole batch.
+          mesh: devices that the batch is split over.
+        """

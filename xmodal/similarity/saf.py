@@ -1,96 +1,116 @@
 """Similarity attention filtration, SAF.
 
-Diao et al., "Similarity Reasoning and Filtration for Image-Text Matching" (AAAI 2021), sections 3.2
-and 3.4, and the authors' code, Paranioar/SGRAF.
+Diao et al., "Similarity Reasoning and Filtration for Image-Text Matching" (AAAI 2021), section 3.4,
+and the authors' code, Paranioar/SGRAF.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.base.config import setting
+from xmodal.similarity.comparisons import Comparing, Items
 from xmodal.similarity.pair_module import Cost, Embedding, Params
-from xmodal.similarity.token_sets import (
-    apply_linear,
-    attend_to_regions,
-    init_linear,
-    read_tokens,
-    unit,
-)
-from xmodal.similarity.vectors import one_vector
+from xmodal.similarity.tiles import join, split
+from xmodal.similarity.token_sets import apply_linear, init_linear, unit
 
-_NAME = "saf"
-
-Items = dict[str, jax.Array]
+_EPSILON, _MOMENTUM = 1e-5, 0.1  # torch's batch normalization.
+_AT_ONCE = 4  # Captions whose statistics are computed together.
+_STATISTICS = ("gate_mean", "gate_variance")
 
 
 @dataclasses.dataclass(frozen=True)
-class Saf:
-    """Compares each word with the regions it attends to, and weights the comparisons.
+class Saf(Comparing):
+    """Sums the comparisons of a pair with gates between 0 and 1, and reads the score from the sum.
 
-    A comparison of two vectors is a unit vector of `width` numbers: a linear layer of their squared
-    differences. Those of the words and one of the global vectors are summed with gates between 0
-    and 1, and a linear layer reads the score from the sum.
+    The authors normalize the logits of the gates over a batch, for each caption by its own mean and
+    variance over all images and comparisons. `gate_norm` is
 
-    The authors normalize the gates' logits over the batch, separately for each caption, and in
-    evaluation by running statistics. Here they are not normalized, so that the score of a pair
-    does not depend on other pairs; with the running statistics folded into the layer `gate`,
-    scores are those of the authors' code in evaluation.
+    - `none`: no normalization, so that in training, too, the score of a pair depends on nothing
+      else. Costs nothing.
+    - `batch`: as the authors' code. Training uses the statistics of each caption, from one more
+      pass over all pairs; evaluation uses running ones. That code updates them caption by caption,
+      the longest first, with a momentum of 0.1: after a step, they describe the last and shortest
+      20 captions or so.
 
-    Losses get the sigmoid of the score, as in the paper; ranking uses its logit, since the sigmoid
-    rounds high scores to 1.
-
-    Parameters: the linear layers `local` and `global` (the comparisons), `gate` and `score`.
+    Parameters: those of `Comparing`; the linear layer `gate`; and with `gate_norm="batch"`
+    `gate_norm`, whose `scale` and `bias` are learned, and whose `mean` and `variance` are the
+    running statistics, which no gradient changes.
 
     Attributes:
-      width: S, width of a comparison.
-      attention_scale: lambda of `token_sets.attend_to_regions`.
+      gate_norm: see above.
     """
 
-    width: int = setting(256, at_least=1)
-    attention_scale: float = setting(9.0, above=0)
+    gate_norm: str = setting("none", one_of=("none", "batch"))
 
-    def init(self, key: jax.Array, left: Embedding, right: Embedding) -> dict[str, Any]:
-        """See `PairModule`."""
-        del right
-        tokens, vector = left.extras["tokens"].shape[-1], left.vector.shape[-1]
-        keys = jax.random.split(key, 4)
-        return {
-            "local": init_linear(keys[0], tokens, self.width),
-            "global": init_linear(keys[1], vector, self.width),
-            "gate": init_linear(keys[2], self.width, 1),
-            "score": init_linear(keys[3], self.width, 1),
-        }
+    def init_combination(self, key: jax.Array) -> dict[str, Any]:
+        """See `Comparing`."""
+        params: dict[str, Any] = {"gate": init_linear(key, self.width, 1)}
+        if self.gate_norm == "batch":
+            start = {"scale": 1.0, "bias": 0.0, "mean": 0.0, "variance": 1.0}
+            params["gate_norm"] = {name: jnp.full((1,), value) for name, value in start.items()}
+        return params
 
     def prepare(self, params: Params, embedding: Embedding) -> Items:
-        """See `PairModule`; float32 `tokens`, `mask` and the global `vector`."""
-        del params
-        found = read_tokens(_NAME, embedding)
-        return found | {"vector": one_vector(_NAME, embedding.vector)}
+        """See `Comparing`; with `gate_norm="batch"` also the statistics, running or of `observe`.
 
-    def score(self, params: Params, left: Items, right: Items) -> jax.Array:
+        See `PairModule.observe`.
+        """
+        items = super().prepare(params, embedding)
+        if "gate_norm" not in params:
+            return items
+        size = items["mask"].shape[0]
+        running = [params["gate_norm"][name] for name in ("mean", "variance")]
+        return items | {
+            name: embedding.extras.get(name, jnp.broadcast_to(jax.lax.stop_gradient(each), size))
+            for name, each in zip(_STATISTICS, running, strict=True)
+        }
+
+    def observe(
+        self, params: Params, left: Embedding, right: Embedding, mesh: Mesh | None = None
+    ) -> tuple[dict[str, jax.Array], dict[str, Any]]:
         """See `PairModule`."""
-        attended = unit(attend_to_regions(left, right, self.attention_scale))
-        local = jnp.square(attended - right["tokens"][None])
-        whole = jnp.square(left["vector"][:, None] - right["vector"][None])
-        nodes = jnp.concatenate(
-            [
-                unit(apply_linear(params["global"], whole))[:, :, None],
-                unit(apply_linear(params["local"], local)),
-            ],
-            axis=2,
-        )  # [L, M, 1 + T, S]
-        real = jnp.pad(right["mask"], ((0, 0), (1, 0)), constant_values=1.0)[None]
-        gates = jax.nn.sigmoid(apply_linear(params["gate"], nodes)[..., 0]) * real
-        gates = gates / (jnp.sum(gates, axis=-1, keepdims=True) + 1e-8)
-        result = unit(jnp.einsum("lmt,lmts->lms", gates, nodes))
-        return apply_linear(params["score"], result)[..., 0]
+        if self.gate_norm == "none":
+            return {}, {}
+        images, captions = self.prepare(params, left), self.prepare(params, right)
+        if mesh is not None and mesh.size > 1:
+            # Once: they are visited one after the other.
+            captions = jax.lax.with_sharding_constraint(
+                captions, NamedSharding(mesh, PartitionSpec())
+            )
 
-    def logits(self, params: Params, left: Items, right: Items) -> jax.Array:
-        """See `PairModule`; in (0, 1)."""
-        return jax.nn.sigmoid(self.score(params, left, right))
+        @jax.checkpoint
+        def describe(some: Items) -> tuple[jax.Array, jax.Array]:
+            nodes, real = self.compare(params, images, some)
+            gates = apply_linear(params["gate"], nodes)[..., 0]  # [L, M, 1 + T]
+            real = jnp.broadcast_to(real, gates.shape)
+            mean = jnp.sum(gates * real, axis=(0, 2)) / jnp.sum(real, axis=(0, 2))
+            offsets = jnp.square(gates - mean[:, None]) * real
+            return mean, jnp.sum(offsets, axis=(0, 2)) / jnp.sum(real, axis=(0, 2))
+
+        size, rows = captions["mask"].shape[0], images["mask"].shape[0]
+        mean, variance = join(jax.lax.map(describe, split(captions, _AT_ONCE)), size)
+        counts = rows * (1 + jnp.sum(captions["mask"], axis=1))
+        unbiased = variance * counts / jnp.maximum(counts - 1, 1)
+        order = jnp.argsort(-counts, stable=True)
+        running = {
+            name: _update(params["gate_norm"][name], values[order])
+            for name, values in (("mean", mean), ("variance", unbiased))
+        }
+        return dict(zip(_STATISTICS, (mean, variance), strict=True)), {"gate_norm": running}
+
+    def combine(self, params: Params, nodes: jax.Array, real: jax.Array, right: Items) -> jax.Array:
+        """See `Comparing`."""
+        gates = apply_linear(params["gate"], nodes)[..., 0]
+        if self.gate_norm == "batch":
+            gates = _normalize(gates, params["gate_norm"], right)
+        gates = jax.nn.sigmoid(gates) * real
+        gates = gates / (jnp.sum(gates, axis=-1, keepdims=True) + 1e-8)
+        return unit(jnp.einsum("lmt,lmts->lms", gates, nodes))
 
     def cost(self, left: Items, right: Items) -> Cost:
         """See `PairModule`."""
@@ -98,5 +118,17 @@ class Saf:
         nodes = words + 1
         # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.
         numbers = 3 * words * regions + 4 * words * width + 3 * nodes * self.width
-        products = 2 * words * regions * width + nodes * width * self.width
+        products = words * regions * (2 * width + regions) + nodes * width * self.width
         return Cost(bytes=4 * numbers, flops=2 * products)
+
+
+def _normalize(gates: jax.Array, norm: Mapping[str, jax.Array], right: Items) -> jax.Array:
+    mean, variance = (right[name][:, None] for name in _STATISTICS)
+    return (gates - mean) * jax.lax.rsqrt(variance + _EPSILON) * norm["scale"] + norm["bias"]
+
+
+def _update(running: jax.Array, values: jax.Array) -> jax.Array:
+    """Returns a running statistic [1] after one update with every value [M], in their order."""
+    keep = 1 - _MOMENTUM
+    weights = _MOMENTUM * keep ** jnp.arange(len(values) - 1, -1, -1, dtype=jnp.float32)
+    return jax.lax.stop_gradient(keep ** len(values) * running + jnp.sum(weights * values))

@@ -97,7 +97,7 @@ def score_max_products(queries: jax.Array, gallery: jax.Array) -> jax.Array:
     """Returns the largest product among the vectors of two items, as PVSE ranks."""
     left, right = jnp.moveaxis(queries, 1, 0), jnp.moveaxis(gallery, 1, 0)  # [K, B, D], [L, M, D]
     pairs = [(i, j) for i in range(len(left)) for j in range(len(right))]
-    start = jnp.full((left.shape[1], right.shape[1]), -jnp.inf, jnp.float32)
+    start = jnp.full((left.shape[1], right.shape[1]), -jnp.inf, left.dtype)
     return _accumulate(
         lambda best, i, j: jnp.maximum(best, products(left[i], right[j])), start, pairs
     )
@@ -154,11 +154,15 @@ def _add_sigmoids(total: tuple[jax.Array, ...], *odds: jax.Array) -> tuple[jax.A
 
 @_in_whole_tiles
 def score_euclidean(queries: dict[str, jax.Array], gallery: dict[str, jax.Array]) -> jax.Array:
-    """Returns the negative Euclidean distances of [B, D] and [M, D]."""
-    squares = square_distances(
-        queries["vectors"], gallery["vectors"], queries["squares"], gallery["squares"]
-    )
-    return -jnp.sqrt(squares)
+    """Returns the negative Euclidean distances of [B, D] and [M, D].
+
+    In float64, which is for distances that `square_distances` would lose, they are computed from
+    differences.
+    """
+    left, right = queries["vectors"], gallery["vectors"]
+    if left.dtype == jnp.float64:
+        return -jnp.sqrt(jnp.sum(jnp.square(right[None] - left[:, None]), axis=-1))
+    return -jnp.sqrt(square_distances(left, right, queries["squares"], gallery["squares"]))
 
 
 @_in_whole_tiles

@@ -13,6 +13,7 @@ from xmodal.base.config import UserError, check_keys, lookup, setting
 from xmodal.similarity.bound_scores import Prepare, Score
 from xmodal.similarity.offset import centered, find_offset, remove_offset
 from xmodal.similarity.pair_module import Cost, PairModule
+from xmodal.similarity.precision import DOUBLE, SINGLE, choose_precision
 from xmodal.similarity.stop_at import stop_at
 from xmodal.similarity.table import SIMILARITIES, Kind
 from xmodal.similarity.vectors import Prepared
@@ -193,10 +194,25 @@ class Similarity:
         """Returns what to remove from vectors before `scorer` prepares them, see `offset`."""
         return find_offset(*sides) if self._by_distance else None
 
-    def remove_offset(self, *sides: np.ndarray) -> list[np.ndarray]:
-        """Returns vectors as float32, without what they have in common if only distances count."""
+    def place(self, *sides: np.ndarray) -> list[np.ndarray]:
+        """Returns vectors to prepare and score, whose type is the precision that ranks them.
+
+        They are float32, or float64 for scores that float32 would mix up (see `precision`), and
+        without what they have in common if only distances count.
+        """
         offset = self.find_offset(*sides)
-        return [remove_offset(side, offset) for side in sides]
+        dtype = self.choose_precision(*sides, offset=offset)
+        return [remove_offset(side, offset, dtype) for side in sides]
+
+    def choose_precision(self, *sides: np.ndarray, offset: np.ndarray | None) -> np.dtype:
+        """Returns float32 or float64, see `precision.choose_precision`."""
+        if self.module is not None:
+            return SINGLE
+        if not self.symmetric:  # Differences of numbers lose nothing.
+            return DOUBLE if any(side.dtype == DOUBLE for side in sides) else SINGLE
+        return choose_precision(
+            sides, by_distance=self._by_distance, unit=self._kind.unit, offset=offset
+        )
 
     def score(
         self, left: Prepared, right: Prepared, params: Mapping[str, Any] | None = None
@@ -235,6 +251,12 @@ class Similarity:
         if self.module is not None:  # Its intermediate values are large.
             compare_all = jax.checkpoint(compare_all)
         return self._scale(compare_all(left, right), params)
+
+    def rescale(self, scores: np.ndarray) -> np.ndarray:
+        """Returns scores, float64, on the scale on which models are averaged."""
+        if self.module is not None:
+            return self.module.rescale(scores)
+        return np.asarray(scores, np.float64)
 
     def cost(self, left: Prepared, right: Prepared) -> Cost:
         """Returns the cost of one pair of prepared items in a block; only shapes matter."""
@@ -281,7 +303,7 @@ class Similarity:
           UserError: there are none, but this similarity needs some.
         """
         if self.module is not None:
-            if not params:
+            if not params and self.module.has_parameters:
                 raise UserError(
                     f"Similarity {self.name!r} has parameters, which must come with its embeddings."
                 )

@@ -8,6 +8,8 @@ import jax
 from xmodal.similarity import logits, scores, vectors
 from xmodal.similarity.pair_module import PairModule
 from xmodal.similarity.saf import Saf
+from xmodal.similarity.scan import Scan
+from xmodal.similarity.sgr import Sgr
 from xmodal.similarity.vectors import Prepared
 
 
@@ -23,6 +25,7 @@ class Kind:
       symmetric: whether exchanging the sides transposes the scores.
       by_distance: whether the score depends only on distances, computed from squared lengths, which
         a large common offset would hide; see `offset`.
+      unit: whether vectors are scaled to unit length.
       parameters: numbers learned with the model that ranking needs too, with their start.
     """
 
@@ -32,6 +35,7 @@ class Kind:
     inner_product: bool = False
     symmetric: bool = True
     by_distance: bool = False
+    unit: bool = False
     parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -47,6 +51,7 @@ SIMILARITIES: dict[str, Kind] = {
         score=scores.score_products,
         logits=logits.products,
         inner_product=True,
+        unit=True,
     ),
     "euclidean": Kind(
         prepare=lambda name, x: vectors.with_squares(vectors.one_vector(name, x)),
@@ -64,6 +69,7 @@ SIMILARITIES: dict[str, Kind] = {
         prepare=lambda name, x: vectors.unit_length(vectors.several_vectors(name, x)),
         score=scores.score_max_products,
         logits=logits.max_products,
+        unit=True,
     ),
     "match_probability": Kind(
         prepare=lambda name, x: vectors.with_squares(vectors.several_vectors(name, x)),
@@ -74,5 +80,5 @@ SIMILARITIES: dict[str, Kind] = {
     ),
 }
 
-PAIR_MODULES: dict[str, type[PairModule]] = {"saf": Saf}
-"""Similarities with parameters of their own, see `PairModule`."""
+PAIR_MODULES: dict[str, type[PairModule]] = {"saf": Saf, "scan": Scan, "sgr": Sgr}
+"""Similarities of token sets, see `PairModule`."""

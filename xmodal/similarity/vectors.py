@@ -9,7 +9,7 @@ Prepared = jax.Array | dict[str, jax.Array]
 
 
 def one_vector(name: str, vectors: jax.Array) -> jax.Array:
-    """Returns embeddings [N, D] as float32.
+    """Returns embeddings [N, D] as float32, or float64 in that precision.
 
     Raises:
       UserError: another rank; `name` is the similarity that the message names.
@@ -20,11 +20,11 @@ def one_vector(name: str, vectors: jax.Array) -> jax.Array:
             f"{list(jnp.shape(vectors))}; for several vectors per item, [N, K, D], use "
             "'max_cosine' or 'match_probability'."
         )
-    return jnp.asarray(vectors, jnp.float32)
+    return _floats(vectors)
 
 
 def several_vectors(name: str, vectors: jax.Array) -> jax.Array:
-    """Returns embeddings [N, K, D] as float32; [N, D] is treated as K = 1.
+    """Returns embeddings [N, K, D], like `one_vector`; [N, D] is treated as K = 1.
 
     Raises:
       UserError: another rank; `name` is the similarity that the message names.
@@ -34,8 +34,14 @@ def several_vectors(name: str, vectors: jax.Array) -> jax.Array:
             f"Similarity {name!r} compares embeddings [N, D] or [N, K, D], not of shape "
             f"{list(jnp.shape(vectors))}."
         )
-    vectors = jnp.asarray(vectors, jnp.float32)
+    vectors = _floats(vectors)
     return vectors[:, None] if vectors.ndim == 2 else vectors
+
+
+def _floats(vectors: jax.typing.ArrayLike) -> jax.Array:
+    """Float32, or float64 under `precision.in_precision`."""
+    array = jnp.asarray(vectors)
+    return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 
 @jax.custom_vjp
@@ -57,7 +63,7 @@ def _divide_by_length(vectors: jax.Array) -> tuple[jax.Array, tuple[jax.Array, j
     scale = jnp.where(largest == 0, 0.0, scale)
     vectors = vectors * scale
     squares = jnp.sum(jnp.square(vectors), axis=-1, keepdims=True)
-    inverse = jax.lax.rsqrt(squares + 1e-12)
+    inverse = jax.lax.rsqrt(jnp.maximum(squares, 1e-12))
     unit = vectors * inverse
     return unit, (unit, inverse * scale)
 

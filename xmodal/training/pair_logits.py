@@ -26,7 +26,7 @@ def make_pair_logits(
 
     Args:
       scorer: the pair scorer.
-      params: its parameters.
+      params: parameters of the whole model.
       image: embedding of the images of the global batch, with `features`.
       text: embedding of the texts.
       mode: whether the scorer is trained or frozen.

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from xmodal.base import mesh as mesh_lib
 from xmodal.models import DualEncoder
 from xmodal.training import rngs
+from xmodal.training.momentum import MOMENTUM, momentum_rate
 from xmodal.training.tasks import Task
 from xmodal.training.tree import Tree, flatten, merge, partition, path_of
 from xmodal.training.views import embed_views, tower_inputs
@@ -27,7 +28,7 @@ class TrainState:
       step: int32 scalar, updates done so far.
       params: trained parameters: `image`, `text`, `similarity` and `tasks/NAME`.
       frozen: parameters that never change; no gradient and no optimizer state exists for them.
-      model_state: running statistics of the towers and the tasks.
+      model_state: running statistics of the towers and the tasks, and slow copies of the towers.
       opt_state: the optimizer state of `params`.
     """
 
@@ -55,6 +56,8 @@ def init_params(
     """
     inputs = {side: tower_inputs(batch, side) for side in model.towers}
     params, model_state = model.init(rngs.stream_key(seed, "params"), inputs)
+    if momentum_rate(tasks) is not None:
+        model_state[MOMENTUM] = {side: params[side] for side in model.towers}
     if not any(task.module or task.similarity for task in tasks):
         return params, model_state
     views, _ = embed_views(model, tasks, params, model_state, batch)

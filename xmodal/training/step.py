@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -14,16 +14,19 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, setting
 from xmodal.models import DualEncoder, Embedding, Mode
 from xmodal.training import accumulation, rngs
+from xmodal.training.batch_statistics import observe_batch
+from xmodal.training.momentum import MOMENTUM, follow, momentum_rate
 from xmodal.training.optimization.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.training.optimization.parameter_groups import select
+from xmodal.training.optimization.schedules import Lengths
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, clamp_scales, compute_losses, sides
-from xmodal.training.tree import Tree, flatten, frozen_parts, merge
+from xmodal.training.tree import Tree, flatten, frozen_parts, matches, merge
 from xmodal.training.views import embed_views
 
 Batch = Mapping[str, jax.Array]
 Scalars = dict[str, jax.Array]
-Step = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Scalars]]
+Step = Callable[..., tuple[TrainState, Scalars]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,16 +42,22 @@ class L2Config:
     scale: float = setting(above=0)
 
 
-def check_sides(model: DualEncoder, tasks: tuple[Task, ...]) -> None:
+def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[str] = ()) -> None:
     """Raises an error if the tasks do not train exactly the parts that the model has.
+
+    Args:
+      model: two towers, or one.
+      tasks: the tasks.
+      freeze: `config.freeze`; a side that is frozen as a whole needs no task.
 
     Raises:
       UserError: names the sides of both, or the pair scorer.
     """
-    if sides(tasks) != set(model.towers):
+    trained = {side for side in model.towers if not matches(freeze, f"{side}/")}
+    if not trained <= sides(tasks) <= set(model.towers):
         raise UserError(
             f"config.tasks compare views of the sides {sorted(sides(tasks))}, config.model has "
-            f"{sorted(model.towers)}; set the other side to None or add a task for it."
+            f"{sorted(model.towers)}; set the other side to None, freeze it or add a task for it."
         )
     trains_pairs = [f"config.tasks.{task.name}" for task in tasks if task.loss.pairs]
     if trains_pairs and model.pair_scorer is None:
@@ -66,7 +75,7 @@ def check_sides(model: DualEncoder, tasks: tuple[Task, ...]) -> None:
 def make_step(
     model: DualEncoder,
     tasks: tuple[Task, ...],
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformationExtraArgs,
     *,
     seed: int,
     mesh: Mesh,
@@ -88,10 +97,11 @@ def make_step(
         changes only the step counts.
 
     Returns:
-      (state, batch, step) -> (state, scalars). `batch` holds global arrays as `data.batch_spec`
-      describes them. The update happens only if loss and gradient are finite and `step` is the
-      state's own step: unless such a batch is skipped, the state stays as it was before the
-      failing batch, although later steps may have been dispatched already.
+      (state, batch, step, lengths) -> (state, scalars). `batch` holds global arrays as
+      `data.batch_spec` describes them; without `lengths`, see `schedules.make_schedule`, those of
+      the run are constants of the program. The update happens only if loss and gradient are finite
+      and `step` is the state's own step: unless such a batch is skipped, the state stays as it was
+      before the failing batch, although later steps may have been dispatched already.
     """
 
     embed: Callable[..., tuple[dict[str, Embedding], Tree]]
@@ -101,19 +111,29 @@ def make_step(
     compute_loss = _make_loss(model, tasks, embed, seed=seed, mesh=mesh, l2=l2)
 
     def step_function(
-        state: TrainState, batch: Batch, step: jax.Array
+        state: TrainState, batch: Batch, step: jax.Array, lengths: Lengths | None = None
     ) -> tuple[TrainState, Scalars]:
-        gradients, (model_state, scalars) = jax.grad(compute_loss, has_aux=True)(
+        gradients, aux = jax.grad(compute_loss, has_aux=True)(
             state.params, state.frozen, state.model_state, batch, state.step
         )
         with jax.named_scope("update"):
-            return update(state, step, gradients, model_state, scalars)
+            return update(state, step, gradients, *aux, lengths)
 
     def update(
-        state: TrainState, step: jax.Array, gradients: Tree, model_state: Tree, scalars: Scalars
+        state: TrainState,
+        step: jax.Array,
+        gradients: Tree,
+        model_state: Tree,
+        observed: Tree,
+        scalars: Scalars,
+        lengths: Lengths | None,
     ) -> tuple[TrainState, Scalars]:
-        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        updates, opt_state = optimizer.update(
+            gradients, state.opt_state, state.params, lengths=lengths
+        )
         params = optax.apply_updates(state.params, updates)
+        trained = flatten(params)
+        params = merge(params, {k: x for k, x in flatten(observed).items() if k in trained})
         norm = optax.tree.norm(gradients)
         advanced = dataclasses.replace(
             state,
@@ -144,34 +164,47 @@ def _make_loss(
     seed: int,
     mesh: Mesh,
     l2: L2Config | None,
-) -> Callable[..., tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]]:
-    """Returns the sum of the losses as a function of the trained parameters and the rest."""
+) -> Callable[..., tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]]:
+    """Returns the sum of the losses as a function of the trained parameters and the rest.
+
+    Its other results are the new model state, parameters that are set without a gradient, see
+    `observe_batch`, and scalars.
+    """
+    rate = momentum_rate(tasks)
 
     def compute_loss(
         params: Tree, frozen: Tree, model_state: Tree, batch: Batch, step: jax.Array
-    ) -> tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]:
+    ) -> tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]:
         everything = merge(params, frozen)
+        parts = _frozen_parts(params, frozen, model.towers)
         views, states = embed(
-            model,
-            tasks,
-            everything,
-            model_state,
-            batch,
-            frozen=_frozen_parts(params, frozen, model.towers),
-            key=rngs.stream_key(seed, "towers", step),
-        )
+            model, tasks, everything, model_state, batch,
+            frozen=parts, key=rngs.stream_key(seed, "towers", step),
+        )  # fmt: skip
+        copied: dict[str, Embedding] = {}
+        if rate is not None:
+            copies = follow(model_state[MOMENTUM], everything, rate, step)
+            copied, _ = embed(
+                model, tasks, everything | copies, model_state, batch,
+                frozen=parts, key=rngs.stream_key(seed, MOMENTUM, step),
+            )  # fmt: skip
+            copied, states[MOMENTUM] = jax.lax.stop_gradient(copied), copies
         with jax.named_scope("losses"):
+            observed: Tree = {}
+            if _mode(params, frozen, "similarity") is Mode.TRAIN:
+                views, observed = observe_batch(tasks, views, everything, model.similarity, mesh)
             loss, task_states, scalars = compute_losses(
                 tasks, views, batch, everything, model_state,
                 similarity=model.similarity, seed=seed, step=step, mesh=mesh,
                 pair_scorer=model.pair_scorer, pair_mode=_mode(params, frozen, "pair_scorer"),
+                copied=copied,
             )  # fmt: skip
             if l2 is not None:
                 penalty = l2.scale * sum_of_squares(params, l2.pattern)
                 loss, scalars["l2"] = loss + penalty, penalty
         if task_states:
             states["tasks"] = task_states
-        return loss, (dict(model_state) | states, scalars | {"loss": loss})
+        return loss, (dict(model_state) | states, observed, scalars | {"loss": loss})
 
     return compute_loss
 
@@ -183,7 +216,8 @@ def _frozen_parts(params: Tree, frozen: Tree, towers: Collection[str]) -> dict[s
 
 def _mode(params: Tree, frozen: Tree, part: str) -> Mode:
     """The mode of a part of the model that is not a tower."""
-    return Mode.FROZEN if flatten(frozen.get(part, {})) and not params[part] else Mode.TRAIN
+    is_frozen = flatten(frozen.get(part, {})) and not params.get(part)
+    return Mode.FROZEN if is_frozen else Mode.TRAIN
 
 
 def sum_of_squares(params: Tree, pattern: str) -> jax.Array:

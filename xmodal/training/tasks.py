@@ -274,6 +274,7 @@ def compute_losses(
     mesh: Mesh | None = None,
     pair_scorer: PairScorer | None = None,
     pair_mode: Mode = Mode.TRAIN,
+    copied: Mapping[str, Embedding] | None = None,
 ) -> tuple[jax.Array, Tree, dict[str, jax.Array]]:
     """Returns the weighted sum of the tasks' losses, the tasks' new state, and scalars.
 
@@ -289,6 +290,7 @@ def compute_losses(
       mesh: devices that the batch is split over.
       pair_scorer: the model's, with parameters under `pair_scorer`.
       pair_mode: whether it is trained or frozen.
+      copied: views by slow copies of the towers, see `momentum`, for the tasks that compare them.
 
     Returns:
       The sum; `tasks` of the new model state; `<task>/loss` with the loss's own scalars, and
@@ -307,9 +309,10 @@ def compute_losses(
         module_key, loss_key = jax.random.split(key)
         left, right = _sides(task, views)
         columns, reads = task.read_columns(batch), _reads(task, flat)
-        outputs, new_state = task.apply_module(
-            own, state, left, right, columns, reads, key=module_key
-        )
+        inputs = left, right
+        if task.module is not None and task.module.momentum is not None:
+            inputs = _sides(task, copied or {})
+        outputs, new_state = task.apply_module(own, state, *inputs, columns, reads, key=module_key)
         if new_state:
             states[task.name] = new_state
         groups = task.group(batch["image_id"])
@@ -319,7 +322,7 @@ def compute_losses(
         pair_logits = None
         if task.loss.pairs and pair_scorer is not None and right is not None:
             pair_logits = make_pair_logits(
-                pair_scorer, params["pair_scorer"], left, right,
+                pair_scorer, params, left, right,
                 mode=pair_mode, key=module_key, mesh=mesh,
             )  # fmt: skip
         context = Context(

@@ -61,7 +61,7 @@ def embed_views(
       key: see `Tower.apply`; each tower gets its own.
     """
     views: dict[str, Embedding] = {}
-    states: Tree = {}
+    states: Tree = dict(model_state)
     captions = caption_indices(tasks)
     for side in sorted(sides(tasks), key=SIDES.index):
         embedding, states[side] = model.embed(

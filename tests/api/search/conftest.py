@@ -4,7 +4,18 @@ import sys
 
 import pytest
 
+from tests.api.converted_models import MODELS, save_converted
 from xmodal.cli import search as command
+from xmodal.models.encoders import efficientnet
+
+
+@pytest.fixture(scope="module")
+def of_pixels(tmp_path_factory):
+    """A model for pictures, with only the first stage of its network."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:1])
+        folder = tmp_path_factory.mktemp("pixels") / "model"
+        yield save_converted(folder, MODELS["pixels"])
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 import weakref
 
 import jax
@@ -25,7 +27,7 @@ from tests.api.tiny_dual_encoder import (
 from xmodal.api.exporting import export_model
 from xmodal.api.model import Model
 from xmodal.api.search import formats
-from xmodal.api.search.index import Hit
+from xmodal.api.search.hits import Hit
 from xmodal.base.mesh import make_mesh
 from xmodal.models import make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer
@@ -160,6 +162,17 @@ def test_an_index_remembers_its_step_even_if_the_run_is_moved_or_a_bundle(search
             "query", f"--index={tmp_path / 'index_5'}", f"--model={tmp_path / place}", "a star"
         )
         assert found.split()[-2:] == ["a", "star"]
+    # With a bundle, neither training's libraries nor TensorFlow are loaded.
+    code = (
+        "import sys, xmodal\n"
+        "index = xmodal.Index.open(sys.argv[1], model=sys.argv[2])\n"
+        "print([hit.item for hit in index.query('a star')])\n"
+        "heavy = ('flax', 'optax', 'orbax', 'ml_collections', 'tensorflow')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "index_5", tmp_path / "bundle"]
+    alone = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert alone.stdout.splitlines() == ["['a star']", "[]"]
     with pytest.raises(SystemExit, match="not embedded by .*bundle"):
         search("query", f"--index={tmp_path / 'index_0'}", f"--model={tmp_path / 'bundle'}", "a")
 

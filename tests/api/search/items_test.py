@@ -80,3 +80,10 @@ def test_regions_of_a_dataset_are_read_without_their_padding():
     )
     found = list(items.from_split(split, features=True).read(0, 2))
     assert [each.tolist() for each in found] == [regions[0, :1].tolist(), regions[1, :2].tolist()]
+
+
+def test_a_table_is_no_list_of_captions(tmp_path):
+    for name in ("all.csv", "all.TSV.gz", "all.parquet"):
+        (tmp_path / name).write_text("image,caption\n1.jpg,a dog\n")
+        with pytest.raises(UserError, match=f"{name} is a table, of which every line would be"):
+            items.from_captions(str(tmp_path / name))

@@ -12,22 +12,11 @@ import PIL.Image
 import pytest
 
 import xmodal
-from tests.api.converted_models import MODELS, save_converted
-from xmodal.api.search import items
+from xmodal.api.search import formats, items
 from xmodal.api.search.gallery import IndexGallery
-from xmodal.api.search.index import Hit
+from xmodal.api.search.hits import Hit
 from xmodal.base.config import UserError
 from xmodal.cli import search as command
-from xmodal.models.encoders import efficientnet
-
-
-@pytest.fixture(scope="module")
-def of_pixels(tmp_path_factory):
-    """A model for pictures, with only the first stage of its network."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:1])
-        folder = tmp_path_factory.mktemp("pixels") / "model"
-        yield save_converted(folder, MODELS["pixels"])
 
 
 def draw_noise(count):
@@ -66,6 +55,18 @@ def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
     shown = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', output.read_text())
     sizes = [PIL.Image.open(io.BytesIO(base64.b64decode(each))).size for each in shown]
     assert sizes == [(60, 50)] * 3  # One is missing, and one was rotated.
+    # Files are named without their folders, and the pictures lead to them.
+    named = re.findall(r'<p class="text">(.*)</p>', output.read_text())
+    assert sorted(named) == [path.name for path in paths]
+    links = re.findall(r'<a href="(file:.*)">\s*<img', output.read_text())
+    assert sorted(links) == sorted(path.as_uri() for path in paths[1:])
+    page = formats.as_page(
+        "q", [Hit(1, 0, "/a/b/1.png", 1), Hit(2, 1, "/a/c/1.png", 0)], lambda hit: None
+    )
+    assert [item.text for item in page.groups[0].sections[0].rows[0].items] == [
+        "b/1.png",
+        "c/1.png",
+    ]
 
 
 def test_pictures_that_cannot_be_read_are_left_out_of_a_folder(of_pixels, search, tmp_path):

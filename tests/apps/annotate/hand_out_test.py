@@ -269,6 +269,17 @@ def test_a_rater_who_was_ended_can_do_nothing(tmp_path):
     assert not any(token.encode() in kept for token in tokens.values())
 
 
+def test_the_unit_of_a_rater_who_was_ended_goes_to_another(tmp_path):
+    study = make_study(tmp_path / "study", sts_units(1), raters_per_item=1)
+    hand_out, (first, second) = HandOut(study), raters(study, 2)
+    place = hand_out.next(first)
+    assert hand_out.next(second) is Rest.WAITING
+    end_rater(study, first.name)
+    assert hand_out.next(second) == place
+    hand_out.save(second, place, "4")
+    assert hand_out.next(second) is Rest.FINISHED
+
+
 def test_many_raters_at_once(tmp_path):
     """Threads with separate connections: every pair gets exactly its number of raters."""
     study = make_study(tmp_path / "study", sts_units(9), raters_per_item=3)

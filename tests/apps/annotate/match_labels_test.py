@@ -83,7 +83,10 @@ def test_units_in_doubt_count_when_they_are_accepted(study, tmp_path):
     (first,) = raters(study, 1)
     answer(HandOut(study), first, GOOD | answers)
     report = aggregate(study, tmp_path / "labels", human_only=True)
-    assert "1 wait for a decision" in report
+    assert "1 unit(s) wait for a decision and do not count yet: 1:rater1; `python -m" in report
+    assert report.count(" needs two raters |") == 2  # in place of NaN
+    agreement = json.loads((tmp_path / "labels/agreement.json").read_text())
+    assert agreement["krippendorff_alpha"] == {"match": {"ordinal": None, "nominal": None}}
     assert read(tmp_path / "labels") == [{"1": [30]}, {}]
     decide(study, 1, "rater1", accept=True)
     aggregate(study, tmp_path / "accepted", human_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xmodal.apps.annotate.collected import Answer
-from xmodal.apps.annotate.rater_quality import compute_alphas, quality_file
+from xmodal.apps.annotate.rater_quality import compute_alphas, explain_no_alpha, quality_file
 
 ORDER = ["no", "weak_no", "weak_yes", "yes"]
 
@@ -82,8 +82,10 @@ def test_alphas_of_matches(drawn):
 def test_without_two_answers_there_is_no_alpha():
     alone = [answer(unit, "rater1", unit) for unit in range(4)]
     assert math.isnan(compute_alphas(alone)["sits"]["interval"])
+    assert explain_no_alpha(alone, "sits") == "needs two raters"
     same = [answer(1, f"rater{n}", 2) for n in range(3)]
     assert math.isnan(compute_alphas(same)["sits"]["interval"])
+    assert explain_no_alpha(same, "sits") == "all answers are equal"
 
 
 def read(answers):

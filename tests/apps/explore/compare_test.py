@@ -8,6 +8,7 @@ import pytest
 
 import xmodal
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
+from xmodal.apps.explore import compare as compare_lib
 from xmodal.evals import evaluate_source, make_evaluator
 
 
@@ -154,3 +155,79 @@ def test_evaluations_without_single_values_have_no_differences(tmp_path):
         save_results_of_run(run, number, ["sentences"])
     with pytest.raises(xmodal.UserError, match=r"\['sentences'\] .* have no values for single it"):
         xmodal.compare(runs).differences("a", "b")
+
+
+def test_a_run_and_a_single_evaluation_on_the_same_labels(saved, tmp_path, capsys, monkeypatch):
+    """Own functions are saved in one folder; a run has one per evaluator."""
+    folders, (first, second, _) = saved
+    run = tmp_path / "run"
+    (run / "test").mkdir(parents=True)
+    for name, seed in (("own", 0), ("validation", 7)):
+        split = make_split(20, captions=2, seed=seed)
+        save(run / "test" / name, 0, split)
+    numbers = json.loads((run / "test/own/metrics.json").read_text())
+    tagged = {f"own/{tag}": value for tag, value in numbers.items()}
+    (run / "test/metrics.json").write_text(json.dumps(tagged))
+
+    tag = "own/shapes_own/i2t/recall@5"
+    expected = first.compare(second.stored)["shapes_own/i2t/recall@5"]
+    comparison = xmodal.compare({"run": run, "functions": folders["second"]})
+    (row,) = cells(comparison.table([tag]))[2:]
+    assert row == [tag, f"{expected.value:.2f}", f"{expected.other:.2f}"]
+    (row,) = [row for row in cells(comparison.differences("run", "functions")) if row[0] == tag]
+    assert row[3] == f"{expected.difference:+.2f}"
+    # An evaluation finds the one of a run that has its labels.
+    assert second.compare(run) == second.compare(folders["first"])
+    assert repr(second.compare(run)).startswith("## model 1 against model 0\n\n| Metric")
+
+    save(tmp_path / "elsewhere", 0, make_split(20, captions=2, seed=9))
+    with pytest.raises(xmodal.UserError, match="are those of none of .*own, .*validation: eval"):
+        xmodal.compare({"run": run, "functions": tmp_path / "elsewhere"})
+    with pytest.raises(xmodal.UserError, match="has no evaluation on the labels of model 0"):
+        save(tmp_path / "elsewhere", 0, make_split(20, captions=2, seed=9)).compare(run)
+
+    monkeypatch.setattr("sys.argv", ["x", f"a={run}", str(folders["second"]), "--latex"])
+    compare_lib.main()
+    out = capsys.readouterr().out
+    assert r" & a & b \\" in out
+    assert r"\caption{a against b}" in out
+
+
+def test_equal_ids_of_other_records_are_not_compared(saved):
+    _, (first, second, _) = saved
+    name, ours, theirs = "photos/images/1.0.0 test", first.stored, second.stored
+    other = dataclasses.replace(theirs, records={name: "b" * 64})
+    own = dataclasses.replace(first, provenance=dataclasses.replace(
+        first.provenance, records={name: "a" * 64}
+    ))  # fmt: skip
+    with pytest.raises(
+        xmodal.UserError, match=f"model 0 and model 1 .*different records of {name}"
+    ):
+        own.compare(other)
+    unknown = dataclasses.replace(theirs, records={name: "unknown"})
+    assert own.compare(unknown) == first.compare(theirs)
+    assert ours.records != own.stored.records
+
+
+def test_the_best_and_the_inseparable_are_bold_in_latex(saved, tmp_path):
+    """A third model that is much better is the only one in bold."""
+    folders, (first, second, _) = saved
+    split = make_split(20, captions=2)
+    evaluator = make_evaluator("x", options_of(type="boards", bootstrap_samples=50), split, SIDES)
+    source = make_source(split, 0)
+    (owner,) = [np.array([list(source.image_ids).index(split.caption_image_ids[
+        list(split.caption_ids).index(each)]) for each in source.caption_ids])]  # fmt: skip
+    perfect = dataclasses.replace(source, captions=source.images[owner])
+    evaluate_source(evaluator, perfect, name="p").save(tmp_path / "p")
+    tag = "shapes_own/mean/recall@1"
+    difference = first.compare(second.stored)[tag]
+    assert not difference.separable
+    both = xmodal.compare({name: folders[name] for name in ("first", "second")})
+    (row,) = [line for line in both.table([tag], "latex").splitlines() if "recall" in line]
+    low, high = (first.metrics[f"{tag}_{end}"] for end in ("low", "high"))
+    assert rf"& \textbf{{{difference.value:.2f} [{low:.2f}, {high:.2f}]}} &" in row
+    assert row.count(r"\textbf") == 2
+    three = xmodal.compare({"first": folders["first"], "perfect": tmp_path / "p"})
+    (row,) = [line for line in three.table([tag], "latex").splitlines() if "recall" in line]
+    assert row.endswith(r"& \textbf{100.00} \\")
+    assert row.count(r"\textbf") == 1

@@ -252,5 +252,5 @@ def test_cells_of_mixed_types_are_left_out_counted_and_listed(tmp_path):
     assert len(pictures) == len(NUMBERS) - 5
     counts = builder.info.metadata
     # Five images have no string as a caption.
-    assert counts["left_out"]["train"] == {"no image name": 4, "empty caption": 5}
+    assert counts["left_out"]["train"] == {"no image name": 4, "no caption": 5}
     assert counts["parts"]["train"] == {"caption is no text": 5, "empty caption": 3}

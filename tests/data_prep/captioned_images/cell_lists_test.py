@@ -107,3 +107,12 @@ def test_numbers_in_a_list_are_no_captions():
         "a",
         "caption is no text",
     ]
+
+
+def test_a_list_without_quotes_may_be_one_caption():
+    for cell in ("[a dog, a cat]", "[a dog,\n a cat]"):
+        (bad,) = cell_captions([cell], "a.csv line 2")
+        assert bad.reason == "unreadable list"
+        assert bad.detail.endswith("or one caption; write lists as JSON, captions without brackets")
+    cell = "[a dog, a cat] in the grass"
+    assert list(cell_captions([cell], "a.csv line 2")) == [cell]

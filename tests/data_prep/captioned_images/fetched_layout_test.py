@@ -9,6 +9,7 @@ import pytest
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.fetched_layout import FetchedLayout
 from data_prep.captioned_images.options import ReadingOptions
+from data_prep.errors import UnexpectedFilesError
 
 _PICTURE = b"a picture"
 
@@ -192,3 +193,41 @@ def test_shards_and_loose_images_are_both_read(tmp_path):
     assert _reasons(left_out) == dict.fromkeys(names, "unread ending")
     assert "2 shards" in layout.describe()["files"]
     assert "1 images" in layout.describe()["files"]
+
+
+def _tar(path, contents):
+    with tarfile.open(path, "w") as archive:
+        for name, content in contents.items():
+            content = content if isinstance(content, bytes) else json.dumps(content).encode()
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+def test_json_files_name_splits_and_pictures(tmp_path):
+    meta = {"caption": "one", "split": "val", "file_name": "COCO_0001.jpg"}
+    contents = {"a.jpg": _PICTURE, "a.json": meta, "b.jpg": b"b", "b.json": {"caption": "two"}}
+    _tar(tmp_path / "test-0.tar", contents)
+    items = {i.name: i for i in FetchedLayout(tmp_path, ReadingOptions()).pictures()}
+    assert {name: i.split for name, i in items.items()} == {
+        "test-0.tar:a.jpg": "validation",
+        "test-0.tar:b.jpg": "test",
+    }
+    for options, message in (({}, "the split 'holdout' is not known"), ({"split": "none"}, "")):
+        contents["a.json"] = meta | {"split": "holdout"}
+        _tar(tmp_path / "test-0.tar", contents)
+        if message:
+            with pytest.raises(UnexpectedFilesError, match=message):
+                _read(tmp_path, **options)
+        else:
+            assert _read(tmp_path, **options)[0]["test-0.tar:a.jpg"] == ["one"]
+    contents["a.json"] = {"caption": "one", "file_name": "photos/b.jpg"}
+    _tar(tmp_path / "test-0.tar", contents)
+    found, left_out = _read(tmp_path)
+    assert list(found) == ["test-0.tar:b.jpg"]
+    bad = left_out["test-0.tar:a.jpg"]
+    assert (bad.reason, bad.detail, bad.is_record) == (
+        "JSON file names another picture",
+        "the file_name in a.json is b.jpg",
+        True,
+    )

@@ -375,3 +375,16 @@ def test_karpathys_format_may_have_an_entry_for_every_caption(tmp_path):
     path.write_text(json.dumps({"images": images}))
     with pytest.raises(UnexpectedFilesError, match="p002.png is in the split 'validation', but in"):
         _read(tmp_path)
+
+
+def test_tables_whose_names_look_like_splits(tmp_path):
+    for number, name in enumerate(("mytrain.csv", "test_final2.csv")):
+        folders.write_csv(tmp_path / name, [["file_name", "text"], [f"{number}.png", "a dog"]])
+    folders.write_images(tmp_path, _NUMBERS)
+    find_layout(tmp_path, ReadingOptions())
+    (tmp_path / "test_final2.csv").rename(tmp_path / "holdtest.csv")
+    with pytest.raises(
+        UnexpectedFilesError, match="mytrain.csv and holdtest.csv may be splits, or p"
+    ):
+        find_layout(tmp_path, ReadingOptions())
+    find_layout(tmp_path, ReadingOptions(split="none"))

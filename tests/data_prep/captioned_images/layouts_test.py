@@ -7,6 +7,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from data_prep.building.image_check import BadImageError
 from data_prep.captioned_images.captioned_pictures import CaptionedPicture, split_of_path
 from data_prep.captioned_images.find_layout import find_layout
 from data_prep.captioned_images.options import ReadingOptions
@@ -87,8 +88,33 @@ def test_every_reader_stops_at_an_unknown_split_unless_they_are_ignored(write, f
         ("training_0001.tar", "train"),
         ("val/all.csv", "validation"),
         ("train_val.csv", ""),
+        ("trainset.csv", "train"),
+        ("val2017.csv", "validation"),
+        ("data/train00012.tar", "train"),
+        ("train2.csv", ""),
         ("holdout.csv", ""),
     ],
 )
 def test_splits_in_paths(path, split):
     assert split_of_path(path) == split
+
+
+def test_names_that_folders_of_splits_repeat(tmp_path):
+    for split, numbers in (("train", [0, 1, 2, 3]), ("val", [4, 5])):
+        (tmp_path / split).mkdir()
+        lines = [["image", "caption"]]
+        for place, number in enumerate(numbers):
+            (tmp_path / split / f"{place}.png").write_bytes(folders.picture(number))
+            lines.append([f"{place}.png", f"picture {number}"])
+        folders.write_csv(tmp_path / f"{split}_all.csv", lines)
+    (tmp_path / "val" / "1.png").unlink()  # It is none of train.
+    items = list(find_layout(tmp_path, ReadingOptions()).pictures())
+    found = {i.name: (i.captions[0], i.split) for i in items if isinstance(i, CaptionedPicture)}
+    lost = found.pop("val_all.csv: 1.png", None) or found.pop("1.png")
+    assert lost == ("picture 5", "validation")
+    assert found == {
+        **{f"train/{n}.png": (f"picture {n}", "train") for n in range(4)},
+        "val/0.png": ("picture 4", "validation"),
+    }
+    with pytest.raises(BadImageError, match="no image"):
+        next(i for i in items if i.captions == ("picture 5",)).read()

@@ -9,6 +9,7 @@ import pytest
 
 from data_prep.building.image_check import BadImageError
 from data_prep.captioned_images.picture_files import PictureFiles
+from data_prep.captioned_images.unused_files import without_row
 from data_prep.errors import UnexpectedFilesError
 
 
@@ -140,8 +141,49 @@ def test_the_image_of_a_table_beside_its_images_is_not_that_of_another(tmp_path)
     files = PictureFiles(tmp_path)
     assert files.are_beside(["6.jpg"], table)
     with pytest.raises(BadImageError, match=r"ambiguous name: 6.jpg is cats.* and dogs"):
-        files.find("6.jpg", table, is_beside=True).read()
+        files.find("6.jpg", table).read()
+    assert files.find("6.jpg", table, is_beside=True).read() == b"file: cats/even/6.jpg"
     for name in ("2.jpg", "4.jpg"):
         assert files.find(name, table).read()
         with pytest.raises(BadImageError, match=rf"no image: .*cats has no {name}"):
             files.find(name, table, is_beside=True).read()
+
+
+def test_archives_of_equal_names_beside_their_tables(tmp_path):
+    for folder in ("cats", "dogs"):
+        _archive(tmp_path / folder / "images.zip", "1.jpg")
+    files = PictureFiles(tmp_path)
+    for folder in ("cats", "dogs"):
+        found = files.find("1.jpg", tmp_path / folder / "all.csv", is_beside=True)
+        assert found.where == f"{folder}/images/1.jpg"
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("name", ["a.zip", "a.tar"])
+def test_two_different_members_of_one_name_are_no_picture(tmp_path, name):
+    contents = [("1.jpg", b"one"), ("2.jpg", b"same"), ("1.jpg", b"two"), ("2.jpg", b"same")]
+    if name == "a.zip":
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            for member, content in contents:
+                archive.writestr(member, content)
+    else:
+        with tarfile.open(tmp_path / name, "w") as archive:
+            for member, content in contents:
+                info = tarfile.TarInfo(member)
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+    files, table = PictureFiles(tmp_path), tmp_path / "all.csv"
+    assert files.find("2.jpg", table).read() == b"same"
+    with pytest.raises(BadImageError, match=rf"{name} has several different 1.jpg"):
+        files.find("1.jpg", table).read()
+
+
+def test_a_damaged_archive_is_named_where_a_picture_is_missing(tmp_path):
+    _write(tmp_path, "1.jpg")
+    (tmp_path / "old.zip").write_bytes(b"PK\3\4 cut off")
+    files, table = PictureFiles(tmp_path), tmp_path / "all.csv"
+    assert files.find("1.jpg", table).read() == b"file: 1.jpg"
+    with pytest.raises(BadImageError, match=r"has no 2.jpg, but old.zip cannot be read: trunc"):
+        files.find("2.jpg", table).read()
+    ((place, reason),) = [(each.where, each.reason) for each in without_row(files, {"1.jpg"})]
+    assert (place, reason) == ("old.zip", "damaged archive")

@@ -41,7 +41,11 @@ def test_other_forms_of_tables(tmp_path):
 
 _BAD_ROWS = {
     "1,short\n9\n2,fine\n": ("line 3", "malformed row", "1 fields instead of 2"),
-    "1,x\n9,to,o\n2,fine\n": ("line 3", "malformed row", "3 fields instead of 2"),
+    "1,x\n9,to,o\n2,fine\n": (
+        "line 3",
+        "malformed row",
+        "3 fields instead of 2: a field with ',' inside needs quotes",
+    ),
     b"1,x\n9,\xe9t\xe9\n2,fine\n": ("line 3", "not UTF-8", "byte 2 of the line"),
     b"1,x\n9,a\0b\n2,fine\n": ("line 3", "not text", "NUL at byte 3 of the line"),
     '1,x\n9,"a"b\n2,fine\n': ("line 3", "malformed row", "expected after"),

@@ -137,6 +137,22 @@ def test_zero_shot_by_hand(split):
     assert "3 prompts per class, the first is 'a {}'" in found.definition
 
 
+def test_prompts_and_classes_may_be_in_files(split, tmp_path):
+    prompts, names = tmp_path / "prompts.txt", tmp_path / "names.txt"
+    prompts.write_text("a {}\n\n  there is a {} here\nname\n")
+    names.write_text("old_dog\ncat\nbird\n")
+    listed, stored = (
+        evaluate(split, Clusters(), type="zero_shot", templates=templates, names=classes).metrics
+        for templates, classes in (
+            (("a {}", "there is a {} here", "name"), ("old_dog", "cat", "bird")),
+            ((str(prompts),), (str(names),)),
+        )
+    )
+    assert stored == listed
+    with pytest.raises(UserError, match=r"templates: the file '.*none.txt' cannot be read"):
+        evaluate(split, Clusters(), type="zero_shot", templates=(str(tmp_path / "none.txt"),))
+
+
 def test_prompts_have_spaces_for_the_underscores_of_names(split):
     provider, names = Clusters(), [f"big_old_{name}" for name in NAMES]
     evaluate(split, provider, type="zero_shot", names=tuple(names), templates=("a_{}",))

@@ -1,5 +1,7 @@
 """Reading embeddings and score matrices, and the error messages."""
 
+import zipfile
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -30,11 +32,11 @@ def saved(tmp_path, **changes):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("shape", [(3, 4), (3, 2, 4)])
-def test_embeddings_of_any_float_become_float32(tmp_path, dtype, shape):
+def test_embeddings_of_any_float(tmp_path, dtype, shape):
     values = np.linspace(-1, 1, np.prod(shape)).reshape(shape).astype(dtype)
     found = arrays.load_embeddings(saved(tmp_path, image_embeddings=values))
-    assert found.images.dtype == np.float32
-    np.testing.assert_array_equal(found.images, values.astype(np.float32))
+    assert found.images.dtype == (np.float64 if dtype == np.float64 else np.float32)
+    np.testing.assert_array_equal(found.images, values.astype(np.float64))
     np.testing.assert_array_equal(found.image_ids, IMAGE_IDS)
     np.testing.assert_array_equal(found.caption_ids, CAPTION_IDS)
     assert found.image_ids.dtype == found.caption_ids.dtype == np.int64
@@ -108,6 +110,8 @@ def with_value(value, row):
         ),
         ({"match_scale": np.ones(2)}, r"match_scale in .* is \[1.0, 1.0\], not one number"),
         ({"match_shift": np.nan}, "match_shift in .* is nan, not one number"),
+        ({"match_shift": np.array(1j)}, "match_shift in .* is 1j, not one number"),
+        ({"match_scale": 1e200}, r"match_scale in .* is 1e\+200, not one number of float32"),
         (
             {"image_ids": np.array([7, None, 11], object)},
             "model.npz cannot be read .*; write it again with numpy.savez and plain arrays",
@@ -170,7 +174,7 @@ def test_scores_are_mapped_or_read_from_one_file(tmp_path):
         (np.ones((3, 5)), None, "is a bare matrix: use `ids` to name the npz file"),
         (np.ones((5, 3)), ids(), r"are \[5, 3\] for 3 image_ids and 5 .*, so save the transpose"),
         (np.ones((3, 4)), ids(), r"are \[3, 4\] for 3 image_ids and 5 .* columns captions\.$"),
-        (np.ones((3, 5), int), ids(), "scores in .* are int64; save them as floats"),
+        (np.ones((3, 5), int), ids(), "scores in .* are int64; save them as float32"),
         (np.ones((3, 5)), ids(caption_ids=None), r"no 'caption_ids'; it holds \['image_ids'\]"),
         (np.ones((3, 5)), ids(image_ids=np.array([1, 1, 2])), "image_ids in .*: id 1 occurs twice"),
         (
@@ -211,3 +215,24 @@ def test_files_of_scores(tmp_path):
         arrays.load_scores({"scores": np.ones((3, 5)), **ids()}, ids())
     with pytest.raises(UserError, match=r"no 'scores'; it holds \['caption_ids', 'image_ids'\]"):
         arrays.load_scores(ids())
+
+
+def test_masked_arrays_are_refused():
+    masked = np.ma.masked_greater(np.array([[1.0, 9.0], [2.0, 3.0], [4.0, 5.0]]), 8)
+    with pytest.raises(UserError, match="image_embeddings in <arrays> have masked values"):
+        arrays.load_embeddings({"image_ids": IMAGE_IDS, "image_embeddings": masked})
+    unmasked = {"image_ids": IMAGE_IDS[1:], "image_embeddings": masked[1:]}
+    assert arrays.load_embeddings(unmasked).images[0, 1] == 3
+
+
+def test_files_with_more_than_they_name(tmp_path):
+    path = saved(tmp_path)
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("image_ids.npy", archive.read("image_ids.npy"))
+    with pytest.raises(UserError, match="model.npz cannot be read .it holds 'image_ids' twice"):
+        arrays.load_embeddings(path)
+    np.save(tmp_path / "scores.npy", np.ones((3, 5)))
+    with (tmp_path / "scores.npy").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(UserError, match="scores.npy cannot be read .it has 4 bytes more than its"):
+        arrays.load_scores(tmp_path / "scores.npy", ids())

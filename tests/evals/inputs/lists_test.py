@@ -27,6 +27,7 @@ def test_lists_keep_their_order(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('{"i2t": {"1": [2], "1": [3]}}', "ranked.json is not .*key '1' occurs twice"),
         ("{", r"ranked.json is not a JSON file \(.*line 1"),
         ("[1, 2]", "holds list; rankings are expected under 'i2t'"),
         ('{"image": {}}', r"holds \['image'\]; rankings are expected under 'i2t'"),

@@ -206,3 +206,41 @@ def test_missing_parts_and_reasons():
         "### pmrp\n\nEqual objects. Labels `cd34`.\n\n- Without i2t, t2i: no images.\n"
     )
     assert "## Plausible" not in text  # no table without a number
+
+
+def test_chance_is_a_row_and_what_is_not_above_it_a_warning():
+    metrics = METRICS | {"cxc/sts/spearman_low": -0.2, "cxc/sts/spearman_high": 74.6}
+    chance = {
+        "cxc/i2t/recall@1": 0.0351,
+        "cxc/i2t/recall@5": 99.0,  # Without an interval nothing is said.
+        "cxc/i2t/median_rank": 2.0,
+        "cxc/sts/spearman": 0.0,
+    }
+    text = evaluation_report.format_report("ours", metrics, title="t", chance=chance)
+    assert ["chance", "0.035", "99.0", "-", "2"] in rows_of(text)
+    assert ["chance", "0.0", "-"] in rows_of(text)
+    assert text.startswith(
+        "# t\n\n**NOT BETTER THAN CHANCE, or not separable from it: cxc/i2t med r; "
+        "cxc/sts spearman.**\n\n"
+    )
+    numbers = Numbers("zero_shot", "Any.", "0", {"accuracy@1": 40.0}, {}, {"accuracy@1": 100 / 8})
+    text = evaluation_report.format_report("ours", numbers.metrics, title="t", numbers=[numbers])
+    assert rows_of(text)[1:] == [["", "40"], ["chance", "12.5"]]
+
+
+def test_latex_sets_the_best_and_the_inseparable_in_bold():
+    text = evaluation_report.format_report(
+        "ours", METRICS, title="t", boards=published("cxc"), format="latex"
+    )
+    # Ours is below the best row, which its interval excludes.
+    assert r"VSE-inf WSL grid & \textbf{67.9} &" in text
+    assert r"ours & 55.9 &" in text
+    assert r"DE\_T2T+I2T & 55.9 &" in text
+    better = METRICS | {"cxc/i2t/recall@1": 68.0, "cxc/i2t/recall@1_low": 67.0}
+    better |= {"cxc/i2t/recall@1_high": 69.0}
+    text = evaluation_report.format_report(
+        "ours", better, title="t", boards=published("cxc"), format="latex"
+    )
+    assert r"ours & \textbf{68.0} &" in text
+    assert r"VSE-inf WSL grid & \textbf{67.9} &" in text
+    assert r"DE\_T2T+I2T & 55.9 &" in text

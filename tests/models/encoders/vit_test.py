@@ -30,10 +30,12 @@ def encode(image, params, heads, activation, epsilon=1e-6):
         for row in range(0, image.shape[0], size)
         for column in range(0, image.shape[1], size)
     ]
-    x = np.stack(tokens) + np.asarray(params["patches"]["bias"])
+    x = np.stack(tokens) + np.asarray(params["patches"].get("bias", 0.0))
     if "class_token" in params:
         x = np.concatenate([np.asarray(params["class_token"])[None], x])
     x = x + np.asarray(params["position_embeddings"])
+    if "before_norm" in params:
+        x = reference.layer_norm(x, epsilon, **params["before_norm"])
     for layer in range(len(params["layers"]["query"]["kernel"])):
         one = jax.tree.map(lambda leaf, layer=layer: leaf[layer], params["layers"])
         normed = reference.layer_norm(x, epsilon, **one["attention_norm"])
@@ -45,14 +47,21 @@ def encode(image, params, heads, activation, epsilon=1e-6):
 
 
 @pytest.mark.parametrize(
-    ("class_token", "head", "activation"),
-    [(True, "first", "gelu"), (False, "mean", "gelu_tanh"), (True, "flatten", "quick_gelu")],
+    ("class_token", "head", "activation", "others"),
+    [
+        (True, "first", "gelu", {}),
+        (False, "mean", "gelu_tanh", {"init": "siglip"}),
+        # CLIP's.
+        (True, "flatten", "quick_gelu", {"patch_bias": False, "norm_before": True, "init": "clip"}),
+    ],
 )
-def test_equals_the_loop(class_token, head, activation, tower, random_variables):
+def test_equals_the_loop(class_token, head, activation, others, tower, random_variables):
     assert ACTIVATE.keys() == ACTIVATIONS.keys()
-    options = {"class_token": class_token, "activation": activation, **SIZES}
+    options = {"class_token": class_token, "activation": activation, **others, **SIZES}
     made = tower("vit", head={"name": head}, **options)
     params, state = random_variables(made, {"image": IMAGES}, scale=0.4)
+    assert ("bias" in params["encoder"]["patches"]) == others.get("patch_bias", True)
+    assert ("before_norm" in params["encoder"]) == ("norm_before" in others)
     vectors = jax.jit(made.apply)(params, state, {"image": IMAGES})[0].vector
     for vector, image in zip(vectors, IMAGES, strict=True):
         tokens = encode(image, params["encoder"], 2, activation)

@@ -24,7 +24,7 @@ IMAGE_WIDTH, TEXT_WIDTH = 7, 10
 
 
 def make_scorer(**changes):
-    return make_pair_scorer("config.model.pair_scorer", CONFIG | changes)
+    return make_pair_scorer("config.model.pair_scorer", CONFIG | changes, text_encoder=None)
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,13 @@ def items():
 @pytest.fixture(scope="module")
 def params(items):
     first = jax.tree.map(lambda x: x[:1], items)
-    shapes = jax.eval_shape(make_scorer().init, jax.random.key(0), *first)
+    shapes = jax.eval_shape(make_scorer().init, jax.random.key(0), {}, *first)
     rng = np.random.default_rng(1)
-    return jax.tree.map(lambda x: jnp.asarray(rng.normal(scale=0.4, size=x.shape), x.dtype), shapes)
+
+    def draw(x):
+        return jnp.asarray(rng.normal(scale=0.4, size=x.shape), x.dtype)
+
+    return {"pair_scorer": jax.tree.map(draw, shapes)}
 
 
 def dense(x, p):
@@ -101,7 +105,7 @@ def test_logits_are_those_of_each_pair_alone(items, params):
     everything = jax.tree.map(lambda x: jnp.broadcast_to(x, (5, *x.shape)), texts)
     found = jax.jit(scorer.logits)(params, images, everything)
     expected = [
-        [slow_logits(params, real(items[0], i), real(items[1], j)) for j in range(7)]
+        [slow_logits(params["pair_scorer"], real(items[0], i), real(items[1], j)) for j in range(7)]
         for i in range(5)
     ]
     np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)

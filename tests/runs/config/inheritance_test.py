@@ -277,7 +277,7 @@ def test_keywords_of_a_similarity_and_pair_scorer_without_arrays_come_with_them(
         return config
 
     model = inherit(second()).model
-    assert (model.similarity.attention_scale, model.similarity.width) == (4.0, 5)
+    assert (model.similarity.cross_attention_scale, model.similarity.width) == (4.0, 5)
     assert (model.pair_scorer.heads, model.pair_scorer.dropout) == (2, 0.0)
     with pytest.raises(UserError, match="attention_scale is 9.0, the weights have 4.0"):
         inherit(second(scale=9.0))

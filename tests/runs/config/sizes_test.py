@@ -37,6 +37,20 @@ def test_auto_depends_on_the_examples(examples, batch_size, total_steps, every):
     assert repr(config) == before
 
 
+def test_a_share_of_the_epochs():
+    config = {"batch_size": "auto", "total_steps": "auto/3", "checkpoint": {"every": "auto/5"}}
+    for examples, batch_size, total_steps, every in (
+        (600, 32, "20 epochs", "2 epochs"),
+        (2000, 64, "10 epochs", "0.6 epochs"),
+        (50_000, 64, "3.333 epochs", "0.2 epochs"),
+    ):
+        assert resolve_sizes(config, examples) == {
+            "batch_size": batch_size, "total_steps": total_steps, "checkpoint": {"every": every}
+        }  # fmt: skip
+    for other in ("auto/0", "auto/", "automatic", "auto/2 epochs"):
+        assert resolve_sizes({"total_steps": other}, 600) == {"total_steps": other}
+
+
 def test_everything_else_stays():
     sections = {"batch_size": 7, "data": {"every": "auto"}}
     assert resolve_sizes(sections, 10) == sections

@@ -3,6 +3,7 @@
 import shlex
 
 from configs import own_data, quickstart
+from xmodal.base.folder_walk import hash_files
 from xmodal.runs.folder.finished import finished_reports, mark_finished, next_steps
 
 
@@ -19,6 +20,24 @@ def test_commands_can_be_pasted():
     config.model.image = None
     lines = next_steps(folder, config).splitlines()
     assert shlex.split(lines[-1])[2:] == ["xmodal.eval_main", f"--run={folder}"]
+
+
+def test_a_finished_run_answers_until_a_file_changes(tmp_path):
+    config, folder, run_dir = quickstart.get_config(), tmp_path / "files", str(tmp_path / "run")
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep/a.jpg").write_bytes(b"picture")
+    for name in config.evals:
+        report = tmp_path / f"run/test/{name}/report.md"
+        report.parent.mkdir(parents=True)
+        report.write_text("")
+    mark_finished(config, run_dir, {str(folder): hash_files(folder)})
+    assert finished_reports(config, run_dir)
+    (folder / "deep/b.jpg").write_bytes(b"another")
+    assert not finished_reports(config, run_dir)
+    (folder / "deep/b.jpg").unlink()
+    assert finished_reports(config, run_dir)
+    folder.rename(tmp_path / "moved")
+    assert not finished_reports(config, run_dir)
 
 
 def test_a_torn_mark_is_none(tmp_path, caplog):

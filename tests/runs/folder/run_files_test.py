@@ -59,6 +59,7 @@ def test_tensorboard_shows_queries_similarities_settings_and_the_report(run):
             width, height, encoded = events[f"{TINY}/t2t/queries/{number}"][step]
             picture = PIL.Image.open(io.BytesIO(encoded))
             assert picture.size == (int(width), int(height))
+            assert (picture.format, len(encoded) < 60_000) == ("JPEG", True)
             assert len(picture.getcolors(1 << 24)) > 2
         for kind in ("positive", "other"):
             edges_and_counts = events[f"{TINY}/t2t/similarity/{kind}"][step]
@@ -82,6 +83,9 @@ def test_tensorboard_and_metrics_json_have_the_same_tags_and_numbers(run):
     }
     assert f"{TINY}/t2t/recall@10" in scalars
     assert scalars == pytest.approx(select_curves(metrics), rel=1e-6)
+    # Intervals are in the report: each would be a card with one dot.
+    assert f"{TINY}/t2t/recall@10_low" in metrics
+    assert not any(tag.endswith(("_low", "_high")) for tag in scalars)
 
 
 def rows_of_hparams(folder):

@@ -1,6 +1,7 @@
 """The folder of a run: its config and its checkpoints by name and number."""
 
 import json
+import shutil
 
 import pytest
 from checkpoints_test import BEST, make_state, save
@@ -32,6 +33,7 @@ def test_steps_by_name_and_number(three_steps, asked, step):
     [
         (5, r"no checkpoint of step 5; it has \[0, 4, 6\]"),
         ("last", r"Step 'last' of .*: give one of \[0, 4, 6\], latest or best"),
+        ("²", "Step '²' of"),
         ("-1", r"Step '-1' of .*: give one of \[0, 4, 6\]"),
     ],
 )
@@ -105,3 +107,12 @@ def test_lost_files_of_a_run_are_named(tmp_path):
     (tmp_path / "config.json").unlink()
     with pytest.raises(UserError, match=r"config.json is missing. Its checkpoints are there; copy"):
         run_folder.load_run(str(tmp_path))
+
+
+def test_missing_metrics_do_not_make_another_step_the_best(three_steps, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(three_steps, folder)
+    (folder / "checkpoints/4/metrics/metrics").unlink()
+    with pytest.raises(UserError, match="4/metrics/metrics is missing: the checkpoint is damaged"):
+        run_folder.resolve_step(str(folder), "best")
+    assert run_folder.resolve_step(str(folder), "0") == 0

@@ -25,7 +25,7 @@ def test_pictures_are_drawn_as_large_as_a_cell_allows():
     items = [PageItem(picture=encoded((10, 10))), PageItem(picture=encoded((400, 200)))]
     picture = draw_section(Section("two", [PageRow(items)]))
     assert picture.dtype == np.uint8
-    assert count(picture, RED) == 160 * 160 + 160 * 80
+    assert count(picture, RED) == 120 * 120 + 120 * 60
 
 
 def test_only_marked_items_have_a_frame():
@@ -36,7 +36,7 @@ def test_only_marked_items_have_a_frame():
     assert count(draw_section(section), GREEN) == 0
     marked = PageItem("a dog", notes=("rank 1", "0.5000"), mark="shapes")
     framed = Section(section.title, [PageRow([plain, marked], "Found first")], section.query)
-    assert count(draw_section(framed), GREEN) > 2 * 176
+    assert count(draw_section(framed), GREEN) > 2 * 136
 
 
 def test_long_texts_of_any_script_stay_in_their_cell():

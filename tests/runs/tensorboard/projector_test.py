@@ -57,7 +57,7 @@ def test_every_point_has_its_vector_text_and_picture(tmp_path):
     texts = dict(zip(split.caption_texts, split.caption_ids, strict=True))
     owner = dict(zip(split.caption_ids, split.caption_image_ids, strict=True))
     for number, (vector, row) in enumerate(zip(vectors, rows, strict=True)):
-        image, caption = int(row["image"]), texts[row["text"]]
+        image, caption = int(row["image"].removeprefix("image ")), texts[row["text"]]
         assert owner[caption] == image
         ids, known, wanted = (
             (source.image_ids, source.images, image)
@@ -78,7 +78,7 @@ def test_some_images_of_several_vectors_without_pictures(tmp_path):
     entry, vectors, rows = read(tmp_path, "b")
     assert not entry.HasField("sprite")
     assert len(rows) == 4
-    image = list(source.image_ids).index(int(rows[0]["image"]))
+    image = list(source.image_ids).index(int(rows[0]["image"].removeprefix("image ")))
     np.testing.assert_allclose(vectors[0], source.images[image].mean(0), rtol=1e-4)
 
 

@@ -21,7 +21,7 @@ def reference(norms, *, deviations=4.0, decay=0.995, floor=0.1):
         mean = deviation = 0.0
         if entered:
             mean = np.average(entered, weights=weights)
-            deviation = math.sqrt(max(np.average(np.square(entered), weights=weights) - mean**2, 0))
+            deviation = math.sqrt(np.average(np.square(np.array(entered) - mean), weights=weights))
         limit = max(mean + deviations * max(deviation, 1e-3), math.log(1 + floor))
         skipped.append(bool(value > limit and (1 - decay) * weights.sum() > 0.75))
         entered.append(min(value, limit))
@@ -95,3 +95,14 @@ def test_norms_that_are_not_finite_leave_the_moments_alone(bad):
     _, before = run(SkipOutliersConfig(), [1.0, 1.5, 1.2])
     _, after = skip_outliers(SkipOutliersConfig()).update({"a": jnp.array([bad, 1.0])}, before)
     assert before == after
+
+
+def test_moments_of_large_norms_that_hardly_differ():
+    values = 12 + 0.003 * np.random.default_rng(0).normal(size=6000)
+    _, state = run(SkipOutliersConfig(), np.expm1(values))
+    weights = 0.995 ** np.arange(len(values))[::-1]
+    seen = np.log1p(np.float32(np.expm1(values)).astype(np.float64))
+    mean = np.average(seen, weights=weights)
+    deviation = np.sqrt(np.average(np.square(seen - mean), weights=weights))
+    np.testing.assert_allclose(float(state.mean), mean, rtol=1e-6)
+    np.testing.assert_allclose(np.sqrt(float(state.variance)), deviation, rtol=2e-3)

@@ -37,6 +37,7 @@ _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _TOKENIZER_LIBRARIES = {
     "ptb": ("nltk",),
     "nltk": ("nltk",),
+    "bpe": ("ftfy", "regex"),
     "sentencepiece": ("sentencepiece",),
     "tokenizer_json": ("tokenizers",),
 }

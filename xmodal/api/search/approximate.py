@@ -93,7 +93,7 @@ class ApproximateSearch:
         self._effort = effort
 
     def __call__(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns descending scores float32 [Q, top], and items int64 [Q, top].
+        """Returns descending scores [Q, top], and items int64 [Q, top].
 
         `top` is at most the number of items.
         """

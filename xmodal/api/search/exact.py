@@ -10,6 +10,7 @@ import numpy as np
 
 from xmodal.similarity import Similarity
 from xmodal.similarity.offset import remove_offset
+from xmodal.similarity.precision import SINGLE, in_precision
 
 _BLOCK = 1 << 16  # Items compared at a time.
 _QUERIES = 256
@@ -27,6 +28,7 @@ class Scorer:
         *,
         items_left: bool,
         offset: np.ndarray | None = None,
+        dtype: np.dtype = SINGLE,
     ) -> None:
         """Binds a similarity.
 
@@ -35,8 +37,9 @@ class Scorer:
           parameters: its learned numbers.
           items_left: whether the items are on the left side if the similarity is not symmetric.
           offset: common part of the items, see `Similarity.find_offset`.
+          dtype: precision of the scores, see `Similarity.choose_precision`.
         """
-        self._offset = offset
+        self._offset, self.dtype = offset, dtype
         self.prepare, score = similarity.scorer(parameters)
         self.flips = items_left and not similarity.symmetric
         self.score: Score = (lambda left, right: score(right, left).T) if self.flips else score
@@ -52,11 +55,12 @@ class Scorer:
         Queries are scored one by one, so that scores equal those of `ExactSearch` to the last bit
         (PCME's log-odds to 1e-6).
         """
-        return np.asarray(self._pairs(self.place(queries), self.place(items)))
+        with in_precision(self.dtype):
+            return np.asarray(self._pairs(self.place(queries), self.place(items)))
 
     def place(self, vectors: np.ndarray) -> np.ndarray:
         """Returns vectors [..., D] of queries or items without the offset, for `prepare`."""
-        return remove_offset(vectors, self._offset)
+        return remove_offset(vectors, self._offset, self.dtype)
 
 
 class ExactSearch:
@@ -66,30 +70,34 @@ class ExactSearch:
         """Prepares the items, float32 [N, D] or [N, K, D]."""
         self._scorer, self._count = scorer, len(vectors)
         self._size = min(_BLOCK, len(vectors))
-        self._blocks = [
-            scorer.prepare(_filled(scorer.place(vectors[start : start + self._size]), self._size))
-            for start in range(0, len(vectors), self._size)
-        ]
+        with in_precision(scorer.dtype):
+            self._blocks = [
+                scorer.prepare(
+                    _filled(scorer.place(vectors[start : start + self._size]), self._size)
+                )
+                for start in range(0, len(vectors), self._size)
+            ]
         self._merge = jax.jit(functools.partial(_merge, scorer.score), static_argnames="top")
 
     def __call__(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the best scores float32 [Q, top], descending, and their items int64 [Q, top].
+        """Returns the best scores [Q, top], descending, and their items int64 [Q, top].
 
         Args:
           queries: float32 [Q, D] or [Q, K, D].
           top: at most the number of items.
         """
-        parts = [
-            self._search(queries[start : start + _QUERIES], top)
-            for start in range(0, len(queries), _QUERIES)
-        ]
+        with in_precision(self._scorer.dtype):
+            parts = [
+                self._search(queries[start : start + _QUERIES], top)
+                for start in range(0, len(queries), _QUERIES)
+            ]
         scores, items = zip(*parts, strict=True)
         return np.concatenate(scores), np.concatenate(items).astype(np.int64)
 
     def _search(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
         prepared = self._scorer.prepare(jnp.asarray(self._scorer.place(queries)))
         best = (
-            jnp.full((len(queries), top), -jnp.inf, jnp.float32),
+            jnp.full((len(queries), top), -jnp.inf, self._scorer.dtype),
             jnp.zeros((len(queries), top), jnp.int32),
         )
         for number, block in enumerate(self._blocks):
@@ -123,4 +131,4 @@ def _merge(
 def _filled(vectors: np.ndarray, size: int) -> jax.Array:
     missing = size - len(vectors)
     padded = np.pad(vectors, [(0, missing)] + [(0, 0)] * (vectors.ndim - 1), mode="edge")
-    return jnp.asarray(padded, jnp.float32)
+    return jnp.asarray(padded)

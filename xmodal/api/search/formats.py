@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import os
+import pathlib
 from collections.abc import Callable, Sequence
 
-from xmodal.api.search.index import Hit
+from xmodal.api.search.hits import Hit
 from xmodal.base.page import Group, Page, PageItem, PageRow, Picture, Section
 
 
@@ -25,18 +27,30 @@ def as_page(
     picture: Callable[[Hit], Picture | None],
     asked: Picture | None = None,
 ) -> Page:
-    """Returns a page of pictures.
+    """Returns a page of pictures, which link to their files, with the names of these.
 
     Args:
-      query: text or path.
+      query: text or name of a file.
       hits: hits to show.
       picture: returns the picture of a hit; None if there is none to show.
       asked: the picture of the query.
     """
-    items = [
-        PageItem(hit.item, picture(hit), hit.item, notes=[f"{hit.rank}", f"{hit.score:.4f}"])
-        for hit in hits
-    ]
+    items = []
+    for hit, name in zip(hits, _short_names([hit.item for hit in hits]), strict=True):
+        path = pathlib.Path(hit.item)
+        link = path.as_uri() if path.is_absolute() else ""
+        notes = [f"{hit.rank}", f"{hit.score:.4f}"]
+        items.append(PageItem(name, picture(hit), name, notes=notes, link=link))
     own = None if asked is None else PageItem(picture=asked, alt=query)
     section = Section(f"{len(hits)} hits, most similar first", [PageRow(items)], own)
     return Page(query, [Group("", [section])])
+
+
+def _short_names(items: Sequence[str]) -> list[str]:
+    """Names of files without their folders, as far as they are distinct; other items unchanged."""
+    if not items or not all(map(os.path.isabs, items)):
+        return list(items)
+    names = [os.path.basename(item) for item in items]
+    if len(set(names)) == len(set(items)):
+        return names
+    return [os.path.relpath(item, os.path.commonpath(items)) for item in items]

@@ -1,6 +1,5 @@
 """An index of images and captions, searched by a text or a picture."""
 
-import dataclasses
 import functools
 import os
 import time
@@ -22,6 +21,7 @@ from xmodal.api.search.approximate import (
 from xmodal.api.search.embedded_items import check_queries, embed
 from xmodal.api.search.exact import ExactSearch, Scorer
 from xmodal.api.search.gallery import IndexGallery, Quality
+from xmodal.api.search.hits import Hit, rank_pairs
 from xmodal.api.search.items import Items, from_values
 from xmodal.api.search.reranked import FIRST_STAGE, RerankedSearch
 from xmodal.base.config import UserError, lookup
@@ -31,23 +31,6 @@ KINDS = ("image", "caption")
 METHODS = ("auto", "exact", "approximate")
 _WORTH_LISTS = 20_000  # Fewer items are compared exactly in milliseconds.
 _SAMPLE = 256
-
-
-@dataclasses.dataclass(frozen=True)
-class Hit:
-    """An item that was found.
-
-    Attributes:
-      rank: rank, starting at 1.
-      row: its position in the index.
-      item: path, caption, or position in a dataset.
-      score: score by the model's similarity; larger is more similar.
-    """
-
-    rank: int
-    row: int
-    item: str
-    score: float
 
 
 class Index:
@@ -152,6 +135,7 @@ class Index:
         find: str | None = None,
         exact: bool = False,
         upright: bool = True,
+        rerank: int = 0,
     ) -> list[Hit]:
         """Returns the items most similar to a text or a picture, best first.
 
@@ -162,6 +146,8 @@ class Index:
           find: "image" or "caption"; by default images, if there are any.
           exact: whether to compare all items even if approximate search is available.
           upright: see `Model.embed_images`; False for a picture of a dataset.
+          rerank: number of hits, at least `top`, that the model's pair scorer scores and ranks
+            again; 0 for none. Pictures are read from their files.
 
         Raises:
           UserError: an argument does not fit the index or the model.
@@ -171,8 +157,9 @@ class Index:
         kind = "caption" if image is None else "image"
         query = text if image is None else image
         vectors = embed(self.model, kind, [query], upright=upright)
-        (hits,) = self.query_vectors(vectors, kind, top=top, find=find, exact=exact)
-        return hits
+        many = max(top, rerank) if rerank else top
+        (hits,) = self.query_vectors(vectors, kind, top=many, find=find, exact=exact)
+        return rank_pairs(self.model, self.galleries, query, kind, hits)[:top] if rerank else hits
 
     def query_vectors(
         self,
@@ -258,8 +245,10 @@ class Index:
         items_left = find == "image" and kind == "caption"
         if self._compares_tokens:
             return Scorer(FIRST_STAGE, {}, items_left=items_left)
-        offset = self.model.measure[0].find_offset(self.galleries[find].vectors)
-        return Scorer(*self.model.measure, items_left=items_left, offset=offset)
+        similarity, vectors = self.model.measure[0], self.galleries[find].vectors
+        offset = similarity.find_offset(vectors)
+        dtype = similarity.choose_precision(vectors, offset=offset)
+        return Scorer(*self.model.measure, items_left=items_left, offset=offset, dtype=dtype)
 
     def _add_lists(self, kind: str, recall: float) -> None:
         """Builds faiss's index with as many probes as the recall requires."""

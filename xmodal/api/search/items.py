@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from xmodal.data import EvalSplit
 
 _AT_A_TIME = 256
+_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,11 +107,17 @@ def from_captions(place: str) -> Items:
     """Returns the lines of a text file.
 
     Raises:
-      UserError: the file does not exist or is empty.
+      UserError: the file does not exist, is empty or is a table.
     """
     path = pathlib.Path(place)
     if not path.is_file():
         raise UserError(f"--captions={place} is not a file.")
+    if path.name.lower().removesuffix(".gz").endswith(_TABLES):
+        raise UserError(
+            f"--captions={place} is a table, of which every line would be a caption: pass a text "
+            "file with one caption per line, or prepare the table with its images as a dataset "
+            "(data_prep/captioned_images) and pass --dataset."
+        )
     return from_values(_read_lines(path))
 
 

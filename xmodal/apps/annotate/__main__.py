@@ -43,7 +43,9 @@ def _invite(args: argparse.Namespace) -> None:
     study = StudyFile(args.study)
     if args.end:
         end_rater(study, args.end)
-        print(f"{args.end} will receive no more questions")
+        print(
+            f"{args.end} will receive no more questions; an unfinished unit goes to another rater"
+        )
         return
     for name, token in invite(study, args.raters).items():
         print(f"{name}  {args.url.rstrip('/')}/join/{token}")

@@ -1,9 +1,10 @@
 """Makes labels from the answers of a study, in the released layouts."""
 
-import json
+import math
 import os
 
 from xmodal.apps.annotate.collected import Answer, format_answers, read_answers
+from xmodal.apps.annotate.golden import find_doubts
 from xmodal.apps.annotate.match_labels import (
     judge_pairs,
     lists_files,
@@ -12,13 +13,15 @@ from xmodal.apps.annotate.match_labels import (
     read_left_out,
     read_originals,
 )
-from xmodal.apps.annotate.rater_quality import compute_alphas, quality_file
+from xmodal.apps.annotate.rater_quality import compute_alphas, explain_no_alpha, quality_file
 from xmodal.apps.annotate.rating_labels import describe_ratings, mean_ratings, rating_files
 from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.apps.annotate.vote_labels import vote_file
 from xmodal.base.config import UserError
-from xmodal.base.result_files import write_files
+from xmodal.base.result_files import format_json, write_files
 from xmodal.base.text_table import format_table
+
+_SHOWN = 10  # Units named in a sentence.
 
 
 def aggregate(
@@ -51,6 +54,7 @@ def aggregate(
         raise UserError(
             f"No question of {study.path} has the answers of all its "
             f"{study.settings.raters_per_item} rater(s) yet: there is nothing to aggregate."
+            f"{_describe_waiting(study)}"
         )
     parts = [_describe_progress(study, answers)]
     contents = {"answers.csv": format_answers(answers), "raters.csv": quality_file(answers)}
@@ -69,9 +73,9 @@ def aggregate(
     if study.settings.kind != "preference":
         contents |= _original_files(study)
     alphas = compute_alphas(answers)
-    contents["agreement.json"] = json.dumps({"krippendorff_alpha": alphas}, indent=2) + "\n"
+    contents["agreement.json"] = format_json({"krippendorff_alpha": alphas})
     rows = [
-        [kind, level, f"{alpha:.3f}"]
+        [kind, level, explain_no_alpha(answers, kind) if math.isnan(alpha) else f"{alpha:.3f}"]
         for kind, levels in alphas.items()
         for level, alpha in levels.items()
     ]
@@ -114,17 +118,24 @@ def _describe_progress(study: StudyFile, answers: list[Answer]) -> str:
             "SELECT count(*) FROM units WHERE NOT test AND done >= ?",
             (study.settings.raters_per_item,),
         ).fetchone()
-        (waiting,) = connection.execute(
-            "SELECT count(*) FROM assignments WHERE state = 'check'"
-        ).fetchone()
     raters = len({answer.rater for answer in answers})
-    said = (
+    return (
         f"{len(answers):,} answers of {raters} rater(s); {complete:,} of {units:,} units have all "
-        "their raters"
+        f"their raters.{_describe_waiting(study)}"
     )
-    if waiting:
-        said += f"; {waiting:,} wait for a decision (`review`), and do not count yet"
-    return said + "."
+
+
+def _describe_waiting(study: StudyFile) -> str:
+    """A sentence on the units that wait for a decision, or ""."""
+    waiting = [f"{doubt.unit}:{doubt.rater}" for doubt in find_doubts(study)]
+    if not waiting:
+        return ""
+    more = f" and {len(waiting) - _SHOWN:,} more" if len(waiting) > _SHOWN else ""
+    return (
+        f" {len(waiting):,} unit(s) wait for a decision and do not count yet: "
+        f"{', '.join(waiting[:_SHOWN])}{more}; `python -m xmodal annotate review "
+        f"--study={study.path}` shows them."
+    )
 
 
 def _describe_lists(lists: dict[str, dict[int, list[int]]]) -> str:

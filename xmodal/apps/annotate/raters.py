@@ -49,7 +49,7 @@ def find_rater(study: StudyFile, token: str) -> Rater | None:
 
 
 def end_rater(study: StudyFile, name: str) -> None:
-    """Ends a rater's participation; the answers are kept.
+    """Ends a rater's participation: the answers are kept, an unfinished unit goes to another rater.
 
     Raises:
       UserError: no rater has this name.
@@ -58,6 +58,11 @@ def end_rater(study: StudyFile, name: str) -> None:
         found = connection.execute("UPDATE raters SET state = 'ended' WHERE name = ?", (name,))
         if not found.rowcount:
             raise UserError(f"{study.path} has no rater {name!r}; known: {_names(connection)}.")
+        connection.execute(
+            "UPDATE assignments SET expires = 0 WHERE state = 'open' AND rater = (SELECT id FROM "
+            "raters WHERE name = ?)",
+            (name,),
+        )
 
 
 def _names(connection: sqlite3.Connection) -> str:

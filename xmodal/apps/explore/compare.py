@@ -1,5 +1,13 @@
-"""Results of several models side by side: tables, paired differences, ranks and agreement."""
+r"""Results of several models side by side: tables, paired differences, ranks and agreement.
 
+    python -m xmodal compare multitask=runs/quickstart other=results/other
+    python -m xmodal compare runs/a runs/b --metrics=shapes/i2t/recall@1 --latex
+
+The command prints the table, and the paired differences of the first model from every other one.
+"""
+
+import argparse
+import functools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -11,9 +19,11 @@ from xmodal.apps.analysis.agreement.bump_chart import draw_bump_chart
 from xmodal.apps.analysis.agreement.metric_choice import choose_metrics
 from xmodal.apps.analysis.agreement.model_table import load_models
 from xmodal.apps.analysis.agreement.rank_correlation import kendall_tau_b, ranks_of_models
-from xmodal.apps.analysis.agreement.same_labels import check_labels
+from xmodal.apps.analysis.agreement.same_labels import check_labels, find_same
+from xmodal.base import console
 from xmodal.base.config import UserError, lookup
-from xmodal.base.text_table import format_table
+from xmodal.base.text_table import Bold, format_table
+from xmodal.evals.metrics import lower_is_better
 from xmodal.evals.reports.paired_differences import Difference, Differences
 from xmodal.evals.reports.paired_differences import compare as compare_results
 from xmodal.evals.reports.store import RANKS, load_ranks
@@ -41,11 +51,9 @@ def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
         raise UserError(f"results are {results!r}; pass a mapping of names to folders.")
     if len(results) < 2:
         raise UserError(f"A comparison needs at least two models; given: {list(results)}.")
-    folders = {name: _find(folder) for name, folder in results.items()}
-    for evaluator in sorted({each for folder in folders.values() for each in _evaluators(folder)}):
-        paths = [folder / evaluator for folder in folders.values()]
-        check_labels([os.fspath(path) for path in paths if (path / RANKS).exists()])
-    return Comparison(folders)
+    comparison = Comparison({name: _find(folder) for name, folder in results.items()})
+    comparison.check_labels()
+    return comparison
 
 
 def _find(folder: str | os.PathLike) -> epath.Path:
@@ -56,11 +64,36 @@ def _find(folder: str | os.PathLike) -> epath.Path:
     raise UserError(f"{path} is neither a finished run nor the results of an evaluation.")
 
 
-def _evaluators(folder: epath.Path) -> list[str]:
-    """Folders of evaluators in the folder of all results; `_SINGLE` for a single evaluation."""
+def _evaluations(folders: Mapping[str, epath.Path]) -> dict[str, dict[str, epath.Path]]:
+    """Model -> evaluator -> its folder, where an evaluator has one name for all models.
+
+    A single evaluation, as of own functions, has the name of the evaluator of another model's run
+    that has the same labels and records; `_SINGLE` if all are single.
+
+    Raises:
+      UserError: the labels are those of no evaluator of a run, or of several.
+    """
+    found = {model: _read_evaluations(folder) for model, folder in folders.items()}
+    named = next((each for each in found.values() if each and _SINGLE not in each), None)
+    for model, each in found.items():
+        if named and _SINGLE in each:
+            same = find_same(each[_SINGLE], named)
+            if len(same) != 1:
+                places = ", ".join(map(str, named.values()))
+                raise UserError(
+                    f"The labels and records of {model} in {folders[model]} are those of "
+                    f"{'several' if same else 'none'} of {places}: evaluate on the same split, or "
+                    "name one of these folders in place of the run."
+                )
+            found[model] = {same[0]: each[_SINGLE]}
+    return found
+
+
+def _read_evaluations(folder: epath.Path) -> dict[str, epath.Path]:
+    """Evaluator -> its folder, in the folder of all results; `_SINGLE` for a single evaluation."""
     if (folder / RANKS).exists():
-        return [_SINGLE]
-    return sorted(path.name for path in folder.iterdir() if (path / RANKS).exists())
+        return {_SINGLE: folder}
+    return {path.name: path for path in sorted(folder.iterdir()) if (path / RANKS).exists()}
 
 
 def _tag(evaluator: str, tag: str) -> str:
@@ -76,53 +109,115 @@ class Comparison:
 
     def __init__(self, folders: Mapping[str, epath.Path]) -> None:
         """Reads the numbers; `folders` has the folders of the results by model."""
-        self._folders = dict(folders)
+        self._evaluations = _evaluations(folders)
+        self._differences = functools.cache(self._compute_differences)
         self.metrics: dict[str, dict[str, float]] = {}
         for name, folder in folders.items():
-            (self.metrics[name],) = load_models([os.fspath(folder)]).values()
+            (found,) = load_models([os.fspath(folder)]).values()
+            if (folder / RANKS).exists():
+                (evaluator,) = self._evaluations[name]
+                found = {_tag(evaluator, tag): value for tag, value in found.items()}
+            self.metrics[name] = found
 
-    def table(self, tags: Sequence[str] | None = None) -> str:
-        """Returns a Markdown table with a row for every metric and a column for every model.
+    def check_labels(self) -> None:
+        """Raises an error if models were evaluated on different labels.
+
+        Raises:
+          UserError: the labels of a board differ.
+        """
+        for evaluator in sorted({each for found in self._evaluations.values() for each in found}):
+            places = (found.get(evaluator) for found in self._evaluations.values())
+            check_labels([os.fspath(place) for place in places if place is not None])
+
+    def table(self, tags: Sequence[str] | None = None, format: str = "markdown") -> str:
+        """Returns a table with a row for every metric and a column for every model.
 
         Args:
           tags: tags of `metrics.json`; None for the default ones.
+          format: "markdown"; or "latex", with 95 % intervals, and in bold the best of every row and
+            all that are not separable from it: by the paired difference, or, where values by query
+            are not stored, because their intervals overlap.
 
         Raises:
-          UserError: no model has a metric with that tag.
+          UserError: no model has a metric with that tag, or the format is unknown.
         """
         rows = [["", *self.metrics]]
         # A metric that is undefined for some models is a row, too.
         reported = {name: dict.fromkeys(numbers, 0.0) for name, numbers in self.metrics.items()}
         for tag in choose_metrics(reported, tags, at_least=1):
-            found = (numbers.get(tag, math.nan) for numbers in self.metrics.values())
-            rows.append([tag, *("-" if math.isnan(x) else f"{x:.2f}" for x in found)])
-        return format_table(rows)
+            best = self._find_best(tag) if format == "latex" else ()
+            cells = [(name, self._cell(name, tag, format)) for name in self.metrics]
+            rows.append([tag, *(Bold(cell) if name in best else cell for name, cell in cells)])
+        return format_table(rows, format)
 
-    def differences(self, ours: str, theirs: str) -> str:
-        """Returns a Markdown table of the paired differences of two models, with intervals.
+    def differences(self, ours: str, theirs: str, format: str = "markdown") -> str:
+        """Returns a table of the paired differences of two models, with intervals.
 
         Evaluations without values for single items or samples, such as those of type `pairs`, are
         left out. Tags are those of `metrics.json`.
 
         Raises:
-          UserError: a model is unknown, or they have no evaluation in common.
+          UserError: a model or the format is unknown, or they have no evaluation in common.
         """
-        left, right = (lookup("model", name, self._folders) for name in (ours, theirs))
-        shared = [each for each in _evaluators(left) if (right / each / RANKS).exists()]
-        if not shared:
-            raise UserError(f"{left} and {right} have no evaluation in common.")
+        for name in (ours, theirs):
+            lookup("model", name, self._evaluations)
+        if not (shared := self._shared(ours, theirs)):
+            places = [", ".join(map(str, self._evaluations[each].values())) or "none"
+                      for each in (ours, theirs)]  # fmt: skip
+            raise UserError(
+                f"{ours} and {theirs} have no evaluation in common: those of {ours} are in "
+                f"{places[0]}, those of {theirs} in {places[1]}."
+            )
+        if not (found := self._differences(ours, theirs)):
+            raise UserError(
+                f"The evaluations {shared} of {ours} and {theirs} have no values for single items "
+                "or samples to compare; evaluate both on boards or in pools."
+            )
+        return Differences(found, name=ours, other=theirs).table(format)
+
+    def _shared(self, ours: str, theirs: str) -> list[str]:
+        """Evaluators that both models have."""
+        return [each for each in self._evaluations[ours] if each in self._evaluations[theirs]]
+
+    def _compute_differences(self, ours: str, theirs: str) -> dict[str, Difference]:
+        """Paired differences by the tags of `metrics`; empty without values by query."""
         found: dict[str, Difference] = {}
-        for name in shared:
-            stored = [load_ranks(folder / name) for folder in (left, right)]
+        for name in self._shared(ours, theirs):
+            stored = [load_ranks(self._evaluations[model][name]) for model in (ours, theirs)]
             if all(each.results or each.numbers for each in stored):
                 differences = compare_results(*stored)
                 found |= {_tag(name, tag): each for tag, each in differences.items()}
-        if not found:
-            raise UserError(
-                f"The evaluations {shared} of {left} and {right} have no values for single items "
-                "or samples to compare; evaluate both on boards or in pools."
-            )
-        return str(Differences(found, name=ours, other=theirs))
+        return found
+
+    def _find_best(self, tag: str) -> list[str]:
+        """The models with the best value of a metric, or not separable from it."""
+        values = {name: numbers.get(tag, math.nan) for name, numbers in self.metrics.items()}
+        values = {name: value for name, value in values.items() if not math.isnan(value)}
+        if len(values) < 2:
+            return []
+        best = (min if lower_is_better(tag) else max)(values, key=lambda name: values[name])
+        return [name for name in values if name == best or not self._separates(best, name, tag)]
+
+    def _separates(self, best: str, other: str, tag: str) -> bool:
+        paired = self._differences(best, other).get(tag)
+        if paired is not None:
+            return paired.separable
+        (low, high), (other_low, other_high) = (self._limits(name, tag) for name in (best, other))
+        return low > other_high or high < other_low
+
+    def _limits(self, model: str, tag: str) -> tuple[float, float]:
+        """The interval of a metric; the value itself without one."""
+        numbers = self.metrics[model]
+        low, high = (numbers.get(f"{tag}_{end}", numbers[tag]) for end in ("low", "high"))
+        return low, high
+
+    def _cell(self, model: str, tag: str, format: str) -> str:
+        value = self.metrics[model].get(tag, math.nan)
+        if math.isnan(value):
+            return "-"
+        low, high = self._limits(model, tag)
+        with_interval = format == "latex" and low < high
+        return f"{value:.2f} [{low:.2f}, {high:.2f}]" if with_interval else f"{value:.2f}"
 
     def agreement(self, tags: Sequence[str] | None = None) -> str:
         """Returns Markdown with Kendall's tau-b between metrics, and the models' ranks by each.
@@ -137,3 +232,29 @@ class Comparison:
         """Returns a PNG with a line per model over the metrics; see `table` for `tags`."""
         ranks = ranks_of_models(self.metrics, choose_metrics(self.metrics, tags))
         return draw_bump_chart(ranks, title=f"Ranks of {len(self.metrics)} models")
+
+
+@console.readable_errors()
+def main() -> None:
+    """Prints the comparison that the command line names."""
+    parser = argparse.ArgumentParser(
+        prog="xmodal compare",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("models", nargs="+", metavar="[NAME=]FOLDER", help="runs or results")
+    parser.add_argument("--metrics", help="tags, separated by commas; by default a selection")
+    parser.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
+    args = parser.parse_args()
+    named = (each.rpartition("=") for each in args.models)
+    folders = [(name or os.path.basename(os.path.normpath(at)), at) for name, _, at in named]
+    if len(names := {name for name, _ in folders}) < len(folders):
+        raise UserError(f"Models share a name, of {sorted(names)}: write NAME=FOLDER.")
+    comparison, format = compare(dict(folders)), "latex" if args.latex else "markdown"
+    print(comparison.table(args.metrics and args.metrics.split(","), format), end="\n\n")
+    ours, *others = comparison.metrics
+    print("\n".join(comparison.differences(ours, each, format) for each in others), end="")
+
+
+if __name__ == "__main__":
+    console.run(main)

@@ -11,7 +11,8 @@ from etils import epath
 
 from xmodal.api.search.formats import as_page
 from xmodal.api.search.gallery import IndexGallery
-from xmodal.api.search.index import Hit, Index
+from xmodal.api.search.hits import Hit
+from xmodal.api.search.index import Index
 from xmodal.apps.analysis.ratings import similarity_plots
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, lookup
@@ -28,6 +29,7 @@ from xmodal.evals.example_page import make_groups
 from xmodal.evals.example_rules import Pick, pick_fixed
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Provider
+from xmodal.evals.split import name_image
 from xmodal.runs import run
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.subjects import open_file
@@ -293,7 +295,7 @@ class Inspection:
         assert self.model is not None
         galleries = {}
         if self.embeddings.images is not None:
-            names = [f"image {number}" for number in self._evaluator.labels.image_ids]
+            names = [name_image(self._items, each) for each in self._evaluator.labels.image_ids]
             galleries["image"] = IndexGallery(names, self.embeddings.images)
         if self.embeddings.captions is not None:
             names = [self._items.caption_texts[row] for row in self._rows("caption")]

@@ -4,25 +4,29 @@ r"""A page of captions: the words that a model attends to, and the pictures that
 
 Figures 6 and 7 of the CMCM paper, for any models on the dataset of the first one: random captions
 of a split and, for every model, the words shaded by their weights (if it has attention) and the top
-pictures of the whole split, with the caption's own picture framed. The page embeds its pictures.
+pictures of the whole split, with the caption's own picture framed, or added with its rank if it is
+not among them. The page embeds its pictures.
 """
 
 import argparse
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from xmodal.base import console
 from xmodal.base.config import UserError
 from xmodal.base.page import Group, Page, PageItem, PageRow, Section
+from xmodal.evals.split import name_image
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model
     from xmodal.data import EvalSplit
+    from xmodal.evals.embed import Items
 
 _TOP = 5
+_DEEP = 1000  # A rank beyond this one is not looked for.
 
 
 def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: int = 0) -> Page:
@@ -57,7 +61,7 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
         notes.append("Words are shaded by their attention weights.")
     if any(item.picture for item in items):
         notes.append(f"Pictures are the top {_TOP} of {total}; the caption's own is framed.")
-    return Page(f"{split.name}, {split.split} split", [Group("", sections)], notes)
+    return Page(f"{split.title}, {split.split} split", [Group("", sections)], notes)
 
 
 def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, float]]] | None:
@@ -68,7 +72,7 @@ def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, flo
 
 
 def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list[list[int]] | None:
-    """Positions of the best images of every text."""
+    """Positions of the best images of every text, up to `_DEEP`."""
     from xmodal.api.search.embedded_items import embed
     from xmodal.api.search.index import Index
     from xmodal.api.search.items import from_split
@@ -77,21 +81,25 @@ def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list
         return None
     images = from_split(split, features=model.takes_features)
     index = Index.build(model, images=images, method="exact")
-    found = index.query_vectors(embed(model, "caption", texts), "caption", top=_TOP)
+    found = index.query_vectors(embed(model, "caption", texts), "caption", top=_DEEP)
     return [[hit.row for hit in hits] for hits in found]
 
 
 def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[PageItem]:
-    pictures = split.pictures(np.asarray(best))
-    return [
-        PageItem(
-            picture=picture,
-            alt=f"image {split.image_ids[place]}",
-            notes=[f"{rank}"],
-            mark="own" if place == own else "",
-        )
-        for rank, (place, picture) in enumerate(zip(best, pictures, strict=True), start=1)
-    ]
+    """The top images and the caption's own, each with its rank."""
+    shown = [*best[:_TOP], *([] if own in best[:_TOP] else [own])]
+    total = len(split.image_ids)
+    items = []
+    for rank, (place, picture) in enumerate(
+        zip(shown, split.pictures(np.array(shown)), strict=True), 1
+    ):
+        note, mark = f"{rank}", "own" if place == own else ""
+        if rank > _TOP:
+            note = f"rank {best.index(own) + 1:,}" if own in best else f"after rank {len(best):,}"
+            note += f" of {total:,}"
+        alt = name_image(cast("Items", split), split.image_ids[place])
+        items.append(PageItem(picture=picture, alt=alt, notes=[note], mark=mark))
+    return items
 
 
 def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:

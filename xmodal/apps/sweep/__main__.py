@@ -27,6 +27,7 @@ from absl import flags
 from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
 from xmodal.base.console import quietly
+from xmodal.base.progress import STOPPED
 from xmodal.base.text_table import format_table
 from xmodal.cli import config_flag, training_flags
 from xmodal.cli.training_flags import DRY_RUN, WORKDIR
@@ -101,7 +102,7 @@ def main(argv: list[str]) -> None:
         keep_all=KEEP_CHECKPOINTS.value == "all",
     )
     if not is_done:
-        sys.exit(training_flags.STOPPED)
+        sys.exit(STOPPED)
 
 
 def _overlap(path: str, other: str) -> bool:

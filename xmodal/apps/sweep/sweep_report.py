@@ -19,7 +19,6 @@ from xmodal.base.text_table import format_table
 from xmodal.evals.reports.summary import select_curves
 from xmodal.runs.tensorboard.writer import make_writer, write_settings
 
-_ENDS = ("_low", "_high", "_std")
 # Rows of the report's table of trials.
 _SHOWN = 10
 _STATES = {"COMPLETE": "complete", "FAIL": "failed", "RUNNING": "running", "WAITING": "waiting"}
@@ -145,7 +144,7 @@ def _format_best(plan: Plan, best: dict[str, FrozenTrial]) -> str:
         rows.append([path, *(format_value(x.user_attrs["values"][path]) for x in best.values())])
     tags = dict.fromkeys(tag for metrics in found for tag in select_curves(metrics))
     for tag in tags:
-        if not any(tag.endswith(end) and tag.removesuffix(end) in tags for end in _ENDS):
+        if not (tag.endswith("_std") and tag.removesuffix("_std") in tags):
             cells = []
             for metrics in found:
                 low, high = metrics.get(f"{tag}_low"), metrics.get(f"{tag}_high")

@@ -8,6 +8,7 @@ import numpy as np
 from xmodal.base.config import UserError
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options
 from xmodal.evals.inputs.galleries import order_embeddings
+from xmodal.evals.inputs.line_files import read_lines
 from xmodal.evals.inputs.sources import Embeddings, Provider
 from xmodal.evals.ranking.finite import count_not_finite
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
@@ -24,7 +25,8 @@ class ClassificationOptions(Options):
 
     Attributes:
       labels: label column with the class of every image, int [N].
-      names: names of the classes, in the order of their numbers; if empty, those of the dataset.
+      names: names of the classes, in the order of their numbers, also in a file that ends in .txt,
+        one per line; if empty, those of the dataset.
     """
 
     labels: str = "label"
@@ -58,7 +60,8 @@ class ClassificationEvaluator(NumbersEvaluator):
             raise UserError(f"{self._where} classifies images, but the model has no image side.")
         self._classes = self._read_classes(self._split)
         counts = np.bincount(self._classes, minlength=1)
-        names = self.options.names or self._split.label_names.get(self.options.labels, ())
+        given = read_lines(self.options.names, f"{self._where}.names")
+        names = given or self._split.label_names.get(self.options.labels, ())
         if names and len(names) < len(counts):
             raise UserError(
                 f"{self._where} has names for {len(names)} classes, but {self._split.name} has "
@@ -90,6 +93,11 @@ class ClassificationEvaluator(NumbersEvaluator):
         )
         counts = {"queries": len(rank), "gallery": len(self._names), "tied_queries": tied.sum()}
         return [self._numbers(values | {tag: float(x) for tag, x in counts.items()} | figures)]
+
+    def _chance(self) -> dict[str, float]:
+        classes = len(self._names)
+        accuracies = {f"accuracy@{depth}": 100.0 * min(depth / classes, 1) for depth in DEPTHS}
+        return accuracies | {MEAN_PER_CLASS: 100.0 / classes}
 
     def _define(self) -> str:
         """The definition, from the classes that are known."""

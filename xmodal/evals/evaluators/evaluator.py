@@ -217,7 +217,11 @@ class NumbersEvaluator(Evaluator):
     ) -> Numbers:
         """The result with these metrics, and their values in samples shared by all models."""
         name, digits = self.options.type, self._label_hash.digits()
-        return Numbers(name, self._definition, digits, metrics, repeats or {})
+        return Numbers(name, self._definition, digits, metrics, repeats or {}, self._chance())
+
+    def _chance(self) -> dict[str, float]:
+        """Metrics of a model that guesses, by tag; empty if they are not known."""
+        return {}
 
     def _read(self, sides: Collection[str]) -> None:
         """Reads the labels; raises an error if they or the sides do not fit."""
@@ -261,7 +265,7 @@ def warn_of_labels(place: str, differences: Sequence[str]) -> list[str]:
 def describe_split(split: Split) -> Provenance:
     """Returns the facts of a prepared dataset's split."""
     return Provenance(
-        title=f"{split.name}, {split.split} split",
+        title=f"{split.title}, {split.split} split",
         warnings=warn_of_part(split.partial, split.split),
         records=split.hashes,
     )

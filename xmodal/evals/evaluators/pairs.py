@@ -74,6 +74,10 @@ class PairsEvaluator(NumbersEvaluator):
         names = [f"{name}/{metric}" for name in (*self._sets, *years) for metric in _CORRELATIONS]
         return names + [f"{name}/pairs" for name in self._sets]
 
+    def _chance(self) -> dict[str, float]:
+        correlations = (tag for tag in self.tags(("text",)) if not tag.endswith("/pairs"))
+        return dict.fromkeys(correlations, 0.0)
+
     def _compute(self, source: Embeddings) -> dict[str, float]:
         source = dataclasses.replace(source, image_ids=None, images=None, predictions={})
         scores = open_scores(order_embeddings(source, self._split), mesh=self._mesh)

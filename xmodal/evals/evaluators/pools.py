@@ -145,6 +145,16 @@ class PoolsEvaluator(NumbersEvaluator):
             for deviation in ("", "_std")
         ]
 
+    def _chance(self) -> dict[str, float]:
+        size = len(self._pools[0][0])
+        found = {"median_rank": (size + 1) / 2}
+        found |= {f"recall@{depth}": 100.0 * min(depth / size, 1) for depth in _DEPTHS}
+        return {
+            f"{direction}/{metric}": value
+            for direction in self.options.directions
+            for metric, value in found.items()
+        }
+
     def check_comparable(self, other: StoredResults) -> None:
         """See `Evaluator`."""
         check_numbers(other, self._numbers({}))

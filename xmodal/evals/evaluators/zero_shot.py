@@ -8,6 +8,7 @@ import numpy as np
 
 from xmodal.base.config import UserError, lookup
 from xmodal.evals.evaluators.classification import ClassificationEvaluator, ClassificationOptions
+from xmodal.evals.inputs.line_files import read_lines
 from xmodal.evals.inputs.sources import Provider
 
 # Named sets of prompt templates. `seven` are those that CLIP's authors selected for ImageNet.
@@ -32,7 +33,8 @@ class ZeroShotOptions(ClassificationOptions):
 
     Attributes:
       templates: prompts, in which `{}` stands for the name of a class, with spaces for its
-        underscores ("apple_pie"); an entry without `{}` is the name of a set in `TEMPLATES`.
+        underscores ("apple_pie"); an entry without `{}` is the name of a set in `TEMPLATES`, and
+        one that ends in .txt a file with one such entry per line.
     """
 
     templates: tuple[str, ...] = ("photo",)
@@ -47,14 +49,15 @@ class ZeroShotOptions(ClassificationOptions):
         super().check(where)
         if not self.templates:
             raise UserError(f"{where}.templates is empty; name a set of {sorted(TEMPLATES)}.")
-        for each in self.templates:
+        for each in read_lines(self.templates, f"{where}.templates"):
             if "{}" not in each:
                 lookup(f"{where}.templates (a prompt contains {{}})", each, TEMPLATES)
 
     @property
     def prompts(self) -> list[str]:
         """All templates, with those of the named sets."""
-        sets = [(each,) if "{}" in each else TEMPLATES[each] for each in self.templates]
+        entries = read_lines(self.templates, "templates")
+        sets = [(each,) if "{}" in each else TEMPLATES[each] for each in entries]
         return list(dict.fromkeys(prompt for found in sets for prompt in found))
 
 

@@ -10,7 +10,7 @@ from xmodal.base.config import UserError
 _ROWS_AT_A_TIME = 1024  # Of a matrix that may be on disk.
 _SMALLEST_SCORE = float(np.finfo(np.float64).tiny)
 _SMALLEST_FLOAT = float(np.finfo(np.float32).tiny)
-# Rounding of embeddings to float32 may change them by this part of their length or of their spread.
+# Rounding of embeddings to float32 may change them by this part of their largest number.
 _ROUNDING = 1e-5
 LARGEST_ID = int(np.iinfo(np.int64).max)
 
@@ -45,7 +45,7 @@ def check_ids(ids: np.ndarray, place: str, name: str) -> np.ndarray:
 def check_embeddings(
     array: np.ndarray, ids: np.ndarray, place: str, ids_name: str, name: str
 ) -> np.ndarray:
-    """Returns embeddings as float32, one row for each of `ids`.
+    """Returns embeddings as float32, or float64 if they are, one row for each of `ids`.
 
     Raises:
       UserError: their shape or type is wrong, or a value is not finite.
@@ -64,9 +64,10 @@ def check_embeddings(
             f"{place} has {len(array)} rows of {name} and {len(ids)} {ids_name}; every row needs "
             "its id."
         )
-    with np.errstate(over="ignore"):  # float64 values beyond float32's range are found just below.
-        array = np.ascontiguousarray(array, np.float32)
-    broken = np.concatenate([~np.isfinite(rows).all(axis=-1) for rows in _blocks(array)])
+    with np.errstate(over="ignore"):
+        broken = np.concatenate(
+            [~np.isfinite(rows.astype(np.float32)).all(axis=-1) for rows in _blocks(array)]
+        )
     broken = broken.reshape(len(ids), -1).any(axis=1)
     if broken.any():
         raise UserError(
@@ -74,11 +75,11 @@ def check_embeddings(
             f"float32, the first is id {ids[broken.argmax()]}; fix the model or leave these "
             "rows out."
         )
-    return array
+    return np.ascontiguousarray(array, np.float64 if array.dtype.itemsize >= 8 else np.float32)
 
 
-def refuse_lost_digits(given: np.ndarray, ids: np.ndarray, place: str, name: str) -> None:
-    """Raises an error if embeddings in float32 would lose what distinguishes them.
+def refuse_tiny(given: np.ndarray, ids: np.ndarray, place: str, name: str) -> None:
+    """Raises an error if embeddings are so small that float32 would round them to zero.
 
     Args:
       given: floats [N, ...], finite in float32.
@@ -87,35 +88,20 @@ def refuse_lost_digits(given: np.ndarray, ids: np.ndarray, place: str, name: str
       name: name of the array.
 
     Raises:
-      UserError: numbers are so small that they become zero, or so large compared with their
-        differences that these are rounded away.
+      UserError: names the first such row.
     """
     if given.dtype.kind != "f":  # bfloat16 is exact in float32.
         return
-    first, squares, spread = None, 0.0, 0.0
     for start, rows in zip(range(0, len(given), _ROWS_AT_A_TIME), _blocks(given), strict=True):
-        rows = rows.astype(np.float64).reshape(len(rows), -1)
-        rounded = rows.astype(np.float32)
-        rounded[np.abs(rounded) < _SMALLEST_FLOAT] = 0  # As processors do.
-        errors = rows - rounded
-        lost = np.abs(errors).max(axis=1) > _ROUNDING * np.abs(rows).max(axis=1)
+        largest = np.abs(rows.astype(np.float64)).reshape(len(rows), -1).max(axis=1)
+        lost = (largest > 0) & (largest < _SMALLEST_FLOAT / _ROUNDING)
         if lost.any():
             row = int(lost.argmax())
             raise UserError(
                 f"{name} in {place}: the row of id {ids[start + row]} holds numbers up to "
-                f"{np.abs(rows[row]).max():.0e}, which float32 rounds to zero, so items would tie. "
+                f"{largest[row]:.0e}, which float32 rounds to zero, so items would tie. "
                 "Multiply all embeddings by one number."
             )
-        first = rows[0] if first is None else first
-        squares += float(np.square(errors).sum())
-        spread += float(np.square(rows - first).sum())
-    if squares > _ROUNDING**2 * spread > 0:
-        raise UserError(
-            f"{name} in {place} are {given.dtype} around {np.median(given[0]):.6g} and differ by "
-            f"about {(spread / given.size) ** 0.5:.0e}, which float32 rounds away, so items would "
-            "tie. Subtract the mean of all items from images and captions, if the similarity is "
-            "'euclidean' or 'match_probability'; otherwise, use larger differences."
-        )
 
 
 def check_scores(
@@ -127,7 +113,9 @@ def check_scores(
       UserError: names the first score and its pair.
     """
     if not np.issubdtype(matrix.dtype, np.floating):
-        raise UserError(f"The scores in {place} are {matrix.dtype}; save them as floats.")
+        raise UserError(
+            f"The scores in {place} are {matrix.dtype}; save them as float32 or float64."
+        )
     if matrix.dtype.itemsize > 8:
         raise UserError(f"The scores in {place} are {matrix.dtype}; save them as float64.")
     if matrix.shape != (len(image_ids), len(caption_ids)):

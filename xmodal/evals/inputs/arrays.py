@@ -21,7 +21,7 @@ from xmodal.evals.inputs.array_checks import (
     check_ids,
     check_numbers,
     check_scores,
-    refuse_lost_digits,
+    refuse_tiny,
 )
 from xmodal.evals.inputs.sources import Embeddings, Predictions, ScoreMatrix
 from xmodal.evals.inputs.token_arrays import is_read, read_tokens, write_tokens
@@ -42,8 +42,8 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
     """Reads `image_ids` [N], `image_embeddings` [N, D] or [N, K, D], and the same for captions.
 
     Args:
-      source: npz file, or its arrays in a mapping. Embeddings of any float type, bfloat16
-        included, become float32. `similarity` (a name), `match_scale` and `match_shift` (numbers)
+      source: npz file, or its arrays in a mapping. Embeddings of any float type are read,
+        bfloat16 included. `similarity` (a name), `match_scale` and `match_shift` (numbers)
         are optional, and so are `predictions/TASK/images` [N, C] and `predictions/TASK/captions`
         [M, C], whose sums are the logits of the probabilities that a task predicts for pairs, and
         `image_log_sigma` [N, D] and `caption_log_sigma` [M, D]; for tokens, see
@@ -58,7 +58,7 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
         if ids_name in arrays and name in arrays:
             ids = check_ids(arrays[ids_name], place, ids_name)
             found[name] = ids, check_embeddings(arrays[name], ids, place, ids_name, name)
-            refuse_lost_digits(arrays[name], ids, place, name)
+            refuse_tiny(arrays[name], ids, place, name)
             if spread in arrays:
                 found_spread = check_embeddings(arrays[spread], ids, place, ids_name, spread)
                 if found_spread.ndim != 2:
@@ -87,9 +87,10 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
     for name in _PARAMETERS:
         if (number := arrays.get(name)) is None:
             continue
-        numeric = np.issubdtype(number.dtype, np.number)
-        if number.size != 1 or not numeric or not np.isfinite(number).all():
-            raise UserError(f"{name} in {place} is {number.tolist()}, not one number.")
+        with np.errstate(over="ignore", invalid="ignore"):
+            numeric = number.dtype.kind in "fiu" and np.isfinite(number.astype(np.float32)).all()
+        if number.size != 1 or not numeric:
+            raise UserError(f"{name} in {place} is {number.tolist()}, not one number of float32.")
         parameters[name] = float(number.reshape(()))
     predictions = _read_predictions(arrays, place, image_ids, caption_ids)
     sides = (image_ids, image, caption_ids, captions)
@@ -210,6 +211,9 @@ def open_arrays(
     known |= set(_LOG_SIGMA.values())
     try:
         with np.load(place, allow_pickle=False) as file:
+            if len(set(file.files)) < len(file.files):
+                twice = max(file.files, key=file.files.count)
+                raise ValueError(f"it holds {twice!r} twice")
             for key in file.files:
                 # Other arrays may be anything and are not read.
                 needed = key in known or key.startswith(_PREDICTIONS) or is_read(key)
@@ -223,6 +227,8 @@ def open_arrays(
 
 
 def _as_array(key: str, array: Any, place: str) -> np.ndarray:
+    if np.ma.is_masked(array):
+        raise UserError(f"{key} in {place} have masked values; fill them, or leave the items out.")
     try:
         return np.asarray(array)
     except (TypeError, ValueError, RuntimeError) as error:  # Of NumPy and of PyTorch.
@@ -258,7 +264,10 @@ def read_similarity(arrays: Mapping[str, np.ndarray], place: str) -> str:
 def _map_matrix(path: str) -> np.ndarray:
     _check_exists(path)
     try:
-        return np.lib.format.open_memmap(path, mode="r")
+        matrix = np.lib.format.open_memmap(path, mode="r")
+        if more := os.path.getsize(path) - matrix.offset - matrix.nbytes:
+            raise ValueError(f"it has {more:,} bytes more than its header says")
+        return matrix
     except DAMAGE as error:
         raise UserError(
             f"{path} cannot be read ({first_line(error)}); write it again with numpy.save as one "

@@ -21,14 +21,8 @@ def average(members: Sequence[Embeddings]) -> Embeddings:
     Raises:
       UserError: the items differ, or the score of a member is not an inner product.
     """
+    check_same_items(members)
     first = members[0]
-    for other in members[1:]:
-        for ids in ("image_ids", "caption_ids"):
-            if not np.array_equal(getattr(first, ids), getattr(other, ids)):
-                raise UserError(
-                    f"The models of an ensemble embed different items: {ids} of {first.place} and "
-                    f"of {other.place} differ; evaluate them on the same split of the same dataset."
-                )
     return Embeddings(
         place=first.place,
         image_ids=first.image_ids,
@@ -37,6 +31,22 @@ def average(members: Sequence[Embeddings]) -> Embeddings:
         captions=_join(members, "captions"),
         similarity="dot",
     )
+
+
+def check_same_items(members: Sequence[Embeddings]) -> None:
+    """Raises an error if the members of an ensemble embed different items.
+
+    Raises:
+      UserError: names two members.
+    """
+    first = members[0]
+    for other in members[1:]:
+        for ids in ("image_ids", "caption_ids"):
+            if not np.array_equal(getattr(first, ids), getattr(other, ids)):
+                raise UserError(
+                    f"The models of an ensemble embed different items: {ids} of {first.place} and "
+                    f"of {other.place} differ; evaluate them on the same split of the same dataset."
+                )
 
 
 def _join(members: Sequence[Embeddings], side: str) -> np.ndarray | None:

@@ -29,7 +29,8 @@ _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "images to
 class GivenItems:
     """Items of one side in the given order, see `evals.embed.Items`; ids are positions."""
 
-    name, split, partial = "given", "items", ""
+    name = title = "given"
+    split, partial = "items", ""
     ratings: Mapping[str, Mapping[str, np.ndarray]] = {}
     categories = caption_categories = None
     hashes: Mapping[str, str] = {}

@@ -130,11 +130,20 @@ def _make_ragged(
 def _read_json(path: str) -> object:
     try:
         with open(path, encoding="utf-8-sig") as file:
-            return json.load(file)
+            return json.load(file, object_pairs_hook=_without_doubles)
     except FileNotFoundError as error:
         raise UserError(f"There is no file {path!r}.") from error
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not a JSON file ({first_line(error)}).") from error
+
+
+def _without_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object of JSON, which would keep only the last of several entries with one key."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {max(keys, key=keys.count)!r} occurs twice")
+    return found
 
 
 def _check_lists(lists: object, place: str, direction: str) -> dict[int, np.ndarray]:

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.evals.inputs.array_checks import check_embeddings, refuse_lost_digits
+from xmodal.evals.inputs.array_checks import check_embeddings, refuse_tiny
 from xmodal.evals.inputs.arrays import open_arrays, read_similarity
 from xmodal.evals.inputs.sources import Embeddings, Provider, refuse_field, with_similarity
 
@@ -37,7 +37,7 @@ class Sentences(Provider):
     Attributes:
       place: names the source in messages.
       rows: text -> its row in `vectors`.
-      vectors: float32 [N, D] or [N, K, D].
+      vectors: float32 or float64, [N, D] or [N, K, D].
       similarity: name in `xmodal.similarity.SIMILARITIES`; "" for none.
       parameters: learned numbers of the similarity; a file of sentences has none.
       notes: how many sentences have several embeddings that differ by rounding.
@@ -99,7 +99,7 @@ def load_sentences(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Sent
         )
     numbers = np.arange(len(texts))
     vectors = check_embeddings(arrays[EMBEDDINGS], numbers, place, SENTENCES, EMBEDDINGS)
-    refuse_lost_digits(arrays[EMBEDDINGS], numbers, place, EMBEDDINGS)
+    refuse_tiny(arrays[EMBEDDINGS], numbers, place, EMBEDDINGS)
     rows, rounded = _find_rows(texts.tolist(), vectors, _tolerance(arrays[EMBEDDINGS].dtype), place)
     notes = []
     if rounded:

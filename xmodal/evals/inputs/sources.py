@@ -189,9 +189,9 @@ class Embeddings(_Given):
     Attributes:
       place: names the source in messages.
       image_ids: int64 [N].
-      images: float32 [N, D], or [N, K, D] with K embeddings per item.
+      images: float32 [N, D], or [N, K, D] with K embeddings per item; float64 if a file has it.
       caption_ids: int64 [M].
-      captions: float32 [M, D] or [M, K, D].
+      captions: [M, D] or [M, K, D], likewise.
       similarity: name in `xmodal.similarity.SIMILARITIES` or `PAIR_MODULES`; "" if not yet known.
       parameters: learned numbers of the similarity, or the nested dict of its module's arrays.
       predictions: task -> predictions for the same images and captions, in the same order.

@@ -10,8 +10,9 @@ from xmodal.base.config import UserError
 def count_not_finite(values: np.ndarray) -> int:
     """Returns the number of rows with a value that is not finite."""
     # A sum is finite if all its terms are, and needs no Boolean array.
-    if np.isfinite(np.sum(values, dtype=np.float64)):
-        return 0
+    with np.errstate(invalid="ignore"):
+        if np.isfinite(np.sum(values, dtype=np.float64)):
+            return 0
     return int(np.sum(~np.isfinite(values).all(axis=tuple(range(1, values.ndim)))))
 
 

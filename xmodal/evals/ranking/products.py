@@ -25,6 +25,7 @@ from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_blocks import HostItems, compute_score_matrix
 from xmodal.evals.ranking.score_tiles import GROUP, Scores, choose_rows, complete_rows, one_device
 from xmodal.similarity import Similarity, make_similarity
+from xmodal.similarity.precision import DOUBLE, SINGLE, in_precision
 
 Score = Callable[[Any, Any], jax.Array]
 
@@ -51,8 +52,8 @@ class Gallery:
         """Prepares and places the items.
 
         Args:
-          vectors: float32 [N, D] or [N, K, D].
-          prepare: [b, ...] -> tree of float32 arrays [b, ...], row by row.
+          vectors: float32 or float64, [N, D] or [N, K, D].
+          prepare: [b, ...] -> tree of arrays [b, ...] of this type, row by row.
           block_size: largest number of items per tile.
           mesh: every tile is sharded over its `data` axis; None for one device.
           name: name of the items, for errors.
@@ -65,7 +66,10 @@ class Gallery:
                 f"{bad:,} of {len(vectors):,} {name} embeddings are not finite: the model diverged "
                 "or the file is damaged."
             )
-        self.mesh = mesh = mesh or one_device()
+        self.dtype = vectors.dtype
+        if mesh is None or self.dtype == DOUBLE:
+            mesh = one_device(self.dtype)
+        self.mesh = mesh
         self.size = len(vectors)
         self.rows = choose_rows(self.size, block_size, GROUP * mesh.shape[BATCH_AXIS])
         self.width, self.largest = vectors.shape[-1], 0.0
@@ -74,14 +78,17 @@ class Gallery:
         for start in starts:
             block = vectors[start : start + self.rows]
             padding = [(0, self.rows - len(block))] + [(0, 0)] * (vectors.ndim - 1)
-            block = prepare(jnp.asarray(np.pad(np.asarray(block, np.float32), padding)))
+            with in_precision(self.dtype):
+                block = prepare(jnp.asarray(np.pad(block, padding)))
             if self._prepared is None:
                 padded = len(starts) * self.rows
                 self._prepared = jax.tree.map(
-                    lambda x, padded=padded: np.empty((padded, *x.shape[1:]), np.float32), block
+                    lambda x, padded=padded: np.empty((padded, *x.shape[1:]), x.dtype), block
                 )
             jax.tree.map(_fill(start), self._prepared, block)
-            self.largest = max(self.largest, *map(_largest, jax.tree.leaves(block)))
+            # The squares of vectors do not count.
+            numbers = block["vectors"] if isinstance(block, dict) else block
+            self.largest = max(self.largest, _largest(numbers))
         self._tiles = [self._place(self._rows(j), P(BATCH_AXIS)) for j in range(len(starts))]
         self._queries: tuple[int, Any] = -1, None  # The last requested ones.
 
@@ -105,15 +112,14 @@ class Gallery:
 
     def _place(self, tree: Any, spec: P) -> Any:
         sharding = NamedSharding(self.mesh, spec)
-        return jax.tree.map(
-            lambda x: jax.make_array_from_callback(x.shape, sharding, lambda at: x[at]), tree
-        )
+        with in_precision(self.dtype):
+            return jax.tree.map(
+                lambda x: jax.make_array_from_callback(x.shape, sharding, lambda at: x[at]), tree
+            )
 
 
 class Products:
     """Scores computed from two galleries of embeddings."""
-
-    dtype = np.dtype(np.float32)
 
     def __init__(
         self,
@@ -124,17 +130,18 @@ class Products:
         """Takes Q queries and N items, the same object within one gallery, and their score."""
         self.shape = (queries.size, items.size)
         self.tile_shape = (queries.rows, items.rows)
-        self.mesh = items.mesh
+        self.mesh, self.dtype = items.mesh, items.dtype
         self._queries, self._items = queries, items
         self._score = score
         self._symmetric: bool | None = None
         self._finite = False
         # Positives are often rated too: already scored pairs, row * N + column, and their scores.
-        self._known = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        self._known = np.zeros(0, np.int64), np.zeros(0, self.dtype)
 
     def tile(self, i: int, j: int) -> jax.Array:
         """See `Scores.tile`; the columns are sharded like the items."""
-        return _compute(self._score, self.mesh, self._queries.queries(i), self._items.items(j))
+        with in_precision(self.dtype):
+            return _compute(self._score, self.mesh, self._queries.queries(i), self._items.items(j))
 
     def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """See `Scores.pairs`."""
@@ -151,7 +158,7 @@ class Products:
         return values[np.searchsorted(known, keys)]
 
     def _score_pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        on_cpu = jax.default_backend() == "cpu"
+        on_cpu = jax.default_backend() == "cpu" or self.dtype == DOUBLE
         block = _CPU_PAIRS if on_cpu else max(self.tile_shape)
         blocks = max(1, _PAIRS_AT_A_TIME // block)
         found: list[Any] = []
@@ -161,7 +168,8 @@ class Products:
                 gallery.take(np.resize(positions[at], (blocks, block)))
                 for gallery, positions in ((self._queries, rows), (self._items, columns))
             )
-            found.append(_compute_diagonals(self._score, left, right))
+            with in_precision(self.dtype):
+                found.append(_compute_diagonals(self._score, left, right))
             # The host copies only the next items while the device computes.
             found[:-1] = [np.asarray(scores) for scores in found[:-1]]
         return np.concatenate([np.asarray(scores).ravel() for scores in found])[: len(rows)]
@@ -169,7 +177,7 @@ class Products:
     def check_finite(self, asked: str = "") -> None:
         """See `Scores.check_finite`; also rejects products that are lost to rounding."""
         left, right = self._queries.largest, self._items.largest
-        if 0 < left * right < _SMALLEST_PRODUCT:
+        if self.dtype == SINGLE and 0 < left * right < _SMALLEST_PRODUCT:
             raise UserError(
                 f"numbers up to {max(left, right):.0e} in the embeddings are too small for this "
                 "similarity in float32: scores would tie. Multiply all of them by one number, or "
@@ -177,7 +185,7 @@ class Products:
             )
         # No inner product, squared distance or partial sum of them is larger.
         largest = self._items.width * (left + right) ** 2
-        if self._finite or largest < float(np.finfo(np.float32).max):
+        if self._finite or largest < float(np.finfo(self.dtype).max):
             return
         blocks = (complete_rows(self, i) for i in range(-(-self.shape[0] // self.tile_shape[0])))
         refuse_not_finite(
@@ -256,7 +264,7 @@ def open_scores(
     prepare, score = similarity.scorer(embeddings.parameters)
     vectors = {"image": embeddings.images, "text": embeddings.captions}
     given = {side: rows for side, rows in vectors.items() if rows is not None}
-    placed = similarity.remove_offset(*given.values())
+    placed = similarity.place(*given.values())
     galleries = {
         side: Gallery(rows, prepare, block_size=block_size, mesh=mesh, name=side)
         for side, rows in zip(given, placed, strict=True)

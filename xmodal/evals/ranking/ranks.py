@@ -9,7 +9,8 @@ from xmodal.base.progress import progress
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import counting
 from xmodal.evals.ranking.counting import Best, LabelSet
-from xmodal.evals.ranking.score_tiles import Scores, in_precision
+from xmodal.evals.ranking.score_tiles import Scores
+from xmodal.similarity.precision import in_precision
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from xmodal.base.mesh import BATCH_AXIS, make_mesh
+from xmodal.base.mesh import BATCH_AXIS
 from xmodal.evals.inputs.galleries import ReorderedMatrix
 from xmodal.evals.ranking.finite import refuse_not_finite
 from xmodal.evals.ranking.score_tiles import GROUP, Scores, choose_rows, one_device
@@ -36,8 +36,8 @@ class SavedScores:
         """
         self._matrix, self._block_size = matrix, block_size
         self.dtype = dtype or _choose_dtype(matrix)
-        if self.dtype == np.float64:  # Not every accelerator has it.
-            mesh = make_mesh(jax.local_devices(backend="cpu")[:1])
+        if self.dtype == np.float64:
+            mesh = one_device(self.dtype)
         self.mesh = mesh = mesh or one_device()
         group = GROUP * mesh.shape[BATCH_AXIS]
         queries, items = self.shape = matrix.shape[0], matrix.shape[1]

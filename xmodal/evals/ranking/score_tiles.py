@@ -1,6 +1,5 @@
 """Scores by tile: the interface that ranking needs from embeddings and score matrices."""
 
-import contextlib
 from typing import Protocol
 
 import jax
@@ -8,6 +7,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.base.mesh import make_mesh, to_host
+from xmodal.similarity.precision import DOUBLE, SINGLE, in_precision
 
 # Tiles have whole groups of rows, see `products`.
 GROUP = 64
@@ -46,11 +46,6 @@ class Scores(Protocol):
         """The scores of the items as queries."""
 
 
-def in_precision(dtype: np.dtype) -> contextlib.AbstractContextManager:
-    """Returns a context in which JAX keeps scores of a type; without it, all become float32."""
-    return jax.enable_x64(True) if dtype == np.float64 else contextlib.nullcontext()
-
-
 def complete_rows(scores: Scores, i: int) -> np.ndarray:
     """Returns the scores of the queries of row i of tiles with all items, [b, N], on the host."""
     (queries, items), (rows, columns) = scores.shape, scores.tile_shape
@@ -59,9 +54,11 @@ def complete_rows(scores: Scores, i: int) -> np.ndarray:
     return np.concatenate(tiles, axis=1)[: queries - i * rows, :items]
 
 
-def one_device() -> Mesh:
-    """Returns a mesh of the first device of this process."""
-    return make_mesh(jax.local_devices()[:1])
+def one_device(dtype: np.dtype = SINGLE) -> Mesh:
+    """Returns a mesh of the first device of this process that has a type of scores."""
+    # Not every accelerator has float64.
+    backend = "cpu" if dtype == DOUBLE else None
+    return make_mesh(jax.local_devices(backend=backend)[:1])
 
 
 def choose_rows(size: int, block_size: int, group: int) -> int:

@@ -2,19 +2,22 @@
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
-from xmodal.base.text_table import format_table
+from xmodal.base.text_table import Bold, Rows, format_document
 from xmodal.evals.boards.definitions import DIRECTIONS, RATING_SIDES
+from xmodal.evals.metrics import lower_is_better
 from xmodal.evals.published import (
     ECCV_TABLE_4,
     PUBLISHED,
     PUBLISHED_LABELS,
 )
+from xmodal.evals.reports.summary import find_chance_results
 from xmodal.evals.results import RSUM, BoardResult, Numbers, metric_tag
 
 _ARROWS = {"i2t": "I→T", "t2i": "T→I", "t2t": "T→T", "i2i": "I→I"}
 _TITLES = {
+    "captioned_images": "Own pictures and captions",
     "coco5k": "MS-COCO 5K",
     "coco1k": "MS-COCO 1K, mean of five folds",
     "cxc": "Crisscrossed Captions",
@@ -81,10 +84,13 @@ def format_report(
     warnings: Sequence[str] = (),
     notes: Sequence[str] = (),
     examples: Sequence[str] = (),
+    chance: Mapping[str, float] | None = None,
+    format: str = "markdown",
 ) -> str:
     """Returns a summary, the tables of every board, and the facts behind their numbers.
 
-    The result is Markdown, aligned to be readable in a terminal too.
+    Markdown is aligned to be readable in a terminal too. In LaTeX, a number is bold if it is the
+    best of its column or the interval of the model does not separate both.
 
     Args:
       model: name of our row.
@@ -96,13 +102,20 @@ def format_report(
       warnings: shown in bold at the top.
       notes: other facts, below the warnings.
       examples: lines of the last section.
+      chance: values of a random order or a guess, by tag.
+      format: "markdown" or "latex", see `text_table.format_document`.
+
+    Raises:
+      UserError: the format is unknown.
     """
+    chance = chance or {}
     plain = {tag for each in numbers for tag in each.metrics}
     tags = [tag for tag in metrics if tag not in plain]
     names = list(dict.fromkeys(tag.partition("/")[0] for tag in tags if "/" in tag))
-    sections = [f"# {title}", *(f"**{warning}**" for warning in warnings)]
+    warnings = [*warnings, *_warn_of_chance(metrics, chance)]
+    sections: list[str | Rows] = [f"# {title}", *(f"**{warning}**" for warning in warnings)]
     if names:
-        sections.append(_format_summary(model, names, metrics))
+        sections.append(_make_summary(model, names, metrics))
     sections += notes
     by_name = {board.name: board for board in boards}
     comparable = {
@@ -122,14 +135,17 @@ def format_report(
                 each: {tag: x for tag, x in row.items() if tag.partition("/")[0] in comparable}
                 for each, row in ECCV_TABLE_4.items()
             }
-            sections.append(_format_columns("Mean of I→T, T→I", columns, printed, model, metrics))
+            sections.append(
+                _make_columns("Mean of I→T, T→I", columns, printed, model, metrics, chance)
+            )
         printed = PUBLISHED[name] if name in comparable else {}
-        sections += [_format_columns(*layout, printed, model, metrics) for layout in layouts]
+        sections += [_make_columns(*layout, printed, model, metrics, chance) for layout in layouts]
     for each in numbers:
-        sections += [f"## {each.name}", each.definition, _format_numbers(model, each.metrics)]
-    facts = []
+        sections += [f"## {each.name}", each.definition, _make_numbers(model, each)]
+    facts: list[str | Rows] = []
     for name in dict.fromkeys([*by_name, *names]):
-        lines, board = [_format_counts(name, metrics)], by_name.get(name)
+        lines: list[str | Rows] = [*_make_counts(name, metrics)]
+        board = by_name.get(name)
         if board is not None:
             lines.insert(0, f"{board.definition} Labels `{board.label_hash}`.".strip())
             lines.append(_reasons(board))
@@ -139,7 +155,19 @@ def format_report(
         sections += ["## Behind the numbers", *facts]
     if examples:
         sections += ["## Examples", "\n".join(examples)]
-    return "\n\n".join(sections) + "\n"
+    return format_document(sections, format)
+
+
+def _warn_of_chance(metrics: Mapping[str, float], chance: Mapping[str, float]) -> list[str]:
+    """A warning that names the metrics that no interval separates from chance."""
+    tables: dict[str, list[str]] = {}
+    for tag in find_chance_results(metrics, chance):
+        table, _, metric = tag.rpartition("/")
+        tables.setdefault(table, []).append(_METRICS.get(metric, metric))
+    if not tables:
+        return []
+    listed = "; ".join(f"{table} {', '.join(names)}".strip() for table, names in tables.items())
+    return [f"NOT BETTER THAN CHANCE, or not separable from it: {listed}."]
 
 
 def _reasons(board: BoardResult) -> str:
@@ -179,7 +207,7 @@ def _retrieval_columns(
     return columns
 
 
-def _format_summary(model: str, boards: Sequence[str], metrics: Mapping[str, float]) -> str:
+def _make_summary(model: str, boards: Sequence[str], metrics: Mapping[str, float]) -> Rows:
     """One table of the model's main numbers, a row per board."""
     columns = {
         header: tag
@@ -190,30 +218,55 @@ def _format_summary(model: str, boards: Sequence[str], metrics: Mapping[str, flo
         [board, *(_cell(metrics, Column("", f"{board}/{tag}")) for tag in columns.values())]
         for board in boards
     ]
-    return format_table([[model, *columns], *(row for row in rows if set(row[1:]) - {"-"})])
+    return [[model, *columns], *(row for row in rows if set(row[1:]) - {"-"})]
 
 
-def _format_columns(
+def _make_columns(
     head: str,
     columns: Sequence[Column],
     published: Mapping[str, Mapping[str, float]],
     model: str,
     metrics: Mapping[str, float],
-) -> str:
-    """One table: our row above its intervals, then the published rows with any of the columns."""
+    chance: Mapping[str, float],
+) -> Rows:
+    """One table: our row, its intervals and chance, then published rows with any of the columns."""
+    best = {column: _find_best(column.tag, metrics, published) for column in columns}
     body = [[head, *(column.header for column in columns)]]
-    body.append([model, *(_cell(metrics, column) for column in columns)])
+    body.append([model, *(_cell(metrics, column, best[column]) for column in columns)])
     intervals = [_interval(metrics, column) for column in columns]
     if set(intervals) != {"-"}:
         body.append(["  95 % interval", *intervals])
+    guessed = [_chance_cell(chance, column) for column in columns]
+    if set(guessed) != {"-"}:
+        body.append(["  chance", *guessed])
     for name, printed in published.items():
-        cells = [_cell(printed, column) for column in _as_printed(printed, columns)]
+        as_printed = zip(_as_printed(printed, columns), columns, strict=True)
+        cells = [_cell(printed, each, best[column]) for each, column in as_printed]
         if set(cells) != {"-"}:
             body.append([name, *cells])
-    return format_table(body)
+    return body
 
 
-def _format_counts(board: str, metrics: Mapping[str, float]) -> str:
+def _find_best(
+    tag: str, metrics: Mapping[str, float], published: Mapping[str, Mapping[str, float]]
+) -> Container[float]:
+    """The values of a column that are best, or that the interval does not separate from the best.
+
+    Without published rows there is nothing to be better than.
+    """
+    value = metrics.get(tag, math.nan)
+    others = [row[tag] for row in published.values() if not math.isnan(row.get(tag, math.nan))]
+    if not others:
+        return ()
+    known = others if math.isnan(value) else [value, *others]
+    best = min(known) if lower_is_better(tag) else max(known)
+    low, high = (metrics.get(f"{tag}_{end}", value) for end in ("low", "high"))
+    if not low <= best <= high:
+        return (best,)
+    return [each for each in known if each == value or low <= each <= high]
+
+
+def _make_counts(board: str, metrics: Mapping[str, float]) -> list[Rows]:
     """The counts behind the numbers of a board: queries, galleries, ties, pairs."""
     retrieval = [["Behind the ranks", "queries", "gallery", "skipped", "tied"]]
     rated = [["Behind the correlations", "pairs", "pairs per sample"]]
@@ -226,11 +279,12 @@ def _format_counts(board: str, metrics: Mapping[str, float]) -> str:
         if name == board and rest.endswith("/pairs"):
             counts = [_count(metrics[each]) for each in (tag, f"{tag}_per_sample")]
             rated.append([rest.split("/")[0].upper(), *counts])
-    return "\n\n".join(format_table(rows) for rows in (retrieval, rated) if len(rows) > 1)
+    return [rows for rows in (retrieval, rated) if len(rows) > 1]
 
 
-def _format_numbers(model: str, metrics: Mapping[str, float]) -> str:
+def _make_numbers(model: str, numbers: Numbers) -> Rows:
     """A table with one row per tag prefix before the last slash and one column per metric."""
+    metrics = numbers.metrics
     rows: dict[str, dict[str, str]] = {}
     for tag in metrics:
         base, _, end = tag.rpartition("_")
@@ -238,8 +292,15 @@ def _format_numbers(model: str, metrics: Mapping[str, float]) -> str:
             name, _, metric = tag.rpartition("/")
             rows.setdefault(name, {})[metric] = _format_number(tag, metrics)
     columns = list(dict.fromkeys(metric for cells in rows.values() for metric in cells))
+    guessed: dict[str, dict[str, str]] = {}
+    for tag, value in numbers.chance.items():
+        name, _, metric = tag.rpartition("/")
+        guessed.setdefault(name, {})[metric] = f"{value:.3g}"
+    if guessed and all(cells == next(iter(guessed.values())) for cells in guessed.values()):
+        guessed = {"": next(iter(guessed.values()))}
+    rows |= {f"chance {name}".strip(): cells for name, cells in guessed.items()}
     body = [[name, *(cells.get(metric, "") for metric in columns)] for name, cells in rows.items()]
-    return format_table([[model, *columns], *body])
+    return [[model, *columns], *body]
 
 
 def _format_number(tag: str, metrics: Mapping[str, float]) -> str:
@@ -264,13 +325,24 @@ def _count(number: float | None) -> str:
     return "-" if number is None else f"{number:,.0f}"  # Ties in ranked lists are not known.
 
 
-def _cell(metrics: Mapping[str, float], column: Column) -> str:
+def _cell(metrics: Mapping[str, float], column: Column, best: Container[float] = ()) -> str:
+    """A value, in bold if it is among the best."""
     value = metrics.get(column.tag)
     if value is None or math.isnan(value):  # A constant model has no correlation.
         return "-"
+    text = f"{value:.{_decimals(column)}f}"
     if f"{column.tag}_std" in metrics:
-        return f"{value:.{column.decimals}f} ± {metrics[f'{column.tag}_std']:.{column.decimals}f}"
-    return f"{value:.{_decimals(column)}f}"
+        text = f"{value:.{column.decimals}f} ± {metrics[f'{column.tag}_std']:.{column.decimals}f}"
+    return Bold(text) if value in best else text
+
+
+def _chance_cell(chance: Mapping[str, float], column: Column) -> str:
+    """The value of chance, with two digits if it would round to less."""
+    value = chance.get(column.tag, math.nan)
+    if math.isnan(value):
+        return "-"
+    digits = 1 - math.floor(math.log10(value)) if 0 < value < 1 else 0
+    return f"{value:.{max(_decimals(column), digits)}f}"
 
 
 def _interval(metrics: Mapping[str, float], column: Column) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 from scipy import special
 
 from xmodal.base.config import UserError
-from xmodal.base.text_table import format_table
+from xmodal.base.text_table import Bold, format_document
 from xmodal.evals.boards.types import Board
-from xmodal.evals.metrics import MEDIAN_RANK
+from xmodal.evals.metrics import MEDIAN_RANK, lower_is_better
 from xmodal.evals.reports.correlation_intervals import compute_difference_interval
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import compute_samples, compute_values
@@ -56,25 +56,46 @@ class Differences(dict[str, Difference]):
         self.name, self.other = name, other
 
     def __str__(self) -> str:
-        """Returns the table, with a row per metric."""
+        """Returns the table in Markdown."""
+        return self.table()
+
+    # A console shows the table, and so does a notebook.
+    __repr__ = _repr_markdown_ = __str__
+
+    def table(self, format: str = "markdown") -> str:
+        """Returns the table, with a row per metric, and how to read it.
+
+        Args:
+          format: "markdown" or "latex", in which a better value is bold if it is separable, and
+            both if they are not.
+
+        Raises:
+          UserError: the format is unknown.
+        """
         rows = [["Metric", self.name, self.other, "difference", "95 % interval", "separable"]]
         for tag, each in self.items():
             interval = "-"
             if not math.isnan(each.low):
                 limits = [_format(tag, limit, each, "+") for limit in (each.low, each.high)]
                 interval = " to ".join(limits)
-            numbers = _format(tag, each.value, each), _format(tag, each.other, each)
+            pair = (each.value, each.other)
+            best = (min if lower_is_better(tag) else max)(pair)
+            numbers = [
+                Bold(_format(tag, value, each))
+                if value == best or not each.separable
+                else _format(tag, value, each)
+                for value in pair
+            ]
             signed = _format(tag, each.difference, each, "+")
             rows.append([tag, *numbers, signed, interval, "yes" if each.separable else "no"])
         separable = sum(each.separable for each in self.values())
-        return (
-            f"## {self.name} against {self.other}\n\n{format_table(rows)}\n\n"
+        pools = _POOLS if any(each.is_mean for each in self.values()) else ""
+        how_to_read = (
             f"{separable} of {len(self)} differences are separable from noise: 0 lies outside "
             f"of the 95 % interval. Differences are {self.name} minus {self.other}. {_HOW_TO_READ}"
-            f"{_POOLS if any(each.is_mean for each in self.values()) else ''}\n"
+            f"{pools}"
         )
-
-    _repr_markdown_ = __str__  # The table in a notebook.
+        return format_document([f"## {self.name} against {self.other}", rows, how_to_read], format)
 
     def flatten(self) -> dict[str, float]:
         """Returns `<tag>_difference`, with `_low` and `_high`, and `<tag>_separable` (1 or 0)."""
@@ -99,7 +120,7 @@ def compare(
     comparisons: 5 % of the metrics of two equally good models look separable.
 
     Raises:
-      UserError: labels or queries differ, or there are no common metrics.
+      UserError: labels, records or queries differ, or there are no common metrics.
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
     other_boards = {board.name: board for board in theirs.results}
@@ -109,6 +130,7 @@ def compare(
         for each in (ours, theirs)
     )
     _check_shared(names, other_names)
+    _check_records(ours, theirs)
     for board in ours.results:
         if board.name not in other_boards:
             continue
@@ -232,6 +254,15 @@ def _check_shared(names: Sequence[str], others: Sequence[str]) -> None:
         raise UserError(
             f"The two evaluations have no metric in common: boards {list(names)} against "
             f"{list(others)}; evaluate both on the same boards."
+        )
+
+
+def _check_records(ours: StoredResults, theirs: StoredResults) -> None:
+    """Raises an error for other records of one name, whose items may have equal ids."""
+    if names := ours.different_records(theirs):
+        raise UserError(
+            f"{ours.name} and {theirs.name_beside(ours.name)} were evaluated on different records "
+            f"of {' and '.join(names)}; evaluate both models on the same prepared dataset."
         )
 
 

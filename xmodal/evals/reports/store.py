@@ -24,6 +24,7 @@ _VERSION = 2
 _HEADER = "header"
 _CORRELATION_ARRAYS = ("samples", "images", "influence")
 RANKS = "ranks.npz"  # In the folder of an evaluation.
+_UNKNOWN = "unknown"  # The hash of a dataset that was prepared without hashes.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +36,33 @@ class StoredResults:
       numbers: numbers of evaluators without boards that have values in shared samples.
       name: name of the model.
       place: the file's folder; "" for results that are not in a file.
+      records: hash of the records of every evaluated dataset, by name; empty if unknown.
     """
 
     results: Sequence[BoardResult]
     name: str
     place: str = ""
     numbers: Sequence[Numbers] = ()
+    records: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The hash of the labels of every board, and of other numbers, by name."""
+        found = {board.name: board.label_hash for board in self.results}
+        return found | {each.name: each.label_hash for each in self.numbers}
+
+    def shares_labels(self, other: "StoredResults") -> bool:
+        """Whether another evaluation has a board in common, and equal labels and records."""
+        both = set(self.labels.items()) & set(other.labels.items())
+        return bool(both) and not self.different_records(other)
+
+    def different_records(self, other: "StoredResults") -> list[str]:
+        """Names of the datasets whose records are known and differ."""
+        return [
+            name
+            for name, digits in self.records.items()
+            if _UNKNOWN not in (pair := {digits, other.records.get(name, digits)}) and len(pair) > 1
+        ]
 
     def name_beside(self, model: str) -> str:
         """Returns this model's name to show beside another, with its folder if both are equal."""
@@ -48,7 +70,11 @@ class StoredResults:
 
 
 def pack_ranks(
-    results: Sequence[BoardResult], *, name: str, numbers: Sequence[Numbers] = ()
+    results: Sequence[BoardResult],
+    *,
+    name: str,
+    numbers: Sequence[Numbers] = (),
+    records: Mapping[str, str] | None = None,
 ) -> bytes:
     """Returns the content of `ranks.npz`, see `StoredResults`; equal results have equal bytes."""
     arrays: dict[str, Any] = {}
@@ -57,10 +83,11 @@ def pack_ranks(
         "version": _VERSION,
         "model": name,
         "boards": [_pack_board(board, arrays) for board in results],
+        "records": dict(records or {}),
     }
     if numbers:
         header["numbers"] = [
-            dataclasses.asdict(each) | {"metrics": {}, "repeats": list(each.repeats)}
+            dataclasses.asdict(each) | {"metrics": {}, "repeats": list(each.repeats), "chance": {}}
             for each in numbers
         ]
         for each in numbers:
@@ -71,6 +98,39 @@ def pack_ranks(
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()
+
+
+def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
+    """Returns the results in a folder that have the labels and records of an evaluation.
+
+    Args:
+      folder: `ranks.npz`, the folder of an evaluation, or one with the folders of several, such as
+        a run's, at most two levels below it.
+      like: the evaluation.
+
+    Raises:
+      UserError: there is no such evaluation, or several; lists those that there are.
+    """
+    place = epath.Path(folder)
+    if not place.is_dir() or (place / RANKS).exists():
+        return load_ranks(place)
+    files = sorted([*place.glob(f"*/{RANKS}"), *place.glob(f"*/*/{RANKS}")])
+    if not files:
+        return load_ranks(place)  # Its error names the missing file.
+    stored = {file.parent: load_ranks(file) for file in files}
+    found = [place for place, each in stored.items() if like.shares_labels(each)]
+    if len(found) == 1:
+        return stored[found[0]]
+    listed = "; ".join(f"{at} ({_listed(each)})" for at, each in stored.items())
+    problem = "several evaluations" if found else "no evaluation"
+    raise UserError(
+        f"{place} has {problem} on the labels of {like.name} ({_listed(like)}): {listed}. Name the "
+        "folder of one that was evaluated on the same split."
+    )
+
+
+def _listed(stored: StoredResults) -> str:
+    return ", ".join(f"{name} {digits}" for name, digits in stored.labels.items())
 
 
 def load_ranks(path: epath.PathLike) -> StoredResults:
@@ -108,7 +168,8 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
             boards = [_unpack_board(board, arrays) for board in header["boards"]]
             numbers = [_unpack_numbers(each, arrays) for each in header.get("numbers", ())]
             folder = str(path.parent) if path.parent.name else path.name
-            return StoredResults(boards, header["model"], folder, numbers)
+            records = header.get("records", {})
+            return StoredResults(boards, header["model"], folder, numbers, records)
     except DAMAGE as error:
         raise UserError(
             f"{path} is cut off or damaged ({error}); write it again with xmodal.eval_main."
@@ -139,6 +200,7 @@ def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, 
                 "skipped": int(direction.skipped),
                 "has_median": bool(direction.has_median),
                 "missing": dict(direction.missing),
+                "chance": dict(direction.chance),
             }
             for name, direction in board.directions.items()
         },

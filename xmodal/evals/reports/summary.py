@@ -5,7 +5,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from xmodal.evals.metrics import MEAN_SELECTED, MEDIAN_RANK, SELECTED, compute_median_rank
+from xmodal.evals.metrics import (
+    MEAN_SELECTED,
+    MEDIAN_RANK,
+    SELECTED,
+    compute_median_rank,
+    lower_is_better,
+)
 from xmodal.evals.reports.correlation_intervals import compute_correlation_interval
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
 from xmodal.evals.results import RSUM, BoardResult, DirectionResult, Numbers, Result, metric_tag
@@ -20,6 +26,7 @@ _COUNTS = (
     "base_rate",
 )
 _NO_CURVES = {*_COUNTS, MEAN_SELECTED}
+_LIMITS = ("_low", "_high")
 
 Value = TypeVar("Value", float, np.ndarray)
 
@@ -57,8 +64,13 @@ def summarize(
 
 
 def select_curves(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Returns the metrics that are worth a curve, without counts or duplicates."""
-    return {tag: x for tag, x in metrics.items() if tag.rpartition("/")[2] not in _NO_CURVES}
+    """Returns the metrics that are worth a curve, without counts, duplicates or intervals."""
+    return {
+        tag: x
+        for tag, x in metrics.items()
+        if tag.rpartition("/")[2] not in _NO_CURVES
+        and not any(tag.endswith(end) and tag.removesuffix(end) in metrics for end in _LIMITS)
+    }
 
 
 def compute_values(board: BoardResult) -> dict[str, float]:
@@ -74,6 +86,33 @@ def compute_values(board: BoardResult) -> dict[str, float]:
     found |= _compute_means(board.name, found)
     for name, correlation in board.correlations.items():
         found[f"{board.name}/{name}/spearman"] = _mean(_defined(correlation.samples))
+    return found
+
+
+def compute_chance_values(results: Sequence[Result]) -> dict[str, float]:
+    """Returns the values of a random order or a guess by the tags of `summarize`, if known."""
+    found: dict[str, float] = {}
+    for each in results:
+        if isinstance(each, Numbers):
+            found |= each.chance
+            continue
+        of_board = {
+            metric_tag(each.name, name, metric): value
+            for name, direction in each.directions.items()
+            for metric, value in direction.chance.items()
+        }
+        found |= of_board | _compute_means(each.name, of_board)
+        found |= {f"{each.name}/{name}/spearman": 0.0 for name in each.correlations}
+    return found
+
+
+def find_chance_results(metrics: Mapping[str, float], chance: Mapping[str, float]) -> list[str]:
+    """Returns the tags of metrics whose 95 % interval includes chance or lies on its worse side."""
+    found = []
+    for tag, value in chance.items():
+        low, high = (metrics.get(f"{tag}_{end}", np.nan) for end in ("low", "high"))
+        if value >= low if not lower_is_better(tag) else value <= high:
+            found.append(tag)
     return found
 
 

@@ -12,9 +12,11 @@ from xmodal.models.encoders import (
     efficientnet,
     inception_v3,
     mobilenet_v2,
+    modified_resnet,
     precomputed,
     resnet,
     rnn,
+    text_transformer,
     textcnn,
     vit,
     word_embedding,
@@ -27,9 +29,15 @@ ENCODERS: Mapping[str, Row] = {
     "efficientnet": Row(efficientnet.EfficientNetConfig, efficientnet.make_efficientnet),
     "inception_v3": Row(inception_v3.InceptionV3Config, inception_v3.make_inception_v3),
     "mobilenet_v2": Row(mobilenet_v2.MobileNetV2Config, mobilenet_v2.make_mobilenet_v2),
+    "modified_resnet": Row(
+        modified_resnet.ModifiedResNetConfig, modified_resnet.make_modified_resnet
+    ),
     "precomputed": Row(precomputed.PrecomputedConfig, precomputed.make_precomputed),
     "resnet": Row(resnet.ResNetConfig, resnet.make_resnet),
     "rnn": Row(rnn.RnnConfig, rnn.make_rnn),
+    "text_transformer": Row(
+        text_transformer.TextTransformerConfig, text_transformer.make_text_transformer
+    ),
     "textcnn": Row(textcnn.TextCnnConfig, textcnn.make_textcnn),
     "vit": Row(vit.VitConfig, vit.make_vit),
     "words": Row(word_embedding.WordsConfig, word_embedding.make_words),

@@ -18,10 +18,11 @@ from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import Features
+from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
-from xmodal.models.transformer_layers import INIT, LayerSpec, layer_norm, run_layers
+from xmodal.models.transformer_layers import LayerSpec, layer_norm, run_layers
 
-_EPSILON = 1e-12
+EPSILON = 1e-12
 
 
 class Bert(nn.Module):
@@ -51,6 +52,7 @@ class Bert(nn.Module):
     max_positions: int
     dropout: float
     dtype: DTypeLike
+    types: int = 2
     lower_depth: int = 0
     remat: bool = False
     unroll: bool = False
@@ -78,7 +80,7 @@ class Bert(nn.Module):
         lower_dropout = 0.0 if self.lower_depth else dropout
 
         spec = LayerSpec(
-            self.heads, self.mlp_dim, norm_first=False, activation="gelu", epsilon=_EPSILON,
+            self.heads, self.mlp_dim, norm_first=False, activation="gelu", epsilon=EPSILON,
             causal=False, dtype=self.dtype,
         )  # fmt: skip
         stack = partial(run_layers, spec, remat=self.remat, unroll=self.unroll)
@@ -107,11 +109,12 @@ class Bert(nn.Module):
                 f"{self.max_positions}: lower config.data.text.max_length, or raise "
                 "config.model.text.encoder.max_positions."
             )
-        words = self.param("word_embeddings", INIT, (self.vocab_size, self.width))
-        positions = self.param("position_embeddings", INIT, (self.max_positions, self.width))
-        types = self.param("token_type_embeddings", INIT, (2, self.width))
-        x = words[ids] + positions[: ids.shape[1]] + types[0]
-        x = layer_norm(_EPSILON, self.dtype, "embeddings_norm")(x)
+        words = self.param("word_embeddings", BERT, (self.vocab_size, self.width))
+        positions = self.param("position_embeddings", BERT, (self.max_positions, self.width))
+        x = words[ids] + positions[: ids.shape[1]]
+        if self.types:
+            x = x + self.param("token_type_embeddings", BERT, (self.types, self.width))[0]
+        x = layer_norm(EPSILON, self.dtype, "embeddings_norm")(x)
         return nn.Dropout(dropout, deterministic=False)(x)
 
 
@@ -128,6 +131,8 @@ class BertConfig:
       heads: attention heads.
       mlp_dim: hidden width of the feed-forward layers.
       max_positions: longest text.
+      types: rows of the table of token types, of which only the first is used; 0 for no table, as
+        in BLIP.
       dropout: dropout rate of the embeddings, attention weights and layer outputs.
       dtype: compute dtype; parameters are float32.
       remat: recompute every layer in the backward pass instead of storing its values.
@@ -142,6 +147,7 @@ class BertConfig:
     heads: int = setting(12, at_least=1)
     mlp_dim: int = setting(3072, at_least=1)
     max_positions: int = setting(512, at_least=1)
+    types: int = setting(2, at_least=0)
     dropout: float = setting(0.0, at_least=0, below=1)
     dtype: str = setting("float32", one_of=DTYPES)
     remat: bool = False

@@ -8,6 +8,9 @@ import jax.numpy as jnp
 # ImageNet statistics of RGB pixels in [0, 1].
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
+# Statistics of CLIP's training pictures, RGB in [0, 1].
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 # ImageNet mean of BGR pixels in [0, 255], from the first Caffe models; VGG's is of RGB.
 CAFFE_MEAN = (103.939, 116.779, 123.68)
 # Mean of BGR pixels in Faster R-CNN and bottom-up attention.
@@ -16,6 +19,10 @@ DETECTOR_MEAN = (102.9801, 115.9465, 122.7717)
 
 def _standardize(images: jax.Array) -> jax.Array:
     return (images / 255.0 - jnp.asarray(MEAN)) / jnp.asarray(STD)
+
+
+def _to_clip(images: jax.Array) -> jax.Array:
+    return (images / 255.0 - jnp.asarray(CLIP_MEAN)) / jnp.asarray(CLIP_STD)
 
 
 def _to_symmetric(images: jax.Array) -> jax.Array:
@@ -40,6 +47,7 @@ def _to_unit(images: jax.Array) -> jax.Array:
 
 NORMALIZATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "caffe": _to_caffe,
+    "clip": _to_clip,
     "detector": _to_detector,
     "imagenet": _standardize,
     "inception": _to_symmetric,
@@ -55,8 +63,9 @@ def normalize(images: jax.Array, name: str) -> jax.Array:
     Args:
       images: uint8 [B, H, W, 3], RGB.
       name: "imagenet" or its alias "torch" (minus the mean and divided by the standard deviation of
-        ImageNet), "inception" ([-1, 1]), "caffe" (BGR minus the mean), "detector" (BGR minus that
-        of Faster R-CNN), "vgg" (RGB minus the mean), "unit" ([0, 1]).
+        ImageNet), "clip" (the same with CLIP's statistics), "inception" ([-1, 1], also SigLIP's),
+        "caffe" (BGR minus the mean), "detector" (BGR minus that of Faster R-CNN), "vgg" (RGB minus
+        the mean), "unit" ([0, 1]).
 
     Returns:
       float32 [B, H, W, 3].

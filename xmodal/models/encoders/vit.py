@@ -1,11 +1,15 @@
-"""Vision Transformer of any size.
+"""Vision Transformer of any size, also that of CLIP and that of SigLIP.
 
 Dosovitskiy et al., "An Image is Worth 16x16 Words: Transformers for Image Recognition at Scale"
 (2021), equations 1 to 4; without a class token as in Zhai et al., "Scaling Vision Transformers"
-(2022).
+(2022). Radford et al., "Learning Transferable Visual Models From Natural Language Supervision"
+(2021), and openai/CLIP: a norm before the layers, patches without a bias. Zhai et al., "Sigmoid
+Loss for Language Image Pre-Training" (2023), and google-research/big_vision.
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -15,8 +19,14 @@ from xmodal.base.config import UserError, setting
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.image_encoder import ImageEncoder, ImageEncoderConfig
+from xmodal.models.encoders.position_resize import POSITION_RESIZES
+from xmodal.models.initializers import LINEAR
+from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
-from xmodal.models.transformer_layers import ACTIVATIONS, INIT, LayerSpec, layer_norm, run_layers
+from xmodal.models.transformer_layers import ACTIVATIONS, LayerSpec, layer_norm, run_layers
+
+INITS = ("vit", "clip", "siglip")
+"""Codes whose initial values a Vision Transformer may have."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +40,15 @@ class VitConfig(ImageEncoderConfig):
       heads: attention heads.
       mlp_dim: hidden width of the feed-forward layers.
       class_token: whether a learned token comes before those of the patches.
+      patch_bias: whether the linear layer of the patches has a bias.
+      norm_before: whether a layer norm comes before the layers.
       dropout: dropout rate of the embeddings, attention weights and layer outputs.
       activation: a key of `transformer_layers.ACTIVATIONS`.
       epsilon: epsilon of the layer norms.
+      init: code whose initial values it has: "vit" (all from N(0.02), truncated), "clip"
+        (openai/CLIP) or "siglip" (google-research/big_vision).
+      position_resize: how positions are resampled when weights of images of another size are
+        loaded, a key of `position_resize.POSITION_RESIZES`.
       unroll: see `transformer_layers.run_layers`.
     """
 
@@ -42,17 +58,39 @@ class VitConfig(ImageEncoderConfig):
     heads: int = setting(12, at_least=1)
     mlp_dim: int = setting(3072, at_least=1)
     class_token: bool = True
+    patch_bias: bool = True
+    norm_before: bool = False
     dropout: float = setting(0.0, at_least=0, below=1)
     activation: str = setting("gelu", one_of=ACTIVATIONS)
     epsilon: float = setting(1e-6, above=0)
+    init: str = setting("vit", one_of=INITS)
+    position_resize: str = setting("bicubic", one_of=POSITION_RESIZES)
     unroll: bool = False
+
+
+class _Init(NamedTuple):
+    """Initializers of the patches, of the class token and the positions, and of the layers."""
+
+    patches: Callable
+    tokens: Callable
+    layers: str
+
+
+def _initializers(name: str, width: int) -> _Init:
+    tokens = nn.initializers.normal(width**-0.5)
+    return {
+        "vit": _Init(BERT, BERT, "bert"),
+        "clip": _Init(LINEAR["torch"], tokens, "torch"),
+        "siglip": _Init(LINEAR["lecun"], tokens, "siglip"),
+    }[name]
 
 
 class Vit(ImageEncoder):
     """Pixels to the normalized output of the last pre-norm layer.
 
-    Parameters: `patches` (kernel [P, P, 3, W] and bias), `class_token` [W] if there is one,
-    `position_embeddings` [T, W], `layers`, stacked along a first axis, and `norm`.
+    Parameters: `patches` (kernel [P, P, 3, W] and perhaps bias), `class_token` [W] and
+    `before_norm` if there are such, `position_embeddings` [T, W], `layers`, stacked along a first
+    axis, and `norm`.
     """
 
     config: VitConfig
@@ -70,24 +108,27 @@ class Vit(ImageEncoder):
         """
         config = self.config
         self._check_size(pixels)
+        init = _initializers(config.init, config.width)
         x = nn.Conv(
             config.width, (config.patch, config.patch), strides=config.patch, padding="VALID",
-            kernel_init=INIT, dtype=self.dtype, name="patches",
+            use_bias=config.patch_bias, kernel_init=init.patches, dtype=self.dtype, name="patches",
         )(pixels)  # fmt: skip
         x = x.reshape(x.shape[0], -1, config.width)
         if config.class_token:
-            token = self.param("class_token", INIT, (config.width,)).astype(self.dtype)
+            token = self.param("class_token", init.tokens, (config.width,)).astype(self.dtype)
             x = jnp.concatenate([jnp.broadcast_to(token, (len(x), 1, config.width)), x], axis=1)
-        positions = self.param("position_embeddings", INIT, x.shape[1:])
+        positions = self.param("position_embeddings", init.tokens, x.shape[1:])
+        x = x + positions.astype(self.dtype)
+        if config.norm_before:
+            x = layer_norm(config.epsilon, self.dtype, "before_norm")(x)
         dropout = config.dropout if mode.drops else 0.0
-        x = nn.Dropout(dropout, deterministic=False)(x + positions.astype(self.dtype))
         spec = LayerSpec(
             config.heads, config.mlp_dim, norm_first=True, activation=config.activation,
-            epsilon=config.epsilon, causal=False, dtype=self.dtype,
+            epsilon=config.epsilon, causal=False, dtype=self.dtype, init=init.layers,
         )  # fmt: skip
         x = run_layers(
-            spec, x, None, depth=config.depth, dropout=dropout, name="layers",
-            remat=config.remat, unroll=config.unroll,
+            spec, nn.Dropout(dropout, deterministic=False)(x), None, depth=config.depth,
+            dropout=dropout, name="layers", remat=config.remat, unroll=config.unroll,
         )  # fmt: skip
         return layer_norm(config.epsilon, self.dtype, "norm")(x)
 

@@ -8,6 +8,7 @@ import flax.linen as nn
 from xmodal.models.entry_table import Row, make_part
 from xmodal.models.heads import (
     additive_attention,
+    attention_pooling,
     gaussian,
     global_attention,
     gpo,
@@ -15,6 +16,7 @@ from xmodal.models.heads import (
     pie,
     pooling,
     transformer,
+    unit_tokens,
 )
 
 HEADS: Mapping[str, Row] = {
@@ -22,6 +24,7 @@ HEADS: Mapping[str, Row] = {
         additive_attention.AttentionConfig,
         lambda config: additive_attention.Attention(config.scaled),
     ),
+    "attention_pool": Row(attention_pooling.AttentionPoolConfig, attention_pooling.AttentionPool),
     "first": Row(pooling.NoConfig, lambda config: pooling.First()),
     "flatten": Row(pooling.NoConfig, lambda config: pooling.Flatten()),
     "gaussian": Row(gaussian.GaussianConfig, gaussian.Gaussian),
@@ -31,11 +34,13 @@ HEADS: Mapping[str, Row] = {
     "gpo": Row(gpo.GpoConfig, gpo.Gpo),
     "graph": Row(graph_reasoning.GraphConfig, graph_reasoning.Graph),
     "last": Row(pooling.LastConfig, lambda config: pooling.Last(config.source)),
+    "map": Row(attention_pooling.MapConfig, attention_pooling.Map),
     "max": Row(pooling.MaxConfig, lambda config: pooling.Max(config.dropout)),
     "mean": Row(pooling.NoConfig, lambda config: pooling.Mean()),
     "pie": Row(pie.PieConfig, pie.Pie),
     "sum": Row(pooling.NoConfig, lambda config: pooling.Sum()),
     "transformer": Row(transformer.TransformerConfig, transformer.Transformer),
+    "unit_tokens": Row(unit_tokens.UnitTokensConfig, unit_tokens.UnitTokens),
 }
 """A head is called with `Features` and a `Mode`, and returns an `Embedding`."""
 

@@ -16,6 +16,7 @@ from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.heads.pooling import mean_tokens
+from xmodal.models.heads.unit_tokens import normalize_tokens
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.models.normalize import l2_normalize
@@ -64,11 +65,7 @@ class GlobalAttention(nn.Module):
                 "fixed number of tokens, but here it varies; set batch_norm=False."
             )
         dense = partial(nn.Dense, kernel_init=LINEAR["xavier"])
-        # Selected, not multiplied: a padding token may be NaN.
-        tokens = jnp.where(mask[..., None], features.tokens, 0).astype(jnp.float32)
-        if config.width is not None:
-            tokens = dense(config.width, name="linear")(tokens)
-        tokens = jnp.where(mask[..., None], l2_normalize(tokens), 0)
+        tokens = normalize_tokens(features, config.width)
         mean = mean_tokens(Features(tokens, features.mask))
         local = dense(tokens.shape[-1], name="local")(tokens)
         whole = dense(tokens.shape[-1], name="global")(mean)

@@ -7,6 +7,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from xmodal.models.features import Features
 from xmodal.models.mode import Mode
@@ -34,14 +35,26 @@ class PairScorer:
       module: has the methods `image` and `text` (features, mode) -> tree of arrays with items
         first, and is called with `(image tree [I, ...], text tree [I, J, ...], mode)` -> float32
         logits [I, J, 2]; `pair_bytes` estimates the memory of a pair.
+      reads_ids: whether the features of texts are the ids themselves, as tokens int32 [N, T, 1].
+      shared: parameters of the text encoder -> those of the module that are the same arrays, by
+        path; None if all are its own.
     """
 
     name: str
     score: str
     module: nn.Module
+    reads_ids: bool = False
+    shared: Callable[[Tree], Tree] | None = None
 
-    def init(self, key: jax.Array, image: Features, text: Features) -> Tree:
-        """Returns fresh parameters; only shapes and dtypes of the features [1, T, W] matter."""
+    def init(self, key: jax.Array, params: Tree, image: Features, text: Features) -> Tree:
+        """Returns fresh parameters of its own.
+
+        Args:
+          key: typed key.
+          params: parameters of the towers.
+          image: features of an image; only shapes and dtypes [1, T, W] matter.
+          text: features of a text.
+        """
 
         def run(module: nn.Module, image: Features, text: Features) -> jax.Array:
             found: Any = module
@@ -49,7 +62,18 @@ class PairScorer:
             texts = jax.tree.map(lambda x: x[:, None], texts)
             return found(images, texts, Mode.EVALUATE)
 
-        return dict(nn.init(run, self.module)(key, image, text)["params"])
+        fresh = dict(nn.init(run, self.module)(key, image, text)["params"])
+        own = flatten_dict(fresh, sep="/")
+        return unflatten_dict({k: own[k] for k in own.keys() - self._shared(params)}, sep="/")
+
+    def _shared(self, params: Tree) -> Tree:
+        return {} if self.shared is None else self.shared(params["text"]["encoder"])
+
+    def _variables(self, params: Tree) -> Tree:
+        own = params["pair_scorer"]
+        if shared := self._shared(params):
+            own = unflatten_dict({**shared, **flatten_dict(own, sep="/")}, sep="/")
+        return {"params": own}
 
     def prepare(
         self,
@@ -64,13 +88,13 @@ class PairScorer:
 
         Args:
           side: "image" or "text".
-          params: parameters, as from `init`.
+          params: parameters of the whole model, with those of `init` as `pair_scorer`.
           features: the features of N items.
           mode: see `Mode`.
           key: seeds dropout; needed in training.
         """
         rngs = {"dropout": key} if key is not None and mode.drops else {}
-        return self.module.apply({"params": params}, features, mode, rngs=rngs, method=side)
+        return self.module.apply(self._variables(params), features, mode, rngs=rngs, method=side)
 
     def logits(
         self,
@@ -84,14 +108,14 @@ class PairScorer:
         """Returns the logits of "no match" and "match", float32 [I, J, 2].
 
         Args:
-          params: parameters, as from `init`.
+          params: parameters of the whole model, with those of `init` as `pair_scorer`.
           images: prepared images, arrays [I, ...].
           texts: prepared texts, arrays [I, J, ...]; text j of row i is paired with image i.
           mode: see `Mode`.
           key: seeds dropout; needed in training.
         """
         rngs = {"dropout": key} if key is not None and mode.drops else {}
-        found: Any = self.module.apply({"params": params}, images, texts, mode, rngs=rngs)
+        found: Any = self.module.apply(self._variables(params), images, texts, mode, rngs=rngs)
         return found
 
     def scores(self, params: Tree, images: Any, texts: Any) -> jax.Array:

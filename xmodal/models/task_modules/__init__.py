@@ -5,7 +5,12 @@ from typing import Any
 
 from xmodal.base.config import lookup, read
 from xmodal.models.entry_table import Row
-from xmodal.models.task_modules import caption_decoder, language_model, relation_classifier
+from xmodal.models.task_modules import (
+    caption_decoder,
+    language_model,
+    momentum_queue,
+    relation_classifier,
+)
 from xmodal.models.task_modules.task_module import TaskModule
 
 TASK_MODULES: Mapping[str, Row] = {
@@ -13,6 +18,7 @@ TASK_MODULES: Mapping[str, Row] = {
         caption_decoder.CaptionDecoderConfig, caption_decoder.make_caption_decoder
     ),
     "language_model": Row(language_model.LanguageModelConfig, language_model.make_language_model),
+    "momentum_queue": Row(momentum_queue.MomentumQueueConfig, momentum_queue.make_momentum_queue),
     "relation_classifier": Row(
         relation_classifier.RelationClassifierConfig, relation_classifier.make_relation_classifier
     ),

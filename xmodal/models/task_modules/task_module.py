@@ -19,9 +19,12 @@ class TaskModule:
 
     Attributes:
       module: called with `(left, right, columns, reads, mode)`; it may have a method `predict`.
+      momentum: in training, `left` and `right` come from copies of the towers that follow them
+        at this rate, see `training.momentum`; None for the towers themselves.
     """
 
     module: nn.Module
+    momentum: float | None = None
 
     def init(
         self,

@@ -25,6 +25,7 @@ from xmodal.training.optimization.schedules import resolve_epochs
 
 # Stand in for a dataset that is not known.
 _MANY, _SOME_STEPS, _SOME_ROWS = 2**31 - 1, 1000, 1000
+_ROWS = 512  # The rows of a word table are a multiple.
 
 
 def fill(config: ml_collections.ConfigDict, facts: DatasetFacts) -> Spec:
@@ -70,6 +71,9 @@ def _report_warmup(given: ml_collections.ConfigDict, settings: RunConfig) -> Non
 def _fill_vocabulary(config: ml_collections.ConfigDict, entries: int | None) -> None:
     """Sets the rows of the word table, and task modules' outputs over words, if they are 0.
 
+    A table for a learned vocabulary has a few rows more, which no id reads: vocabularies of similar
+    size share compiled programs. Outputs over words have none, since a softmax would count them.
+
     Raises:
       UserError: the model has fewer rows than the vocabulary has entries.
     """
@@ -85,11 +89,24 @@ def _fill_vocabulary(config: ml_collections.ConfigDict, entries: int | None) -> 
             f"config.data.text ({entries} entries); set it to {entries}, or to 0 to use that size."
         )
     with config.unlocked():
-        text.encoder.vocab_size = rows or entries
+        text.encoder.vocab_size = rows or _count_rows(config, entries)
         for task in config.get("tasks", {}).values():
             module = task.loss.get("module", {})
             if module.get("vocab_size") == 0:
                 module.vocab_size = entries
+
+
+def _count_rows(config: ml_collections.ConfigDict, entries: int) -> int:
+    """Rows of the word table for a vocabulary with so many entries.
+
+    A file's vocabulary is the same in every run. Losses that share the table, and a sum of squares
+    over parameters, would depend on rows that are not in use.
+    """
+    text = config.data.get("text") or {}
+    tasks = config.get("tasks", {}).values()
+    if text.get("vocabulary") or config.get("l2") or any(task.loss.get("reads") for task in tasks):
+        return entries
+    return -(-entries // _ROWS) * _ROWS
 
 
 def _has_rows(encoder: ml_collections.ConfigDict) -> bool:

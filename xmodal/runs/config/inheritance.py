@@ -15,6 +15,7 @@ from etils import epath
 
 from xmodal.base.config import UserError, read
 from xmodal.preprocessing import TextConfig, read_vocabulary
+from xmodal.preprocessing.published_merges import is_packaged
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.runs.config.origins import Origin, model_origin, own_origin, run_origin, tower_origin
 from xmodal.runs.config.section_check import check_sections
@@ -82,8 +83,12 @@ def inherit(
 def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:
     """Takes the whole model, its tasks and its input preprocessing from a folder."""
     description = read_model(folder)
+    model, own = description.model(), config.model.get("similarity") or {}
+    if own.get("name") == model["similarity"]["name"]:
+        # It may learn more than it did, such as a bias.
+        model["similarity"] = {**own, **model["similarity"]}
     with config.unlocked():
-        config.model = description.model()
+        config.model = model
         if not config.get("tasks"):
             config.tasks = {name: dict(task) for name, task in description.tasks.items()}
         for side, tower in description.sides.items():
@@ -134,7 +139,8 @@ def _fill_vocabulary(text: ml_collections.ConfigDict, origin: Origin) -> None:
 
 def _is_same(given: str, own: str) -> bool:
     # A run may have been moved without the file from which it was started.
-    return not epath.Path(given).exists() or read_vocabulary(given) == read_vocabulary(own)
+    is_there = is_packaged(given) or epath.Path(given).exists()
+    return not is_there or read_vocabulary(given) == read_vocabulary(own)
 
 
 def _contradictions(config: ml_collections.ConfigDict, origin: Origin) -> list[str]:

@@ -30,7 +30,10 @@ _FREE = frozenset(
         "score", "statistics", "unroll", "variance",
     )
 )  # fmt: skip
-_IDS = ("tokenizer", "lower_case", "unknown", "markers", "start", "end", "pad", "reads_pads")
+_IDS = (
+    "tokenizer", "lower_case", "canonicalize", "unknown", "markers", "start", "end", "pad",
+    "reads_pads", "separators", "max_words",
+)  # fmt: skip
 _PIXELS = ("size", "eval_recipe", "eval_crop")
 
 
@@ -78,7 +81,12 @@ def model_origin(folder: str) -> Origin:
     Raises:
       UserError: the folder is missing or damaged.
     """
-    return Origin(f"the model {folder}", [Part("model.similarity", read_model(folder).similarity)])
+    model = read_model(folder)
+    parts = [Part("model.similarity", model.similarity)]
+    if model.pair_scorer is not None:
+        scorer = _part_of("model.pair_scorer", model.pair_scorer, PAIR_SCORERS)
+        parts.append(Part("model.pair_scorer", scorer, is_optional=True))
+    return Origin(f"the model {folder}", parts)
 
 
 def tower_origin(side: str, folder: str, *, of_model: bool = False) -> Origin:
@@ -98,8 +106,15 @@ def tower_origin(side: str, folder: str, *, of_model: bool = False) -> Origin:
     encoder = _part_of(f"{where}.encoder", tower.encoder, ENCODERS)
     if inputs.get("normalization"):
         encoder["normalization"] = inputs["normalization"]
+    positions = {}
+    if "position_resize" in encoder and "max_positions" in encoder:
+        positions = {"max_positions": encoder.pop("max_positions")}
     head = _part_of(f"{where}.head", tower.side()["head"], HEADS)
-    parts = [Part(f"{where}.encoder", encoder), Part(f"{where}.head", head, is_fixed=of_model)]
+    parts = [
+        Part(f"{where}.encoder", encoder),
+        Part(f"{where}.encoder", positions, is_fixed=False),
+        Part(f"{where}.head", head, is_fixed=of_model),
+    ]
     if of_model:
         parts.append(Part(f"{where}.projection", _projection(where, tower.projection)))
     if side == "image":
@@ -119,7 +134,7 @@ def tower_origin(side: str, folder: str, *, of_model: bool = False) -> Origin:
         parts,
         reads_text=True,
         vocabulary=vocabulary,
-        longest=longest,
+        longest=None if positions else longest,
     )
 
 

@@ -33,7 +33,10 @@ _FREE = (
     r"tasks\..+\.loss\.options\.(engine|chunk_size)$",
 )
 # The token ids of a text, which the weights depend on.
-_IDS = r"data\.text\.(tokenizer|vocabulary|lower_case|unknown|markers|start|end|pad|reads_pads)$"
+_IDS = (
+    r"data\.text\.(tokenizer|vocabulary|lower_case|canonicalize|unknown|markers|start|end|pad|"
+    r"reads_pads|separators|max_words)$"
+)
 
 
 def check_changes(run_dir: str, settings: RunConfig, allowed: Collection[str] = ()) -> list[str]:

@@ -1,14 +1,15 @@
 """Numbers that a config leaves to the size of its dataset with the value "auto"."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-AUTO = "auto"
+_AUTO = re.compile(r"auto(?:/([1-9]\d*))?")
 # Smallest number of training examples -> value. A small dataset takes small batches, so that an
 # epoch has enough updates, and more epochs.
 _BATCH_SIZE = {0: 4, 32: 16, 200: 32, 2000: 64}
-_TOTAL_STEPS = {0: "60 epochs", 2000: "30 epochs", 50000: "10 epochs"}
-_EVERY = {0: "10 epochs", 2000: "3 epochs", 50000: "1 epochs"}
+_TOTAL_EPOCHS = {0: 60, 2000: 30, 50000: 10}
+_EVERY_EPOCHS = {0: 10, 2000: 3, 50000: 1}
 
 
 def resolve_sizes(config: Mapping[str, Any], examples: int) -> dict[str, Any]:
@@ -22,25 +23,34 @@ def resolve_sizes(config: Mapping[str, Any], examples: int) -> dict[str, Any]:
     | total_steps, in epochs | 60 | 60 | 60 | 30 | 10 |
     | every, in epochs | 10 | 10 | 10 | 3 | 1 |
 
+    Of the numbers of epochs, "auto/3" is a third: projections of frozen towers are soon trained.
+
     Args:
       config: the root, or some of its sections, as nested dicts.
       examples: examples per epoch.
     """
     sized = dict(config)
-    _choose(sized, "batch_size", _BATCH_SIZE, examples)
-    _choose(sized, "total_steps", _TOTAL_STEPS, examples)
+    if config.get("batch_size") == "auto":
+        sized["batch_size"] = _largest(_BATCH_SIZE, examples)
+    _choose(sized, "total_steps", _TOTAL_EPOCHS, examples)
     if isinstance(config.get("checkpoint"), Mapping):
         sized["checkpoint"] = dict(config["checkpoint"])
-        _choose(sized["checkpoint"], "every", _EVERY, examples)
+        _choose(sized["checkpoint"], "every", _EVERY_EPOCHS, examples)
     if isinstance(config.get("evals"), Mapping):
         sized["evals"] = dict(config["evals"])
         for name, section in sized["evals"].items():
             if isinstance(section, Mapping):
                 sized["evals"][name] = dict(section)
-                _choose(sized["evals"][name], "every", _EVERY, examples)
+                _choose(sized["evals"][name], "every", _EVERY_EPOCHS, examples)
     return sized
 
 
-def _choose(section: dict[str, Any], key: str, values: Mapping[int, Any], examples: int) -> None:
-    if section.get(key) == AUTO:
-        section[key] = values[max(least for least in values if least <= examples)]
+def _choose(section: dict[str, Any], key: str, epochs: Mapping[int, int], examples: int) -> None:
+    given = section.get(key)
+    if isinstance(given, str) and (match := _AUTO.fullmatch(given)):
+        section[key] = f"{_largest(epochs, examples) / int(match[1] or 1):.4g} epochs"
+
+
+def _largest(values: Mapping[int, int], examples: int) -> int:
+    """The value of the largest number of examples that is reached."""
+    return values[max(least for least in values if least <= examples)]

@@ -15,6 +15,7 @@ from xmodal.base import result_files
 from xmodal.base.config import UserError
 from xmodal.base.json_files import read_json, read_numbers
 from xmodal.evals.evaluation import EXAMPLES, REPORT
+from xmodal.evals.metrics import MEAN_SELECTED
 from xmodal.evals.reports.summary import select_curves
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.tensorboard.writer import make_writer, write_settings
@@ -114,14 +115,26 @@ def print_pages(evaluations: Sequence["Evaluation"], output: str) -> None:
             print(f"Examples: {os.path.join(folder, EXAMPLES)}", flush=True)
 
 
-def _write_files(evaluation: "Evaluation", output: str, other: "StoredResults | None") -> None:
+def _write_files(
+    evaluation: "Evaluation", output: str, other: "StoredResults | None", *, prints: bool
+) -> None:
     stored = evaluation.stored
     is_comparable = other is not None and (stored.results or stored.numbers)
     comparison = evaluation.compare(other) if is_comparable else None
     evaluation.save(output, comparison=comparison)
-    print(evaluation.report(), flush=True)
-    if comparison is not None:
+    if prints:
+        print(evaluation.report(), flush=True)
+    if prints and comparison is not None:
         print(comparison, flush=True)
+
+
+def _headline(evaluations: Sequence["Evaluation"]) -> str:
+    """One number per evaluator: the one that selects checkpoints, or else the first."""
+    shown = []
+    for each in evaluations:
+        tags = sorted(each.tagged, key=lambda tag: tag.rpartition("/")[2] != MEAN_SELECTED)
+        shown += [f"{tag} {each.tagged[tag]:.4g}" for tag in tags[:1]]
+    return "  ".join(shown)
 
 
 def write_all(
@@ -132,6 +145,8 @@ def write_all(
     views: "Views",
     step: int | None = None,
     kept: Mapping[str, float] | None = None,
+    *,
+    brief: bool = False,
 ) -> None:
     """Writes and prints the evaluations of all evaluators of a model.
 
@@ -145,6 +160,7 @@ def write_all(
       step: step of the evaluated checkpoint, if it was one: the first entry of `metrics.json`;
         `steps/STEP.json` is written for it.
       kept: numbers of the same step from other evaluators, see `read_others`.
+      brief: whether to log one line in place of the tables.
 
     Raises:
       UserError: the models cannot be compared, or a folder cannot be written.
@@ -153,7 +169,10 @@ def write_all(
         return
     _write_model(output, model)
     for each in evaluations:
-        _write_files(each, os.path.join(output, each.evaluator), others.get(each.evaluator))
+        folder, other = os.path.join(output, each.evaluator), others.get(each.evaluator)
+        _write_files(each, folder, other, prints=not brief)
+    if brief:
+        logging.info("step %s  %s", step, _headline(evaluations))
     metrics = {tag: x for evaluation in evaluations for tag, x in evaluation.tagged.items()}
     if (writer := views.writer) is not None:
         writer.write_scalars(step or 0, select_curves(metrics))

@@ -5,11 +5,13 @@ numbers cannot differ.
 """
 
 import functools
+import pathlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from xmodal import data
 from xmodal.base.config import lookup
+from xmodal.base.folder_walk import hash_files
 from xmodal.evals import Embedder
 from xmodal.evals.inputs.given_items import GivenItems
 from xmodal.evals.provider import ModelProvider
@@ -31,6 +33,7 @@ class RunEvaluation:
     Attributes:
       parts: parts of the run.
       suite: its evaluators.
+      files: hashes of the user's folders that its datasets are made from, by path.
     """
 
     def __init__(
@@ -53,9 +56,9 @@ class RunEvaluation:
         for name, each in self.suite.options.items():
             for split in {each.split, each.final_split} if trains else ():
                 self.suite.check(name, split)
-        # Files may have changed since the same command last ran.
         datasets = [parts.settings.data, *self.suite.datasets]
-        self.follows_files = any(map(data.follows_files, datasets))
+        folders = {each.manual_dir for each in datasets if data.follows_files(each)}
+        self.files = {folder: hash_files(pathlib.Path(folder)) for folder in sorted(folders)}
         scores_pairs = any(each.scores_pairs for each in self.suite.options.values())
         self._embedder = make_embedder(parts, scores_pairs=scores_pairs)
         if trains:

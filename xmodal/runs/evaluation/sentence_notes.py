@@ -35,6 +35,12 @@ def describe_words(
     ]
 
 
+def describe_prompt(settings: data.DataConfig) -> list[str]:
+    """Returns a note on the prompt of the captions; none without one."""
+    prompt = "" if settings.text is None else settings.text.prompt
+    return [f"Captions are read as {prompt!r}."] if prompt else []
+
+
 def describe_sentences(settings: RunConfig, split: Items) -> list[str]:
     """Returns notes on the sentences of sets of pairs; none for any other split.
 

@@ -24,7 +24,7 @@ from xmodal.runs.config.sizes import resolve_sizes
 from xmodal.runs.evaluation.evaluation_files import event_writer, read_others, write_all
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.sentence_notes import describe_sentences
+from xmodal.runs.evaluation.sentence_notes import describe_prompt, describe_sentences
 from xmodal.runs.evaluation.suite import FINAL_SPLITS, EvalSuite, Request
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.finished import FINAL
@@ -75,7 +75,7 @@ def evaluate_subjects(
     keep_others: bool = False,
     check_lock: Callable[[], None] | None = None,
 ) -> list[Evaluation]:
-    """Evaluates models one by one; prints and writes all results.
+    """Evaluates models one by one; writes and prints all results, a follower one line of each.
 
     Args:
       opened: models and evaluators.
@@ -114,7 +114,8 @@ def evaluate_subjects(
             )
             if check_lock:
                 check_lock()
-            write_all(evaluations, output, identity, others, views, step, kept)
+            follows = check_lock is not None
+            write_all(evaluations, output, identity, others, views, step, kept, brief=follows)
     return evaluations
 
 
@@ -166,7 +167,8 @@ def open_run(
 
 
 def _notes(settings: RunConfig, tie: str, items: Items) -> list[str]:
-    return [*filter(None, [tie]), *describe_sentences(settings, items)]
+    notes = [*filter(None, [tie]), *describe_prompt(settings.data)]
+    return [*notes, *describe_sentences(settings, items)]
 
 
 def open_ensemble(

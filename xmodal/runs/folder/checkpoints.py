@@ -101,7 +101,8 @@ class Checkpoints:
             args=ocp.args.Composite(**{n: ocp.args.StandardSave(t) for n, t in items.items()}),
             metrics=dict(metrics) if metrics else None,
         )
-        logging.info("step %d  checkpoint in %s", step, self._manager.directory / str(step))
+        if not metrics:  # The line of an evaluation implies it.
+            logging.info("step %d  checkpoint in %s", step, self._manager.directory / str(step))
         self._evaluated[step] = dict(metrics or {})
         if not self._explained and (tie := self._select.explain_tie(self._evaluated)):
             self._explained = True

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
+import pathlib
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
@@ -13,6 +15,7 @@ from etils import epath
 from xmodal.base import processes
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
+from xmodal.base.folder_walk import hash_files
 from xmodal.base.json_files import read_json
 
 # Folder of the final evaluation in a run's folder.
@@ -20,16 +23,32 @@ FINAL = "test"
 _MARK = "finished.json"
 
 
-def mark_finished(config: ml_collections.ConfigDict, run_dir: str) -> None:
-    """Saves the config that a run finished with, as it was given; on process 0."""
+def mark_finished(
+    config: ml_collections.ConfigDict, run_dir: str, files: Mapping[str, str] | None = None
+) -> None:
+    """Saves what a run finished with, on process 0.
+
+    Args:
+      config: the config as it was given.
+      run_dir: the run's folder.
+      files: hashes of the user's folders whose files the run depends on, see `hash_files`.
+    """
     if processes.index() == 0:
+        mark = {"config_hash": _hash(config), "files": dict(files or {})}
         with replacing(epath.Path(run_dir) / _MARK) as file:
-            file.write(f"{json.dumps({'config_hash': _hash(config)})}\n".encode())
+            file.write(f"{json.dumps(mark)}\n".encode())
 
 
 def finished_reports(config: ml_collections.ConfigDict, run_dir: str) -> list[epath.Path]:
-    """Returns the reports of a run that finished with the same config; none for others."""
-    if _read_mark(epath.Path(run_dir) / _MARK) != {"config_hash": _hash(config)}:
+    """Returns the reports of a run that finished with this config and these files, or none."""
+    mark = _read_mark(epath.Path(run_dir) / _MARK)
+    files = mark.get("files")
+    if mark.get("config_hash") != _hash(config) or not isinstance(files, dict):
+        return []
+    try:
+        if any(hash_files(pathlib.Path(folder)) != known for folder, known in files.items()):
+            return []
+    except FileNotFoundError:
         return []
     reports = [epath.Path(run_dir) / FINAL / name / "report.md" for name in sorted(config.evals)]
     return reports if all(report.exists() for report in reports) else []

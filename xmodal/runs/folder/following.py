@@ -8,6 +8,7 @@ from absl import logging
 from etils import epath
 
 from xmodal.base.config import UserError
+from xmodal.base.progress import check_stop
 from xmodal.runs.folder import run_folder
 
 POLL_SECONDS = 5.0
@@ -25,6 +26,7 @@ def wait_for_run(run_dir: str, *, timeout: float) -> ml_collections.ConfigDict:
     while not path.exists():
         if time.monotonic() - started >= timeout:
             raise UserError(f"The run {run_dir} did not start within {timeout:.0f} s (--timeout).")
+        check_stop("waiting for the run")
         time.sleep(min(POLL_SECONDS, timeout))
     return run_folder.load_run(run_dir)
 
@@ -53,6 +55,7 @@ def follow(run_dir: str, output: str, *, timeout: float, overwrite: bool = False
             done.add(waiting[0])
             waiting_since = time.monotonic()
         elif time.monotonic() - waiting_since < timeout:
+            check_stop("waiting for a checkpoint")
             time.sleep(min(POLL_SECONDS, timeout))
         else:
             logging.warning(

@@ -168,7 +168,7 @@ def resolve_step(run_dir: str, step: int | str) -> int:
         return saved[-1]
     if step == "best":
         return best_step(run_dir)
-    if not str(step).isdigit():
+    if not str(step).isdecimal():
         raise UserError(f"Step {step!r} of {run_dir}: give one of {saved}, latest or best.")
     check_step(run_dir, int(step))
     return int(step)
@@ -186,9 +186,18 @@ def check_step(run_dir: str, step: int) -> None:
 
 
 def load_metrics(run_dir: str, step: int) -> dict[str, float]:
-    """Returns the metrics of a checkpoint, NaN where undefined; empty if it was not evaluated."""
+    """Returns the metrics of a checkpoint, NaN where undefined; empty if it was not evaluated.
+
+    Raises:
+      UserError: they are damaged or missing.
+    """
     path = step_folder(run_dir, step) / "metrics" / "metrics"
-    return read_numbers(path, "use another step, or remove this one.") if path.exists() else {}
+    remedy = "use another step, or remove this one."
+    if path.exists():
+        return read_numbers(path, remedy)
+    if path.parent.exists():  # Another step would be the best in silence.
+        raise UserError(f"{path} is missing: the checkpoint is damaged: {remedy}")
+    return {}
 
 
 def frozen_folder(run_dir: str) -> epath.Path:

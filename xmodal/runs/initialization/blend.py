@@ -79,9 +79,15 @@ def check_blend(state: TrainState, blend: BlendConfig) -> None:
 
 
 def _mix(tree: Tree, other: dict[str, np.ndarray], weight: float) -> Tree:
+    return mix(tree, replace_arrays(tree, other), weight)
+
+
+def mix(first: Tree, second: Tree, weight: float) -> Tree:
+    """Returns (1 - weight) a + weight b of every array, with the sharding of the first tree."""
+
     def mean(a: Tree, b: Tree) -> Tree:
         return jax.tree.map(lambda x, y: ((1 - weight) * x + weight * y).astype(x.dtype), a, b)
 
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, tree)
-    mixed: Tree = jax.jit(mean, out_shardings=shardings)(tree, replace_arrays(tree, other))
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, first)
+    mixed: Tree = jax.jit(mean, out_shardings=shardings)(first, second)
     return mixed

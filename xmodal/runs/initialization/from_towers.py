@@ -2,14 +2,15 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.pretrained.folder import read_weights
-from xmodal.pretrained.model_folder import SIDES, read_model, read_tasks
+from xmodal.models.encoders.position_resize import resize_grid_positions, resize_text_positions
+from xmodal.pretrained.folder import read_description, read_weights
+from xmodal.pretrained.model_folder import SIDES, read_model, read_part
 from xmodal.runs.sections import InitConfig
 from xmodal.training.state import TrainState, replace_arrays
 from xmodal.training.tree import flatten, matches, part_of, top_levels
@@ -25,10 +26,12 @@ class TowerWeights:
     Attributes:
       params: path in a state's parameters -> float32 array.
       model_state: path in a state's model state -> float32 array.
+      resampled: a sentence for each side whose positions were resampled.
     """
 
     params: Mapping[str, np.ndarray]
     model_state: Mapping[str, np.ndarray]
+    resampled: Sequence[str] = ()
 
 
 def named_folders(source: InitConfig) -> dict[str, str]:
@@ -56,12 +59,17 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
     """
     params: dict[str, np.ndarray] = {}
     model_state: dict[str, np.ndarray] = {}
+    resampled: list[str] = []
     for side, folder in named_folders(source).items():
         tower = _load_tower(state, side, folder)
         params |= tower.params
         model_state |= tower.model_state
+        resampled += tower.resampled
     if source.model:
-        params |= _task_params(source.model, flatten(state.all_params()))
+        leaves = flatten(state.all_params())
+        params |= _task_params(source.model, leaves)
+        for part in ("similarity", "pair_scorer"):
+            params |= _part_params(source.model, part, leaves)
         numbers = read_model(source.model).parameters
         params |= {
             f"similarity/{name}": np.asarray(value, np.float32) for name, value in numbers.items()
@@ -72,7 +80,7 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
             f"config.init_from.include={list(source.include)} takes {both[0]} from "
             f"{source.run}, but {_SECTION} provides it too: narrow include."
         )
-    return TowerWeights(params, model_state)
+    return TowerWeights(params, model_state, resampled)
 
 
 def _load_tower(state: TrainState, side: str, folder: str) -> TowerWeights:
@@ -89,8 +97,28 @@ def _load_tower(state: TrainState, side: str, folder: str) -> TowerWeights:
         for tree in (state.all_params(), state.model_state)
     )
     params = _split_layers(params, wanted_params)
+    resampled = _resize_positions(params, wanted_params, side, folder)
     _check_fits(folder, params | model_state, wanted_params | wanted_state)
-    return TowerWeights(params, model_state)
+    return TowerWeights(params, model_state, resampled)
+
+
+def _resize_positions(
+    params: dict[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]], side: str, folder: str
+) -> list[str]:
+    """Replaces positions for another number of tokens, and returns what was done."""
+    path, encoder = f"{side}/encoder/position_embeddings", read_description(folder).encoder
+    given, rule = params.get(path), encoder.get("position_resize")
+    if given is None or not rule or path not in wanted or given.shape == wanted[path]:
+        return []
+    count = wanted[path][0]
+    if side == "text":
+        resized: np.ndarray | None = resize_text_positions(given, count, rule)
+    else:
+        resized = resize_grid_positions(given, count, rule, int(encoder["class_token"]))
+    if resized is None:
+        return []
+    params[path] = resized
+    return [f"{side} tower from {folder}: {len(given)} positions resampled to {count} ({rule})"]
 
 
 def _task_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -100,9 +128,19 @@ def _task_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray
     kept = {path.split("/")[1] for path in wanted}
     found = {
         f"tasks/{name}": array
-        for name, array in read_tasks(folder).items()
+        for name, array in read_part(folder, "tasks").items()
         if name.split("/")[0] in kept
     }
+    _check_fits(folder, found, wanted)
+    return found
+
+
+def _part_params(folder: str, part: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays of the similarity or the pair scorer of a folder; {} if it or the state has none."""
+    wanted = {path: leaf.shape for path, leaf in leaves.items() if path.startswith(f"{part}/")}
+    found = {f"{part}/{name}": array for name, array in read_part(folder, part).items()}
+    if not wanted or not found:
+        return {}
     _check_fits(folder, found, wanted)
     return found
 
@@ -131,7 +169,7 @@ def describe(state: TrainState, weights: TowerWeights, source: InitConfig) -> st
             f"{side} tower from {folder}: {len(taken)} arrays with {count:,} parameters, "
             f"{statistics} arrays of running statistics; at their initial values: {fresh or 'none'}"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, *weights.resampled])
 
 
 def _split_layers(

@@ -13,9 +13,10 @@ import PIL.ImageFont
 
 from xmodal.base.page import PageItem, PageRow, Section
 
-# In pixels. TensorBoard shows pictures about 350 wide, so text is legible only in few columns.
+# In pixels. TensorBoard shows pictures about 350 wide, so text is legible only in few columns. A
+# run keeps pictures of every evaluation, so they should be small.
 _COLUMNS = 3
-_CELL, _PICTURE, _GAP, _LINE, _FONT = 176, 160, 8, 19, 15
+_CELL, _PICTURE, _GAP, _LINE, _FONT = 136, 120, 6, 15, 12
 _LETTERS, _LINES = 19, 4  # For a text in a cell.
 _INK, _PALE, _PAPER, _MARK = (20, 20, 20), (90, 90, 90), (255, 255, 255), (10, 125, 50)
 

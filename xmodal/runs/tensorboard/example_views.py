@@ -22,6 +22,7 @@ from xmodal.evals.results import BoardResult, Result
 from xmodal.runs.tensorboard.drawing import draw_section
 from xmodal.runs.tensorboard.projector import write_projector
 from xmodal.runs.tensorboard.similarities import draw_similarities
+from xmodal.runs.tensorboard.writer import write_pictures
 
 if TYPE_CHECKING:
     from clu import metric_writers
@@ -92,10 +93,10 @@ class Views:
         self.writer.write_histograms(self._step, histograms)
         for pick, group in zip(picks, groups, strict=True):
             drawn = {
-                f"{name}/{pick.direction}/queries/{number}": draw_section(section)[None]
+                f"{name}/{pick.direction}/queries/{number}": draw_section(section)
                 for number, section in enumerate(group.sections, 1)
             }
-            self.writer.write_images(self._step, drawn)
+            write_pictures(self.writer, self._step, drawn)
 
     def write_projector(self, folder: str) -> None:
         """Writes the received embeddings for the projector, see `projector`."""

@@ -12,6 +12,7 @@ from xmodal.base.result_files import write_files
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.embed import Items
 from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.split import name_image
 
 _TILE = 40  # Pixels per picture; all pictures are in one file, at most 8192 pixels wide.
 _MOST = (8192 // _TILE) ** 2
@@ -68,17 +69,18 @@ def _gather(
     captions = np.flatnonzero(own >= 0)
     captions = captions[np.unique(own[captions], return_index=True)[1]]
     texts = {own[c]: items.caption_texts[int(c)] for c in captions}
+    names = [name_image(items, image) for image in image_ids]
     vectors, rows, kinds = [], [], []
     if source.images is not None:
         assert source.image_ids is not None
         vectors.append(source.images[Positions("image", source.image_ids)(image_ids)])
-        rows += [[texts.get(i, ""), "image", str(image)] for i, image in enumerate(image_ids)]
+        rows += [[texts.get(i, ""), "image", name] for i, name in enumerate(names)]
         kinds.append(np.arange(count))
     if source.captions is not None:
         assert source.caption_ids is not None
         ids = np.asarray(items.caption_ids)[captions]
         vectors.append(source.captions[Positions("caption", source.caption_ids)(ids)])
-        rows += [[texts[own[c]], "caption", str(image_ids[own[c]])] for c in captions]
+        rows += [[texts[own[c]], "caption", names[own[c]]] for c in captions]
         kinds.append(own[captions])
     joined = np.concatenate([_flatten(each) for each in vectors])
     if not items.has_pictures:

@@ -14,7 +14,7 @@ from xmodal.training.optimization import plateau as plateau_lib
 from xmodal.training.optimization.layer_rates import layer_rates
 from xmodal.training.optimization.outliers import SkipOutliersConfig, skip_outliers
 from xmodal.training.optimization.parameter_groups import GroupConfig, assign_groups, select
-from xmodal.training.optimization.schedules import make_schedule, read_schedule
+from xmodal.training.optimization.schedules import Lengths, Rate, make_schedule, read_schedule
 from xmodal.training.optimization.update_rules import RULES, Rule
 from xmodal.training.tree import Tree, flatten, path_of, unflatten
 
@@ -98,8 +98,8 @@ class OptimizerConfig:
 
 def make_optimizer(
     config: OptimizerConfig, total_steps: int, params: Tree, frozen: Tree | None = None
-) -> optax.GradientTransformation:
-    """Returns the optimizer of the trained parameters.
+) -> optax.GradientTransformationExtraArgs:
+    """Returns the optimizer of the trained parameters; `lengths` of an update are optional.
 
     Its state is a dict of scalars and moments that has the same structure at every step:
 
@@ -142,7 +142,7 @@ def make_optimizer(
         skip=skip_outliers(config.skip_outliers) if config.skip_outliers else None,
         plateau=config.plateau,
     )
-    return optax.GradientTransformation(optimizer.init, optimizer.update)
+    return optax.GradientTransformationExtraArgs(optimizer.init, optimizer.update)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +152,7 @@ class _Optimizer:
     groups: Mapping[str, GroupConfig]
     rates: Mapping[str, Any]
     starts: Sequence[int]
-    schedule: optax.Schedule
+    schedule: Rate
     rule: optax.GradientTransformation
     clips: Sequence[tuple[float, Sequence[str]]]
     skip: optax.GradientTransformation | None
@@ -162,7 +162,7 @@ class _Optimizer:
         flat = flatten(params)
         state: State = {
             "count": jnp.zeros((), jnp.int32),
-            "scheduled_rate": self.schedule(0),
+            "scheduled_rate": self.schedule(0, None),
             "moments": {_entry(s): self.rule.init(self._part(flat, s)) for s in self.starts},
         }
         if self.skip:
@@ -171,11 +171,13 @@ class _Optimizer:
             state["plateau"] = plateau_lib.init(self.plateau)
         return state
 
-    def update(self, gradients: Tree, state: State, params: Tree) -> tuple[Tree, State]:
+    def update(
+        self, gradients: Tree, state: State, params: Tree, *, lengths: Lengths | None = None
+    ) -> tuple[Tree, State]:
         count = state["count"]
         moved = state | {
             "count": optax.safe_increment(count),
-            "scheduled_rate": self.schedule(count + 1),
+            "scheduled_rate": self.schedule(count + 1, lengths),
         }
         flat = {
             path: _if_started(self.groups[path].frozen_until, count, leaf, jnp.zeros_like(leaf))
@@ -194,7 +196,7 @@ class _Optimizer:
             moved["moments"][_entry(start)] = jax.tree.map(
                 functools.partial(_if_started, start, count), new, old
             )
-        rate = self.schedule(count) * _reduction(state)
+        rate = self.schedule(count, lengths) * _reduction(state)
         return _like(gradients, self._scale(directions, rate, count)), moved
 
     def _part(self, flat: Mapping[str, jax.Array], start: int) -> Tree:

@@ -34,15 +34,15 @@ class SkipOutliersState(NamedTuple):
     """Running moments of log(1 + gradient norm), and how many updates were skipped.
 
     Attributes:
-      weight: float32 scalar, 1 - decay ** (norms seen); the moments are divided by it.
+      weight: float32 scalar, 1 - decay ** (norms seen), the sum of the weights so far.
       mean: float32 scalar.
-      mean_square: float32 scalar.
+      variance: float32 scalar.
       skipped: int32 scalar.
     """
 
     weight: jax.Array
     mean: jax.Array
-    mean_square: jax.Array
+    variance: jax.Array
     skipped: jax.Array
 
 
@@ -67,23 +67,25 @@ def skip_outliers(config: SkipOutliersConfig) -> optax.GradientTransformation:
     ) -> tuple[Any, SkipOutliersState]:
         del params
         value = jnp.log1p(jnp.maximum(optax.tree.norm(updates), _SMALLEST_NORM))
-        weight = jnp.maximum(state.weight, 1e-6)
-        mean = state.mean / weight
-        variance = jnp.maximum(state.mean_square / weight - mean**2, _SMALLEST_VARIANCE)
-        limit = mean + config.deviations * jnp.sqrt(variance)
+        deviation = jnp.sqrt(jnp.maximum(state.variance, _SMALLEST_VARIANCE))
+        limit = state.mean + config.deviations * deviation
         limit = jnp.maximum(limit, jnp.log1p(config.floor))
         finite = jnp.isfinite(value)
         skip = finite & (value > limit) & (state.weight > _WEIGHT_TO_START)
-        capped = jnp.minimum(value, limit)
+        # From the difference from the mean, as in West 1979: squares of the
+        # values would lose the digits that they have in common.
+        difference = jnp.minimum(value, limit) - state.mean
+        weight = state.weight + (1 - config.decay) * (1 - state.weight)
+        share = (1 - config.decay) / weight
 
-        def blend(old: jax.Array, new: jax.Array | float) -> jax.Array:
-            return jnp.where(finite, old + (1 - config.decay) * (new - old), old)
+        def blend(old: jax.Array, new: jax.Array) -> jax.Array:
+            return jnp.where(finite, new, old)
 
         kept = jax.tree.map(lambda u: jnp.where(skip, jnp.zeros_like(u), u), updates)
         return kept, SkipOutliersState(
-            weight=blend(state.weight, 1.0),
-            mean=blend(state.mean, capped),
-            mean_square=blend(state.mean_square, capped**2),
+            weight=blend(state.weight, weight),
+            mean=blend(state.mean, state.mean + share * difference),
+            variance=blend(state.variance, (1 - share) * (state.variance + share * difference**2)),
             skipped=state.skipped + skip,
         )
 

@@ -3,12 +3,12 @@
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
+import numpy as np
 
 from xmodal.base.config import UserError, check_keys, lookup, read_named, setting
 from xmodal.losses.switch import Choice
@@ -18,6 +18,9 @@ _EPOCHS = re.compile(r"(\d+(?:\.\d+)?) epochs?")
 _LENGTHS = ("total_steps", "log_every", "every", "warmup_steps", "frozen_until", "start", "end")
 # The default warm-up of a config is "up to 40", and at most a third of the run.
 _UP_TO, _RUN_OVER_WARMUP = "up to ", 3
+
+
+Count = int | jax.Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,7 @@ class Constant:
 
     warmup_steps: int = setting(0, at_least=0)
 
-    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
+    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
         del step, total_steps
         return jnp.ones(())
@@ -53,11 +56,11 @@ class Linear(Constant):
     end_fraction: float = setting(0.0, at_least=0, at_most=1)
     every: int = setting(1, at_least=1)
 
-    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
+    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
         return self.end_fraction + (1 - self.end_fraction) * (1 - self._progress(step, total_steps))
 
-    def _progress(self, step: jax.Array, total_steps: int) -> jax.Array:
+    def _progress(self, step: jax.Array, total_steps: Count) -> jax.Array:
         step = step // self.every * self.every
         return jnp.clip((step - self.warmup_steps) / (total_steps - self.warmup_steps), 0, 1)
 
@@ -69,7 +72,7 @@ class Cosine(Linear):
     `every` = one epoch gives torch's `CosineAnnealingLR` stepped once per epoch.
     """
 
-    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
+    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
         share = (1 + jnp.cos(math.pi * self._progress(step, total_steps))) / 2
         return self.end_fraction + (1 - self.end_fraction) * share
@@ -82,7 +85,7 @@ class Staircase(Constant):
     rate: float = setting(above=0, at_most=1)
     every: int = setting(at_least=1)
 
-    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
+    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
         del total_steps
         return self.rate ** jnp.float32(step // self.every)
@@ -106,7 +109,7 @@ class Piecewise(Constant):
                     "of at least 0."
                 )
 
-    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
+    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
         del total_steps
         share = jnp.ones(())
@@ -121,7 +124,7 @@ class InverseSqrt(Constant):
 
     warmup_steps: int = setting(at_least=1)
 
-    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
+    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
         """Returns the share of the peak at `step` (int32), without the warm-up."""
         del total_steps
         return jnp.sqrt(self.warmup_steps / jnp.maximum(step, self.warmup_steps))
@@ -149,8 +152,31 @@ def read_schedule(section: Mapping[str, Any]) -> Constant:
     return read_named("config.optimizer.schedule", section, SCHEDULES, lambda row: row)[1]
 
 
-def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> optax.Schedule:
-    """Returns the function step -> learning rate (float32 scalar).
+class Lengths(NamedTuple):
+    """Lengths that differ between runs of one config, as arguments of a compiled program.
+
+    Attributes:
+      total_steps: int32 scalar, length of the run.
+      warmup_steps: int32 scalar, length of its warm-up.
+    """
+
+    total_steps: Any
+    warmup_steps: Any
+
+
+Rate = Callable[[Count, Lengths | None], jax.Array]
+
+
+def read_lengths(section: Mapping[str, Any], total_steps: int) -> Lengths:
+    """Returns the lengths of a run with the schedule `section`."""
+    return Lengths(np.int32(total_steps), np.int32(read_schedule(section).warmup_steps))
+
+
+def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> Rate:
+    """Returns the function (step, lengths) -> learning rate (float32 scalar).
+
+    With lengths, which equal those of the schedule, a program that calls it is the same for runs of
+    other lengths; with None they are constants.
 
     Args:
       section: `config.optimizer.schedule`.
@@ -168,10 +194,12 @@ def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> 
             f"config.total_steps={total_steps}; lower it, or train longer."
         )
 
-    def rate(step: jax.Array | int) -> jax.Array:
+    def rate(step: Count, lengths: Lengths | None = None) -> jax.Array:
         step = jnp.asarray(step, jnp.int32)
-        rise = jnp.minimum(step / warmup, 1) if warmup else 1.0
-        return jnp.float32(peak * rise * schedule.factor(step, total_steps))
+        total, rising = lengths or (total_steps, warmup)
+        rise = jnp.minimum(step / rising, 1) if warmup else 1.0
+        own = dataclasses.replace(schedule, warmup_steps=rising)
+        return jnp.float32(peak * rise * own.factor(step, total))
 
     return rate
 

@@ -1,11 +1,14 @@
 """Checks that the compared numbers of several evaluations use the same labels."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from etils import epath
 
 from xmodal.apps.analysis.agreement.model_table import load_object
 from xmodal.base.config import UserError
+
+_FACTS = "boards.json"  # The facts of all boards, in the folder of an evaluation.
 
 
 def check_labels(paths: Sequence[str]) -> tuple[str, ...]:
@@ -28,10 +31,10 @@ def check_labels(paths: Sequence[str]) -> tuple[str, ...]:
         folder = epath.Path(path)
         if not folder.is_dir():
             continue
-        if not (folder / "boards.json").exists():
+        if not (folder / _FACTS).exists():
             unknown.append(path)
             continue
-        for board, labels in _read_hashes(folder / "boards.json").items():
+        for board, labels in _read_hashes(folder / _FACTS).items():
             first, where = seen.setdefault(board, (labels, path))
             if labels != first:
                 raise UserError(
@@ -42,6 +45,22 @@ def check_labels(paths: Sequence[str]) -> tuple[str, ...]:
     if not unknown:
         return ()
     return (f"Not known to rest on the same labels, without boards.json: {', '.join(unknown)}.",)
+
+
+def find_same(folder: epath.Path, others: Mapping[str, epath.Path]) -> list[str]:
+    """Returns the names of the evaluations on the labels and records of the one in a folder."""
+    ours = load_object(folder / _FACTS)
+    return [name for name, other in others.items() if _are_same(ours, load_object(other / _FACTS))]
+
+
+def _are_same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    """Whether two evaluations have a board in common, and no difference in one."""
+    shared = [(ours[board], theirs[board]) for board in ours if board in theirs]
+    return bool(shared) and all(
+        one.get("label_hash") == other.get("label_hash")
+        and all(other.get("records", {}).get(k, v) == v for k, v in one.get("records", {}).items())
+        for one, other in shared
+    )
 
 
 def _read_hashes(path: epath.Path) -> dict[str, str]:

@@ -1,7 +1,14 @@
-// Sliders without a starting value, and keys for all answers.
+// Sliders without a starting value, and keys for all answers and for the start.
 "use strict";
 
 const form = document.getElementById("answer");
+const start = document.getElementById("start");
+
+if (start) {
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.repeat && !event.target.closest("a")) start.click();
+  });
+}
 
 if (form) {
   const slider = document.getElementById("slider");

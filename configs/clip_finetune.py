@@ -1,0 +1,117 @@
+"""A published CLIP or SigLIP, trained on with the pairs of a dataset.
+
+    python -m xmodal convert --model=clip --source=ViT-B-32.pt --output=weights/clip
+    python -m xmodal.main --config=configs/clip_finetune.py:i2t \\
+        --config.init_from.model=weights/clip --config.data.manual_dir=COCO
+
+The folder brings the model, its tokenizer and its crop. `i2t`, the default, trains on images and
+captions, `t2t` on pairs of captions of one image, `multitask` on both, like Crisscrossed Captions;
+`locked` keeps the image side as it is (LiT), and so does `t2t`; `sigmoid` has SigLIP's loss, for a
+CLIP with a learned bias that starts at 0. `,quick` after a variant trains small random towers on
+the built-in dataset.
+
+Rates fall by 0.7 from layer to layer, the image side has a tenth of the text side's rate and starts
+after the first epoch, as in the configs of PCME++ (naver-ai/pcmepp, which has 0.01, 0.1 and new
+heads); AdamW's 1e-5 is the upper end of what keeps open_clip's ViT-B/32 from forgetting, and decays
+neither norms, biases nor the scale. A ResNet has no stacked layers:
+`--config.optimizer.groups.image.layer_decay=1`. The scale of a SigLIP may exceed 100, which all but
+`sigmoid` forbid: `--config.model.similarity.max_scale=None --config.model.similarity.clamp=False`.
+No results have been measured with these settings. WiSE-FT averages the start and the end:
+
+    python -m xmodal.eval_main --run=runs/clip_finetune_i2t --interpolate=0,0.25,0.5,0.75,1
+
+Zhai et al., "LiT: Zero-Shot Transfer with Locked-image text Tuning" (2022); Wortsman et al.,
+"Robust fine-tuning of zero-shot models" (2022).
+"""
+
+from ml_collections import ConfigDict
+
+from configs import base, clip, cxc
+
+
+def get_config(argument: str = "") -> ConfigDict:
+    """`i2t`, `t2t`, `multitask`, `locked` or `sigmoid`; `,quick` after it is small."""
+    task, comma, size = argument.partition(",")
+    config = base.variant(
+        experiment(), task, i2t=i2t, t2t=t2t, multitask=multitask, locked=locked, sigmoid=sigmoid,
+        quick=lambda config: quick(i2t(config)),
+    )  # fmt: skip
+    return base.variant(config, size, quick=quick) if comma else config
+
+
+def experiment() -> ConfigDict:
+    """Images against captions, without a model."""
+    config = base.base("clip_finetune")
+    config.total_steps, config.batch_size = "5 epochs", 256
+    config.model.similarity = clip.learned_scale()
+    config.tasks = {"i2t": cxc.image_text()}
+    config.data = base.dataset("coco_captions")
+    config.data.image.augment = clip.crops()
+    config.optimizer = clip.adamw(1e-5, decay=0.1, b2=0.98, eps=1e-6)
+    config.optimizer.schedule.warmup_steps = "up to 0.5 epochs"
+    config.optimizer.clip_norm = 1.0
+    image = {"pattern": "image/", "rate": 0.1, "layer_decay": 0.7, "frozen_until": "1 epochs"}
+    config.optimizer["groups"] = {
+        "image": image,
+        "text": {"pattern": "text/", "layer_decay": 0.7},
+    }
+    config.evals = {"boards": base.boards(every="1 epochs") | {"batch_size": 128}}
+    config.checkpoint.every = "1 epochs"
+    return config
+
+
+def i2t(config: ConfigDict) -> ConfigDict:
+    """Images against captions."""
+    config.name += "_i2t"
+    return config
+
+
+def multitask(config: ConfigDict) -> ConfigDict:
+    """Images against captions, and captions against captions."""
+    config.name += "_multitask"
+    config.data.captions_per_image = 2
+    config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
+    return config
+
+
+def t2t(config: ConfigDict) -> ConfigDict:
+    """Captions against captions; images keep their embeddings."""
+    config = multitask(_lock(config))
+    config.name = config.name.replace("multitask", "t2t")
+    del config.tasks.i2t
+    return config
+
+
+def locked(config: ConfigDict) -> ConfigDict:
+    """Captions learn to fit images, which keep their embeddings."""
+    config = _lock(config)
+    config.name += "_locked"
+    return config
+
+
+def _lock(config: ConfigDict) -> ConfigDict:
+    config.freeze, config.data.image.augment = ("image/",), None
+    del config.optimizer.groups.image
+    return config
+
+
+def sigmoid(config: ConfigDict) -> ConfigDict:
+    """Every pair of the batch is classified by itself."""
+    config.name += "_sigmoid"
+    config.tasks = {"i2t": base.task("image", "caption_0", "sigmoid", engine="dense")}
+    similarity = config.model.similarity
+    similarity.update({"max_scale": None, "clamp": False, "bias": 0.0, "learned_bias": True})
+    return config
+
+
+def quick(config: ConfigDict) -> ConfigDict:
+    """The recipe for two random towers, on the built-in dataset."""
+    small = clip.get_config("quick")
+    config = base.on_built_in_dataset(config, steps=50)
+    for side in ("image", "text"):
+        config.model[side] = small.model[side]
+    config.data.image.size, config.data.text = small.data.image.size, small.data.text
+    config.log_every, config.optimizer.schedule.warmup_steps = 10, "up to 10"
+    if "image" in config.optimizer.groups:
+        config.optimizer.groups.image.frozen_until = 2
+    return config

@@ -1,0 +1,271 @@
+"""Released SCAN, SGR and SAF give the scores, losses, gradients and three steps of torch."""
+
+import argparse
+import json
+
+import jax
+import numpy as np
+import parity
+import published_attention as published
+import pytest
+from published_matching import shake_norms
+from published_polysemous import torch_hinges
+
+from tests import clipped_adam
+from xmodal.api.model_sources import read_folder
+from xmodal.base.config import UserError
+from xmodal.losses import LOSSES, Context
+from xmodal.models import make_dual_encoder
+from xmodal.pretrained.folder import read_weights
+from xmodal.pretrained.model_converters import convert_model
+from xmodal.pretrained.model_folder import read_model, read_part, save_model
+from xmodal.training.batch_statistics import observe_batch
+from xmodal.training.tasks import make_tasks
+from xmodal.training.tree import flatten, unflatten
+
+CHANNELS, ROWS = 5, 11
+LENGTHS = (7, 1, 4, 2, 4)
+SIZE = len(LENGTHS)
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(1, ROWS, (SIZE, 7))
+MASK = np.arange(7) < np.array(LENGTHS)[:, None]
+IDS[~MASK] = 0
+REGIONS = RNG.normal(size=(SIZE, 36, CHANNELS)).astype(np.float32)
+ITEMS = np.arange(SIZE, dtype=np.int32)
+SCAN = {
+    "cross_attn": "t2i",
+    "agg_func": "LogSumExp",
+    "lambda_lse": 6.0,
+    "lambda_softmax": 9.0,
+    "raw_feature_norm": "clipped_l2norm",
+    "no_imgnorm": False,
+}
+OTHER = {"cross_attn": "i2t", "agg_func": "Mean", "lambda_softmax": 4.0}
+
+
+@pytest.fixture
+def torch():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    return torch
+
+
+def convert(torch, kind, modules, folder, options):
+    """Saves the modules as released, converts them, and returns the new folder."""
+    number = len(list(folder.iterdir())) if folder.exists() else 0
+    place = folder / f"{number}"
+    place.mkdir(parents=True)
+    (place / "vocab.json").write_text(json.dumps({"word2idx": {f"w{n}": n for n in range(ROWS)}}))
+    checkpoint = {
+        "epoch": 3,
+        "model": [module.state_dict() for module in modules],
+        "opt": argparse.Namespace(**options),
+    }
+    source = place / "model_best.pth.tar"
+    torch.save(checkpoint, source)
+    name = "scan" if kind == "scan" else "sgraf"
+    made = convert_model(name, source, vocabulary=str(place / "vocab.json"))
+    save_model(place / "made", *made)
+    return place / "made"
+
+
+def read(folder):
+    """The model of a folder without dropout, its parameters, and its state."""
+    description = read_model(folder).model()
+    description["text"]["encoder"]["dropout"] = 0.0
+    for side in ("image", "text"):
+        if description[side]["head"]["name"] == "global_attention":
+            description[side]["head"]["dropout"] = 0.0
+    trees = {side: parity.nest(read_weights(folder / side)) for side in ("image", "text")}
+    params, state = ({side: tree[part] for side, tree in trees.items()} for part in (0, 1))
+    if arrays := read_part(folder, "similarity"):
+        params["similarity"] = unflatten(arrays)
+    return make_dual_encoder(description), params, state
+
+
+def make_loss(model, state, *, train, size=SIZE, **options):
+    """From parameters to the loss, (scores, parameters set without gradient), and gradients."""
+    similarity = model.similarity
+    loss = {"name": "triplet", "options": options}
+    tasks = make_tasks({"i2t": {"views": ["image", "caption_0"], "loss": loss}})
+    inputs = {
+        "image": {"image": REGIONS[:size]},
+        "text": {
+            "text_ids": IDS[:size].astype(np.int32),
+            "text_mask": MASK[:size].astype(np.int32),
+        },
+    }
+
+    def compute(params):
+        key = jax.random.key(0)
+        sides = [model.embed(s, params, state, inputs[s], train=train, key=key)[0] for s in inputs]
+        own, views = params.get("similarity", {}), dict(zip(tasks[0].views, sides, strict=True))
+        observed = {}
+        if train:
+            views, observed = observe_batch(tasks, views, params, similarity)
+        items = [similarity.prepare(view, own) for view in views.values()]
+        context = Context(ITEMS[:size], ITEMS[:size], similarity, own)
+        loss, _ = LOSSES["triplet"].function(*views.values(), context, **options)
+        return loss, (similarity.score(*items, own), observed)
+
+    return jax.jit(jax.value_and_grad(compute, has_aux=True))
+
+
+def torch_sides(torch, functions, size=SIZE):
+    return (
+        functions.images(torch.tensor(REGIONS[:size])),
+        functions.texts(torch.tensor(IDS[:size]), LENGTHS[:size]),
+    )
+
+
+def make(torch, kind, options=None):
+    if kind == "scan":
+        return published.make_scan(torch, options, channels=CHANNELS, rows=ROWS)
+    modules, functions = published.make_sgraf(torch, kind, channels=CHANNELS, rows=ROWS)
+    for module in modules:
+        shake_norms(torch, module)
+    return modules, functions
+
+
+@pytest.mark.parametrize("changes", [{}, pytest.param(OTHER, marks=pytest.mark.slow)])
+def test_scan_equals_torch(torch, tmp_path, changes):
+    options = SCAN | changes
+    modules, functions = make(torch, "scan", options)
+    compare(torch, "scan", modules, functions, tmp_path, options, train=False)
+    similarity = read_model(tmp_path / "0/made").similarity
+    assert similarity["queries"] == {"t2i": "text", "i2t": "image"}[options["cross_attn"]]
+    folder = read_folder(tmp_path / "0/made", "best")
+    assert "similarity" not in folder.params
+
+
+def compare(torch, kind, modules, functions, folder, options, *, train):
+    """Scores, loss and gradients; with `train`, also three steps and running statistics."""
+    model, params, state = read(convert(torch, kind, modules, folder, options))
+    # Recomputed tiles, one of them smaller, where the statistics of the batch count.
+    engine = "chunked" if kind == "saf" else "dense"
+    differentiate = make_loss(model, state, train=train, engine=engine, chunk_size=3)
+    (loss, (scores, observed)), gradients = differentiate(params)
+    for module in modules:
+        module.train(train)
+    sides = torch_sides(torch, functions)
+    running = [m for module in modules for m in module.modules() if hasattr(m, "running_mean")]
+    before = [{name: x.clone() for name, x in norm.named_buffers()} for norm in running]
+    wanted = functions.score(*sides)
+    assert parity.relative(scores, wanted.detach()) < 1e-4
+    if kind == "saf" and train:
+        bn = modules[2].SAF_module.bn
+        # The authors' batches are sorted, the longest first.
+        replay = torch.nn.BatchNorm1d(1)
+        replay.load_state_dict({**bn.state_dict(), **before[running.index(bn)]})
+        check_running(torch, functions, modules, sides, replay, observed["similarity"])
+    for norm, buffers in zip(running, before, strict=True):
+        norm.load_state_dict({**norm.state_dict(), **buffers})
+    expected = SIZE * torch_hinges(torch, functions.loss_score(*sides), 0.2)
+    assert loss == pytest.approx(expected.item(), rel=1e-4)
+    expected.backward()
+    parameters = [p for module in modules for p in module.parameters()]
+    values = [p.detach().clone() for p in parameters]
+    with torch.no_grad():
+        for p in parameters:
+            p.copy_(0 * p if p.grad is None else p.grad)
+    _, theirs, _ = read(convert(torch, kind, modules, folder, options))
+    check_layers(gradients, theirs)
+    with torch.no_grad():
+        for p, value in zip(parameters, values, strict=True):
+            p.copy_(value)
+    return params, parameters, lambda params: differentiate(params)[1]
+
+
+def check_layers(found, converted):
+    """Compares gradients, to 1e-4 of the largest number of each layer or step of SGR.
+
+    Those of some biases nearly cancel.
+    """
+    found, wanted, scales = flatten(found), flatten(converted), {}
+    assert found.keys() == wanted.keys()
+
+    def layer(path):
+        parts = path.split("/")
+        return tuple(parts[:2] if parts[0] == "similarity" else parts[:-1])
+
+    for path, x in wanted.items():
+        scales[layer(path)] = max(np.abs(x).max(), scales.get(layer(path), 1e-5))
+    for path in found.keys() - {*STATISTICS, *UNTRAINED}:
+        error = np.abs(found[path] - wanted[path]).max() / scales[layer(path)]
+        assert error < 1e-4, (path, error)
+
+
+STATISTICS = ("similarity/gate_norm/mean", "similarity/gate_norm/variance")
+# Their gradient is 0, or rounding.
+UNTRAINED = (
+    *(f"similarity/step{number}/key/bias" for number in (1, 2, 3)),
+    *("similarity/gate/bias", "image/head/global/bias"),
+)
+
+
+def check_running(torch, functions, modules, sides, replay, observed):
+    """The running statistics are those after one update for each caption, the longest first."""
+    images, tokens = sides
+    seen = []
+    hook = modules[2].SAF_module.bn.register_forward_pre_hook(lambda _, x: seen.append(x[0]))
+    functions.score(images, sorted(tokens, key=len, reverse=True))
+    hook.remove()
+    for gates in seen:
+        replay(gates)
+    found = observed["gate_norm"]
+    assert parity.relative(found["mean"], replay.running_mean) < 1e-4
+    assert parity.relative(found["variance"], replay.running_var) < 1e-4
+
+
+@pytest.mark.parametrize("kind", ["sgr", "saf"])
+def test_sgraf_equals_torch_in_training(torch, tmp_path, kind):
+    modules, functions = make(torch, kind)
+    params, parameters, gradients = compare(
+        torch, kind, modules, functions, tmp_path, {}, train=True
+    )
+    trained, norms = clipped_adam.train(params, gradients)
+
+    def compute_loss():
+        scores = functions.loss_score(*torch_sides(torch, functions))
+        return SIZE * torch_hinges(torch, scores, 0.2)
+
+    assert norms == pytest.approx(
+        clipped_adam.train_torch(torch, parameters, compute_loss), rel=1e-4
+    )
+    theirs = read(convert(torch, kind, modules, tmp_path, {}))[1]
+    kept = [
+        {
+            path: x
+            for path, x in flatten(tree).items()
+            if not path.startswith(STATISTICS + UNTRAINED)
+        }
+        for tree in (params, trained, theirs)
+    ]
+    clipped_adam.check_movement(*kept)
+
+
+def test_one_image_of_saf_equals_torch_in_evaluation(torch, tmp_path):
+    modules, functions = make(torch, "saf")
+    folder = convert(torch, "saf", modules, tmp_path, {})
+    model, params, state = read(folder)
+    run = make_loss(model, state, train=False, size=1)
+    (_, (scores, _)), _ = run(params)
+    wanted = functions.score(*torch_sides(torch, functions, 1)).detach()
+    np.testing.assert_allclose(scores, wanted, rtol=1e-4)
+    loaded = flatten(read_folder(folder, "best").params["similarity"])
+    assert loaded.keys() == flatten(params["similarity"]).keys()
+    np.testing.assert_array_equal(loaded["local/kernel"], params["similarity"]["local"]["kernel"])
+
+
+def test_what_a_checkpoint_does_not_say_is_an_error(torch, tmp_path):
+    modules, _ = make(torch, "scan", SCAN)
+    for changes, message in (
+        ({"agg_func": "Median"}, "its agg_func is 'Median'; known are LogSumExp, Mean, Max, Sum"),
+        ({"no_imgnorm": True}, "its tokens are not normalized"),
+    ):
+        with pytest.raises(UserError, match=message):
+            convert(torch, "scan", modules, tmp_path, SCAN | changes)
+    with pytest.raises(UserError, match="no 'cross_attn' among its options"):
+        convert(torch, "scan", modules, tmp_path, {})
+    with pytest.raises(UserError, match=r"has 0 arrays '2.sim_eval_w.*looks like scan: use"):
+        convert(torch, "saf", modules, tmp_path, SCAN)

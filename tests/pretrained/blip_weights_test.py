@@ -1,0 +1,204 @@
+"""BLIP with the released names gives the same embeddings, scores and gradients as torch."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import parity
+import pytest
+
+from xmodal.base.config import UserError
+from xmodal.models import Features
+from xmodal.pretrained.model_converters import convert_model
+from xmodal.pretrained.model_folder import read_part, save_model
+from xmodal.training.tree import unflatten
+
+ROWS, WIDTH, EMBED = 16, 64, 10
+ENC = ROWS - 1
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{number}" for number in range(ROWS - 6))]
+LENGTHS = (7, 2, 4)
+RNG = np.random.default_rng(0)
+IDS = np.where(np.arange(7) == 0, 2, RNG.integers(4, len(WORDS), (len(LENGTHS), 7)))
+MASK = np.arange(7) < np.array(LENGTHS)[:, None]
+IMAGES = parity.images(2, 24)
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    transformers = pytest.importorskip("transformers")
+    import torch
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": WIDTH, "num_attention_heads": 1, "intermediate_size": 80}
+    text = {
+        **sizes, "vocab_size": ROWS, "num_hidden_layers": 2, "encoder_hidden_size": WIDTH,
+        "max_position_embeddings": 9, "hidden_dropout_prob": 0.0, "layer_norm_eps": 1e-12,
+        "attention_probs_dropout_prob": 0.0,
+    }  # fmt: skip
+    vision = {
+        **sizes, "num_hidden_layers": 3, "image_size": 24, "patch_size": 8, "layer_norm_eps": 1e-6
+    }  # fmt: skip
+    config = transformers.BlipConfig(
+        text_config=text, vision_config=vision, image_text_hidden_size=EMBED
+    )
+    model = transformers.BlipForImageTextRetrieval(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(theirs, tmp_path_factory):
+    """The converted folder, from the names of transformers."""
+    return convert(theirs.state_dict(), tmp_path_factory.mktemp("blip"))
+
+
+def convert(weights, path):
+    import torch
+
+    torch.save({"model": weights}, path / "model.pth")
+    (path / "vocab.txt").write_text("\n".join(WORDS))
+    made = convert_model("blip", path / "model.pth", vocabulary=str(path / "vocab.txt"))
+    save_model(path / "made", *made)
+    return path / "made"
+
+
+def to_released(weights):
+    """The names of salesforce/BLIP, with momentum copies and queues beside them."""
+    renamed = {}
+    for name, array in weights.items():
+        for old, new in (
+            ("vision_model.embeddings.class_embedding", "visual_encoder.cls_token"),
+            ("vision_model.embeddings.position_embedding", "visual_encoder.pos_embed"),
+            ("vision_model.embeddings.patch_embedding", "visual_encoder.patch_embed.proj"),
+            ("vision_model.post_layernorm", "visual_encoder.norm"),
+            ("vision_model.encoder.layers", "visual_encoder.blocks"),
+            ("layer_norm", "norm"),
+            ("self_attn.qkv", "attn.qkv"),
+            ("self_attn.projection", "attn.proj"),
+        ):
+            name = name.replace(old, new)
+        renamed[name] = array
+    copies = {
+        f"{name.partition('.')[0]}_m.{name.partition('.')[2]}": array
+        for name, array in renamed.items()
+        if not name.startswith("itm_head")
+    }
+    queue = {"image_queue": array[:1], "ptr_queue": array[:1], "temp": array.mean()}
+    return {**renamed, **copies, **queue}
+
+
+def torch_inputs():
+    import torch
+
+    mean, std = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
+    pixels = (IMAGES / 255.0 - np.array(mean)) / np.array(std)
+    return (
+        torch.tensor(pixels.transpose(0, 3, 1, 2), dtype=torch.float32),
+        torch.tensor(IDS),
+        torch.tensor(MASK.astype(np.int64)),
+    )
+
+
+def torch_logits(model):
+    """Logits [I, J, 2] of all pairs, with [ENC] in place of [CLS]."""
+    import torch
+
+    pixels, ids, mask = torch_inputs()
+    tokens = model.vision_model(pixels).last_hidden_state
+    ids = ids.clone()
+    ids[:, 0] = ENC
+    rows = []
+    for image in tokens:
+        found = model.text_encoder(
+            input_ids=ids,
+            attention_mask=mask,
+            encoder_hidden_states=image.expand(len(ids), -1, -1),
+            encoder_attention_mask=torch.ones(len(ids), len(image)),
+        )
+        rows.append(model.itm_head(found.last_hidden_state[:, 0]))
+    return torch.stack(rows)
+
+
+def our_logits(model, params, found):
+    texts = jnp.asarray(IDS[..., None], jnp.int32)
+    images = model.pair_scorer.prepare("image", params, found["image"].extras["features"])
+    texts = model.pair_scorer.prepare("text", params, Features(texts, jnp.asarray(MASK)))
+    every = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(IMAGES), *x.shape)), texts)
+    return model.pair_scorer.logits(params, images, every)
+
+
+def load(folder):
+    model, _, found = parity.embed_converted(folder, IMAGES, IDS, MASK)
+    params = {side: parity.nest(parity.read_weights(folder / side))[0] for side in found}
+    params["pair_scorer"] = unflatten(read_part(folder, "pair_scorer"))
+    return model, params, found
+
+
+def test_embeddings_and_scores_equal_transformers(theirs, folder):
+    import torch
+
+    model, params, found = load(folder)
+    pixels, ids, mask = torch_inputs()
+    with torch.no_grad():
+        image = theirs.vision_proj(theirs.vision_model(pixels).last_hidden_state[:, 0])
+        text = theirs.text_encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+        text = theirs.text_proj(text[:, 0])
+        logits = torch_logits(theirs)
+    assert parity.relative(found["image"].vector, image) < 1e-5
+    assert parity.relative(found["text"].vector, text) < 1e-5
+    np.testing.assert_array_equal(found["text"].extras["features"].tokens[..., 0], IDS)
+    ours = jax.jit(lambda params: our_logits(model, params, found))(params)
+    assert parity.relative(ours, logits) < 1e-5
+
+
+def test_gradients_equal_transformers(theirs, folder, tmp_path):
+    import torch
+
+    model, params, _ = load(folder)
+    inputs = {"image": IMAGES}
+
+    @jax.jit
+    def loss(params):
+        image, _ = model.embed("image", params, {"image": {}}, inputs)
+        log_p = jax.nn.log_softmax(our_logits(model, params, {"image": image}))
+        return -jnp.mean(log_p[..., 1])
+
+    gradients = jax.grad(loss)(params)
+    theirs.zero_grad()
+    value = -torch.log_softmax(torch_logits(theirs), -1)[..., 1].mean()
+    value.backward()
+    assert abs(float(loss(params)) - value.item()) < 1e-5
+    state = {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        for name, parameter in theirs.named_parameters()
+    }
+    wanted = convert(state, tmp_path)
+    converted = {
+        side: parity.nest(parity.read_weights(wanted / side))[0] for side in ("image", "text")
+    }
+    converted["pair_scorer"] = unflatten(read_part(wanted, "pair_scorer"))
+    # In exact arithmetic, keys' biases have no gradient.
+    keys = ["image/encoder/layers/key/bias", "text/encoder/layers/key/bias"]
+    keys += [f"pair_scorer/layers_{number}/cross_attention/key/bias" for number in range(2)]
+    parity.check_gradients(gradients, converted, ignored=keys)
+
+
+def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):
+    other = convert(to_released(theirs.state_dict()), tmp_path)
+    for part in ("image", "text"):
+        one, two = (parity.read_weights(each / part) for each in (folder, other))
+        assert one.keys() == two.keys()
+        for name, array in one.items():
+            np.testing.assert_array_equal(array, two[name])
+    one, two = (read_part(each, "pair_scorer") for each in (folder, other))
+    assert one.keys() == two.keys() >= {"marker", "output/kernel"}
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, two[name])
+
+
+def test_an_encoder_that_is_no_bert_is_refused():
+    from xmodal.models.pair_scorers import make_pair_scorer
+
+    with pytest.raises(UserError, match="shares the layers of a BERT"):
+        make_pair_scorer("config.model.pair_scorer", {"name": "cross_attention"}, object())

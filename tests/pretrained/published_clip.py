@@ -1,0 +1,337 @@
+"""Tiny CLIPs and SigLIPs of transformers, and their arrays under the names of other publishers."""
+
+import json
+import re
+
+import numpy as np
+import safetensors.numpy
+
+MERGES = "#version: 0.2\nt h\nth e</w>\na t</w>\n"
+ROWS, END, TEXT, PIXELS = 512 + 3 + 2, 516, 12, 24
+_VISION = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+           "intermediate_size": 96, "patch_size": 8, "image_size": PIXELS}  # fmt: skip
+_WORDS = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+          "intermediate_size": 48, "max_position_embeddings": TEXT, "vocab_size": ROWS}  # fmt: skip
+
+
+def make_clip(torch):
+    import transformers
+
+    config = transformers.CLIPConfig(
+        vision_config=_VISION, text_config={**_WORDS, "eos_token_id": END}, projection_dim=24
+    )
+    return _randomize(torch, transformers.CLIPModel(config))
+
+
+def make_siglip(torch, rows):
+    import transformers
+
+    words = {**_WORDS, "vocab_size": rows, "projection_size": 64}
+    config = transformers.SiglipConfig(vision_config=_VISION, text_config=words)
+    return _randomize(torch, transformers.SiglipModel(config))
+
+
+def _randomize(torch, model):
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            is_scale = re.search(r"norm\w*\.weight", name)
+            parameter.normal_(float(bool(is_scale)), 0.08)
+        model.logit_scale.fill_(3.0)
+        if hasattr(model, "logit_bias"):
+            model.logit_bias.fill_(-2.5)
+    return model.eval()
+
+
+def arrays_of(model):
+    names = model.state_dict()
+    return {name: names[name].numpy() for name in names if not name.endswith("position_ids")}
+
+
+def texts(batch=4):
+    """Ids with the end token, padded with 0, and their mask."""
+    rng = np.random.default_rng(3)
+    lengths = np.array([TEXT, 3, 7, 5, 2, 9])[:batch]
+    mask = np.arange(TEXT) < lengths[:, None]
+    ids = np.where(mask, rng.integers(0, 512, (batch, TEXT)), 0)
+    ids[np.arange(batch), lengths - 1] = END
+    return ids, mask
+
+
+def write(folder, arrays, name="model.safetensors", **files):
+    """A folder of weights, with JSON files `config=` and others; returns it."""
+    folder.mkdir(exist_ok=True)
+    copies = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
+    (folder / name).write_bytes(safetensors.numpy.save(copies))
+    for key, content in files.items():
+        (folder / f"{key}.json").write_text(json.dumps(content))
+    return folder
+
+
+_LAYER = {
+    "layer_norm1": "ln_1", "layer_norm2": "ln_2", "self_attn.out_proj": "attn.out_proj",
+    "mlp.fc1": "mlp.c_fc", "mlp.fc2": "mlp.c_proj",
+}  # fmt: skip
+_OPENAI = {
+    "vision_model.embeddings.patch_embedding.weight": "visual.conv1.weight",
+    "vision_model.embeddings.class_embedding": "visual.class_embedding",
+    "vision_model.embeddings.position_embedding.weight": "visual.positional_embedding",
+    "vision_model.pre_layrnorm": "visual.ln_pre",
+    "vision_model.post_layernorm": "visual.ln_post",
+    "vision_model.encoder.layers": "visual.transformer.resblocks",
+    "text_model.embeddings.token_embedding": "token_embedding",
+    "text_model.embeddings.position_embedding.weight": "positional_embedding",
+    "text_model.final_layer_norm": "ln_final",
+    "text_model.encoder.layers": "transformer.resblocks",
+}
+_TIMM = {
+    "vision_model.embeddings.patch_embedding": "visual.trunk.patch_embed.proj",
+    "vision_model.embeddings.position_embedding.weight": "visual.trunk.pos_embed",
+    "vision_model.post_layernorm": "visual.trunk.norm",
+    "vision_model.encoder.layers": "visual.trunk.blocks",
+    "vision_model.head.probe": "visual.trunk.attn_pool.latent",
+    "vision_model.head.attention.out_proj": "visual.trunk.attn_pool.proj",
+    "vision_model.head.layernorm": "visual.trunk.attn_pool.norm",
+    "vision_model.head.mlp": "visual.trunk.attn_pool.mlp",
+    **{name: f"text.{theirs}" for name, theirs in _OPENAI.items() if name.startswith("text_model")},
+    "text_model.head": "text.text_projection",
+}
+_TIMM_LAYER = {
+    "layer_norm1": "norm1", "layer_norm2": "norm2", "self_attn.out_proj": "attn.proj",
+    "mlp.fc1": "mlp.fc1", "mlp.fc2": "mlp.fc2",
+}  # fmt: skip
+
+
+def openai_arrays(arrays):
+    """A CLIP of transformers under the names of openai/CLIP."""
+    found = _renamed(_joined(arrays, "attn.in_proj_"), _OPENAI, lambda name: _LAYER)
+    found["visual.proj"] = found.pop("visual_projection.weight").T
+    found["text_projection"] = found.pop("text_projection.weight").T
+    return found
+
+
+def timm_arrays(arrays):
+    """A SigLIP of transformers under the names of open_clip."""
+    joined = _joined({n: a for n, a in arrays.items() if n.startswith("vision")}, "attn.qkv.")
+    joined |= _joined({n: a for n, a in arrays.items() if not n.startswith("vision")},
+                      "attn.in_proj_")  # fmt: skip
+    pooled = "vision_model.head.attention.in_proj_"
+    for kind in ("weight", "bias"):
+        query, *others = np.split(joined.pop(pooled + kind), 3)
+        joined[f"visual.trunk.attn_pool.q.{kind}"] = query
+        joined[f"visual.trunk.attn_pool.kv.{kind}"] = np.concatenate(others)
+    layer = {True: _TIMM_LAYER, False: _LAYER}
+    found = _renamed(joined, _TIMM, lambda name: layer[name.startswith("visual.")])
+    found["visual.trunk.pos_embed"] = found["visual.trunk.pos_embed"][None]
+    return found
+
+
+def _joined(arrays, fused):
+    """With the matrices of query, key and value in one."""
+    found = {}
+    for name, array in arrays.items():
+        part = re.search(r"self_attn\.([qkv])_proj\.(weight|bias)", name)
+        if not part:
+            found[name] = array
+        elif part[1] == "q":
+            others = [arrays[name.replace("q_proj", f"{each}_proj")] for each in "qkv"]
+            found[name.replace(part[0], f"{fused}{part[2]}")] = np.concatenate(others)
+    return found
+
+
+def _renamed(arrays, names, layer):
+    found = {}
+    for name, array in arrays.items():
+        start = max((each for each in names if name.startswith(each)), key=len, default="")
+        new = names.get(start, "") + name.removeprefix(start)
+        for part, theirs in layer(new).items():
+            new = re.sub(rf"(\.\d+\.){re.escape(part)}\.", rf"\1{theirs}.", new)
+        found[new] = array
+    return found
+
+
+def big_vision_arrays(arrays, heads, stacked):
+    """A SigLIP of transformers under the names and in the layouts of big_vision."""
+    found = {
+        "img/embedding/kernel": arrays["vision_model.embeddings.patch_embedding.weight"]
+        .transpose(2, 3, 1, 0),
+        "img/embedding/bias": arrays["vision_model.embeddings.patch_embedding.bias"],
+        "img/pos_embedding": arrays["vision_model.embeddings.position_embedding.weight"][None],
+        "img/MAPHead_0/probe": arrays["vision_model.head.probe"],
+        "txt/Embed_0/embedding": arrays["text_model.embeddings.token_embedding.weight"],
+        "txt/pos_embedding": arrays["text_model.embeddings.position_embedding.weight"][None],
+        "txt/head/kernel": arrays["text_model.head.weight"].T,
+        "txt/head/bias": arrays["text_model.head.bias"],
+        "t": arrays["logit_scale"].reshape(1),
+        "b": arrays["logit_bias"].reshape(1),
+    }  # fmt: skip
+    stacks = {
+        "img/Transformer": ("vision_model", "vision_model.post_layernorm", heads["image"]),
+        "txt/Encoder_0": ("text_model", "text_model.final_layer_norm", heads["text"]),
+    }
+    for theirs, (own, norm, count) in stacks.items():
+        found |= _flax_norm(f"{theirs}/encoder_norm", arrays, norm)
+        layers = []
+        while f"{own}.encoder.layers.{len(layers)}.layer_norm1.weight" in arrays:
+            layers.append(_flax_layer(arrays, f"{own}.encoder.layers.{len(layers)}.", count))
+        if stacked:
+            for name in layers[0]:
+                found[f"{theirs}/encoderblock/{name}"] = np.stack([one[name] for one in layers])
+        else:
+            for number, layer in enumerate(layers):
+                found |= {f"{theirs}/encoderblock_{number}/{n}": a for n, a in layer.items()}
+    found |= {f"img/MAPHead_0/{n}": a for n, a in _flax_head(arrays, heads["image"]).items()}
+    return {f"params/{name}": array for name, array in found.items()}
+
+
+def _flax_norm(theirs, arrays, own):
+    return {f"{theirs}/scale": arrays[f"{own}.weight"], f"{theirs}/bias": arrays[f"{own}.bias"]}
+
+
+def _flax_attention(kernels, biases, output, heads):
+    """Kernels [W, H, D] of torch's [out, in], and the output's [H, D, W]."""
+    found, start = {}, "MultiHeadDotProductAttention_0"
+    for part, kernel, bias in zip(("query", "key", "value"), kernels, biases, strict=True):
+        found[f"{start}/{part}/kernel"] = kernel.T.reshape(len(kernel), heads, -1)
+        found[f"{start}/{part}/bias"] = bias.reshape(heads, -1)
+    found[f"{start}/out/kernel"] = output[0].T.reshape(heads, -1, len(output[0]))
+    found[f"{start}/out/bias"] = output[1]
+    return found
+
+
+def _flax_mlp(arrays, start):
+    return {
+        f"MlpBlock_0/Dense_{number - 1}/{new}": change(arrays[f"{start}mlp.fc{number}.{old}"])
+        for number in (1, 2)
+        for new, old, change in (("kernel", "weight", np.transpose), ("bias", "bias", np.copy))
+    }
+
+
+def _flax_layer(arrays, start, heads):
+    parts = [f"{start}self_attn.{each}_proj." for each in "qkv"]
+    output = [arrays[f"{start}self_attn.out_proj.{kind}"] for kind in ("weight", "bias")]
+    return {
+        **_flax_norm("LayerNorm_0", arrays, f"{start}layer_norm1"),
+        **_flax_norm("LayerNorm_1", arrays, f"{start}layer_norm2"),
+        **_flax_attention(
+            [arrays[f"{part}weight"] for part in parts],
+            [arrays[f"{part}bias"] for part in parts], output, heads,
+        ),
+        **_flax_mlp(arrays, start),
+    }  # fmt: skip
+
+
+def _flax_head(arrays, heads):
+    start = "vision_model.head."
+    output = [arrays[f"{start}attention.out_proj.{kind}"] for kind in ("weight", "bias")]
+    return {
+        **_flax_norm("LayerNorm_0", arrays, f"{start}layernorm"),
+        **_flax_attention(
+            np.split(arrays[f"{start}attention.in_proj_weight"], 3),
+            np.split(arrays[f"{start}attention.in_proj_bias"], 3), output, heads,
+        ),
+        **_flax_mlp(arrays, start),
+    }  # fmt: skip
+
+
+def script(torch, arrays, path, **buffers):
+    """Saves arrays as OpenAI does: a scripted module with half-precision matrices."""
+
+    class Root(torch.nn.Module):
+        def forward(self, x):
+            return x + self.logit_scale
+
+    root = Root()
+    for name, array in arrays.items():
+        *places, leaf = name.split(".")
+        module = root
+        for place in places:
+            if not hasattr(module, place):
+                module.add_module(place, torch.nn.Module())
+            module = getattr(module, place)
+        tensor = torch.tensor(np.ascontiguousarray(array))
+        tensor = tensor.half() if tensor.ndim > 1 else tensor
+        module.register_parameter(leaf, torch.nn.Parameter(tensor))
+    for name, value in buffers.items():
+        root.register_buffer(name, torch.tensor(value))
+    torch.jit.save(torch.jit.trace(root, torch.ones(1)), path)
+
+
+def make_resnet(torch, width, units, output):
+    """ModifiedResNet of openai/CLIP, with its names, for maps of 4 x 4 cells."""
+    nn = torch.nn
+
+    def conv(inputs, outputs, size, stride=1):
+        return nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
+
+    class Unit(nn.Module):
+        def __init__(self, inputs, channels, stride):
+            super().__init__()
+            self.conv1, self.bn1 = conv(inputs, channels, 1), nn.BatchNorm2d(channels)
+            self.conv2, self.bn2 = conv(channels, channels, 3), nn.BatchNorm2d(channels)
+            self.conv3, self.bn3 = conv(channels, 4 * channels, 1), nn.BatchNorm2d(4 * channels)
+            self.pool, self.downsample = nn.AvgPool2d(stride), None
+            if stride > 1 or inputs != 4 * channels:
+                layers = {"-1": nn.AvgPool2d(stride), "0": conv(inputs, 4 * channels, 1),
+                          "1": nn.BatchNorm2d(4 * channels)}  # fmt: skip
+                self.downsample = nn.Sequential()
+                for name, layer in layers.items():
+                    self.downsample.add_module(name, layer)
+
+        def forward(self, x):
+            y = torch.relu(self.bn1(self.conv1(x)))
+            y = self.pool(torch.relu(self.bn2(self.conv2(y))))
+            y = self.bn3(self.conv3(y))
+            return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+    class Pool(nn.Module):
+        def __init__(self, channels, heads, cells):
+            super().__init__()
+            self.heads = heads
+            self.positional_embedding = nn.Parameter(torch.randn(cells + 1, channels))
+            self.q_proj, self.k_proj, self.v_proj = (nn.Linear(channels, channels) for _ in "qkv")
+            self.c_proj = nn.Linear(channels, output)
+
+        def forward(self, x):
+            x = x.flatten(2).permute(2, 0, 1)
+            x = torch.cat([x.mean(0, keepdim=True), x]) + self.positional_embedding[:, None]
+            bias = torch.cat([self.q_proj.bias, self.k_proj.bias, self.v_proj.bias])
+            return nn.functional.multi_head_attention_forward(
+                x[:1], x, x, x.shape[-1], self.heads, None, bias, None, None, False, 0.0,
+                self.c_proj.weight, self.c_proj.bias, use_separate_proj_weight=True,
+                q_proj_weight=self.q_proj.weight, k_proj_weight=self.k_proj.weight,
+                v_proj_weight=self.v_proj.weight, training=False, need_weights=False,
+            )[0][0]  # fmt: skip
+
+    class ResNet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv1, self.bn1 = conv(3, width // 2, 3, 2), nn.BatchNorm2d(width // 2)
+            self.conv2, self.bn2 = conv(width // 2, width // 2, 3), nn.BatchNorm2d(width // 2)
+            self.conv3, self.bn3 = conv(width // 2, width, 3), nn.BatchNorm2d(width)
+            inputs = width
+            for stage, count in enumerate(units):
+                layers, channels = [], width * 2**stage
+                for index in range(count):
+                    layers.append(Unit(inputs, channels, 2 if stage and not index else 1))
+                    inputs = 4 * channels
+                setattr(self, f"layer{stage + 1}", nn.Sequential(*layers))
+            self.attnpool = Pool(inputs, max(1, inputs // 64), 16)
+
+        def forward(self, x):
+            for number in (1, 2, 3):
+                norm = getattr(self, f"bn{number}")
+                x = torch.relu(norm(getattr(self, f"conv{number}")(x)))
+            x = nn.functional.avg_pool2d(x, 2)
+            for stage in range(len(units)):
+                x = getattr(self, f"layer{stage + 1}")(x)
+            return self.attnpool(x)
+
+    torch.manual_seed(1)
+    model = ResNet()
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if "bn" in name or "downsample.1" in name:
+                is_count = name.endswith("num_batches_tracked")
+                tensor.copy_(tensor if is_count else torch.rand(tensor.shape) + 0.5)
+    return model

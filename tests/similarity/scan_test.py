@@ -1,0 +1,136 @@
+"""SCAN against a slow loop in all its options, its padding, and its cost."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.similarity.slow_saf import real_items
+from tests.similarity.token_views import make_view, make_views
+from xmodal.base.config import UserError
+from xmodal.similarity import make_similarity
+from xmodal.similarity.cross_attention import NORMS
+from xmodal.similarity.scan import POOLS
+
+CLIPPED = ("clipped_l2norm", "clipped")
+POOLED = {
+    "lse": lambda cosines, scale: np.log(np.sum(np.exp(scale * cosines))) / scale,
+    "mean": lambda cosines, scale: np.mean(cosines),
+    "max": lambda cosines, scale: np.max(cosines),
+    "sum": lambda cosines, scale: np.sum(cosines),
+}
+
+
+def score_pair(context, queries, options):
+    """One pair of tokens [C, W] and [Q, W], one query at a time."""
+    products = np.array([[x @ q for q in queries] for x in context])
+    if options["attention_norm"] in CLIPPED:
+        products = np.where(products > 0, products, 0.1 * products)
+    if options["attention_norm"] == "softmax":
+        products = np.exp(products) / np.exp(products).sum(1, keepdims=True)
+    if options["attention_norm"].endswith("l2norm"):
+        products /= np.linalg.norm(products, axis=1, keepdims=True)
+    cosines = []
+    for q, column in zip(queries, products.T, strict=True):
+        powers = np.exp(options["attention_scale"] * column)
+        attended = (powers / powers.sum()) @ context
+        cosines.append(attended @ q / np.linalg.norm(attended) / np.linalg.norm(q))
+    return POOLED[options["pool"]](np.array(cosines), options["pool_scale"])
+
+
+def score_slowly(views, options):
+    images, texts = ([tokens.astype(float) for tokens, _ in real_items(view)] for view in views)
+    is_text = options["queries"] == "text"
+    return np.array(
+        [[score_pair(*((x, y) if is_text else (y, x)), options) for y in texts] for x in images]
+    )
+
+
+ROWS = [
+    {
+        "queries": ("text", "image")[number % 2],
+        "attention_norm": norm,
+        "pool": pool,
+        "attention_scale": 4.0 + number,
+        "pool_scale": 5.0,
+    }
+    for number, (norm, pool) in enumerate(zip(NORMS, [*POOLS, "lse"], strict=True))
+]
+
+
+def test_every_option_equals_the_slow_loop():
+    for sizes in ((4, 5), (1, 3)):
+        views = make_views(sizes)
+        scaled = views[1].extras | {"tokens": 1.7 * views[1].extras["tokens"]}
+        views = views[0], dataclasses.replace(views[1], extras=scaled)
+        similarities = [make_similarity({"name": "scan", **options}) for options in ROWS]
+
+        @jax.jit
+        def compute(views, similarities=similarities):
+            return [each.score(*map(each.prepare, views), {}) for each in similarities]
+
+        for found, options in zip(compute(views), ROWS, strict=True):
+            np.testing.assert_allclose(
+                found, score_slowly(views, options), rtol=1e-4, atol=1e-5, err_msg=str(options)
+            )
+
+
+def test_items_without_tokens_are_finite():
+    views = [make_view(2, 3), make_view(2, 4, seed=1)]
+    none = [
+        dataclasses.replace(
+            view,
+            extras={
+                "tokens": view.extras["tokens"],
+                "mask": view.extras["mask"] & (np.arange(2) > 0)[:, None],
+            },
+        )
+        for view in views
+    ]
+
+    @jax.jit
+    def compute(tokens):
+        total = 0.0
+        for options in ROWS[:4]:
+            similarity = make_similarity({"name": "scan", **options})
+            sides = [
+                similarity.prepare(dataclasses.replace(view, extras=view.extras | {"tokens": each}))
+                for view, each in zip(none, tokens, strict=True)
+            ]
+            total += jnp.sum(similarity.paired(*sides, {})) + jnp.sum(similarity.score(*sides, {}))
+        return total
+
+    value, gradients = jax.value_and_grad(compute)([view.extras["tokens"] for view in none])
+    assert np.isfinite(value)
+    for view, gradient in zip(none, gradients, strict=True):
+        assert np.all(np.isfinite(gradient))
+        assert not np.any(gradient[~view.extras["mask"]])
+        assert np.any(gradient[1])
+
+
+@pytest.mark.parametrize("queries", ["text", "image"])
+def test_the_cost_is_that_of_the_compiled_program(queries):
+    similarity = make_similarity({"name": "scan", "queries": queries})
+    views = [make_view(16, 36, 256), make_view(16, 12, 256, seed=1)]
+    sides = [similarity.prepare(view) for view in views]
+
+    def loss(left, right):
+        return jnp.sum(similarity.logits(left, right, {}))
+
+    cost = similarity.cost(*sides)
+    score = jax.jit(similarity.score).lower(*sides, {}).compile()
+    backward = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(*sides).compile()
+    pairs = 16 * 16
+    flops = score.cost_analysis()["flops"] / (pairs * cost.flops)
+    memory = backward.memory_analysis().temp_size_in_bytes / (pairs * cost.bytes)
+    assert 0.8 < flops < 1.3
+    assert 0.7 < memory < 1.3, memory
+
+
+def test_errors():
+    with pytest.raises(UserError, match="'word' in .*queries; known: .'image', 'text'"):
+        make_similarity({"name": "scan", "queries": "word"})
+    with pytest.raises(UserError, match="'l1norm'"):
+        make_similarity({"name": "scan", "attention_norm": "l1norm"})

@@ -1,0 +1,118 @@
+"""An index behind HTTP, with the standard library alone.
+
+GET /search?text=a+dog&top=5      hits of a text
+POST /search?top=5                hits of the picture in the body
+GET /search?...&find=caption      captions of an index that also has images
+
+The answer is the JSON of `formats.as_json`, or `{"error": ...}` with status 400 to 413. The server
+has neither encryption nor users: for other machines, put one that has them in front of it.
+"""
+
+import http.server
+import json
+import threading
+import urllib.parse
+from http import HTTPStatus
+from typing import Any
+
+from xmodal.api.search.formats import as_json
+from xmodal.api.search.index import Index
+from xmodal.base.config import UserError
+
+_PATH = "/search"
+_LARGEST = 20 * 2**20  # Bytes of a picture.
+_MOST = 1000  # Hits of a query.
+_SECONDS = 30  # A client that is silent for longer is disconnected.
+
+
+def make_server(index: Index, host: str, port: int) -> http.server.ThreadingHTTPServer:
+    """Returns a server at an address; its `serve_forever` answers until it is interrupted.
+
+    Args:
+      index: answers queries one by one, in the order in which they arrive.
+      host: address to listen at.
+      port: port to listen at; 0 for any free one, see `server_address`.
+
+    Raises:
+      UserError: the address is in use or not this machine's.
+    """
+    lock = threading.Lock()
+
+    class Handler(_Handler):
+        def find(self, query: dict[str, Any]) -> str:
+            shown = query.get("text", "picture")
+            with lock:
+                return as_json(shown, index.query(**query))
+
+    try:
+        return http.server.ThreadingHTTPServer((host, port), Handler)
+    except (OSError, OverflowError) as error:
+        raise UserError(f"Cannot listen at {host}:{port}: {error}.") from error
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """One request."""
+
+    timeout = _SECONDS
+
+    def find(self, query: dict[str, Any]) -> str:
+        """Returns the answer to a query, the arguments of `Index.query`, as JSON."""
+        raise NotImplementedError
+
+    def do_GET(self) -> None:
+        """Answers a text."""
+        query = self._read_query()
+        if query is not None and "text" not in query:
+            self._refuse(HTTPStatus.BAD_REQUEST, "text is missing: ask for /search?text=a+dog")
+        elif query is not None:
+            self._answer(query)
+
+    def do_POST(self) -> None:
+        """Answers a picture."""
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal():
+            self._refuse(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing")
+        elif int(length) > _LARGEST:
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {_LARGEST:,} bytes")
+        else:
+            picture, query = self.rfile.read(int(length)), self._read_query()
+            if query is not None:
+                self._answer({**query, "image": picture})
+
+    def _read_query(self) -> dict[str, Any] | None:
+        """Returns `text`, `top` and `find` of the address; answers None if they are wrong."""
+        address = urllib.parse.urlsplit(self.path)
+        if address.path != _PATH:
+            self._refuse(HTTPStatus.NOT_FOUND, f"there is only {_PATH}")
+            return None
+        query: dict[str, Any] = dict(urllib.parse.parse_qsl(address.query))
+        top = query.get("top", "10")
+        if unknown := sorted(set(query) - {"text", "top", "find"}):
+            self._refuse(HTTPStatus.BAD_REQUEST, f"unknown: {unknown}")
+        elif not (top.isdecimal() and 1 <= int(top) <= _MOST):
+            self._refuse(HTTPStatus.BAD_REQUEST, f"top={top} must be from 1 to {_MOST}")
+        else:
+            return {**query, "top": int(top)}
+        return None
+
+    def _answer(self, query: dict[str, Any]) -> None:
+        try:
+            self._send(HTTPStatus.OK, self.find(query))
+        except UserError as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+
+    def _refuse(self, status: HTTPStatus, why: str) -> None:
+        self.close_connection = True  # A body that was not read would be the next request.
+        self._send(status, json.dumps({"error": why}) + "\n")
+
+    def _send(self, status: HTTPStatus, text: str) -> None:
+        # Names of files need not be UTF-8; their bytes are escaped.
+        content = text.encode(errors="backslashreplace")
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Logs nothing: queries are people's own."""

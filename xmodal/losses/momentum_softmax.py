@@ -1,0 +1,59 @@
+"""A contrastive loss against slowly moving copies of the towers, with their opinions as targets."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+from xmodal.base import mesh as mesh_lib
+from xmodal.losses.context import Context, Embedding, NonNegative
+
+
+def momentum_softmax(
+    left: Embedding, right: Embedding, context: Context, *, soft: NonNegative = 0.0
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the cross-entropy of each item against a batch and a queue of the copies' items.
+
+    The image-text contrastive loss of Li et al., "Align before Fuse" (2021), equation 6, and BLIP
+    (2022), models/blip_retrieval.py. The copies' items of the batch and the queue come from the
+    task's module, `momentum_queue`. The target of an item is `soft` times the copies' softmax plus
+    (1 - `soft`) shared equally by the items of its image.
+
+    Args:
+      left: embedding of B items.
+      right: embedding of their partners.
+      context: with the outputs of `momentum_queue`.
+      soft: share of the copies' softmax in the targets, 0 to 1.
+
+    Returns:
+      The mean over both directions, and `accuracy`, the share of items whose best item is of the
+      same image.
+    """
+    copies = context.outputs
+    ids, size = copies["ids"], len(left.vector)
+    same = ids[:size, None] == ids[None, :]
+    hard = same / jnp.sum(same, axis=1, keepdims=True)
+    loss, correct = jnp.zeros(()), jnp.zeros(())
+    for side, query in (("left", left), ("right", right)):
+        logits = _logits(context, query, side, copies)
+        own = dataclasses.replace(query, vector=copies[side][:size])
+        opinion = jax.nn.softmax(_logits(context, own, side, copies))
+        targets = jax.lax.stop_gradient(soft * opinion + (1 - soft) * hard)
+        loss += 0.5 * jnp.mean(-jnp.sum(targets * jax.nn.log_softmax(logits), axis=1))
+        best = jnp.argmax(logits, axis=1)
+        correct += 0.5 * jnp.mean(jnp.take_along_axis(same, best[:, None], axis=1))
+    return loss, {"accuracy": correct}
+
+
+def _logits(
+    context: Context, query: Embedding, side: str, copies: Mapping[str, jax.Array]
+) -> jax.Array:
+    """Logits [B, B + Q] of items of one side with the copies' items of the other."""
+    other = dataclasses.replace(query, vector=copies["right" if side == "left" else "left"])
+    pair = (query, other) if side == "left" else (other, query)
+    logits = context.similarity.logits(*context.prepare(*pair), context.similarity_params)
+    logits = logits if side == "left" else logits.T
+    if context.mesh is None:
+        return logits
+    return jax.lax.with_sharding_constraint(logits, mesh_lib.batch_sharded(context.mesh))

@@ -1,0 +1,64 @@
+"""Learned positions for another number of tokens than that of the published weights.
+
+mlfoundations/open_clip and google-research/big_vision resample them by different rules.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+import jax
+import numpy as np
+import scipy.ndimage
+
+Resample = Callable[[np.ndarray, tuple[int, ...]], np.ndarray]
+
+
+def _bicubic(grid: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    return np.asarray(jax.image.resize(grid, shape, "cubic", antialias=True))
+
+
+def _linear(grid: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    return np.asarray(jax.image.resize(grid, shape, "linear", antialias=False))
+
+
+def _corners(grid: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    factors = [new / old for new, old in zip(shape, grid.shape, strict=True)]
+    return scipy.ndimage.zoom(grid, factors, order=1)
+
+
+POSITION_RESIZES: Mapping[str, Resample] = {
+    "bicubic": _bicubic,
+    "corners": _corners,
+    "linear": _linear,
+}
+"""(array, new shape) -> array, by name.
+
+"bicubic", with antialiasing, is open_clip's rule for images, "linear", without it, its rule for
+texts; "corners", linear with the first and the last position kept, is big_vision's for both.
+"""
+
+
+def resize_text_positions(positions: np.ndarray, count: int, rule: str) -> np.ndarray:
+    """Returns positions float32 [T, W] for `count` tokens of a text."""
+    shape = (count, positions.shape[1])
+    return POSITION_RESIZES[rule](np.asarray(positions, np.float32), shape)
+
+
+def resize_grid_positions(
+    positions: np.ndarray, count: int, rule: str, class_tokens: int
+) -> np.ndarray | None:
+    """Returns positions for another number of patches; None if either is no square grid.
+
+    Args:
+      positions: float32 [T, W]: first those of class tokens, then those of patches, row by row.
+      count: T of the result.
+      rule: a key of `POSITION_RESIZES`.
+      class_tokens: number of class tokens, whose positions are kept.
+    """
+    kept, patches = np.split(np.asarray(positions, np.float32), [class_tokens])
+    old, new = (math.isqrt(max(number, 0)) for number in (len(patches), count - class_tokens))
+    if not old or not new or old**2 != len(patches) or new**2 != count - class_tokens:
+        return None
+    width = positions.shape[1]
+    grid = POSITION_RESIZES[rule](patches.reshape(old, old, width), (new, new, width))
+    return np.concatenate([kept, grid.reshape(-1, width)])

@@ -1,0 +1,133 @@
+"""Heads that pool by multi-head attention with one query: SigLIP's and that of CLIP's ResNets.
+
+`map`: Zhai et al., "Scaling Vision Transformers" (2022), section 3.2, after Lee et al., "Set
+Transformer" (2019), as `MAPHead` of google-research/big_vision computes it. `attention_pool`:
+Radford et al., "Learning Transferable Visual Models From Natural Language Supervision" (2021),
+section 2.4, and `AttentionPool2d` in openai/CLIP; its output layer is the projection, too.
+"""
+
+import dataclasses
+from functools import partial
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xmodal.base.config import UserError, setting
+from xmodal.models.attention import attend, split_heads
+from xmodal.models.embedding import Embedding
+from xmodal.models.features import Features
+from xmodal.models.initializers import LINEAR
+from xmodal.models.mode import Mode
+from xmodal.models.transformer_layers import ACTIVATIONS, layer_norm
+
+
+@dataclasses.dataclass(frozen=True)
+class MapConfig:
+    """Settings of the head "map"; the defaults are those of ViT-B.
+
+    Attributes:
+      heads: attention heads.
+      mlp_dim: hidden width of the feed-forward layer.
+      activation: a key of `transformer_layers.ACTIVATIONS`.
+      epsilon: epsilon of the layer norm.
+    """
+
+    heads: int = setting(12, at_least=1)
+    mlp_dim: int = setting(3072, at_least=1)
+    activation: str = setting("gelu_tanh", one_of=ACTIVATIONS)
+    epsilon: float = setting(1e-6, above=0)
+
+
+class Map(nn.Module):
+    """Attention of a learned probe over the tokens, y, then y + MLP(norm(y)).
+
+    Parameters: `probe` [W], `query`, `key`, `value`, `attention_output`, `mlp_norm`, `mlp_hidden`,
+    `mlp_output`.
+    """
+
+    config: MapConfig
+
+    @nn.compact
+    def __call__(self, features: Features, mode: Mode) -> Embedding:
+        """Tokens [N, T, W] -> vector [N, W]."""
+        config, tokens = self.config, features.tokens
+        width, dtype = tokens.shape[-1], tokens.dtype
+        tiny = nn.initializers.normal(1e-6)
+        dense = partial(nn.Dense, kernel_init=LINEAR["xavier"], dtype=dtype)
+        probe = self.param("probe", _initialize_probe, (width,)).astype(dtype)
+        query = split_heads(dense(width, name="query")(probe[None, None]), config.heads)
+        key, value = (
+            split_heads(dense(width, name=name)(tokens), config.heads) for name in ("key", "value")
+        )
+        query = jnp.broadcast_to(query, (len(tokens), *query.shape[1:]))
+        y = dense(width, name="attention_output")(attend(query, key, value, features.mask))[:, 0]
+        hidden = dense(config.mlp_dim, bias_init=tiny, name="mlp_hidden")(
+            layer_norm(config.epsilon, dtype, "mlp_norm")(y)
+        )
+        hidden = ACTIVATIONS[config.activation](hidden)
+        y = y + dense(width, bias_init=tiny, name="mlp_output")(hidden)
+        return Embedding(y.astype(jnp.float32))
+
+
+def _initialize_probe(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    # Xavier's bound for a matrix of one row.
+    return LINEAR["xavier"](key, (1, *shape))[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionPoolConfig:
+    """Settings of the head "attention_pool"; the defaults are those of RN50.
+
+    Attributes:
+      heads: attention heads.
+      width: width of the vector.
+    """
+
+    heads: int = setting(32, at_least=1)
+    width: int = setting(1024, at_least=1)
+
+
+class AttentionPool(nn.Module):
+    """Attention of the mean cell over itself and all cells, to each of which a position is added.
+
+    Parameters: `position_embeddings` [1 + T, W], `query`, `key`, `value` and `output`.
+    """
+
+    config: AttentionPoolConfig
+
+    @nn.compact
+    def __call__(self, features: Features, mode: Mode) -> Embedding:
+        """Tokens [N, T, W], all of them real -> vector [N, width].
+
+        Raises:
+          UserError: the number of tokens varies, or is not that of the positions.
+        """
+        if features.mask is not None:
+            raise UserError(
+                "The head 'attention_pool' has positions for the cells of an image; here the "
+                "number of tokens varies: use 'map' or another head."
+            )
+        tokens, heads = features.tokens, self.config.heads
+        width, dtype = tokens.shape[-1], tokens.dtype
+        mean = jnp.mean(tokens, axis=1, keepdims=True, dtype=jnp.float32).astype(dtype)
+        x = jnp.concatenate([mean, tokens], axis=1)
+        self._check_positions(x.shape[1])
+        init = nn.initializers.normal(width**-0.5)
+        x = x + self.param("position_embeddings", init, x.shape[1:]).astype(dtype)
+        dense = partial(nn.Dense, kernel_init=init, dtype=dtype)
+        query, key, value = (
+            split_heads(dense(width, name=name)(part), heads)
+            for name, part in (("query", x[:, :1]), ("key", x), ("value", x))
+        )
+        vector = dense(self.config.width, name="output")(attend(query, key, value, None))[:, 0]
+        return Embedding(vector.astype(jnp.float32))
+
+    def _check_positions(self, count: int) -> None:
+        known: jax.Array | None = self.get_variable("params", "position_embeddings")
+        if known is not None and len(known) != count:
+            raise UserError(
+                f"The images make {count - 1} cells, but the head 'attention_pool' has positions "
+                f"for {len(known) - 1}; set config.data.image.size to the size that it was "
+                "trained with."
+            )

@@ -1,0 +1,85 @@
+"""A stack of layers of texts with cross-attention to an image, and a linear layer on token 0."""
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xmodal.base.config import setting
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.features import Features
+from xmodal.models.mode import Mode
+from xmodal.models.pair_scorers.fusion_layer import FusionLayer
+
+
+@dataclasses.dataclass(frozen=True)
+class FusionSizes:
+    """Sizes of the layers.
+
+    Attributes:
+      width: width of the layers; a multiple of `heads`.
+      depth: number of layers.
+      heads: attention heads of a layer.
+      mlp_dim: hidden width of the MLPs.
+      dropout: dropout rate of attention weights and of the output of every block.
+      dtype: compute dtype; parameters are float32.
+    """
+
+    width: int = setting(768, at_least=1)
+    depth: int = setting(12, at_least=1)
+    heads: int = setting(12, at_least=1)
+    mlp_dim: int = setting(3072, at_least=1)
+    dropout: float = setting(0.1, at_least=0, below=1)
+    dtype: str = setting("float32", one_of=DTYPES)
+
+
+class FusionEncoder(nn.Module):
+    """Parameters: `layers_0`, `layers_1`, ..., `output`. Subclasses add `text`."""
+
+    sizes: FusionSizes
+
+    def setup(self) -> None:
+        """Makes the layers."""
+        sizes, init = self.sizes, nn.initializers.truncated_normal(0.02)
+        self.layers = [
+            FusionLayer(sizes.width, sizes.heads, sizes.mlp_dim, sizes.dropout, DTYPES[sizes.dtype])
+            for _ in range(sizes.depth)
+        ]
+        self.output = nn.Dense(2, kernel_init=init, dtype=jnp.float32)
+
+    def image(self, features: Features, mode: Mode) -> dict[str, Any]:
+        """Tokens [N, R, any width] -> keys and values of every layer, and `mask` [N, R]."""
+        del mode
+        # Selected, not multiplied: a padding token may be NaN.
+        tokens = jnp.where(features.full_mask()[..., None], features.tokens, 0)
+        return {
+            "mask": features.full_mask(),
+            "memory": [layer.keys_values(tokens) for layer in self.layers],
+        }
+
+    def read_text(self, x: jax.Array, mask: jax.Array, mode: Mode) -> dict[str, jax.Array]:
+        """Embedded tokens [N, T, W] -> those after the first self-attention, and `mask`."""
+        return {"mask": mask, "tokens": self.layers[0].read_text(x, mask, mode)}
+
+    def __call__(
+        self, images: dict[str, Any], texts: dict[str, jax.Array], mode: Mode
+    ) -> jax.Array:
+        """Prepared images [I, ...] and texts [I, J, ...] -> float32 logits [I, J, 2]."""
+        x, mask = texts["tokens"], texts["mask"]
+        flat = (-1, *x.shape[2:])
+        for number, (layer, memory) in enumerate(zip(self.layers, images["memory"], strict=True)):
+            if number:
+                read = layer.read_text(x.reshape(flat), mask.reshape(flat[:2]), mode)
+                x = read.reshape(x.shape)
+            if number == len(self.layers) - 1:
+                x = x[:, :, :1]  # Nothing reads the other tokens.
+            x = layer.read_image(x, memory, images["mask"], mode)
+        return self.output(x[:, :, 0].astype(jnp.float32))
+
+    def pair_bytes(self, image_tokens: int, text_tokens: int) -> int:
+        """Returns the bytes of a layer's float32 values of one pair."""
+        sizes = self.sizes
+        per_token = 6 * sizes.width + sizes.mlp_dim + sizes.heads * (text_tokens + image_tokens)
+        return 4 * text_tokens * per_token

@@ -1,0 +1,246 @@
+"""What the config files beside a CLIP or SigLIP say, which its arrays do not show."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xmodal.base.config import UserError
+from xmodal.models.encoders import pixels
+from xmodal.pretrained.weight_files import WeightSource
+
+SIDES = ("image", "text")
+RECIPES = {
+    ("shortest", "bicubic"): "clip",
+    ("squash", "bicubic"): "squash",
+    ("squash", "bilinear"): "cxc",
+}
+"""(how an image becomes a square, filter) -> `config.data.image.eval_recipe`."""
+_NORMALIZATIONS = {
+    (pixels.CLIP_MEAN, pixels.CLIP_STD): "clip",
+    ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)): "inception",
+    (pixels.MEAN, pixels.STD): "imagenet",
+}
+_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
+_FILTERS = {2: "bilinear", 3: "bicubic"}  # PIL's numbers.
+
+
+class Defaults(NamedTuple):
+    """The values that a publisher's files leave out, by side.
+
+    Attributes:
+      activations: activations, or "" where they are not known.
+      heads: attention heads in the files of transformers.
+      epsilon: epsilon of the layer norms.
+      recipe: `eval_recipe`.
+      normalization: normalization of the pixels.
+    """
+
+    activations: str
+    heads: Mapping[str, int]
+    epsilon: float
+    recipe: str
+    normalization: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings of both sides.
+
+    Attributes:
+      file: the file that says so; "" if there is none.
+      activations: side -> key of `transformer_layers.ACTIVATIONS`; no side if it is not known.
+      heads: side -> attention heads; no side if the width decides.
+      epsilon: side -> epsilon of the layer norms.
+      recipe: `config.data.image.eval_recipe`.
+      normalization: normalization of the pixels.
+      size: side of the images; None if only the arrays say so.
+    """
+
+    file: str
+    activations: Mapping[str, str]
+    heads: Mapping[str, int]
+    epsilon: Mapping[str, float]
+    recipe: str
+    normalization: str
+    size: int | None = None
+
+
+def read_settings(source: WeightSource, kind: str, defaults: Defaults) -> Settings:
+    """Returns the settings in the config file that belongs to a layout.
+
+    Args:
+      source: the weights and the files beside them.
+      kind: see `clip_layouts.Layout`.
+      defaults: values that the file may leave out.
+
+    Raises:
+      UserError: the file asks for something that the encoders do not compute.
+    """
+    if kind in ("openai", "timm") and "open_clip_config.json" in source.files:
+        return _open_clip(source.files["open_clip_config.json"], defaults)
+    if kind == "transformers" and "config.json" in source.files:
+        return _transformers(source, defaults)
+    if kind == "transformers":
+        raise UserError(
+            "its config.json is missing, which says the activation and the number of heads: put "
+            "it beside the weights."
+        )
+    return Settings(
+        "", {}, {}, dict.fromkeys(SIDES, defaults.epsilon), defaults.recipe, defaults.normalization
+    )
+
+
+def _transformers(source: WeightSource, defaults: Defaults) -> Settings:
+    config = source.files["config.json"]
+    if config.get("model_type") not in ("clip", "siglip"):
+        raise UserError(
+            f"its config.json has model_type={config.get('model_type')!r}; known: 'clip', "
+            "'siglip'. SigLIP 2 of fixed sizes is 'siglip', too; NaFlex is not supported."
+        )
+    parts = {"image": config.get("vision_config", {}), "text": config.get("text_config", {})}
+    activations = {}
+    for side, part in parts.items():
+        name = part.get("hidden_act", defaults.activations)
+        if name not in _ACTIVATIONS:
+            raise UserError(
+                f"its config.json has hidden_act={name!r}; known: {', '.join(_ACTIVATIONS)}."
+            )
+        activations[side] = _ACTIVATIONS[name]
+    settings = Settings(
+        "config.json",
+        activations,
+        {
+            side: part.get("num_attention_heads", defaults.heads[side])
+            for side, part in parts.items()
+        },
+        {side: part.get("layer_norm_eps", defaults.epsilon) for side, part in parts.items()},
+        defaults.recipe,
+        defaults.normalization,
+        parts["image"].get("image_size"),
+    )
+    pixel_config = source.files.get("preprocessor_config.json")
+    return settings if pixel_config is None else _with_pixels(settings, pixel_config)
+
+
+def _with_pixels(settings: Settings, config: Mapping[str, Any]) -> Settings:
+    """Adds what the preprocessor_config.json of transformers says."""
+    size = config.get("size", {})
+    shortest = isinstance(size, int) or "shortest_edge" in size
+    mode = "shortest" if config.get("do_center_crop", shortest) else "squash"
+    interpolation = _FILTERS.get(config.get("resample", 3), str(config.get("resample")))
+    return dataclasses.replace(
+        settings,
+        recipe=_recipe("preprocessor_config.json", mode, interpolation),
+        normalization=_normalization(
+            "preprocessor_config.json",
+            config.get("image_mean", _statistics(settings)[0]),
+            config.get("image_std", _statistics(settings)[1]),
+        ),
+    )
+
+
+def _statistics(settings: Settings) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return next(pair for pair, name in _NORMALIZATIONS.items() if name == settings.normalization)
+
+
+def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> Settings:
+    file, model = "open_clip_config.json", config.get("model_cfg", config)
+    image, text = model.get("vision_cfg", {}), model.get("text_cfg", {})
+    _check_open_clip(image, text)
+    usual = "quick_gelu" if model.get("quick_gelu") else "gelu"
+    # timm's SigLIP was trained with another GELU than the one that open_clip computes.
+    activations = {} if "timm_model_name" in image else {"image": usual}
+    activations["text"] = usual
+    if (text.get("act_kwargs") or {}).get("approximate") == "tanh":
+        activations["text"] = "gelu_tanh"
+    heads = {"text": text["heads"]} if "heads" in text else {}
+    if (
+        "timm_model_name" not in image
+        and "width" in image
+        and not isinstance(image["layers"], list)
+    ):
+        heads["image"] = image["width"] // image.get("head_width", 64)
+    epsilon = {
+        side: (part.get("norm_kwargs") or {}).get("eps", defaults.epsilon)
+        for side, part in (("image", image), ("text", text))
+    }
+    pixel_config = config.get("preprocess_cfg", {})
+    size = pixel_config.get("size", image.get("image_size"))
+    default_mode, default_filter = next(
+        pair for pair, name in RECIPES.items() if name == defaults.recipe
+    )
+    mode = pixel_config.get("resize_mode", default_mode)
+    recipe = _recipe(file, mode, pixel_config.get("interpolation", default_filter))
+    settings = Settings(file, activations, heads, epsilon, recipe, defaults.normalization)
+    mean, std = _statistics(settings)
+    return dataclasses.replace(
+        settings,
+        normalization=_normalization(
+            file, pixel_config.get("mean", mean), pixel_config.get("std", std)
+        ),
+        size=size[0] if isinstance(size, list) else size,
+    )
+
+
+# Values under which the encoders compute what open_clip does.
+_SUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "vision_cfg": {
+        "attentional_pool": (False,),
+        "final_ln_after_pool": (False,),
+        "global_average_pool": (False,),
+        "input_patchnorm": (False,),
+        "ls_init_value": (None,),
+        "no_ln_pre": (False,),
+        "pool_type": ("tok",),
+        "pos_embed_type": ("learnable",),
+        "act_kwargs": (None, {}),
+        "timm_pool": ("map",),
+        "timm_proj": ("none", None),
+    },
+    "text_cfg": {
+        "embed_cls": (False,),
+        "final_ln_after_pool": (False,),
+        "hf_model_name": (None, ""),
+        "ls_init_value": (None,),
+        "pool_type": ("argmax", "eos", "last"),
+        "proj_type": ("linear",),
+        "act_kwargs": (None, {}, {"approximate": "tanh"}),
+    },
+}
+
+
+def _check_open_clip(image: Mapping[str, Any], text: Mapping[str, Any]) -> None:
+    for name, section in (("vision_cfg", image), ("text_cfg", text)):
+        for key, values in _SUPPORTED[name].items():
+            if key in section and section[key] not in values:
+                raise UserError(
+                    f"its open_clip_config.json has {name}.{key}={section[key]!r}, which is not "
+                    f"supported; known: {', '.join(map(repr, values))}."
+                )
+    siglip = "timm_model_name" in image
+    for key, value in {"no_causal_mask": siglip, "pool_type": "last" if siglip else None}.items():
+        given = text.get(key, value)
+        if given != value and not (key == "pool_type" and not siglip and given != "last"):
+            raise UserError(
+                f"its open_clip_config.json has text_cfg.{key}={given!r}, which is not supported "
+                "with this image side."
+            )
+
+
+def _recipe(file: str, mode: str, interpolation: str) -> str:
+    if (mode, interpolation) not in RECIPES:
+        known = ", ".join(f"{mode} by {each}" for mode, each in RECIPES)
+        raise UserError(f"its {file} resizes images by {mode}, {interpolation}; known: {known}.")
+    return RECIPES[mode, interpolation]
+
+
+def _normalization(file: str, mean: Any, std: Any) -> str:
+    for (own_mean, own_std), name in _NORMALIZATIONS.items():
+        if np.allclose(mean, own_mean, atol=1e-6) and np.allclose(std, own_std, atol=1e-6):
+            return name
+    raise UserError(
+        f"its {file} normalizes pixels with mean={mean} and std={std}; known: CLIP's, ImageNet's, "
+        "and 0.5."
+    )

@@ -1,0 +1,110 @@
+"""Vectors that compare a text with an image: of the whole items, and of each word with regions.
+
+Diao et al., "Similarity Reasoning and Filtration for Image-Text Matching" (AAAI 2021), section 3.2,
+and the authors' code, Paranioar/SGRAF.
+"""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xmodal.base.config import setting
+from xmodal.similarity.cross_attention import attend, inverse_attended_lengths, multiply
+from xmodal.similarity.pair_module import Embedding, Params
+from xmodal.similarity.token_sets import (
+    apply_linear,
+    compute_gram,
+    init_linear,
+    read_tokens,
+    unit,
+)
+from xmodal.similarity.vectors import one_vector
+
+Items = dict[str, jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparing:
+    """Scores a pair by vectors that compare its parts; a subclass combines them into one.
+
+    A comparison of two vectors is a unit vector of `width` numbers: a linear layer of their squared
+    differences. Words are compared with the mean of the regions that they attend to.
+
+    Losses get the sigmoid of the score, as in the paper; ranking uses its logit, since the sigmoid
+    rounds high scores to 1.
+
+    Parameters: the linear layers `local` and `global` (the comparisons), and `score`.
+
+    Attributes:
+      width: S, width of a comparison.
+      attention_scale: lambda of `cross_attention.attend`.
+    """
+
+    has_parameters: ClassVar[bool] = True
+
+    width: int = setting(256, at_least=1)
+    attention_scale: float = setting(9.0, above=0)
+
+    def init(self, key: jax.Array, left: Embedding, right: Embedding) -> dict[str, Any]:
+        """See `PairModule`."""
+        del right
+        tokens, vector = left.extras["tokens"].shape[-1], left.vector.shape[-1]
+        keys = jax.random.split(key, 4)
+        return {
+            "local": init_linear(keys[0], tokens, self.width),
+            "global": init_linear(keys[1], vector, self.width),
+            "score": init_linear(keys[3], self.width, 1),
+            **self.init_combination(keys[2]),
+        }
+
+    def init_combination(self, key: jax.Array) -> dict[str, Any]:
+        """Returns the parameters of `combine`."""
+        raise NotImplementedError
+
+    def prepare(self, params: Params, embedding: Embedding) -> Items:
+        """See `PairModule`; `tokens`, `mask`, `gram` and the global `vector`."""
+        del params
+        name = type(self).__name__.lower()
+        items = read_tokens(name, embedding)
+        gram, vector = compute_gram(items["tokens"]), one_vector(name, embedding.vector)
+        return items | {"gram": gram, "vector": vector}
+
+    def compare(self, params: Params, left: Items, right: Items) -> tuple[jax.Array, jax.Array]:
+        """Returns the comparisons [L, M, 1 + T, S], that of the global vectors first.
+
+        The second result, [1, M, 1 + T], is 0 in the padding.
+        """
+        products = multiply(left, right)
+        weights = attend(products, left, right, self.attention_scale)
+        # Scaled here, so that the large array of attended vectors is visited once.
+        weights *= inverse_attended_lengths(weights, left["gram"])[:, None]
+        attended = jnp.einsum("lrmt,lrw->lmtw", weights, left["tokens"])
+        local = jnp.square(attended - right["tokens"][None])
+        whole = jnp.square(left["vector"][:, None] - right["vector"][None])
+        nodes = [
+            apply_linear(params["global"], whole)[:, :, None],
+            apply_linear(params["local"], local),
+        ]
+        real = jnp.pad(right["mask"], ((0, 0), (1, 0)), constant_values=1.0)[None]
+        return unit(jnp.concatenate(nodes, axis=2)), real
+
+    def combine(self, params: Params, nodes: jax.Array, real: jax.Array, right: Items) -> jax.Array:
+        """Returns one vector [L, M, S] of the comparisons of each pair, see `compare`."""
+        raise NotImplementedError
+
+    def score(self, params: Params, left: Items, right: Items) -> jax.Array:
+        """See `PairModule`."""
+        result = self.combine(params, *self.compare(params, left, right), right)
+        return apply_linear(params["score"], result)[..., 0]
+
+    def logits(self, params: Params, left: Items, right: Items) -> jax.Array:
+        """See `PairModule`; in (0, 1)."""
+        return jax.nn.sigmoid(self.score(params, left, right))
+
+    def rescale(self, scores: np.ndarray) -> np.ndarray:
+        """See `PairModule`; in (0, 1)."""
+        # exp(-x) itself overflows from x = -710 on.
+        return np.exp(-np.logaddexp(0.0, -np.asarray(scores, np.float64)))

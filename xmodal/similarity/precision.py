@@ -1,0 +1,117 @@
+"""Chooses float32 or float64 for scores, by the best items of some queries.
+
+Float32 rounds a score by about 1e-7 of the lengths of its vectors. Where scores differ by less,
+as for vectors in groups that are far apart or in almost one direction, float64 ranks them.
+"""
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+
+import jax
+import numpy as np
+
+from xmodal.similarity.offset import remove_offset
+
+SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+
+# Queries per pair of galleries, fewer for galleries of more than a million vectors.
+_QUERIES = 64
+_MOST_SCORES = 1 << 24
+_BLOCK = 1 << 14  # Items that are compared at a time.
+# Best items of a query that are compared with each other.
+_BEST = 10
+# Rounding of a score in float32, relative to the lengths of its vectors, and of its float64.
+_ROUNDING = 4 * float(np.finfo(np.float32).eps)
+_NOTHING = 64 * float(np.finfo(np.float64).eps)
+# Share of the queries that float32 may mix up: a near copy is everywhere.
+_SHARE = 0.01
+
+
+@contextlib.contextmanager
+def in_precision(dtype: np.dtype) -> Iterator[None]:
+    """A context in which JAX computes in a type; without it, all numbers become float32."""
+    if dtype != DOUBLE:
+        yield
+        return
+    # Not every accelerator has float64.
+    with jax.enable_x64(True), jax.default_device(jax.local_devices(backend="cpu")[0]):
+        yield
+
+
+@np.errstate(invalid="ignore")  # Values that are not finite are refused elsewhere.
+def choose_precision(
+    sides: Sequence[np.ndarray], *, by_distance: bool, unit: bool, offset: np.ndarray | None
+) -> np.dtype:
+    """Returns float64 if float32 would mix up the best items of many queries, else float32.
+
+    Args:
+      sides: vectors [N, D] or [N, K, D], of one or several galleries; every one of them is
+        compared with every one.
+      by_distance: whether the score falls with the distance; else it is an inner product.
+      unit: whether vectors are scaled to unit length.
+      offset: what is removed from all vectors, see `offset.find_offset`.
+    """
+    prepare = functools.partial(_prepare, by_distance=by_distance, unit=unit, offset=offset)
+    for queries in sides:
+        for items in sides:
+            if not (len(queries) and len(items)):
+                continue
+            number = max(1, min(_QUERIES, _MOST_SCORES // items[..., 0].size))
+            left = prepare(queries[:: -(-len(queries) // number)])
+            blocks = (items[at : at + _BLOCK] for at in range(0, len(items), _BLOCK))
+            scores = [_score(left, prepare(block), by_distance) for block in blocks]
+            both = np.concatenate(scores, axis=2)
+            best = _best(both[0])
+            near = prepare(items[best.ravel()]).reshape(*best.shape, -1)
+            apart = np.square(np.diff(near, axis=1)).sum(axis=-1) if by_distance else None
+            values, scale = np.take_along_axis(both, best[None], axis=2)
+            if _mixes_up(values, scale, apart):
+                return DOUBLE
+    return SINGLE
+
+
+def _prepare(
+    vectors: np.ndarray, by_distance: bool, unit: bool, offset: np.ndarray | None
+) -> np.ndarray:
+    """Vectors float64 [N, K, D]; for distances, the mean [N, 1, D] of an item's K."""
+    vectors = remove_offset(vectors, offset, DOUBLE)
+    vectors = vectors[:, None] if vectors.ndim == 2 else vectors
+    if by_distance:
+        return vectors.mean(axis=1, keepdims=True)
+    if unit:
+        lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        vectors = vectors / np.where(lengths > 0, lengths, 1)
+    return vectors
+
+
+def _score(queries: np.ndarray, items: np.ndarray, by_distance: bool) -> np.ndarray:
+    """Scores of queries with items, and what float32 rounds in them, [2, Q, N]."""
+    (left, right), width = (len(queries), len(items)), queries.shape[-1]
+    products = queries.reshape(-1, width) @ items.reshape(-1, width).T
+    scores = products.reshape(left, -1, right, items.shape[1]).max(axis=(1, 3))
+    lengths = [np.linalg.norm(side, axis=-1).max(axis=1) for side in (queries, items)]
+    if not by_distance:
+        return np.stack([scores, np.multiply.outer(*lengths)])
+    scale = np.add.outer(*map(np.square, lengths))
+    return np.stack([2 * scores - scale, scale])
+
+
+def _best(scores: np.ndarray) -> np.ndarray:
+    """Positions of the best items of every row, descending, int [Q, at most 10]."""
+    best = np.argpartition(-scores, min(_BEST, scores.shape[1]) - 1)[:, :_BEST]
+    order = np.argsort(-np.take_along_axis(scores, best, axis=1))
+    return np.take_along_axis(best, order, axis=1)
+
+
+def _mixes_up(scores: np.ndarray, scale: np.ndarray, apart: np.ndarray | None) -> bool:
+    """Whether the best scores of many rows [Q, C] differ by less than their rounding.
+
+    `apart` [Q, C - 1] are the squared distances between neighbors in a row: items that almost
+    coincide are different, but may have equal sums of squares even in float64.
+    """
+    gaps, scale = -np.diff(scores), np.maximum(scale[:, :-1], scale[:, 1:])
+    differ = gaps > _NOTHING * scale
+    if apart is not None:
+        differ |= (apart > 0) & (apart < _ROUNDING * scale)
+    return bool((differ & (gaps < _ROUNDING * scale)).any(axis=1).mean() > _SHARE)

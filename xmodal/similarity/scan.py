@@ -1,0 +1,121 @@
+"""Stacked cross attention, SCAN.
+
+Lee et al., "Stacked Cross Attention for Image-Text Matching" (ECCV 2018), sections 3.1 and 3.2, and
+the authors' code, kuanghuei/SCAN.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xmodal.base.config import setting
+from xmodal.similarity.cross_attention import NORMS, attend, inverse_attended_lengths, multiply
+from xmodal.similarity.pair_module import Cost, Embedding, Params
+from xmodal.similarity.token_sets import compute_gram, inverse_length, read_tokens
+
+_NAME = "scan"
+
+Items = dict[str, jax.Array]
+
+
+def _log_sum_exp(scores: jax.Array, mask: jax.Array, scale: float) -> jax.Array:
+    return jax.nn.logsumexp(scale * scores, axis=-1, where=mask > 0) / scale
+
+
+def _mean(scores: jax.Array, mask: jax.Array, scale: float) -> jax.Array:
+    del scale
+    return jnp.sum(scores * mask, axis=-1) / jnp.sum(mask, axis=-1)
+
+
+def _maximum(scores: jax.Array, mask: jax.Array, scale: float) -> jax.Array:
+    del scale
+    return jnp.max(scores, axis=-1, where=mask > 0, initial=-jnp.inf)
+
+
+def _sum(scores: jax.Array, mask: jax.Array, scale: float) -> jax.Array:
+    del scale
+    return jnp.sum(scores * mask, axis=-1)
+
+
+POOLS: dict[str, Callable[[jax.Array, jax.Array, float], jax.Array]] = {
+    "lse": _log_sum_exp,
+    "mean": _mean,
+    "max": _maximum,
+    "sum": _sum,
+}
+"""(scores [A, B, Q], mask of the queries [B, Q], scale) -> [A, B]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scan:
+    """The cosine of each token with the mean of the tokens it attends to, pooled over the tokens.
+
+    It has no parameters. The mean c of the tokens x_j with weights a_j is never made: c.q is the
+    sum of a_j x_j.q, and |c|^2 is a'Ga, where G are the products of the x_j.
+
+    Pooling by `lse`, log(sum of exp(scale s)) / scale, is a sum, not a mean: more tokens score
+    higher.
+
+    Attributes:
+      queries: side whose tokens attend to those of the other: "text" is the paper's text-image
+        formulation, "image" its image-text one.
+      pool: a key of `POOLS`: the paper's LSE and AVG (`mean`), and the code's Max and Sum.
+      pool_scale: lambda of LSE.
+      attention_scale: lambda of the softmax; 9 for text queries in the paper, 4 for images.
+      attention_norm: a key of `cross_attention.NORMS`.
+    """
+
+    has_parameters: ClassVar[bool] = False
+
+    queries: str = setting("text", one_of=("text", "image"))
+    pool: str = setting("lse", one_of=POOLS)
+    pool_scale: float = setting(6.0, above=0)
+    attention_scale: float = setting(9.0, above=0)
+    attention_norm: str = setting("clipped_l2norm", one_of=NORMS)
+
+    def init(self, key: jax.Array, left: Embedding, right: Embedding) -> dict[str, Any]:
+        """See `PairModule`."""
+        del key, left, right
+        return {}
+
+    def prepare(self, params: Params, embedding: Embedding) -> Items:
+        """See `PairModule`; `tokens`, `mask`, `gram`, and 1 / length of every token."""
+        del params
+        items = read_tokens(_NAME, embedding)
+        gram = compute_gram(items["tokens"])
+        squares = jnp.diagonal(gram, axis1=1, axis2=2)
+        return items | {"gram": gram, "inverse_length": inverse_length(squares)}
+
+    def score(self, params: Params, left: Items, right: Items) -> jax.Array:
+        """See `PairModule`."""
+        del params
+        context, queries = (left, right) if self.queries == "text" else (right, left)
+        products = multiply(context, queries)
+        weights = attend(products, context, queries, self.attention_scale, self.attention_norm)
+        cosines = jnp.sum(weights * products, axis=1)  # [A, B, Q]
+        cosines *= inverse_attended_lengths(weights, context["gram"]) * queries["inverse_length"]
+        # Without tokens, an item has a first one, which is zero, so that its scores are finite.
+        is_empty = 1.0 - jnp.max(queries["mask"], axis=1)
+        mask = queries["mask"].at[:, 0].add(is_empty)
+        scores = POOLS[self.pool](cosines, mask, self.pool_scale)
+        return scores if self.queries == "text" else scores.T
+
+    def logits(self, params: Params, left: Items, right: Items) -> jax.Array:
+        """See `PairModule`."""
+        return self.score(params, left, right)
+
+    def rescale(self, scores: np.ndarray) -> np.ndarray:
+        """See `PairModule`."""
+        return np.asarray(scores, np.float64)
+
+    def cost(self, left: Items, right: Items) -> Cost:
+        """See `PairModule`."""
+        (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
+        context = regions if self.queries == "text" else words
+        # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.
+        numbers = 8.5 * words * regions
+        return Cost(bytes=4 * numbers, flops=2 * words * regions * (width + context))

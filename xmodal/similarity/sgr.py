@@ -1,0 +1,71 @@
+"""Similarity graph reasoning, SGR.
+
+Diao et al., "Similarity Reasoning and Filtration for Image-Text Matching" (AAAI 2021), section 3.3,
+and the authors' code, Paranioar/SGRAF.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xmodal.base.config import setting
+from xmodal.similarity.comparisons import Comparing, Items
+from xmodal.similarity.pair_module import Cost, Params
+from xmodal.similarity.token_sets import apply_linear, init_linear, masked_softmax
+
+_LAYERS = ("query", "key", "output")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sgr(Comparing):
+    """Passes messages between the comparisons of a pair, and reads the score from the global one.
+
+    In each step, every comparison becomes ReLU(output(mean of all comparisons)), weighted by the
+    softmax of query(x_i).key(x_j). That is x_i M x_j + m.x_j and a term without j, so one product
+    replaces two; the biases of the keys have no gradient, and that of the authors' code is
+    rounding. The last step is computed for the global comparison only.
+
+    Parameters: those of `Comparing`, and `step1`, ... with the linear layers `query`, `key` and
+    `output`.
+
+    Attributes:
+      steps: number of steps.
+    """
+
+    steps: int = setting(3, at_least=1)
+
+    def init_combination(self, key: jax.Array) -> dict[str, Any]:
+        """See `Comparing`."""
+        keys = jax.random.split(key, (self.steps, len(_LAYERS)))
+        return {
+            f"step{number}": {
+                name: init_linear(each, self.width, self.width)
+                for name, each in zip(_LAYERS, row, strict=True)
+            }
+            for number, row in enumerate(keys, 1)
+        }
+
+    def combine(self, params: Params, nodes: jax.Array, real: jax.Array, right: Items) -> jax.Array:
+        """See `Comparing`."""
+        del right
+        for number in range(1, self.steps + 1):
+            step = params[f"step{number}"]
+            asking = nodes if number < self.steps else nodes[:, :, :1]
+            keys = step["key"]["kernel"].T
+            queries = asking @ (step["query"]["kernel"] @ keys) + step["query"]["bias"] @ keys
+            logits = jnp.einsum("lmis,lmjs->lmij", queries, nodes)
+            means = masked_softmax(logits, real[:, :, None]) @ nodes
+            nodes = jax.nn.relu(apply_linear(step["output"], means))
+        return nodes[:, :, 0]
+
+    def cost(self, left: Items, right: Items) -> Cost:
+        """See `PairModule`."""
+        (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
+        nodes, size, full = words + 1, self.width, self.steps - 1
+        # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.
+        numbers = 3 * words * regions + 4 * words * width + 4 * self.steps * nodes * size
+        products = words * regions * (2 * width + regions) + nodes * width * size
+        products += 2 * full * nodes * size * (size + nodes) + 2 * size * (size + nodes)
+        return Cost(bytes=4 * numbers, flops=2 * products)
