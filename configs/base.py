@@ -38,6 +38,8 @@ def base(name: str) -> ConfigDict:
                 "model": "",
                 # `--config.init_from.word_vectors.file=glove.840B.300d.txt` fills the word table.
                 "word_vectors": {"file": "", "misses": "shorten"},
+                # File of `python -m data_prep.concepts`, for CVSE.
+                "concepts": "",
                 # `--config.init_from.blend.run=RUN` averages them with the weights of a second run.
                 "blend": {"run": "", "step": "best", "weight": 0.5},
                 # Parameters that start from published weights in the paper; a warning lists those
@@ -72,6 +74,7 @@ def dataset(name: str, builder_config: str = "images") -> dict:
         "ratings_dir": "",
         "examples": "images",
         "captions_per_image": 1,
+        "label_captions": 0,
         "labels": (),
         "image": {
             "size": 224,
@@ -108,6 +111,7 @@ def _text(tokenizer: str, **options: object) -> dict:
         "pad": "",
         "reads_pads": False,
         "max_length": 32,
+        "reading": "text",
         "lower_case": True,
         "canonicalize": False,
         "separators": "",

@@ -11,10 +11,10 @@
 
 The model and the preprocessing of its inputs come from the folder. `--config.data.ratings_dir=DIR`
 adds the ratings of Crisscrossed Captions, `--config.evals.coco.annotations=DIR` ECCV Caption and
-PMRP. `regions` evaluates SCAN, SGRAF, VSRN and VSE-infinity on the regions released by SCAN. `clue`
-and `cite` use the evaluators of `cmcm_clue.py` and `cmcm_cite.py` instead of COCO's: pools, with
-and without refinement, and relations. `blip` ranks the best 256 of its towers again, as BLIP's
-authors do.
+PMRP. `regions` evaluates SCAN, SGRAF, VSRN, CVSE and VSE-infinity on SCAN's released regions.
+`clue` and `cite` use the evaluators of `cmcm_clue.py` and `cmcm_cite.py` instead of COCO's: pools,
+with and without refinement, and relations. `blip` ranks the best 256 of its towers again, as
+BLIP's authors do.
 """
 
 from functools import partial

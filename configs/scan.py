@@ -53,7 +53,7 @@ def experiment() -> ConfigDict:
     config.model.similarity = {"name": "scan", **SIMILARITIES["t2i_lse"]}
     config.tasks = {"i2t": itm.hinge()}
     # Tiles of the batch's pairs, recomputed in the backward pass.
-    config.tasks.i2t.loss.options.update({"engine": "auto:512"})
+    config.tasks.i2t.loss.options.update({"engine": "auto:64"})
     config.optimizer = itm.clipped_adam(5e-4, "10 epochs")
     return config
 

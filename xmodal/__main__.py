@@ -9,6 +9,7 @@ COMMANDS = {
     "evaluate": ("xmodal.eval_main", "evaluate a run, towers, embeddings or files of scores"),
     "prepare": ("data_prep.build", "build a dataset"),
     "validate": ("data_prep.validate", "compare a dataset with its published figures"),
+    "concepts": ("data_prep.concepts", "write the concepts that captions name, for CVSE"),
     "convert": ("xmodal.cli.convert", "convert a published checkpoint"),
     "export": ("xmodal.cli.export", "export a model for use without flax"),
     "search": ("xmodal.cli.search", "build an index and find images and texts in it"),

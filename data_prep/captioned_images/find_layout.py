@@ -185,7 +185,24 @@ def _two(folder: pathlib.Path, first: str, second: str, table: Source) -> Unexpe
     )
 
 
+def _text_elsewhere(folder: pathlib.Path) -> tuple[str, str] | None:
+    """The first image with a text of the same name in another folder, and that text."""
+    images: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    for parent, names in walk(folder):
+        for name in names:
+            found = images if is_picture(name) else texts if is_sidecar(name) else {}
+            found.setdefault(stem_of(name), (parent / name).relative_to(folder).as_posix())
+    return next(((images[stem], texts[stem]) for stem in texts if stem in images), None)
+
+
 def _no_layout(folder: pathlib.Path, reasons: Sequence[str]) -> UnexpectedFilesError:
+    if apart := _text_elsewhere(folder):
+        image, text = apart
+        return UnexpectedFilesError(
+            f"{folder} has texts with the names of images in other folders, such as {text} for "
+            f"{image}: put every text into the folder of its image"
+        )
     if reasons:
         more = len(reasons) - _SHOWN
         rest = f"; and {more:,} more files" if more > 0 else ""

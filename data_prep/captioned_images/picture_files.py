@@ -26,6 +26,8 @@ from data_prep.reading.picture_names import (
     read_picture,
 )
 
+_LONGEST = 4096  # A path on Linux.
+
 
 @dataclasses.dataclass(frozen=True)
 class MissingPicture(ImageFile):
@@ -115,9 +117,14 @@ class PictureFiles:
             `are_of_splits`.
 
         Raises:
-          UnexpectedFilesError: the name points outside the folder.
+          UnexpectedFilesError: the name points outside the folder, or is no name.
         """
         name = name.strip()
+        if len(name) > _LONGEST:
+            raise UnexpectedFilesError(
+                f"{table} has {name!r:.40}... in place of the name of an image: images as text, in "
+                "base64, are not read; write their bytes to Parquet, or to files"
+            )
         plain = name.replace("\\", "/")  # Tables written on Windows have backslashes.
         places = [self._below(start, plain) for start in (table.parent, self.folder)]
         if not any(places) or pathlib.PureWindowsPath(name).is_absolute():

@@ -73,7 +73,7 @@ def test_long_work_gives_rate_and_remaining_time(clock, caplog):
 
 def test_work_that_does_not_advance_is_not_silent(monkeypatch, caplog):
     caplog.set_level(logging.INFO, logger="absl")
-    monkeypatch.setattr(progress_lib, "_QUIET_SECONDS", 0.1)
+    monkeypatch.setattr(progress_lib, "_STALLED_SECONDS", 0.1)
     with progress("Reading", 5):
         while len(caplog.messages) < 2:
             time.sleep(0.01)

@@ -7,7 +7,7 @@ Sizes are the papers': 36 regions, captions of 7 to 25 tokens, 1,024 numbers eac
 turns in one process, on two threads. Prints two lines of JSON per family: pairs per second of the
 whole matrix as an evaluation computes it, medians of wall and of CPU seconds, and the share of a
 bare matrix product's FLOPs; and, as compiled, the temporaries of the gradient of a loss with the
-engine `auto:512` and with `dense`.
+engine of the configs and with `dense`.
 """
 
 import argparse
@@ -105,6 +105,11 @@ def time_in_turns(
     }
 
 
+def engine_of(family: str) -> str:
+    """The engine of the family's config."""
+    return "auto:64" if family.startswith("scan") else "auto:512"
+
+
 def compile_loss(family: str, batch_size: int, engine: str) -> int:
     """Bytes of temporaries of a loss and its gradient."""
     similarity = make_similarity(FAMILIES[family])
@@ -172,7 +177,8 @@ def main() -> None:
         )
         if args.batch_size:
             tiles, dense = (
-                compile_loss(family, args.batch_size, engine) for engine in ("auto:512", "dense")
+                compile_loss(family, args.batch_size, engine)
+                for engine in (engine_of(family), "dense")
             )
             figures = {"figure": f"training step of {family}", "batch_size": args.batch_size}
             figures |= {"tiles_mb": round(tiles / 1e6), "dense_mb": round(dense / 1e6)}

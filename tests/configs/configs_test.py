@@ -45,6 +45,7 @@ ARGUMENTS = {
         "shapes",
         "shapes,cmca",
     ],
+    "cvse": ["", "flickr30k", "quick"],
     "cxc_text_text": ["", "minilm", "quick"],
     "flickr8k": ["", "pretrained", "pretrained_i2t", "pretrained_images"],
     "flickr8k_itm": [

@@ -100,6 +100,18 @@ PUBLISHED = {
         "image/head": linear(2048, 1024),
         "text/encoder": VOCABULARY * 300 + 2 * gru(300, 1024),
     },
+    "cvse": {
+        # Attention as in SGRAF; two layers of the graph, which is counted on both sides.
+        "image/head": linear(2048, 1024)
+        + 4 * linear(1024, 1024)
+        + 2 * 1024
+        + 2 * 36
+        + 3 * 2 * 1024
+        + 300 * 512
+        + 512 * 1024,
+        "text/encoder": VOCABULARY * 300 + 2 * gru(300, 1024),
+        "text/head": 4 * linear(1024, 1024) + 2 * 1024 + 2 * 2 * 1024 + 300 * 512 + 512 * 1024,
+    },
     "vit": {
         # 6 x 6 patches of 8 x 8 pixels and a class token; a layer norm at the end.
         "image/encoder": linear(8 * 8 * 3, 128)
@@ -151,6 +163,7 @@ FROZEN = {
     "vse_infinity": [],
     "vsrn": [],
     "sgraf": [],
+    "cvse": [],
     "scan": [],
     "vit": [],
     "vete": ["image/encoder"],

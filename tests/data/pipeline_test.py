@@ -46,6 +46,23 @@ def test_shapes_and_dtypes(tiny_config):
     np.testing.assert_array_equal(batch["text_mask"], batch["text_ids"] != 0)
 
 
+@pytest.mark.parametrize("examples", ["images", "pairs"])
+def test_texts_are_labeled_by_all_captions_of_their_image(tiny_config, examples):
+    config = tiny_config | {"examples": examples, "captions_per_image": 1, "label_captions": 9}
+    batch = _batches(config, total_steps=1)[0]
+    spec = data.batch_spec(config, 8)["text_label_ids"]
+    found = batch["text_label_ids"]
+    assert (found.shape, found.dtype) == (spec.shape, spec.dtype) == ((8, 1, 9 * 12), np.int32)
+    items = data.eval_split(config, split="train")
+    (whole,) = items.captions(1000)
+    for image, row, own in zip(
+        batch["image_id"], found[:, 0], batch["text_ids"][:, 0], strict=True
+    ):
+        of_image = whole["text_ids"][whole["image_id"] == image]
+        assert set(row) - {0} == set(of_image.ravel()) - {0}
+        assert set(own) <= set(row)
+
+
 @pytest.mark.parametrize(("process_count", "examples"), [(4, "images"), (2, "pairs")])
 def test_the_global_batch_does_not_depend_on_the_number_of_processes(
     tiny_config, process_count, examples

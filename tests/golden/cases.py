@@ -34,6 +34,7 @@ TRAINED = {
     ),
     "vit": ("vit:quick",),
     "sgraf": ("sgraf:quick",),
+    "cvse": ("cvse:quick",),
     "sgraf_sgr": ("sgraf:sgr_quick",),
     "scan": ("scan:quick",),
     "cc_pretrain": ("cc_pretrain:quick",),

@@ -174,6 +174,7 @@ def test_statistics_are_those_of_the_global_batch(make_pairs, make_context, name
 def test_the_table_names_what_a_loss_needs():
     assert {name for name, row in LOSSES.items() if not row.negatives} == {
         "caption_generation",
+        "concept_divergence",
         "covariance",
         "diversity",
         "language_model",

@@ -148,6 +148,8 @@ def test_what_is_missing_is_said(make_pairs, views, make_context):
     context = make_context(IDS, "max_cosine")
     with pytest.raises(UserError, match="needs embeddings with residuals; set .*'pie'"):
         LOSSES["diversity"].function(*make_pairs(8, samples=3), context)
+    with pytest.raises(UserError, match="needs embeddings with concepts; set .*'consensus'"):
+        LOSSES["concept_divergence"].function(*views, context)
     with pytest.raises(UserError, match=r"'root'.*'norm'"):
         LOSSES["mmd"].function(*views, context, distance="root")
 

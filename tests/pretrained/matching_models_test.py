@@ -225,10 +225,14 @@ def test_a_wrong_model_is_named(torch, tmp_path):
 @pytest.mark.parametrize("is_flickr", [True, False])
 def test_vsrn_equals_torch(torch, tmp_path, is_flickr):
     modules, functions = published.make_vsrn(torch, channels=5, rows=ROWS, is_flickr=is_flickr)
-    source = tmp_path / "model_coco_1.pth.tar"
+    source, saved = tmp_path / "model_coco_1.pth.tar", modules
+    if not is_flickr:  # As AOQ's checkpoints, which also hold the caption decoder.
+        decoder = torch.nn.ModuleDict({"embedding": torch.nn.Embedding(ROWS, 3)})
+        saved = [*modules, torch.nn.ModuleDict({"encoder": torch.nn.ModuleDict(
+            {"vid2hid": torch.nn.Linear(8, 4)}), "decoder": decoder})]  # fmt: skip
 
     def make_folder():
-        save(torch, modules, source)
+        save(torch, saved, source)
         return convert("vsrn", source)
 
     assert_parity(torch, modules, functions, REGIONS, make_folder)

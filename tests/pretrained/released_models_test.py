@@ -1,6 +1,7 @@
 """Checkpoints with the released names give the same embeddings as torch."""
 
 import argparse
+import collections
 import pickle
 import sys
 import types
@@ -184,7 +185,19 @@ def test_torch_files_equal_torch(torch, tmp_path, legacy):
             load_source(tmp_path / "cut.pth")
 
 
+class Settings(dict):
+    """A class that only its own code can load."""
+
+
 UNREAD = {
+    "subclass of dict": (
+        lambda torch: {"net": Settings(model={"w": torch.ones(2)})},
+        "net is an object of the class .*Settings with tensors",
+    ),
+    "two names": (
+        lambda torch: {"a.b": torch.ones(1), "a": {"b": torch.zeros(1)}},
+        "a.b is the name of two tensors",
+    ),
     "module": (lambda torch: torch.nn.Linear(2, 3), "its content is a whole module .*Linear"),
     "wrapped": (
         lambda torch: {"epoch": 3, "net": torch.nn.DataParallel(torch.nn.Linear(2, 3))},
@@ -231,6 +244,12 @@ def test_a_scripted_module_is_read_like_its_state_dict(torch, tmp_path):
     wanted = model.state_dict()
     assert found.keys() == wanted.keys()
     assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+
+
+def test_other_classes_beside_tensors_are_left_out(torch, tmp_path):
+    content = collections.defaultdict(dict, model={"w": torch.ones(2)}, seen=Settings(words=["a"]))
+    torch.save(content, tmp_path / "m.pth")
+    assert set(load_source(tmp_path / "m.pth").arrays) == {"model.w"}
 
 
 def test_a_tensor_with_attributes_is_read(torch, tmp_path):

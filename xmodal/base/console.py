@@ -15,6 +15,7 @@ from absl import flags, logging
 from tqdm import tqdm
 
 from xmodal.base.config import UserError
+from xmodal.base.output_streams import survive_lost_output
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("xmodal", "data_prep", "configs"))
@@ -64,7 +65,8 @@ def quietly() -> Iterator[None]:
 
 
 def make_log_readable() -> None:
-    """One plain line per message, above the bars of a terminal."""
+    """One plain line per message, above the bars of a terminal, which may be closed."""
+    survive_lost_output()
     # TensorFlow and CUDA print messages when they are imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.use_absl_handler()

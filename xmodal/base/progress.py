@@ -13,6 +13,7 @@ from tqdm import tqdm
 # Shorter work prints nothing, and pauses between lines grow to a tenth of the time so far.
 _QUIET_SECONDS = 10.0
 _PAUSE_SHARE = 0.1
+_STALLED_SECONDS = 10.0  # Work that does not advance says so this often.
 
 STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops restart such a job.
 
@@ -135,7 +136,7 @@ def _waiting(describe: Callable[[], str], count: Callable[[], int]) -> Iterator[
 
     def watch() -> None:
         seen = count()
-        while not ended.wait(_QUIET_SECONDS):
+        while not ended.wait(_STALLED_SECONDS):
             if count() == seen:
                 logging.info("%s, %.0f s so far", describe(), time.monotonic() - started)
             seen = count()

@@ -33,7 +33,9 @@ def main() -> None:
     source = (args.source, args.variant, args.vocabulary)
     try:
         if args.model:
-            made = convert_model(args.model, *source, **allowed, show=reports.append)
+            made = convert_model(
+                args.model, *source, concepts=args.concepts, **allowed, show=reports.append
+            )
             save_model(args.output, *made)
             section = made[1].model()
         else:
@@ -65,6 +67,9 @@ def _parse() -> argparse.Namespace:
         "--vocabulary",
         default="",
         help="for a model: its words, unless the source has them; for --tower=words: words to keep",
+    )
+    parser.add_argument(
+        "--concepts", default="", help="for --model=cvse: file of `python -m data_prep.concepts`"
     )
     for kind, whose in (("missing", "our"), ("unexpected", "the source's")):
         parser.add_argument(

@@ -22,6 +22,7 @@ from xmodal.data.datasets import (
 )
 from xmodal.data.eval_split import EvalSplit, eval_split, text_batches
 from xmodal.data.feature_records import FeatureReader, open_features, write_features
+from xmodal.data.learned_concepts import load_concepts
 from xmodal.data.learned_vocabulary import load_tokenizer, load_vocabulary, vocabulary_size
 from xmodal.data.pipeline import num_train_examples, train_batches
 from xmodal.data.preparation import prepare
@@ -40,6 +41,7 @@ __all__ = [
     "eval_split",
     "follows_files",
     "is_prepared",
+    "load_concepts",
     "load_tokenizer",
     "load_vocabulary",
     "num_train_examples",

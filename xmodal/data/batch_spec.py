@@ -34,7 +34,8 @@ def batch_spec(
     Returns:
       `image` uint8 [B, S, S, 3], or float16 [B, ...] of stored features, padded to [B, R, ...]
       with `image_mask` bool [B, R] if the number of regions varies; `text_ids` and `text_mask`
-      int32 [B, C, T]; `image_id` int32 [B]; `caption_id` int32 [B, C]; each column of
+      int32 [B, C, T]; `image_id` int32 [B]; `caption_id` int32 [B, C]; with `label_captions` L,
+      `text_label_ids` int32 [B, C, L T], the ids of that many captions; each column of
       `config.labels` as [B, ...]. For frozen features, see `FeatureReader.replace_spec`.
 
     Raises:
@@ -52,6 +53,9 @@ def batch_spec(
         captions = (batch_size, config.captions_per_image)
         tokens = _struct((*captions, config.text.max_length), np.int32)
         spec |= {"text_ids": tokens, "text_mask": tokens, "caption_id": _struct(captions, np.int32)}
+        if config.label_captions and trains:
+            length = config.label_captions * config.text.max_length
+            spec["text_label_ids"] = _struct((*captions, length), np.int32)
     for name in config.labels:
         column = columns[name]
         if column.is_ragged or column.dtype == STRING or name in spec:

@@ -28,6 +28,8 @@ class DataConfig:
       text_lengths: numbers of ids, ascending, to which a training batch is padded if all of its
         texts are that short; others are padded to `text.max_length`. The training step is compiled
         for every length. Not used with `text.reads_pads`.
+      label_captions: number of captions of an image, the first ones, whose words together label
+        each of its training texts with concepts (CVSE); 0 for the text's own words.
       labels: columns of the dataset that batches carry, such as "relations".
       prefetch: batches prepared ahead of the consumer.
     """
@@ -42,6 +44,7 @@ class DataConfig:
     image: ImageConfig | None = None
     text: TextConfig | None = dataclasses.field(default_factory=TextConfig)
     text_lengths: tuple[int, ...] = ()
+    label_captions: int = setting(0, at_least=0)
     labels: tuple[str, ...] = ()
     prefetch: int = setting(2, at_least=0)
 

@@ -150,7 +150,18 @@ class _BatchMaker:
                 )
         else:
             batch["text_ids"] = ids
+        if self._config.label_captions:
+            labels = self._label_ids(tokenizer, captions)
+            batch["text_label_ids"] = np.repeat(labels[:, None], places.shape[1], axis=1)
         return batch
+
+    def _label_ids(self, tokenizer: Tokenizer, captions: RaggedColumn) -> np.ndarray:
+        """Ids [b, L T] of the first L captions of every image; the last one is repeated."""
+        wanted = np.arange(self._config.label_captions)
+        places = np.minimum(wanted, captions.lengths[:, None] - 1)
+        texts = captions.values[captions.starts[:, None] + places]
+        decoded = [text.decode("utf-8", "ignore") for text in texts.ravel()]
+        return tokenizer.encode(decoded)[0].reshape(len(texts), -1)
 
     def _places(self, step: int, counts: np.ndarray, rows: slice) -> np.ndarray:
         """Positions of the captions [b, C] of some rows among the `counts` [b] of their images."""

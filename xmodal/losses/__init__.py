@@ -7,7 +7,7 @@ from xmodal.losses.context import ChunkSize, Context, LossFunction, NonNegative
 from xmodal.losses.correlation import covariance, pearson, soft_kendall
 from xmodal.losses.matching import matching
 from xmodal.losses.momentum_softmax import momentum_softmax
-from xmodal.losses.regularizers import diversity, mmd, uniformity
+from xmodal.losses.regularizers import concept_divergence, diversity, mmd, uniformity
 from xmodal.losses.relation_classification import relation_bce
 from xmodal.losses.sigmoid import sigmoid, soft_contrastive
 from xmodal.losses.softmax import softmax
@@ -39,6 +39,7 @@ class Loss:
 
 LOSSES: dict[str, Loss] = {
     "caption_generation": Loss(caption_generation, module="caption_decoder", negatives=False),
+    "concept_divergence": Loss(concept_divergence, negatives=False),
     "covariance": Loss(covariance, negatives=False),
     "distance_triplet": Loss(distance_triplet),
     "diversity": Loss(diversity, negatives=False),

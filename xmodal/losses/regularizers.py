@@ -1,4 +1,4 @@
-"""Losses without negatives that shape the embeddings of a batch: PVSE's and PCME's."""
+"""Losses without negatives that shape the embeddings of a batch: PVSE's, PCME's and CVSE's."""
 
 from typing import Annotated
 
@@ -114,6 +114,31 @@ def uniformity(
     first, second = jnp.triu_indices(len(points), 1)
     count = len(first)
     return jax.nn.logsumexp(pairs[first, second]) - jnp.log(count), {}
+
+
+def concept_divergence(
+    left: Embedding, right: Embedding, context: Context
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns CVSE's divergence of the concepts of images from those of texts, summed over pairs.
+
+    The sum over concepts of t (log t - log i), with gradients of both (BruceW91/CVSE).
+
+    Args:
+      left: embedding of images with the extra `log_concepts` [B, K], log i.
+      right: embedding of texts, likewise, log t.
+      context: not read.
+
+    Raises:
+      UserError: an embedding has no concepts.
+    """
+    del context
+    if any("log_concepts" not in side.extras for side in (left, right)):
+        raise UserError(
+            "The loss 'concept_divergence' needs embeddings with concepts; set "
+            "head.name='consensus' on both sides, or remove it."
+        )
+    image, text = (side.extras["log_concepts"] for side in (left, right))
+    return jnp.sum(jnp.exp(text) * (text - image)), {}
 
 
 def _flat(embedding: Embedding) -> jax.Array:

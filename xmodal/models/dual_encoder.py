@@ -30,11 +30,13 @@ class DualEncoder:
       towers: keyed by "image" and "text"; one may be missing.
       similarity: similarity of two embeddings.
       pair_scorer: scores pairs from the features of both towers, which embeddings then carry.
+      shared: see `ModelConfig`.
     """
 
     towers: Mapping[str, Tower]
     similarity: Similarity
     pair_scorer: PairScorer | None = None
+    shared: tuple[str, ...] = ()
 
     def init(
         self, key: jax.Array, example_inputs: Mapping[str, Mapping[str, Any]]
@@ -49,6 +51,8 @@ class DualEncoder:
         for name, tower in self.towers.items():
             tower_key = jax.random.fold_in(key, SIDES.index(name))
             params[name], model_state[name] = tower.init(tower_key, example_inputs[name])
+        self._check_shared(params)
+        params = self.share(params)
         if similarity := self._init_similarity(key, params, model_state, example_inputs):
             params["similarity"] = similarity
         if self.pair_scorer is not None:
@@ -103,10 +107,45 @@ class DualEncoder:
           The embedding, and the new state of only this tower.
         """
         tower = lookup("the towers of this model", side, self.towers)
+        # The image side's parameters get the gradients of both.
+        params = self.share(params)
         with jax.named_scope(side):
             return tower.apply(
                 params[side], model_state[side], inputs, train=train, frozen=frozen, key=key
             )
+
+    def share(self, params: Tree) -> Tree:
+        """Returns parameters in which the text tower's `shared` ones equal the image tower's.
+
+        Where one of the two is missing, as among a run's trained parameters if it freezes the
+        shared ones, nothing changes.
+        """
+        shared = dict(params)
+        for path in self.shared:
+            found, replaced = (_find(shared.get(side, {}), path) for side in SIDES)
+            if found and replaced:
+                shared["text"] = _replace(shared["text"], path.split("/"), found)
+        return shared
+
+    def _check_shared(self, params: Tree) -> None:
+        for path in self.shared:
+            for side in SIDES:
+                if not _find(params[side], path):
+                    raise UserError(
+                        f"config.model.shared names {path!r}, but {side} has no such parameters."
+                    )
+
+
+def _find(tree: Tree, path: str) -> Tree:
+    """Returns the part of a tree at a path; {} if there is none."""
+    for name in path.split("/"):
+        tree = tree.get(name, {})
+    return tree
+
+
+def _replace(tree: Tree, path: list[str], part: Tree) -> Tree:
+    name, *rest = path
+    return tree | {name: _replace(tree[name], rest, part) if rest else part}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,12 +157,15 @@ class ModelConfig:
       text: see `tower.SideConfig`, or None.
       similarity: `name` and keywords, see `xmodal.similarity.make_similarity`.
       pair_scorer: `name`, a key of `PAIR_SCORERS`, and its keywords; None for none.
+      shared: paths of parts of a tower, such as `head/graph`, whose parameters both towers have in
+        common. Each tower keeps a copy, so that it works alone; the image tower's is trained.
     """
 
     image: Mapping[str, Any] | None = None
     text: Mapping[str, Any] | None = None
     similarity: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"name": "dot"})
     pair_scorer: Mapping[str, Any] | None = None
+    shared: tuple[str, ...] = ()
 
 
 def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> DualEncoder:
@@ -166,4 +208,9 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
             f"config.model.similarity {similarity.name!r} compares images with texts, but the "
             f"model has only the side {next(iter(towers))!r}."
         )
-    return DualEncoder(towers, similarity, scorer)
+    if model.shared and len(towers) < len(SIDES):
+        raise UserError(
+            f"config.model.shared={list(model.shared)} are parts of both sides, but the model has "
+            f"only the side {next(iter(towers))!r}; set it to ()."
+        )
+    return DualEncoder(towers, similarity, scorer, tuple(model.shared))

@@ -18,7 +18,8 @@ class Features:
       extras: further arrays by name. Recurrent encoders provide `words` [N, T, E], the word
         vectors they read, and `state` [N, S], the concatenated final states of all directions.
         Every head gets `content` uint32 [N, 2], a hash of the item's inputs; see
-        `content.hash_items`.
+        `content.hash_items`. Of texts with token ids it gets `label_ids` int [N, L], the tokens
+        that label a text with concepts: its own, or `text_label_ids` of the batch.
     """
 
     tokens: jax.Array

@@ -52,8 +52,11 @@ class Side(nn.Module):
     def __call__(self, inputs: Mapping[str, jax.Array], modes: Modes) -> Embedding:
         """Columns with items first -> the embeddings of the items, float32."""
         features = self._encode(inputs, modes.encoder)
-        # Compiled away if no head reads it.
+        # Compiled away if no head reads them.
         extras = {**features.extras, "content": hash_items(inputs)}
+        for column in ("text_ids", "text_label_ids"):
+            if column in inputs:
+                extras["label_ids"] = inputs[column]
         embedding = self.head(dataclasses.replace(features, extras=extras), modes.head)
         if self.projection is not None:
             embedding = self.projection(embedding, modes.projection)
@@ -99,9 +102,10 @@ def _read_as_tokens(inputs: Mapping[str, jax.Array]) -> Features:
 class Tower:
     """A side with its `init` and `apply`.
 
-    Parameters and state are nested plain dicts of float32 arrays. The state holds the running
-    statistics (`batch_stats`), which a training step changes without a gradient; it is empty for
-    towers that have none. Inputs are dicts of batch columns, as the encoder documents them.
+    Parameters and state are nested plain dicts of arrays, float32 but for tables of numbers. The
+    state holds the running statistics (`batch_stats`), which a training step changes without a
+    gradient, and arrays that never change (`constants`); it is empty for towers that have none.
+    Inputs are dicts of batch columns, as the encoder documents them.
     """
 
     module: Side

@@ -72,6 +72,8 @@ class TextConfig:
       reads_pads: whether the model reads padding like words, as SigLIP does: the mask covers it,
         and all texts have `max_length` ids.
       max_length: T, number of ids of a padded text, including markers. Longer texts are cut.
+      reading: "text", or "bytes" to read a text as Python shows its bytes, b'...', for weights of
+        CVSE that were released: its authors' code did, so that first words are unknown.
       lower_case: "wordpiece": the model is uncased, lower-case and strip accents; "words": look up
         in lower case the words unknown as written; all others: lower-case the text.
       canonicalize: "sentencepiece" and "tokenizer_json": whether ASCII punctuation is removed
@@ -96,6 +98,7 @@ class TextConfig:
     pad: str = ""
     reads_pads: bool = False
     max_length: int = setting(48, at_least=1)
+    reading: str = setting("text", one_of=("text", "bytes"))
     lower_case: bool = True
     canonicalize: bool = False
     separators: str = ""
@@ -113,6 +116,11 @@ class TextConfig:
             raise UserError(
                 f"config.data.text.start={self.start!r} and end={self.end!r} are settings of "
                 f"tokenizer='sentencepiece', not of {self.tokenizer!r}; remove them"
+            )
+        if self.reading == "bytes" and self.tokenizer in (*SUBWORDS, "words"):
+            raise UserError(
+                "config.data.text.reading='bytes' belongs to weights that read nltk's words, not "
+                f"to tokenizer={self.tokenizer!r}; set it to 'text'"
             )
         if self.prompt and self.prompt.count("{}") != 1:
             raise UserError(

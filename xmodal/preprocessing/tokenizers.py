@@ -169,6 +169,9 @@ def _require(ids: Mapping[str, int], token: str) -> int:
 def word_splitter(config: TextConfig) -> Callable[[str], list[str]]:
     """Returns the function that splits a text into the words a vocabulary is learned from."""
     split = lookup("config.data.text.tokenizer", config.tokenizer, _SPLITTERS)
+    if config.reading == "bytes":
+        lower = str.lower if config.lower_case else str
+        return lambda text: split(lower(str(text.strip().encode())))
     if not config.lower_case:
         return split
     if config.tokenizer == "words":

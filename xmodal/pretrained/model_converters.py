@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from xmodal.pretrained import (
     blip,
     clip,
     cmcm,
+    cvse,
     pcme,
     pvse,
     scan_weights,
@@ -27,7 +28,7 @@ from xmodal.pretrained.folder import Description
 from xmodal.pretrained.model_folder import ModelDescription
 from xmodal.pretrained.renaming import COUNTERS
 from xmodal.pretrained.torch_files import read_options
-from xmodal.pretrained.torch_models import Published
+from xmodal.pretrained.torch_models import Arrays, Published
 from xmodal.pretrained.vocabularies import find_tokenizer, has_words, read_words
 from xmodal.pretrained.weight_files import WeightSource, load_source
 
@@ -44,6 +45,9 @@ class ModelConverter:
         one a source is, given "", or asks.
       trained_variant: the options of a checkpoint -> the variant they name, or None; None if
         no options name one.
+      add_concepts: (arrays, words, concept file) -> arrays and words with those of the file; None
+        for a model without concepts.
+      added: names of the arrays that it adds.
       expected_unexpected: regular expressions of the source's names that the model has no use for.
     """
 
@@ -51,6 +55,8 @@ class ModelConverter:
     variants: tuple[str, ...] = ()
     has_default: bool = True
     trained_variant: Callable[[Mapping[str, Any]], str | None] | None = None
+    add_concepts: Callable[[Arrays, Sequence[str], str], tuple[Arrays, list[str]]] | None = None
+    added: tuple[str, ...] = ()
     expected_unexpected: tuple[str, ...] = ()
 
 
@@ -73,6 +79,14 @@ MODELS: Mapping[str, ModelConverter] = {
         lambda source, variant: cmcm.describe_cmcm(source.arrays, variant),
         variants=tuple(cmcm.VARIANTS),
         expected_unexpected=cmcm.EXPECTED_UNEXPECTED,
+    ),
+    "cvse": ModelConverter(
+        lambda source, variant: cvse.describe_cvse(source.arrays, variant),
+        variants=tuple(cvse.VARIANTS),
+        trained_variant=cvse.trained_variant,
+        add_concepts=cvse.add_concepts,
+        added=cvse.ADDED,
+        expected_unexpected=cvse.EXPECTED_UNEXPECTED,
     ),
     "pcme": ModelConverter(
         lambda source, variant: pcme.describe_pcme(source.arrays),
@@ -106,7 +120,10 @@ MODELS: Mapping[str, ModelConverter] = {
         variants=tuple(vsepp.VARIANTS),
         trained_variant=vsepp.trained_variant,
     ),
-    "vsrn": ModelConverter(lambda source, variant: vsrn.describe_vsrn(source.arrays)),
+    "vsrn": ModelConverter(
+        lambda source, variant: vsrn.describe_vsrn(source.arrays),
+        expected_unexpected=vsrn.EXPECTED_UNEXPECTED,
+    ),
 }
 """Converters by the name of the paper's model."""
 
@@ -117,6 +134,7 @@ def convert_model(
     variant: str = "",
     vocabulary: str = "",
     *,
+    concepts: str = "",
     allow_missing: Collection[str] = (),
     allow_unexpected: Collection[str] = (),
     show: Callable[[str], None] = lambda text: None,
@@ -128,6 +146,7 @@ def convert_model(
       path: see `weight_files.load_source`.
       variant: one of the converter's variants; "" for that of the source's options, or the first.
       vocabulary: vocabulary file, see `vocabularies.read_words`; "" if the source includes it.
+      concepts: concept file, see `preprocessing.concepts`, for a model that needs one.
       allow_missing: see `Report.check`.
       allow_unexpected: see `Report.check`.
       show: gets the report's text before it is checked.
@@ -142,10 +161,18 @@ def convert_model(
     converter = lookup("--model", model, MODELS)
     if variant:
         check_variant(model, variant, converter.variants)
+    if concepts and converter.add_concepts is None:
+        raise UserError(f"--concepts={concepts!r} has no use: {model} has no concepts.")
     source = load_source(path)
     try:
         published = _describe(model, source, variant)
         text = _with_tokenizer(published, vocabulary, source)
+        if converter.add_concepts is not None:
+            words = _find_words(vocabulary, source.path, published) or []
+            given, words = converter.add_concepts(source.arrays, words, concepts)
+            source = dataclasses.replace(source, arrays=given)
+            published = _describe(model, source, variant)
+            text = dataclasses.replace(published.sides["text"], files=_as_file(words))
         mapper = Mapper(source.arrays)
         for name, shape in published.shapes().items():
             mapper.take(name, published.find(name), shape)
@@ -192,6 +219,7 @@ def _count_used(model: str, source: WeightSource) -> int:
     except (UserError, KeyError, ValueError):
         return 0
     names = {name for each in taken for name in ((each,) if isinstance(each, str) else each)}
+    names -= set(converter.added)
     return len(names) if names <= source.arrays.keys() else 0
 
 
@@ -206,8 +234,11 @@ def _with_tokenizer(published: Published, vocabulary: str, source: WeightSource)
     words = _find_words(vocabulary, source.path, published)
     if words is None:
         return text
-    files = {"vocab.txt": "".join(f"{word}\n" for word in words).encode()}
-    return dataclasses.replace(text, files=files)
+    return dataclasses.replace(text, files=_as_file(words))
+
+
+def _as_file(words: Sequence[str]) -> dict[str, bytes]:
+    return {"vocab.txt": "".join(f"{word}\n" for word in words).encode()}
 
 
 def _find_words(vocabulary: str, path: str, published: Published) -> list[str] | None:

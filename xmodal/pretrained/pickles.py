@@ -3,7 +3,7 @@
 import collections
 import io
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from xmodal.base.config import UserError
@@ -29,10 +29,12 @@ class Inert:
     Attributes:
       kind: the class, `MODULE.NAME`.
       state: the pickled state; a dict of attributes for most classes.
+      contents: items of a subclass of list or dict, without their keys.
     """
 
     kind: str = ""
     state: Any = None
+    contents: Sequence[Any] = ()
 
     def __init__(self, *args: object, **keywords: object) -> None:
         """Ignores the arguments, since no call is made."""
@@ -41,13 +43,16 @@ class Inert:
         self.state = state
 
     def append(self, item: object) -> None:
-        """Drops an item of a subclass of list."""
+        """Keeps an item of a subclass of list."""
+        self.extend([item])
 
-    def extend(self, items: object) -> None:
-        """Drops items of a subclass of list."""
+    def extend(self, items: Iterable[object]) -> None:
+        """Keeps items of a subclass of list."""
+        self.__dict__.setdefault("contents", []).extend(items)
 
     def __setitem__(self, key: object, value: object) -> None:
-        """Drops an item of a subclass of dict."""
+        """Keeps an item of a subclass of dict."""
+        self.append(value)
 
 
 class Unpickler(pickle.Unpickler):
@@ -72,7 +77,11 @@ class Unpickler(pickle.Unpickler):
         """
         # Files written by Python 2 store strings as bytes.
         super().__init__(file, encoding="utf-8", errors="replace")
-        self._known = {("collections", "OrderedDict"): collections.OrderedDict, **(known or {})}
+        self._known = {
+            ("collections", "OrderedDict"): collections.OrderedDict,
+            ("collections", "defaultdict"): lambda *_: {},
+            **(known or {}),
+        }
         self._find_persistent = find_persistent
 
     def find_class(self, module: str, name: str) -> Any:

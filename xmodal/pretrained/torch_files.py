@@ -8,7 +8,7 @@ import dataclasses
 import io
 import math
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO
 
 import ml_dtypes
@@ -150,6 +150,8 @@ def _collect(value: Any, name: str, arrays: dict[str, np.ndarray]) -> None:
     if unread := _describe(value):
         raise _NotAnArray(f"{name or 'its content'} is {unread}")
     if isinstance(value, np.ndarray):
+        if name in arrays:
+            raise _NotAnArray(f"{name} is the name of two tensors")
         arrays[name] = value
     elif isinstance(value, (Mapping, list, tuple)):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
@@ -171,7 +173,22 @@ def _describe(value: Any) -> str:
         fields = value.state if isinstance(value.state, Mapping) else {}
         if value.kind.startswith(_MODULES) or {"_parameters", "_modules"} <= set(fields):
             return f"a whole module ({value.kind})"
+        if _holds_tensor(value.contents):
+            return f"an object of the class {value.kind} with tensors"
     return ""
+
+
+def _holds_tensor(contents: Iterable[Any], depth: int = 1) -> bool:
+    """Whether there is a tensor among objects or in containers among them."""
+    return any(
+        isinstance(each, (_Tensor, _Unread))
+        or (
+            depth > 0
+            and isinstance(each, (Mapping, list, tuple))
+            and _holds_tensor(each.values() if isinstance(each, Mapping) else each, depth - 1)
+        )
+        for each in contents
+    )
 
 
 def _read_zip(file: BinaryIO) -> Any:

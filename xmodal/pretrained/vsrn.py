@@ -1,9 +1,12 @@
-"""VSRN as KunpengLi1994/VSRN released it: `model_coco_1.pth.tar`, ..., without its decoder."""
+"""VSRN as KunpengLi1994/VSRN and sunnychencool/AOQ released it, without its caption decoder."""
 
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import FEATURES, SENTENCES, gru_encoder
 from xmodal.pretrained.torch_models import Arrays, Published
+
+EXPECTED_UNEXPECTED = (r"(.*\.)?2\.(encoder|decoder)\.",)
+"""The caption decoder, the third state dict of AOQ's checkpoints."""
 
 _IMAGE, _TEXT = "img_rnn.weight_ih_l0", "embed.weight"
 _LAYERS = {"query": "theta", "key": "phi", "value": "g", "output": "W.0"}

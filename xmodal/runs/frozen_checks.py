@@ -12,13 +12,15 @@ if TYPE_CHECKING:
 
 
 def check(parts: "Parts") -> None:
-    """Raises an error if features would change while the run trains.
+    """Raises an error if features would change while the run trains, or sides that share a part.
 
     Raises:
-      UserError: a side has no frozen features, a parameter they depend on is trained, the encoder
-        or the data change them from step to step, or they cannot be written.
+      UserError: a part that both sides share is frozen on one of them; a side has no frozen
+        features, a parameter they depend on is trained, the encoder or the data change them from
+        step to step, or they cannot be written.
     """
     settings = parts.settings
+    _check_shared(parts)
     if settings.frozen_features.sides and settings.frozen_features.folder:
         check_folder(settings.frozen_features.folder)
     for side in settings.frozen_features.sides:
@@ -50,6 +52,19 @@ def check(parts: "Parts") -> None:
             raise UserError(
                 f"{where}, but config.data.{side}.augment changes the inputs at every step; set "
                 "it to None."
+            )
+
+
+def _check_shared(parts: "Parts") -> None:
+    trained = set(flatten(parts.trained))
+    for path in sorted(flatten(parts.frozen)):
+        side, _, rest = path.partition("/")
+        other = f"{'text' if side == 'image' else 'image'}/{rest}"
+        is_shared = any(rest.startswith(f"{shared}/") for shared in parts.model.shared)
+        if is_shared and other in trained:
+            raise UserError(
+                f"{path} is frozen by config.freeze, but {other} is not, and config.model.shared "
+                "makes them equal; freeze both or neither."
             )
 
 

@@ -62,6 +62,8 @@ class InitConfig:
       model: folder of `xmodal convert --model` with both towers and the similarity; "" for
         none.
       word_vectors: see `WordVectorsConfig`.
+      concepts: file of `python -m data_prep.concepts` for the head "consensus"; "" for the most
+        frequent words of the training captions, without lemmas.
       blend: see `BlendConfig`.
       published: regular expressions matched from the start of a parameter's path: those that the
         experiment takes from published weights. A warning names those that start at random;
@@ -75,6 +77,7 @@ class InitConfig:
     towers: TowersConfig = TowersConfig()
     model: str = ""
     word_vectors: WordVectorsConfig = WordVectorsConfig()
+    concepts: str = ""
     blend: BlendConfig = BlendConfig()
     published: tuple[str, ...] = setting((), pattern=True)
 

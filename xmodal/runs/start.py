@@ -8,7 +8,13 @@ from absl import logging
 from xmodal.base.config import UserError
 from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.initialization import blend, from_run, from_towers, from_word_vectors
+from xmodal.runs.initialization import (
+    blend,
+    from_concepts,
+    from_run,
+    from_towers,
+    from_word_vectors,
+)
 from xmodal.runs.parts import Parts
 from xmodal.training.state import TrainState, create_state
 from xmodal.training.tree import flatten, matches, partition, top_levels
@@ -45,7 +51,11 @@ def initial_state(parts: Parts) -> TrainState:
     if towers.params:
         logging.info("%s", from_towers.describe(shapes, towers, source))
     rows = from_word_vectors.load_rows(shapes, source, settings.data, settings.train_split)
-    state = from_towers.place(create_state(parts.init_state, shapes), towers)
+    constants = from_concepts.load_constants(
+        shapes, source, settings.data, settings.train_split, settings.seed
+    )
+    state = from_concepts.place(create_state(parts.init_state, shapes), constants)
+    state = from_towers.place(state, towers)
     state = from_word_vectors.place(state, rows)
     taken = set(towers.params) | ({from_word_vectors.TABLE} if rows else set())
     if source.run:

@@ -138,7 +138,7 @@ def make_step(
         advanced = dataclasses.replace(
             state,
             step=state.step + 1,
-            params=clamp_scales(tasks, params, model.similarity),
+            params=model.share(clamp_scales(tasks, params, model.similarity)),
             model_state=model_state,
             opt_state=opt_state,
         )

@@ -381,6 +381,7 @@ def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
     residuals: Any = jax.ShapeDtypeStruct((3, 2, 4), jnp.float32)
     mask: Any = jax.ShapeDtypeStruct((3, 2), jnp.bool_)
     extras = {"mean": vector, "residuals": residuals, "tokens": residuals, "mask": mask}
+    extras |= dict.fromkeys(("instance", "consensus", "fused", "log_concepts"), vector)
     item = Embedding(vector, log_sigma=vector, extras=extras)
 
     def compute(views: Mapping[str, Embedding], ids: jax.Array) -> jax.Array:

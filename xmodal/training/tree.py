@@ -73,8 +73,8 @@ def top_levels(paths: Iterable[str]) -> list[str]:
 
 
 def part_of(path: str) -> str:
-    """Returns the path of a running statistic without its collection: statistics follow parts."""
-    return path.replace("/batch_stats/", "/", 1)
+    """Returns the path of an array of the model state without its collection: it follows parts."""
+    return re.sub("/(batch_stats|constants)/", "/", path, count=1)
 
 
 def partition(params: Tree, patterns: Sequence[str]) -> tuple[Tree, Tree]:

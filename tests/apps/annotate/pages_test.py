@@ -2,6 +2,8 @@
 
 import http.client
 import re
+import socket
+import time
 import urllib.parse
 
 import pytest
@@ -147,13 +149,47 @@ def test_questions_of_another_rater(study, server, rater):
         {"origin": "null"},
         {"origin": ""},
         {"origin": "http://127.0.0.1"},  # another port
+        {"origin": "https://HOST"},  # another scheme
         {"origin": "http://127.0.0.1:1@evil.example"},
     ],
 )
 def test_posts_from_other_sites(study, rater, headers):
     place, before = place_of(rater), answers(study)
-    assert rater.post(place, **headers)[0].status == 403
+    origin = headers["origin"].replace("HOST", rater._host)
+    assert rater.post(place, origin=origin)[0].status == 403
     assert answers(study) == before
+
+
+def test_a_link_on_another_site_does_not_change_who_answers(study, server, rater):
+    (other,) = (urllib.parse.urlsplit(link).path for link in links(study, server, 1).values())
+    cookie, foreign = rater.cookie, {"sec-fetch-site": "cross-site"}
+    response, text = rater.get(other, **foreign)
+    assert (response.status, rater.cookie) == (403, cookie)
+    assert "This browser already answers as rater" in text
+    # A first link may come from a mail, and a typed one counts.
+    assert Client(server.address).get(other, **foreign)[0].status == 303
+    assert rater.get(other, **{"sec-fetch-site": "none"})[0].status == 303
+    assert rater.cookie != cookie
+
+
+def test_a_post_that_is_cut_short_is_no_answer(study, rater):
+    place, before = place_of(rater), answers(study)
+    host, port = rater._host.split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        head = {"Host": rater._host, "Origin": f"http://{rater._host}", "Cookie": rater.cookie}
+        lines = [f"POST {place} HTTP/1.1", *(f"{key}: {value}" for key, value in head.items())]
+        text = "\r\n".join([*lines, "Content-Length: 11", "", "answer=4"])  # of answer=4.75
+        connection.sendall(text.encode())
+        time.sleep(0.5)  # The server has these bytes, and waits for more.
+    time.sleep(0.5)
+    assert answers(study) == before
+    assert rater.post(place, "answer=4.75")[0].status == 303
+    assert len(answers(study)) == len(before) + 1
+
+
+def test_numbers_of_thousands_of_digits(rater):
+    for path in ("/image/" + "9" * 5000, f"/item/{'9' * 5000}/0"):
+        assert rater.get(path)[0].status == 404
 
 
 def test_other_names_of_this_machine(rater):

@@ -305,12 +305,12 @@ def test_captions_in_an_archive_of_another_kind(tmp_path):
         find_layout(tmp_path, ReadingOptions())
 
 
-def test_texts_in_another_folder_than_their_images(tmp_path):
+def test_many_texts_that_are_no_tables(tmp_path):
     folders.write_images(tmp_path, _NUMBERS)
     (tmp_path / "texts").mkdir()
     for number in range(20):
-        (tmp_path / "texts" / f"p{number:03d}.txt").write_text(f"caption {number}")
-    with pytest.raises(UnexpectedFilesError, match=r"p000.txt .*p002.txt .*; and 17 more files$"):
+        (tmp_path / "texts" / f"n{number:03d}.txt").write_text(f"caption {number}")
+    with pytest.raises(UnexpectedFilesError, match=r"n000.txt .*n002.txt .*; and 17 more files$"):
         find_layout(tmp_path, ReadingOptions())
 
 
@@ -388,3 +388,23 @@ def test_tables_whose_names_look_like_splits(tmp_path):
     ):
         find_layout(tmp_path, ReadingOptions())
     find_layout(tmp_path, ReadingOptions(split="none"))
+
+
+def test_texts_in_another_folder_than_their_images(tmp_path):
+    folders.write_images(tmp_path, _NUMBERS)
+    (tmp_path / "captions").mkdir()
+    for number in _NUMBERS:
+        text = (tmp_path / "captions" / folders.name(number)).with_suffix(".txt")
+        text.write_text("a dog, a cat")
+    with pytest.raises(
+        UnexpectedFilesError,
+        match="such as captions/p000.txt for images/p000.png: put every text into the folder of",
+    ):
+        find_layout(tmp_path, ReadingOptions())
+
+
+def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path):
+    folders.write_images(tmp_path, _NUMBERS)
+    (tmp_path / "captions.xlsx").write_bytes(b"PK")
+    with pytest.raises(UnexpectedFilesError, match="or save captions.xlsx as CSV"):
+        find_layout(tmp_path, ReadingOptions())

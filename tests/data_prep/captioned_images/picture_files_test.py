@@ -187,3 +187,8 @@ def test_a_damaged_archive_is_named_where_a_picture_is_missing(tmp_path):
         files.find("2.jpg", table).read()
     ((place, reason),) = [(each.where, each.reason) for each in without_row(files, {"1.jpg"})]
     assert (place, reason) == ("old.zip", "damaged archive")
+
+
+def test_an_image_as_text_is_not_taken_for_a_name(tmp_path):
+    with pytest.raises(UnexpectedFilesError, match="all.csv has '/9j/4AAQ.{31}... in place of"):
+        PictureFiles(tmp_path).find("/9j/4AAQ" * 1000, tmp_path / "all.csv")

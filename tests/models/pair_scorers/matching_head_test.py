@@ -45,7 +45,8 @@ def items():
 @pytest.fixture(scope="module")
 def params(items):
     first = jax.tree.map(lambda x: x[:1], items)
-    shapes = jax.eval_shape(make_scorer().init, jax.random.key(0), {}, *first)
+    init = functools.partial(make_scorer().init, jax.random.key(0), {})
+    shapes = jax.eval_shape(init, *first)
     rng = np.random.default_rng(1)
 
     def draw(x):

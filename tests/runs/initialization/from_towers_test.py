@@ -5,16 +5,19 @@ import numpy as np
 import pytest
 
 from tests import tiny_encoder as tiny
-from xmodal.base.config import UserError
+from xmodal.base.config import UserError, read
+from xmodal.models.encoders.position_resize import resize_grid_positions, resize_text_positions
 from xmodal.models.tower import make_tower
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.runs import start
 from xmodal.runs.config import run_config
 from xmodal.runs.config.inheritance import inherit
+from xmodal.runs.config.origins import tower_origin
 from xmodal.runs.folder import checkpoints
 from xmodal.runs.initialization import from_towers
-from xmodal.runs.sections import CheckpointConfig, SelectConfig
+from xmodal.runs.sections import CheckpointConfig, InitConfig, SelectConfig
+from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten
 
 BERT = {
@@ -189,3 +192,80 @@ def test_published_parts_that_start_at_random_are_named(bert, tmp_path, caplog):
     ]
     (published,) = [text for text in warnings if "published weights" in text]
     assert published.startswith("image/encoder: random at the start, but this experiment uses")
+
+
+VIT = {
+    "name": "vit", "patch": 4, "width": 6, "depth": 1, "heads": 1, "mlp_dim": 5,
+    "class_token": True, "position_resize": "bicubic",
+}  # fmt: skip
+WORDS = {
+    "name": "text_transformer", "vocab_size": 9, "width": 6, "depth": 1, "heads": 1, "mlp_dim": 5,
+    "max_positions": 12, "position_resize": "linear",
+}  # fmt: skip
+TEXTS = {name: np.ones((1, 4), np.int32) for name in ("text_ids", "text_mask")}
+
+
+def shapes_of(encoder, inputs):
+    tower = make_tower("tower", {"encoder": encoder, "head": {"name": "mean"}})
+    return jax.eval_shape(lambda: tower.init(jax.random.key(0), inputs))[0]
+
+
+def pixels(height, width):
+    return {"image": np.zeros((1, height, width, 3), np.uint8)}
+
+
+def test_positions_are_resampled_to_another_size_of_images_and_texts(tmp_path):
+    rng, folders, given = np.random.default_rng(0), {}, {}
+    for side, encoder, inputs in (("image", VIT, pixels(12, 12)), ("text", WORDS, TEXTS)):
+        given[side] = {
+            f"params/{path}": rng.normal(size=leaf.shape).astype(np.float32)
+            for path, leaf in flatten(shapes_of(encoder, inputs)).items()
+        }
+        description = Description(encoder, None, {"max_length": 12})
+        folders[side] = save(tmp_path / side, given[side], description)
+    source = read(InitConfig, "config.init_from", {"towers": folders})
+
+    def load_sizes(height, width, longest):
+        text = {**WORDS, "max_positions": longest}
+        params = {"image": shapes_of(VIT, pixels(height, width)), "text": shapes_of(text, TEXTS)}
+        state = TrainState(np.int32(0), params, {}, {}, {})
+        return state, from_towers.load_towers(state, source)
+
+    state, weights = load_sizes(20, 20, 30)
+    name = "encoder/position_embeddings"
+    found = {side: weights.params[f"{side}/{name}"] for side in folders}
+    expected = resize_grid_positions(given["image"][f"params/{name}"], 26, "bicubic", 1)
+    np.testing.assert_array_equal(found["image"], expected)
+    expected = resize_text_positions(given["text"][f"params/{name}"], 30, "linear")
+    np.testing.assert_array_equal(found["text"], expected)
+    described = from_towers.describe(state, weights, source).splitlines()
+    assert [line.partition(": ")[2] for line in described[2:]] == [
+        "10 positions resampled to 26 (bicubic)", "12 positions resampled to 30 (linear)"
+    ]  # fmt: skip
+    assert not load_sizes(12, 12, 12)[1].resampled
+    with pytest.raises(UserError, match=r"position_embeddings is \(7, 6\) in the model but \(10,"):
+        load_sizes(8, 12, 12)
+    free = [part for part in tower_origin("text", folders["text"]).parts if not part.is_fixed]
+    assert {"max_positions": 12} in [part.keywords for part in free]
+
+
+def test_texts_of_another_length_than_siglips_context_are_refused(tmp_path):
+    """Its pads are read, so that 64 ids would not fit the 16 positions of So400m/14."""
+    encoder = {**WORDS, "vocab_size": len(TOKENS), "max_positions": 16, "causal": False}
+    arrays = {
+        f"params/{path}": np.zeros(leaf.shape, np.float32)
+        for path, leaf in flatten(shapes_of(encoder, TEXTS)).items()
+    }
+    inputs = {"tokenizer": "wordpiece", "pad": "[SEP]", "reads_pads": True, "max_length": 16}
+    vocabulary = {"vocab.txt": ("\n".join(TOKENS) + "\n").encode()}
+    description = Description(encoder, {"name": "last"}, inputs, vocabulary)
+    config = tiny.make_config()
+    config.init_from.towers.text = save(tmp_path / "text", arrays, description)
+    with config.unlocked():
+        config.model.text.encoder = {"name": "text_transformer"}
+        config.data.text.update({"vocabulary": "", "pad": "[SEP]", "max_length": 64})
+        config.data.text.reads_pads = True
+    with pytest.raises(UserError, match="max_length is 64, the weights have 16"):
+        inherit(config)
+    config.data.text.max_length = 16
+    assert inherit(config).model.text.encoder.max_positions == 16

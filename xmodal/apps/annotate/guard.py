@@ -3,10 +3,12 @@
 import urllib.parse
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LONGEST_BODY = 4096  # In bytes; an answer has a few dozen.
+_LONGEST_PATH = 200  # Python reads no numbers of thousands of digits.
 _SAFE = ("GET", "HEAD")
 _HEADERS = {
     # Everything comes from this server; texts of a study can be neither scripts nor styles.
@@ -23,11 +25,11 @@ _HEADERS = {
 
 
 class Guard:
-    """Refuses posts from other sites and long bodies, and adds headers to every response."""
+    """Refuses posts from other sites and long requests, and adds headers to every response."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Wraps an ASGI application."""
-        self._app = app
+    def __init__(self, app: ASGIApp, scheme: str) -> None:
+        """Wraps an ASGI application, which browsers reach through "http" or "https"."""
+        self._app, self._scheme = app, scheme
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
@@ -46,27 +48,38 @@ class Guard:
             await send(message)
 
         app: ASGIApp = self._app
-        if scope["method"] not in _SAFE:
-            if not _is_from_here(Headers(scope=scope)):
-                app = PlainTextResponse("This form belongs to another site.", 403)
-            elif (body := await _read(receive)) is None:
-                app = PlainTextResponse(f"More than {LONGEST_BODY} bytes.", 413)
-            else:
-                receive = _replay(body)
+        if len(scope["path"]) > _LONGEST_PATH:
+            app = PlainTextResponse("There is no such page.", 404)
+        elif scope["method"] not in _SAFE:
+            try:
+                if not self._is_from_here(Headers(scope=scope)):
+                    app = PlainTextResponse("This form belongs to another site.", 403)
+                elif (body := await _read(receive)) is None:
+                    app = PlainTextResponse(f"More than {LONGEST_BODY} bytes.", 413)
+                else:
+                    receive = _replay(body)
+            except ClientDisconnect:  # What came so far may be another answer, such as 4 of 4.75.
+                return
         await app(scope, receive, send_with_headers)
 
-
-def _is_from_here(headers: Headers) -> bool:
-    """Whether a form came from a page of this server; every browser sends a form's origin."""
-    origin = urllib.parse.urlsplit(headers.get("origin", ""))
-    return bool(origin.netloc) and origin.netloc == headers.get("host")
+    def _is_from_here(self, headers: Headers) -> bool:
+        """Whether a form came from a page of this server; every browser sends a form's origin."""
+        origin = urllib.parse.urlsplit(headers.get("origin", ""))
+        here = (self._scheme, headers.get("host"))
+        return bool(origin.netloc) and (origin.scheme, origin.netloc) == here
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """The body of a request; None if it is too long."""
+    """The body of a request; None if it is too long.
+
+    Raises:
+      ClientDisconnect: the connection ended before the body did.
+    """
     body, more = b"", True
     while more:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
         body += message.get("body", b"")
         more = message.get("more_body", False)
         if len(body) > LONGEST_BODY:

@@ -64,7 +64,7 @@ def make_app(study: StudyFile, *, hosts: Sequence[str], secure: bool = False) ->
         ],
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
-            Middleware(Guard),
+            Middleware(Guard, scheme="https" if secure else "http"),
         ],
         exception_handlers={
             HTTPException: pages.refuse,
@@ -98,8 +98,16 @@ class _Pages:
     def join(self, request: Request) -> Response:
         """Moves the token of a link to a cookie, so that it is not shown or in the history."""
         token = request.path_params["token"]
-        if find_rater(self._study, token) is None:
+        if (rater := find_rater(self._study, token)) is None:
             raise _unknown_link()
+        before = find_rater(self._study, request.cookies.get(self._cookie, ""))
+        # Otherwise, a page elsewhere could make somebody answer as another rater.
+        if before and before != rater and request.headers.get("sec-fetch-site") == "cross-site":
+            raise HTTPException(
+                403,
+                f"This browser already answers as {before.name}. To answer as {rater.name}, copy "
+                "the link into the address bar.",
+            )
         response = RedirectResponse("/", 303)
         response.set_cookie(
             self._cookie,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.base.config import UserError, lookup
+from xmodal.base.config import UserError, lookup, setting
 from xmodal.evals.boards.definitions import DIRECTIONS, definitions_of
 from xmodal.evals.boards.make import explain_left_out, make_boards
 from xmodal.evals.boards.types import Board, Labels
@@ -20,10 +20,13 @@ from xmodal.evals.evaluators.evaluator import (
     warn_of_labels,
     warn_of_part,
 )
+from xmodal.evals.inputs import completed_concepts
+from xmodal.evals.inputs.completed_concepts import RULES
 from xmodal.evals.inputs.galleries import check_coverage
-from xmodal.evals.inputs.sources import Embeddings, Provider, ScoreMatrix, with_similarity
+from xmodal.evals.inputs.sources import Embeddings, Provider, ScoreMatrix, Source, with_similarity
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.metrics import MEAN_SELECTED, MEDIAN_RANK, SELECTED
+from xmodal.evals.provider import ModelProvider
 from xmodal.evals.ranking.rerank import make_board_reranker
 from xmodal.evals.ranking.score_tiles import Scores
 from xmodal.evals.ranking.second_stage import PairReranker
@@ -45,12 +48,16 @@ class BoardsOptions(Options):
       reranker: `{"name": ..., **options}`, see `ranking.rerank`; `{"name": "pair_scorer", "top":
         K}` ranks the best K items of the towers by the model's pair scorer.
       task: task whose predictions the reranker uses; not for "pair_scorer".
+      concepts: of a model with the head "consensus", "own" labels a caption with the concepts of
+        its own words; "completed" also with those of similar captions of the split, by the rule of
+        CVSE's authors for COCO, and "completed_flickr30k" by that for Flickr30k.
     """
 
     annotations: str = ""
     boards: tuple[str, ...] | None = None
     reranker: Mapping[str, Any] | None = None
     task: str = ""
+    concepts: str = setting(completed_concepts.OWN, one_of=(completed_concepts.OWN, *RULES))
 
     @property
     def compares_sides(self) -> bool:
@@ -117,7 +124,17 @@ class BoardsEvaluator(Evaluator):
             )
         reasons = explain_left_out(labels, self.boards) if options.boards is None else {}
         left_out = [f"Left out {' and '.join(names)}: {why}." for why, names in reasons.items()]
-        self.provenance = dataclasses.replace(provenance, notes=[*provenance.notes, *left_out])
+        warnings = [*provenance.warnings]
+        if options.concepts != completed_concepts.OWN:
+            warnings.append(
+                f"TRANSDUCTIVE: with concepts={options.concepts!r}, captions are also labeled with "
+                "the concepts of similar captions of this split. Metrics depend on the gallery; "
+                "they cannot be compared with those of models that embed items one by one."
+            )
+        self.provenance = dataclasses.replace(
+            provenance, notes=[*provenance.notes, *left_out], warnings=warnings
+        )
+        self._completed: tuple[Provider, Any] | None = None
 
     def check_comparable(self, other: StoredResults) -> None:
         """See `Evaluator`."""
@@ -126,6 +143,37 @@ class BoardsEvaluator(Evaluator):
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
         return tags_of_boards(self.boards, sides)
+
+    def source(self, provider: Provider) -> Source:
+        """See `Evaluator`.
+
+        Raises:
+          UserError: concepts are to be completed, but the provider is not a single model with them.
+        """
+        if self.options.concepts == completed_concepts.OWN:
+            return super().source(provider)
+        # Kept, so that all users of this model share its embeddings.
+        if self._completed is None or self._completed[0] is not provider:
+            self._completed = provider, self._complete(provider)
+        similarity, batch_size = self.options.similarity, self.options.batch_size
+        return provider.items(self._completed[1], similarity=similarity, batch_size=batch_size)
+
+    def _complete(self, provider: Provider) -> completed_concepts.CompletedItems:
+        """The items of the split, with captions that similar ones label."""
+        if self._split is None or not isinstance(provider, ModelProvider):
+            raise UserError(
+                f"concepts={self.options.concepts!r} embeds captions twice, which {provider.place} "
+                "cannot do: evaluate a single model itself, or set it to 'own'."
+            )
+        fused = {"name": "dot", "field": "fused"}
+        items: Any = self._split
+        found = provider.items(items, similarity=fused, batch_size=self.options.batch_size)
+        assert found.images is not None
+        assert found.captions is not None
+        neighbors = completed_concepts.find_neighbors(
+            found.images, found.captions, self.options.concepts
+        )
+        return completed_concepts.CompletedItems(items, neighbors)
 
     def open_rankings(self, source: Embeddings | ScoreMatrix) -> Callable[[str], Scores]:
         """Returns the function direction -> scores that `run` ranks its queries by."""

@@ -9,6 +9,7 @@ from xmodal.models.entry_table import Row, make_part
 from xmodal.models.heads import (
     additive_attention,
     attention_pooling,
+    consensus,
     gaussian,
     global_attention,
     gpo,
@@ -25,6 +26,7 @@ HEADS: Mapping[str, Row] = {
         lambda config: additive_attention.Attention(config.scaled),
     ),
     "attention_pool": Row(attention_pooling.AttentionPoolConfig, attention_pooling.AttentionPool),
+    "consensus": Row(consensus.ConsensusConfig, consensus.Consensus),
     "first": Row(pooling.NoConfig, lambda config: pooling.First()),
     "flatten": Row(pooling.NoConfig, lambda config: pooling.Flatten()),
     "gaussian": Row(gaussian.GaussianConfig, gaussian.Gaussian),

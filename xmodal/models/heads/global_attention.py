@@ -32,11 +32,15 @@ class GlobalAttentionConfig:
         do. The tokens' statistics are one for each position, over images and channels, so all items
         need the same number of tokens.
       dropout: dropout rate of the attention's inputs.
+      init: initializer of the attention's linear layers, a key of `LINEAR`.
+      unit_query: whether the mean of the tokens is divided by its L2 norm, as CVSE's texts have it.
     """
 
     width: int | None = setting(None, at_least=1)
     batch_norm: bool = False
     dropout: float = setting(0.4, at_least=0, below=1)
+    init: str = setting("xavier", one_of=LINEAR)
+    unit_query: bool = False
 
 
 class GlobalAttention(nn.Module):
@@ -64,9 +68,11 @@ class GlobalAttention(nn.Module):
                 "The head 'global_attention' with batch_norm=True normalizes each position of a "
                 "fixed number of tokens, but here it varies; set batch_norm=False."
             )
-        dense = partial(nn.Dense, kernel_init=LINEAR["xavier"])
         tokens = normalize_tokens(features, config.width)
         mean = mean_tokens(Features(tokens, features.mask))
+        if config.unit_query:
+            mean = l2_normalize(mean)
+        dense = partial(nn.Dense, kernel_init=LINEAR[config.init])
         local = dense(tokens.shape[-1], name="local")(tokens)
         whole = dense(tokens.shape[-1], name="global")(mean)
         if config.batch_norm:

@@ -69,7 +69,7 @@ def _report_warmup(given: ml_collections.ConfigDict, settings: RunConfig) -> Non
 
 
 def _fill_vocabulary(config: ml_collections.ConfigDict, entries: int | None) -> None:
-    """Sets the rows of the word table, and task modules' outputs over words, if they are 0.
+    """Sets the rows of tables of words, and task modules' outputs over words, if they are 0.
 
     A table for a learned vocabulary has a few rows more, which no id reads: vocabularies of similar
     size share compiled programs. Outputs over words have none, since a softmax would count them.
@@ -90,6 +90,8 @@ def _fill_vocabulary(config: ml_collections.ConfigDict, entries: int | None) -> 
         )
     with config.unlocked():
         text.encoder.vocab_size = rows or _count_rows(config, entries)
+        if text.head.get("vocab_size") == 0:
+            text.head.vocab_size = text.encoder.vocab_size
         for task in config.get("tasks", {}).values():
             module = task.loss.get("module", {})
             if module.get("vocab_size") == 0:

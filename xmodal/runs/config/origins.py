@@ -31,8 +31,8 @@ _FREE = frozenset(
     )
 )  # fmt: skip
 _IDS = (
-    "tokenizer", "lower_case", "canonicalize", "unknown", "markers", "start", "end", "pad",
-    "reads_pads", "separators", "max_words",
+    "tokenizer", "reading", "lower_case", "canonicalize", "unknown", "markers", "start", "end",
+    "pad", "reads_pads", "separators", "max_words",
 )  # fmt: skip
 _PIXELS = ("size", "eval_recipe", "eval_crop")
 

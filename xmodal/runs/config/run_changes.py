@@ -34,8 +34,8 @@ _FREE = (
 )
 # The token ids of a text, which the weights depend on.
 _IDS = (
-    r"data\.text\.(tokenizer|vocabulary|lower_case|canonicalize|unknown|markers|start|end|pad|"
-    r"reads_pads|separators|max_words)$"
+    r"data\.text\.(tokenizer|vocabulary|reading|lower_case|canonicalize|unknown|markers|start|end|"
+    r"pad|reads_pads|separators|max_words)$"
 )
 
 

@@ -6,6 +6,7 @@ Wortsman et al., "Robust fine-tuning of zero-shot models" (2022), WiSE-FT: (1 - 
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from absl import logging
 
@@ -83,10 +84,17 @@ def _mix(tree: Tree, other: dict[str, np.ndarray], weight: float) -> Tree:
 
 
 def mix(first: Tree, second: Tree, weight: float) -> Tree:
-    """Returns (1 - weight) a + weight b of every array, with the sharding of the first tree."""
+    """Returns (1 - weight) a + weight b of every array, with the sharding of the first tree.
+
+    Integers, such as the concepts of words, are those of a: they follow from the vocabulary.
+    """
+
+    def mix_arrays(x: jax.Array, y: jax.Array) -> jax.Array:
+        is_number = jnp.issubdtype(x.dtype, jnp.floating)
+        return ((1 - weight) * x + weight * y).astype(x.dtype) if is_number else x
 
     def mean(a: Tree, b: Tree) -> Tree:
-        return jax.tree.map(lambda x, y: ((1 - weight) * x + weight * y).astype(x.dtype), a, b)
+        return jax.tree.map(mix_arrays, a, b)
 
     shardings = jax.tree.map(lambda leaf: leaf.sharding, first)
     mixed: Tree = jax.jit(mean, out_shardings=shardings)(first, second)

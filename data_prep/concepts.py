@@ -1,0 +1,139 @@
+"""Writes the concept file of CVSE: `python -m data_prep.concepts flickr8k --output=concepts.json`.
+
+The concepts are the noun lemmas of WordNet that most training captions name, or the words of a
+published `category_concepts.json`. `config.init_from.concepts` and `xmodal convert --concepts` read
+the file.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import data_prep
+from data_prep.command_line import check_config, run
+from data_prep.concept_counts import count_concepts
+from data_prep.errors import NotPreparedError, UnexpectedFilesError
+from data_prep.prepared import open_configs, read_columns
+from data_prep.reading import plain_pickles
+
+_NO_WORDNET = (
+    "The lemmas come from WordNet, whose data is not installed: run `python -m nltk.downloader "
+    "wordnet` once on a machine with a network, or copy its folder nltk_data/corpora/wordnet to "
+    "one of the folders that nltk searches ({})."
+)
+
+
+def main() -> None:
+    """Writes the file that the command line names."""
+    args = _parse()
+    try:
+        lemmatize, is_concept = load_wordnet()
+        names = read_names(args.concepts) if args.concepts else ()
+        vectors = read_vectors(args.vectors) if args.vectors else None
+        [builder] = open_configs(args.dataset, args.config, args.data_dir)
+        captions = read_columns(builder, args.split, ["captions"])["captions"]
+    except (NotPreparedError, UnexpectedFilesError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(2)
+    texts = (text.decode("utf-8", "ignore") for each in captions for text in each)
+    content = count_concepts(
+        texts, lemmatize=lemmatize, count=args.count, concepts=names, is_concept=is_concept
+    )
+    if vectors is not None:
+        if len(vectors) != len(content["concepts"]):
+            print(
+                f"Error: {args.vectors} has {len(vectors)} vectors, but there are "
+                f"{len(content['concepts'])} concepts.",
+                file=sys.stderr,
+            )
+            sys.exit(2)
+        content["vectors"] = vectors.astype(np.float64).tolist()
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    print(
+        f"{args.output}: {len(content['concepts'])} concepts, {len(content['forms'])} words that "
+        f"name them, {len(content['joint'])} pairs of concepts in one caption"
+    )
+
+
+def load_wordnet() -> tuple[Callable[[str], str], Callable[[str], bool]]:
+    """Returns nltk's noun lemma of a word, and whether WordNet lists a lemma.
+
+    Raises:
+      NotPreparedError: the data of WordNet is not installed; says how to get it.
+    """
+    import nltk
+    from nltk.corpus import wordnet
+    from nltk.stem import WordNetLemmatizer
+
+    try:
+        wordnet.ensure_loaded()
+    except LookupError as error:
+        raise NotPreparedError(_NO_WORDNET.format(", ".join(nltk.data.path))) from error
+    return WordNetLemmatizer().lemmatize, lambda lemma: bool(wordnet.synsets(lemma))
+
+
+def read_names(path: pathlib.Path) -> list[str]:
+    """Returns the words of a `category_concepts.json`, from word to number, in this order.
+
+    Raises:
+      UnexpectedFilesError: it is not such a file.
+    """
+    try:
+        numbers = json.loads(path.read_text(encoding="utf-8"))
+        names = sorted(numbers, key=numbers.__getitem__)
+        is_complete = sorted(numbers.values()) == list(range(len(numbers)))
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise UnexpectedFilesError(f"{path} is not a category_concepts.json ({error}).") from error
+    if not is_complete:
+        raise UnexpectedFilesError(f"{path} does not number its words from 0 on.")
+    return names
+
+
+def read_vectors(path: pathlib.Path) -> np.ndarray:
+    """Returns the word vectors [K, E] of a .npy, or of a .pkl with one array.
+
+    Raises:
+      UnexpectedFilesError: it has none.
+    """
+    try:
+        with path.open("rb") as file:
+            found: Any = np.load(file) if path.suffix == ".npy" else plain_pickles.load_plain(file)
+        vectors = np.asarray(found, np.float32)
+    except (OSError, *plain_pickles.DAMAGE) as error:
+        raise UnexpectedFilesError(f"{path} has no word vectors ({error}).") from error
+    if vectors.ndim != 2 or not np.isfinite(vectors).all():
+        raise UnexpectedFilesError(
+            f"{path} has an array {list(vectors.shape)}, not word vectors [K, E]."
+        )
+    return vectors
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.concepts", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("dataset", choices=sorted(data_prep.BUILDERS))
+    parser.add_argument("--config", help="its builder config; may be left out if one is prepared")
+    parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
+    parser.add_argument("--split", default="train", help="split whose captions are counted")
+    parser.add_argument("--count", type=int, default=300, help="number of concepts")
+    parser.add_argument(
+        "--concepts", type=pathlib.Path, help="category_concepts.json: words to use instead"
+    )
+    parser.add_argument(
+        "--vectors", type=pathlib.Path, help="word vectors of these concepts, .npy or .pkl"
+    )
+    parser.add_argument("--output", type=pathlib.Path, required=True, help="file to write")
+    args = parser.parse_args()
+    check_config(parser, args)
+    return args
+
+
+if __name__ == "__main__":
+    run(main)
