@@ -66,6 +66,8 @@ def test_two_functions_are_evaluated_as_their_embeddings(few_shapes):
     evaluator = make_evaluator(SHAPES, options, split, ["image", "text"])
     assert found.metrics == evaluate_source(evaluator, source, name="colors").metrics
     assert "| colors " in found.report()
+    assert found.page is not None
+    assert found.page.to_html().count("data:image/") > 10  # Queries with their pictures.
 
 
 def test_tensors_of_torch_with_gradients_and_other_types(few_shapes):
@@ -111,12 +113,17 @@ def test_texts_alone(few_shapes):
         embed_texts=embed_texts, dataset=SHAPES, data_dir=few_shapes, similarity="dot"
     )
     directions = {tag.split("/")[1] for tag in found.metrics if tag.startswith("shapes/")}
+    assert found.page is not None
+    given = {"dataset": SHAPES, "data_dir": few_shapes, "similarity": "dot", "examples": 0}
+    assert xmodal.evaluate(embed_texts=embed_texts, **given).page is None
     assert "t2t" in directions
     assert "i2t" not in directions
 
 
 def test_sentence_pairs_are_evaluated_by_correlation(few_shapes):
     given = {"dataset": SHAPES, "config": "rated_captions", "data_dir": few_shapes}
+    with pytest.raises(xmodal.UserError, match="examples=2 shows queries of boards, but .* pairs"):
+        xmodal.evaluate(embed_texts=embed_texts, similarity="cosine", examples=2, **given)
     found = xmodal.evaluate(embed_texts=embed_texts, similarity="cosine", **given)
     split = data.eval_split({**given, "text": {}, "image": None}, split="test")
     assert split.has_pairs
