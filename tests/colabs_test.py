@@ -10,9 +10,10 @@ import sys
 import pytest
 
 from tests import short_runs
+from tests.pretrained import published_clip
 
 ROOT = pathlib.Path(__file__).parents[1]
-NAMES = ("quickstart", "inspect_model", "compare_models")
+NAMES = ("quickstart", "inspect_model", "compare_models", "clip")
 # With a slash after the evaluator's name; paths start differently.
 TAG = re.compile(r"\bshapes\w*/[\w@/]+")
 
@@ -74,6 +75,7 @@ def execute(few_shapes, tmp_path_factory):
         return {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
         patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
         for name, value in short_runs.variables(devices=1).items():
             patch.setenv(name, value)
@@ -161,3 +163,18 @@ def test_the_first_cell_installs_a_repository(tmp_path):
     package = pathlib.Path(found.stdout.strip()).parent
     assert (package / "base" / "page.html").exists()
     assert (package.parent / "configs" / "quickstart.py").exists()
+
+
+@pytest.mark.slow
+def test_a_published_clip_is_evaluated_and_fine_tuned(execute, tmp_path):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    published_clip.make_clip(torch).save_pretrained(tmp_path)
+    (tmp_path / "merges.txt").write_text(published_clip.MERGES)
+    folder, run = execute
+    outputs = run("clip", PUBLISHED=str(tmp_path))
+    assert (folder / "weights/clip/model.json").exists()
+    assert "acc@1" in text_of(outputs["zero-shot"]).lower().replace("accuracy", "acc")
+    assert "I→T" in text_of(outputs["before"])
+    assert "shapes/i2t/recall@1" in text_of(outputs["after"])
+    assert data_of(outputs["found"], "text/html")[0].count("data:image/") > 2

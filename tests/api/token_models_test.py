@@ -78,6 +78,7 @@ def test_scores_are_those_of_the_slow_loop(run):
         model.similarity(images, np.asarray(texts))
 
 
+@pytest.mark.slow
 def test_a_bundle_carries_tokens_and_parameters(run, tmp_path):
     export_model(run[0], tmp_path / "bundle", platforms=["cpu"])
     model, bundle = xmodal.load(run[0]), xmodal.load(tmp_path / "bundle")

@@ -62,7 +62,7 @@ def step_ours(task: Task) -> Iterator[int]:
     from configs import base, cxc_multitask, cxc_text_text
     from xmodal.base import mesh as mesh_lib
     from xmodal.runs import compiled_step, preflight, run
-    from xmodal.training.optimization import schedules
+    from xmodal.training.optimization import run_lengths
 
     yield 0
     if task.figure == "efficientnet_b4":
@@ -79,7 +79,7 @@ def step_ours(task: Task) -> Iterator[int]:
         if task.figure == "stored":
             config.frozen_features.sides = ("text",)
     config.batch_size, config.init_from.published = task.batch_size, ()
-    resolved = ml_collections.ConfigDict(schedules.resolve_epochs(config.to_dict(), 1))
+    resolved = ml_collections.ConfigDict(run_lengths.resolve_epochs(config.to_dict(), 1))
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
     parts = run.build(resolved, mesh)
     features = [preflight.feature_shapes(parts, side) for side in config.frozen_features.sides]

@@ -1,13 +1,14 @@
 """Compares SCAN, SGR and SAF with torch modules that loop over captions, as the authors' codes do.
 
     python -m tests.benchmarks.token_scores [--family=saf] [--images=100] [--captions=500]
-        [--rounds=3] [--batch_size=128]
+        [--rounds=3] [--threads=2] [--batch_size=128]
 
 Sizes are the papers': 36 regions, captions of 7 to 25 tokens, 1,024 numbers each. Both sides take
-turns in one process, on two threads. Prints two lines of JSON per family: pairs per second of the
-whole matrix as an evaluation computes it, medians of wall and of CPU seconds, and the share of a
-bare matrix product's FLOPs; and, as compiled, the temporaries of the gradient of a loss with the
-engine of the configs and with `dense`.
+turns in one process. On a busy machine, `taskset -c 0` with `--threads=1` gives CPU seconds without
+those that threads spend waiting for one another. Prints two lines of JSON per family: pairs per
+second of the whole matrix as an evaluation computes it, medians of wall and of CPU seconds, and the
+share of a bare matrix product's FLOPs; and, as compiled, the temporaries of the gradient of a loss
+with the engine of the configs and with `dense`.
 """
 
 import argparse
@@ -134,7 +135,7 @@ def compile_loss(family: str, batch_size: int, engine: str) -> int:
 def main() -> None:
     """Prints the figures."""
     args = _parse()
-    torch.set_num_threads(2)
+    torch.set_num_threads(args.threads)
     rng = np.random.default_rng(0)
     # COCO's captions have 12.5 tokens on average, with markers.
     drawn = np.round(rng.gamma(6.0, 1.0, args.captions) + 6.5)
@@ -191,6 +192,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--images", type=int, default=100)
     parser.add_argument("--captions", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2, help="of torch")
     parser.add_argument("--batch_size", type=int, default=128, help="0 for no training step")
     return parser.parse_args()
 

@@ -115,7 +115,7 @@ def step_ours(task: Task) -> Iterator[int]:
     from configs import itm
     from xmodal.base import mesh as mesh_lib
     from xmodal.runs import run
-    from xmodal.training.optimization import schedules
+    from xmodal.training.optimization import run_lengths
 
     yield 0
     variant = ("regions_gru",) if task.family == "vse_infinity" else ()
@@ -128,7 +128,7 @@ def step_ours(task: Task) -> Iterator[int]:
     config.init_from.published = ()
     if "generation" in config.tasks:
         del config.tasks["generation"]
-    resolved = ConfigDict(schedules.resolve_epochs(config.to_dict(), 1))
+    resolved = ConfigDict(run_lengths.resolve_epochs(config.to_dict(), 1))
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
     parts = run.build(resolved, mesh)
     arrays, items = task.batch(), np.arange(task.batch_size, dtype=np.int32)

@@ -20,7 +20,7 @@ from xmodal.cli import config_flag
 from xmodal.runs import loop, run
 from xmodal.runs.folder import run_folder
 from xmodal.training import state
-from xmodal.training.optimization import schedules
+from xmodal.training.optimization import run_lengths
 from xmodal.training.tree import flatten, matches
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
@@ -139,7 +139,7 @@ def build(name, argument=""):
     """Builds the parts and shapes of the first state on eight devices, without data."""
     assert jax.device_count() == 8
     # Lengths in epochs depend on the dataset, as 0 depends on the vocabulary.
-    settings = schedules.resolve_epochs(get_config(name, argument).to_dict(), 1000)
+    settings = run_lengths.resolve_epochs(get_config(name, argument).to_dict(), 1000)
     if settings["model"]["text"] is not None:
         encoder = settings["model"]["text"]["encoder"]
         encoder["vocab_size"] = encoder["vocab_size"] or VOCABULARY

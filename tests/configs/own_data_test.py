@@ -69,7 +69,7 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     report = (run_dir / "test" / "own" / "report.md").read_text()
     assert report.startswith("# files, test split\n")
     assert "\n## Own pictures and captions (captioned_images)\n" in report
-    assert re.search(r"finds (its own image|\S+\.jpg, the image of) ", report)
+    assert re.search(r"finds (its own image|\S+\.png, the image of) ", report)
     assert (
         "examples of the split `train` of files (captioned_images/images)"
         in (run_dir / "model_card.md").read_text()

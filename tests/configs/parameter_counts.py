@@ -45,6 +45,12 @@ def vit_layers(width, mlp_dim, depth):
     )
 
 
+# BLIP's ViT-B/16 at 384 pixels, its BERT without types, and its blocks of cross-attention: with the
+# row of [ENC], the projections, the scale and the matching layer, the published 223.7 million.
+BLIP_VIT = linear(16 * 16 * 3, 768) + 578 * 768 + vit_layers(768, 3072, depth=12) + 2 * 768
+BLIP_BERT = BERT_BASE - 2 * 768
+BLIP_CROSS = 12 * (4 * linear(768, 768) + 2 * 768)
+
 VSEPP = {
     "image/encoder": RESNET152,
     "image/projection": 2048 * 1024 + 1024,
@@ -54,6 +60,14 @@ VSEPP = {
 POSITIONS = 2 * gru(32, 32) + 32
 # Config -> part of the parameters -> number of parameters.
 PUBLISHED = {
+    "blip": {
+        "image/encoder": BLIP_VIT,
+        "image/projection": linear(768, 256),
+        "text/encoder": BLIP_BERT,
+        "text/projection": linear(768, 256),
+        "pair_scorer": BLIP_CROSS + 768 + linear(768, 2),
+        "similarity": 1,
+    },
     "cc_pretrain": {"image": B4, "text/encoder": BERT_BASE},
     "cxc_image_text": {"image": B4, "text/encoder": BERT_BASE},
     "cxc_multitask": {"image": B4, "text/encoder": BERT_BASE},
@@ -153,6 +167,7 @@ PUBLISHED = {
 }
 # Config -> the parts that are not trained.
 FROZEN = {
+    "blip": [],
     "cc_pretrain": ["text/encoder"],
     "cxc_image_text": ["text/encoder"],
     "cxc_multitask": ["text/encoder"],
@@ -172,6 +187,8 @@ FROZEN = {
     "pvse": ["image/encoder", "text/encoder/table"],
 }
 STATISTICS = {
+    # Copies of the towers, and the queue of both sides with its images.
+    "blip": BLIP_VIT + BLIP_BERT + 2 * linear(768, 256) + 57600 * (2 * 256 + 1),
     "cc_pretrain": B4_STATISTICS,
     "cxc_image_text": B4_STATISTICS,
     "cxc_multitask": B4_STATISTICS,

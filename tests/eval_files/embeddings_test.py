@@ -359,6 +359,7 @@ def test_several_processes_are_connected_first(evaluate, model, monkeypatch):
         evaluate(embeddings=str(model / "tiny.npz"), similarity="dot")
 
 
+@pytest.mark.slow
 def test_a_prepared_split_is_evaluated_on_released_labels_like_a_file(annotations, model, evaluate):
     """The evaluator of a run with `annotations`, against a file of the same embeddings."""
     arrays = embeddings()

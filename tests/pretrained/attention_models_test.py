@@ -124,6 +124,10 @@ def make(torch, kind, options=None):
     modules, functions = published.make_sgraf(torch, kind, channels=CHANNELS, rows=ROWS)
     for module in modules:
         shake_norms(torch, module)
+    if kind == "sgr":  # Without zeros, no gradient is so small that Adam amplifies its rounding.
+        with torch.no_grad():
+            for step in modules[2].SGR_module:
+                step.sim_graph_w.bias.abs_().add_(0.5)
     return modules, functions
 
 
@@ -233,15 +237,12 @@ def test_sgraf_equals_torch_in_training(torch, tmp_path, kind):
         clipped_adam.train_torch(torch, parameters, compute_loss), rel=1e-4
     )
     theirs = read(convert(torch, kind, modules, tmp_path, {}))[1]
-    kept = [
-        {
-            path: x
-            for path, x in flatten(tree).items()
-            if not path.startswith(STATISTICS + UNTRAINED)
-        }
-        for tree in (params, trained, theirs)
-    ]
-    clipped_adam.check_movement(*kept)
+    start, ours, theirs = map(flatten, (params, trained, theirs))
+    for path in start.keys() - {*STATISTICS, *UNTRAINED}:
+        # Of a whole array: Adam amplifies the rounding of single numbers with tiny gradients.
+        moved, error = theirs[path] - start[path], ours[path] - theirs[path]
+        assert np.abs(moved).max() > clipped_adam.RATE, path
+        assert np.linalg.norm(error) < 2e-3 * np.linalg.norm(moved), path
 
 
 def test_one_image_of_saf_equals_torch_in_evaluation(torch, tmp_path):

@@ -43,6 +43,7 @@ def pcme(torch):
     return make_pcme(torch, cnn, forward, channels=CHANNELS, rows=len(WORDS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["zip", "legacy", "parallel"])
 def test_pcme_equals_torch(torch, tmp_path, form):
     model, functions, criterion = pcme(torch)

@@ -255,6 +255,7 @@ def test_a_folder_that_another_process_writes_is_refused_before_the_dataset(
         assert names == {folder_lock.GUARD, folder_lock.LOCK}
 
 
+@pytest.mark.slow
 def test_a_run_that_was_taken_over_writes_nothing_more(config, tmp_path, change_batches):
     def take_over(step, batch):
         if step == 17:

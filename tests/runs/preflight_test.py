@@ -147,6 +147,7 @@ def test_a_workdir_that_is_a_file(config, tmp_path):
         preflight.check(config, str(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite(config, tmp_path):
     config.optimizer.learning_rate = 1e30
     with pytest.raises(UserError, match="Loss or gradient of step 1 is not finite"):

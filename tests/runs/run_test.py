@@ -331,6 +331,7 @@ def test_words_are_learned_from_the_training_split_alone(few_shapes):
     np.testing.assert_array_equal(batch["text_ids"], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [0, 5000])
 def test_task_modules_over_words_follow_the_vocabulary(few_shapes, rows):
     """Even if the text tower already has rows, as in a continued run."""

@@ -1,4 +1,4 @@
-"""Opens a run, a folder of converted weights or a bundle as a `Model`."""
+"""Opens a run, converted or published weights, or a bundle as a `Model`."""
 
 import os
 
@@ -19,7 +19,9 @@ def load(source: str | os.PathLike, *, step: int | str = "best") -> Model:
 
     Args:
       source: a run, such as `runs/quickstart`, a model or tower of `xmodal convert`, or a
-        bundle of `xmodal export`; local or on a bucket.
+        bundle of `xmodal export`; or a published CLIP or SigLIP (a folder of transformers or
+        open_clip, a file of openai/CLIP or big_vision), which is converted once. Local or on a
+        bucket.
       step: checkpoint of a run: a number, `best` or `latest`.
 
     Raises:

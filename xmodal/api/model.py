@@ -101,16 +101,14 @@ class Model:
         )
         embed = make(lambda *inputs: model.embed(*inputs)[0])
         self._embed = functools.partial(embed, field=model.similarity.config.field)
-        scoring: Any = pairs and make(lambda *inputs: model.embed(*inputs)[0], pairs=pairs)
-        self._embed_pairs = scoring
+        self._embed_pairs: Any = pairs and make(lambda *x: model.embed(*x)[0], pairs=pairs)
         self._attend = make(functools.partial(_attention, model, name, tokenizer))
         learned = params.get("similarity", {})
         if model.similarity.module is not None:
             self.measure = (model.similarity, model.similarity.select_parameters(learned))
             return
-        numbers = {key: float(learned[key]) for key in model.similarity.parameters}
-        self.measure = (model.similarity, numbers)
-        prepare, score = model.similarity.scorer(numbers)
+        self.measure = model.similarity, {k: float(learned[k]) for k in model.similarity.parameters}
+        prepare, score = model.similarity.scorer(self.measure[1])
         self._score = jax.jit(lambda left, right: score(prepare(left), prepare(right)))
 
     def __repr__(self) -> str:
@@ -219,9 +217,9 @@ class Model:
                 "compared: pass [N, D] and [M, D] of one model."
             )
         first, second = self.measure[0].place(first, second)
-        if not self.measure[0].symmetric and self._sides(left, right) == ("text", "image"):
-            return np.asarray(self._score(second, first)).T
         with in_precision(first.dtype):
+            if not self.measure[0].symmetric and self._sides(left, right) == ("text", "image"):
+                return np.asarray(self._score(second, first), np.float32).T
             return np.asarray(self._score(first, second), np.float32)
 
     def score_pairs(

@@ -1,6 +1,7 @@
 """Reads runs and folders of converted weights."""
 
 import dataclasses
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from xmodal.models import Devices, make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_vocabulary
 from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_part
+from xmodal.pretrained.published_models import find_converted
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.pair_functions import make_pair_functions
@@ -60,7 +62,7 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
       UserError: see `xmodal.load`.
     """
     folder = epath.Path(source)
-    if (folder / "config.json").exists():
+    if _is_run(folder):
         number = run_folder.resolve_step(os.fspath(source), step)
         metrics = run_folder.load_metrics(os.fspath(source), number)
         origin = {"kind": "run", "step": number, "metrics": metrics}
@@ -78,16 +80,37 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
         origin, config = {"kind": "tower"}, _tower_config(side, source)
         weights = _tower_weights({side: folder})
     else:
-        raise UserError(
-            f"{source} is not a run of xmodal.main, a folder of xmodal convert or a "
-            "bundle of xmodal export: it has no config.json, model.json, tower.json or bundle.json."
-        )
+        stored = read_folder(_converted(source), step)
+        return dataclasses.replace(stored, source={**stored.source, "name": os.fspath(source)})
     params, model_state = weights
     sides = [side for side in SIDES if config.model.get(side) is not None]
     kept = (*sides, "similarity", "pair_scorer")
     params = {key: params[key] for key in kept if key in params}
     model_state = {side: model_state.get(side, {}) for side in sides}
     return Stored({"name": os.fspath(source), **origin}, config, params, model_state)
+
+
+def _is_run(folder: epath.Path) -> bool:
+    """Whether a folder has the config of a run, not that of a model of transformers."""
+    path = folder / "config.json"
+    if not path.exists():
+        return False
+    try:
+        return "model_type" not in json.loads(path.read_text())
+    except ValueError:  # The error of a run names the damage.
+        return True
+
+
+def _converted(source: str | os.PathLike) -> epath.Path:
+    """Returns the converted folder of a published model."""
+    try:
+        return find_converted(source)
+    except UserError as error:
+        raise UserError(
+            f"{source} is not a run of xmodal.main, a folder of xmodal convert or a bundle of "
+            "xmodal export: it has no config.json, model.json, tower.json or bundle.json. Nor does "
+            f"it open as a published CLIP or SigLIP: {error}"
+        ) from error
 
 
 def make_model(stored: Stored) -> Model:

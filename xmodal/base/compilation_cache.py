@@ -9,6 +9,8 @@ from typing import Any
 
 import jax
 
+from xmodal.base.cache_folder import cache_folder
+
 
 def use_compilation_cache() -> None:
     """Keeps compiled functions in the user's cache folder, unless JAX has one or caching is off.
@@ -21,8 +23,7 @@ def use_compilation_cache() -> None:
     config: Any = jax.config
     if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
         return
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = os.path.join(root, "xmodal", "compiled", _machine())
+    folder = os.fspath(cache_folder("compiled", _machine()))
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError:

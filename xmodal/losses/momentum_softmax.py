@@ -36,9 +36,8 @@ def momentum_softmax(
     hard = same / jnp.sum(same, axis=1, keepdims=True)
     loss, correct = jnp.zeros(()), jnp.zeros(())
     for side, query in (("left", left), ("right", right)):
-        logits = _logits(context, query, side, copies)
-        own = dataclasses.replace(query, vector=copies[side][:size])
-        opinion = jax.nn.softmax(_logits(context, own, side, copies))
+        logits = _logits(context, query.vector, side, copies)
+        opinion = jax.nn.softmax(_logits(context, copies[side][:size], side, copies))
         targets = jax.lax.stop_gradient(soft * opinion + (1 - soft) * hard)
         loss += 0.5 * jnp.mean(-jnp.sum(targets * jax.nn.log_softmax(logits), axis=1))
         best = jnp.argmax(logits, axis=1)
@@ -46,12 +45,21 @@ def momentum_softmax(
     return loss, {"accuracy": correct}
 
 
+@dataclasses.dataclass
+class _Vectors:
+    """An embedding that has nothing but vectors."""
+
+    vector: jax.Array
+    log_sigma: jax.Array | None = None
+    extras: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
+
+
 def _logits(
-    context: Context, query: Embedding, side: str, copies: Mapping[str, jax.Array]
+    context: Context, query: jax.Array, side: str, copies: Mapping[str, jax.Array]
 ) -> jax.Array:
-    """Logits [B, B + Q] of items of one side with the copies' items of the other."""
-    other = dataclasses.replace(query, vector=copies["right" if side == "left" else "left"])
-    pair = (query, other) if side == "left" else (other, query)
+    """Logits [B, B + Q] of vectors of one side with the copies' of the other."""
+    other = _Vectors(copies["right" if side == "left" else "left"])
+    pair = (_Vectors(query), other) if side == "left" else (other, _Vectors(query))
     logits = context.similarity.logits(*context.prepare(*pair), context.similarity_params)
     logits = logits if side == "left" else logits.T
     if context.mesh is None:

@@ -36,6 +36,7 @@ _SIGLIP = Defaults("gelu_pytorch_tanh", dict.fromkeys(SIDES, 12), 1e-6, "squash"
 _HEADS = {1280: 16, 1408: 16, 1664: 16}
 _SIGLIP_HEADS = {1152: 16, 1536: 16}
 _SIGLIP_2_ROWS = 256_000
+_PADS = {"reads_pads": True}
 _COSINE = {"name": "cosine", "learned_temperature": True}
 
 
@@ -62,22 +63,14 @@ def describe_clip(source: WeightSource, variant: str) -> Published:
         image = _describe_resnet(layout, arrays, settings)
     else:
         image = _describe_vit(layout, arrays, settings, activations["image"], _HEADS, is_clip=True)
-    text = _text_sizes(layout, arrays, settings, activations["text"], {})
+    text = _describe_text(layout, arrays, settings, activations["text"], {}, is_clip=True)
     # Models that were trained with the sigmoid loss have a bias.
     parameters = dict(layout.parameters)
     has_bias = parameters["bias"] in arrays
     if not has_bias:
         del parameters["bias"]
     return Published(
-        sides={
-            "image": image,
-            "text": Description(
-                {"name": "text_transformer", "causal": True, "init": "clip", **text},
-                {"name": "last"},
-                {"lower_case": True, "max_length": text["max_positions"]},
-                projection=_projection(layout, arrays, "text"),
-            ),
-        },
+        sides={"image": image, "text": text},
         similarity=_COSINE | ({"learned_bias": True} if has_bias else {}),
         layers={"image": layout.image, "text": layout.text},
         parameters=parameters,
@@ -109,22 +102,15 @@ def describe_siglip(source: WeightSource, variant: str) -> Published:
     image = _describe_vit(
         layout, arrays, settings, activations["image"], _SIGLIP_HEADS, is_clip=False
     )
-    text = _text_sizes(layout, arrays, settings, activations["text"], _SIGLIP_HEADS)
-    inputs = {"lower_case": True, "max_length": text["max_positions"], "reads_pads": True}
+    text = _describe_text(
+        layout, arrays, settings, activations["text"], _SIGLIP_HEADS, is_clip=False
+    )
     return Published(
-        sides={
-            "image": image,
-            "text": Description(
-                {"name": "text_transformer", "causal": False, "init": "siglip", **text},
-                {"name": "last"},
-                inputs,
-                projection=_projection(layout, arrays, "text"),
-            ),
-        },
+        sides={"image": image, "text": text},
         similarity=_COSINE | {"learned_bias": True},
         layers={"image": layout.image, "text": layout.text},
         parameters=layout.parameters,
-        tokenizers=_siglip_tokenizers(text["vocab_size"]),
+        tokenizers=_siglip_tokenizers(text.encoder["vocab_size"]),
     )
 
 
@@ -207,26 +193,28 @@ def _image_inputs(settings: Settings, size: int) -> dict[str, Any]:
     return {"size": size, "eval_recipe": settings.recipe, "eval_crop": 1.0}
 
 
-def _text_sizes(
+def _describe_text(
     layout: Layout,
     arrays: Arrays,
     settings: Settings,
     activation: str,
     heads_of: Mapping[int, int],
-) -> dict[str, Any]:
+    *,
+    is_clip: bool,
+) -> Description:
     rows, width = layout.shape(arrays, "text/encoder/word_embeddings")
     positions, _ = layout.shape(arrays, "text/encoder/position_embeddings")
     depth, _, mlp_dim = layout.shape(arrays, "text/encoder/layers/mlp_hidden/kernel")
-    return {
-        "vocab_size": rows,
-        "width": width,
-        "depth": depth,
-        "heads": _heads(layout, arrays, settings, "text", width, heads_of),
-        "mlp_dim": mlp_dim,
-        "max_positions": positions,
-        "activation": activation,
+    encoder = {
+        "name": "text_transformer", "causal": is_clip, "init": "clip" if is_clip else "siglip",
+        "position_resize": "linear" if is_clip else "corners", "vocab_size": rows, "width": width,
+        "depth": depth, "heads": _heads(layout, arrays, settings, "text", width, heads_of),
+        "mlp_dim": mlp_dim, "max_positions": positions, "activation": activation,
         "epsilon": settings.epsilon["text"],
-    }
+    }  # fmt: skip
+    inputs = {"lower_case": True, "max_length": positions} | ({} if is_clip else _PADS)
+    projection = _projection(layout, arrays, "text")
+    return Description(encoder, {"name": "last"}, inputs, projection=projection)
 
 
 def _heads(

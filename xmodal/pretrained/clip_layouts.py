@@ -141,39 +141,8 @@ def _timm(arrays: Arrays, start: str) -> Layout:
 
 def _transformers(arrays: Arrays, start: str) -> Layout:
     vision, words = f"{start}vision_model.", f"{start}text_model."
-    image = layer_rules.below(
-        vision,
-        {
-            "encoder/patches": layer_rules.patches("embeddings.patch_embedding"),
-            "encoder/class_token": torch_models.whole("embeddings.class_embedding"),
-            "encoder/position_embeddings": torch_models.whole(
-                "embeddings.position_embedding.weight"
-            ),
-            "encoder/before_norm": torch_models.norm("pre_layrnorm"),  # The authors' spelling.
-            "encoder/norm": torch_models.norm("post_layernorm"),
-            "head": layer_rules.by_part(
-                {
-                    "attention_output": "head.attention.out_proj",
-                    "mlp_norm": "head.layernorm",
-                    "mlp_hidden": "head.mlp.fc1",
-                    "mlp_output": "head.mlp.fc2",
-                },
-                "head.attention.in_proj_",
-            ),
-            "head/probe": layer_rules.flat("head.probe"),
-        },
-    )
-    text = layer_rules.below(
-        words,
-        {
-            "encoder/word_embeddings": torch_models.whole("embeddings.token_embedding.weight"),
-            "encoder/position_embeddings": torch_models.whole(
-                "embeddings.position_embedding.weight"
-            ),
-            "encoder/norm": torch_models.norm("final_layer_norm"),
-            "projection": torch_models.linear("head"),
-        },
-    )
+    image = layer_rules.below(vision, _TRANSFORMERS_IMAGE)
+    text = layer_rules.below(words, _TRANSFORMERS_TEXT)
     for prefix, rules in ((vision, image), (words, text)):
         rules["encoder/layers"] = layer_rules.stack(
             arrays, f"{prefix}encoder.layers.{{}}.", _TRANSFORMERS_LAYER, "layer_norm1.weight"
@@ -259,6 +228,29 @@ _TIMM_LAYER = layer_rules.by_part(
     },
     "attn.qkv.",
 )
+_TRANSFORMERS_IMAGE = {
+    "encoder/patches": layer_rules.patches("embeddings.patch_embedding"),
+    "encoder/class_token": torch_models.whole("embeddings.class_embedding"),
+    "encoder/position_embeddings": torch_models.whole("embeddings.position_embedding.weight"),
+    "encoder/before_norm": torch_models.norm("pre_layrnorm"),  # The authors' spelling.
+    "encoder/norm": torch_models.norm("post_layernorm"),
+    "head": layer_rules.by_part(
+        {
+            "attention_output": "head.attention.out_proj",
+            "mlp_norm": "head.layernorm",
+            "mlp_hidden": "head.mlp.fc1",
+            "mlp_output": "head.mlp.fc2",
+        },
+        "head.attention.in_proj_",
+    ),
+    "head/probe": layer_rules.flat("head.probe"),
+}
+_TRANSFORMERS_TEXT = {
+    "encoder/word_embeddings": torch_models.whole("embeddings.token_embedding.weight"),
+    "encoder/position_embeddings": torch_models.whole("embeddings.position_embedding.weight"),
+    "encoder/norm": torch_models.norm("final_layer_norm"),
+    "projection": torch_models.linear("head"),
+}
 _TRANSFORMERS_LAYER = layer_rules.by_part(
     {
         **{part: f"self_attn.{part[0]}_proj" for part in layer_rules.ATTENTION},

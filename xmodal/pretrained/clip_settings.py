@@ -146,39 +146,40 @@ def _statistics(settings: Settings) -> tuple[tuple[float, ...], tuple[float, ...
 
 
 def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> Settings:
-    file, model = "open_clip_config.json", config.get("model_cfg", config)
+    model = config.get("model_cfg", config)
     image, text = model.get("vision_cfg", {}), model.get("text_cfg", {})
     _check_open_clip(image, text)
     usual = "quick_gelu" if model.get("quick_gelu") else "gelu"
-    # timm's SigLIP was trained with another GELU than the one that open_clip computes.
-    activations = {} if "timm_model_name" in image else {"image": usual}
-    activations["text"] = usual
-    if (text.get("act_kwargs") or {}).get("approximate") == "tanh":
-        activations["text"] = "gelu_tanh"
+    is_tanh = (text.get("act_kwargs") or {}).get("approximate") == "tanh"
+    activations = {"image": usual, "text": "gelu_tanh" if is_tanh else usual}
     heads = {"text": text["heads"]} if "heads" in text else {}
-    if (
-        "timm_model_name" not in image
-        and "width" in image
-        and not isinstance(image["layers"], list)
-    ):
+    if "width" in image and not isinstance(image.get("layers"), list):  # A list is a ResNet's.
         heads["image"] = image["width"] // image.get("head_width", 64)
     epsilon = {
         side: (part.get("norm_kwargs") or {}).get("eps", defaults.epsilon)
         for side, part in (("image", image), ("text", text))
     }
-    pixel_config = config.get("preprocess_cfg", {})
-    size = pixel_config.get("size", image.get("image_size"))
-    default_mode, default_filter = next(
-        pair for pair, name in RECIPES.items() if name == defaults.recipe
-    )
-    mode = pixel_config.get("resize_mode", default_mode)
-    recipe = _recipe(file, mode, pixel_config.get("interpolation", default_filter))
-    settings = Settings(file, activations, heads, epsilon, recipe, defaults.normalization)
+    usual_settings = Settings(
+        "open_clip_config.json", activations, heads, epsilon, defaults.recipe,
+        defaults.normalization, image.get("image_size"),
+    )  # fmt: skip
+    return _with_open_clip_pixels(usual_settings, config.get("preprocess_cfg", {}))
+
+
+def _with_open_clip_pixels(settings: Settings, config: Mapping[str, Any]) -> Settings:
+    """Adds what the section `preprocess_cfg` says."""
+    size = config.get("size", settings.size)
+    mode, interpolation = next(pair for pair, name in RECIPES.items() if name == settings.recipe)
     mean, std = _statistics(settings)
     return dataclasses.replace(
         settings,
+        recipe=_recipe(
+            settings.file,
+            config.get("resize_mode", mode),
+            config.get("interpolation", interpolation),
+        ),
         normalization=_normalization(
-            file, pixel_config.get("mean", mean), pixel_config.get("std", std)
+            settings.file, config.get("mean", mean), config.get("std", std)
         ),
         size=size[0] if isinstance(size, list) else size,
     )
@@ -204,7 +205,6 @@ _SUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "final_ln_after_pool": (False,),
         "hf_model_name": (None, ""),
         "ls_init_value": (None,),
-        "pool_type": ("argmax", "eos", "last"),
         "proj_type": ("linear",),
         "act_kwargs": (None, {}, {"approximate": "tanh"}),
     },
@@ -219,13 +219,16 @@ def _check_open_clip(image: Mapping[str, Any], text: Mapping[str, Any]) -> None:
                     f"its open_clip_config.json has {name}.{key}={section[key]!r}, which is not "
                     f"supported; known: {', '.join(map(repr, values))}."
                 )
-    siglip = "timm_model_name" in image
-    for key, value in {"no_causal_mask": siglip, "pool_type": "last" if siglip else None}.items():
-        given = text.get(key, value)
-        if given != value and not (key == "pool_type" and not siglip and given != "last"):
+    is_siglip = "timm_model_name" in image
+    read = {
+        "no_causal_mask": (is_siglip,),
+        "pool_type": ("last",) if is_siglip else ("argmax", "eos"),
+    }
+    for key, values in read.items():
+        if text.get(key, values[0]) not in values:
             raise UserError(
-                f"its open_clip_config.json has text_cfg.{key}={given!r}, which is not supported "
-                "with this image side."
+                f"its open_clip_config.json has text_cfg.{key}={text[key]!r}, which is not "
+                "supported with this image side."
             )
 
 

@@ -13,14 +13,14 @@ from xmodal.pretrained import torch_files
 from xmodal.pretrained.pickles import Inert, read_pickle
 from xmodal.pretrained.weight_files import WeightSource
 
-# Names of tokenizers' files in published folders -> our names, see `tokenizer_files.FILES`.
-_PUBLISHED = {
+TOKENIZER_FILES = {
     "merges.txt": "merges.txt",
     "spiece.model": "sentencepiece.model",
     "tokenizer.model": "sentencepiece.model",
     "sentencepiece.model": "sentencepiece.model",
     "tokenizer.json": "tokenizer.json",
 }
+"""Names of tokenizers' files in published folders -> our names, see `tokenizer_files.FILES`."""
 # CLIP's merges, in a package of PyPI.
 _PACKAGED = {"merges.txt": "pip:open-clip-torch"}
 
@@ -76,7 +76,7 @@ def find_tokenizer(
     Raises:
       UserError: there is none, it is of another kind, or has another number of tokens.
     """
-    places = [name for name, kind in _PUBLISHED.items() if kind in kinds]
+    places = [name for name, kind in TOKENIZER_FILES.items() if kind in kinds]
     there = next((name for name in places if source.content(name) is not None), "")
     packaged = next((_PACKAGED[kind] for kind in kinds if kind in _PACKAGED), "")
     where = given or there or packaged
@@ -86,7 +86,7 @@ def find_tokenizer(
             "to name the file."
         )
     if there and not given:
-        file = parse_file(_PUBLISHED[there], source.content(there) or b"", there)
+        file = parse_file(TOKENIZER_FILES[there], source.content(there) or b"", there)
     else:
         file = read_vocabulary(where)
     if file.name not in kinds:

@@ -15,7 +15,7 @@ from xmodal.runs.parts import Parts
 from xmodal.runs.start import describe
 from xmodal.runs.tensorboard.example_views import Views
 from xmodal.training.optimization.optimizer import observe_metrics
-from xmodal.training.optimization.schedules import is_due
+from xmodal.training.optimization.run_lengths import is_due
 from xmodal.training.state import TrainState
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from xmodal.runs.evaluation.subjects import Opened, Subject
 from xmodal.runs.initialization import from_towers
 from xmodal.runs.parts import Parts
 from xmodal.runs.run import check_data_sides, make_model
-from xmodal.training.optimization import schedules
+from xmodal.training.optimization import run_lengths
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, make_tasks
 from xmodal.training.tree import Tree, flatten
@@ -40,7 +40,7 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
       UserError: an unknown key or name, no folder for a tower, or weights of another tower or
         another vocabulary; all of these are found before the dataset is read.
     """
-    in_steps = schedules.resolve_epochs(resolve_sizes(config.to_dict(), 0), 1)
+    in_steps = run_lengths.resolve_epochs(resolve_sizes(config.to_dict(), 0), 1)
     config = inherit(ml_collections.ConfigDict(in_steps))
     spec = read_spec(config)
     settings = spec.settings

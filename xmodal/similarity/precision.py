@@ -20,12 +20,12 @@ _QUERIES = 64
 _MOST_SCORES = 1 << 24
 _BLOCK = 1 << 14  # Items that are compared at a time.
 # Best items of a query that are compared with each other.
-_BEST = 10
+_BEST = 32
 # Rounding of a score in float32, relative to the lengths of its vectors, and of its float64.
-_ROUNDING = 4 * float(np.finfo(np.float32).eps)
+_ROUNDING = 2 * float(np.finfo(np.float32).eps)
 _NOTHING = 64 * float(np.finfo(np.float64).eps)
-# Share of the queries that float32 may mix up: a near copy is everywhere.
-_SHARE = 0.01
+# For one query of a hundred, two scores of unrelated vectors are this close by chance; not several.
+_SHARE, _SEVERAL = 0.1, 3
 
 
 @contextlib.contextmanager
@@ -43,7 +43,7 @@ def in_precision(dtype: np.dtype) -> Iterator[None]:
 def choose_precision(
     sides: Sequence[np.ndarray], *, by_distance: bool, unit: bool, offset: np.ndarray | None
 ) -> np.dtype:
-    """Returns float64 if float32 would mix up the best items of many queries, else float32.
+    """Returns float64 if float32 would mix up the best items of queries, else float32.
 
     Args:
       sides: vectors [N, D] or [N, K, D], of one or several galleries; every one of them is
@@ -98,14 +98,14 @@ def _score(queries: np.ndarray, items: np.ndarray, by_distance: bool) -> np.ndar
 
 
 def _best(scores: np.ndarray) -> np.ndarray:
-    """Positions of the best items of every row, descending, int [Q, at most 10]."""
+    """Positions of the best items of every row, descending, int [Q, at most 32]."""
     best = np.argpartition(-scores, min(_BEST, scores.shape[1]) - 1)[:, :_BEST]
     order = np.argsort(-np.take_along_axis(scores, best, axis=1))
     return np.take_along_axis(best, order, axis=1)
 
 
 def _mixes_up(scores: np.ndarray, scale: np.ndarray, apart: np.ndarray | None) -> bool:
-    """Whether the best scores of many rows [Q, C] differ by less than their rounding.
+    """Whether the best scores of a row [Q, C] differ by less than their rounding, not by chance.
 
     `apart` [Q, C - 1] are the squared distances between neighbors in a row: items that almost
     coincide are different, but may have equal sums of squares even in float64.
@@ -114,4 +114,5 @@ def _mixes_up(scores: np.ndarray, scale: np.ndarray, apart: np.ndarray | None) -
     differ = gaps > _NOTHING * scale
     if apart is not None:
         differ |= (apart > 0) & (apart < _ROUNDING * scale)
-    return bool((differ & (gaps < _ROUNDING * scale)).any(axis=1).mean() > _SHARE)
+    mixed = np.sum(differ & (gaps < _ROUNDING * scale), axis=1)
+    return bool(np.any(mixed >= _SEVERAL) or np.mean(mixed > 0) > _SHARE)

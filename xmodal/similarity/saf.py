@@ -56,10 +56,7 @@ class Saf(Comparing):
         return params
 
     def prepare(self, params: Params, embedding: Embedding) -> Items:
-        """See `Comparing`; with `gate_norm="batch"` also the statistics, running or of `observe`.
-
-        See `PairModule.observe`.
-        """
+        """See `Comparing`; with `gate_norm="batch"` also statistics, running or of `observe`."""
         items = super().prepare(params, embedding)
         if "gate_norm" not in params:
             return items
@@ -73,7 +70,7 @@ class Saf(Comparing):
     def observe(
         self, params: Params, left: Embedding, right: Embedding, mesh: Mesh | None = None
     ) -> tuple[dict[str, jax.Array], dict[str, Any]]:
-        """See `PairModule`."""
+        """See `Observer`."""
         if self.gate_norm == "none":
             return {}, {}
         images, captions = self.prepare(params, left), self.prepare(params, right)

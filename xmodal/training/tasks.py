@@ -374,9 +374,8 @@ def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
       UserError: an option is wrong, or a loss cannot use its similarity.
     """
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
-    simple = tuple(
-        t for t in tasks if not (t.config.loss.inputs or t.config.loss.reads or t.loss.pairs)
-    )
+    alone = (t for t in tasks if not (t.config.loss.inputs or t.config.loss.reads or t.loss.pairs))
+    simple = tuple(alone)
     vector: Any = jax.ShapeDtypeStruct((3, 4), jnp.float32)
     residuals: Any = jax.ShapeDtypeStruct((3, 2, 4), jnp.float32)
     mask: Any = jax.ShapeDtypeStruct((3, 2), jnp.bool_)
@@ -385,10 +384,9 @@ def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
     item = Embedding(vector, log_sigma=vector, extras=extras)
 
     def compute(views: Mapping[str, Embedding], ids: jax.Array) -> jax.Array:
-        params: Tree = {"similarity": similarity.init(jax.random.key(0), item, item)}
-        params["tasks"] = {
-            task.name: task.init(jax.random.key(0), views, {}, {})[0] for task in simple
-        }
+        key = jax.random.key(0)
+        params: Tree = {"similarity": similarity.init(key, item, item)}
+        params["tasks"] = {task.name: task.init(key, views, {}, {})[0] for task in simple}
         return compute_losses(
             simple, views, {"image_id": ids}, params, {},
             similarity=similarity, seed=0, step=ids[0], mesh=mesh,

@@ -105,6 +105,7 @@ def test_sentence_pairs_set_by_set():
     assert f"| {value} [{low:.3f}, {high:.3f}] |" in row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["pearson", "spearman"])
 def test_intervals_of_pairs_are_those_of_a_bootstrap(metric):
     split, source = correlated_pairs(300)

@@ -55,6 +55,7 @@ def test_a_run_is_evaluated_with_completed_concepts(few_shapes, tmp_path):
     config = cvse.get_config("quick")
     config.data.data_dir, config.batch_size, config.freeze = few_shapes, 16, ()
     config.frozen_features.sides = ()
+    config.data.text.max_length = 8  # One length to compile.
     shapes = {**config.evals.shapes.to_dict(), "boards": ("shapes_own",)}
     config.evals = {"own": shapes, "completed": shapes | {"concepts": "completed"}}
     config.select.metric = "own/shapes_own/mean_recall@10"

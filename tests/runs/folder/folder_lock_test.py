@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -124,11 +125,12 @@ def test_of_many_at_once_one_holds(tmp_path):
 
 
 @pytest.mark.usefixtures("object_store")
-@pytest.mark.parametrize("silence", [0, 60, 3600])
+# The last one was written by a clock that was a day ahead.
+@pytest.mark.parametrize("silence", [0, 60, 3600, -86_400])
 def test_another_host_is_judged_by_its_last_sign_of_life(tmp_path, silence):
     # No process on this machine has this number; on another machine, it has no meaning.
     write(tmp_path, age=silence, host="pod-3", machine="pod-3 boot 7", process=2**22 + 1)
-    if silence < 120:
+    if 0 <= silence < 120:
         with pytest.raises(UserError, match="process 4194305 on pod-3"):
             folder_lock.check_free(tmp_path)
         return
@@ -189,6 +191,14 @@ def test_a_process_that_was_taken_over_stops_and_leaves_the_other_alone(tmp_path
         with pytest.raises(UserError, match="was taken over by process 77 on pod-3"):
             check()
     assert read(tmp_path) == dataclasses.asdict(other)
+
+
+def test_a_folder_that_goes_away_is_not_another_writer(tmp_path):
+    with folder_lock.hold(tmp_path / "run") as check:
+        shutil.rmtree(tmp_path / "run")
+        with pytest.raises(UserError, match="run is gone: it was removed, or its disk unmounted"):
+            check()
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_that_is_a_file(tmp_path):

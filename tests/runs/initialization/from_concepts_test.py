@@ -8,10 +8,11 @@ import pytest
 from configs import cvse
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError
+from xmodal.base.config import UserError, read
 from xmodal.runs import run
 from xmodal.runs.initialization import from_concepts
 from xmodal.runs.run import resolve
+from xmodal.runs.sections import InitConfig
 from xmodal.training.tree import flatten
 
 WORDS = ("circle", "circles", "red")
@@ -32,11 +33,10 @@ def load(parts, tmp_path):
         if content is not None:
             (tmp_path / "concepts.json").write_text(json.dumps(content))
             options["concepts"] = str(tmp_path / "concepts.json")
-        config = parts.config.copy_and_resolve_references()
-        config.init_from.update(options)
-        settings = run.build(config, parts.mesh).settings
+        given = {**parts.config.init_from.to_dict(), **options}
+        source = read(InitConfig, "config.init_from", given)
         return from_concepts.load_constants(
-            parts.state_shapes, settings.init_from, settings.data, "train", 0
+            parts.state_shapes, source, parts.settings.data, "train", 0
         )
 
     return load

@@ -21,7 +21,7 @@ from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.suite import Request
 from xmodal.runs.initialization import from_towers
-from xmodal.training.optimization import schedules
+from xmodal.training.optimization import run_lengths
 from xmodal.training.tree import flatten
 
 WORDS = ["<pad>", "<start>", "<end>", "<unk>", "a", "red", "green", "circle", "above", "the", "."]
@@ -39,7 +39,7 @@ def _small_cnn():
 def quick():
     config = pcme.get_config("quick")
     config.model.text.encoder.vocab_size = len(WORDS)
-    return ConfigDict(schedules.resolve_epochs(config.to_dict(), 1))
+    return ConfigDict(run_lengths.resolve_epochs(config.to_dict(), 1))
 
 
 @pytest.fixture(scope="module")

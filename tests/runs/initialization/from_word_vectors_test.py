@@ -13,7 +13,7 @@ from xmodal.runs import run
 from xmodal.runs.config import run_config
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.initialization import from_word_vectors
-from xmodal.training.optimization import schedules
+from xmodal.training.optimization import run_lengths
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten
 
@@ -27,7 +27,7 @@ def make_config(tmp_path, lines=("red 1 2 3", "tshirt 4 5 6", "blue 7 8 9")):
     (tmp_path / "glove.txt").write_text("\n".join(lines) + "\n")
     config.data.text.vocabulary = str(tmp_path / "vocab.txt")
     config.init_from.word_vectors.file = str(tmp_path / "glove.txt")
-    return ConfigDict(schedules.resolve_epochs(config.to_dict(), 1))
+    return ConfigDict(run_lengths.resolve_epochs(config.to_dict(), 1))
 
 
 def load(config):

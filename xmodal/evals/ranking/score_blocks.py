@@ -28,6 +28,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xmodal.base import mesh as mesh_lib
+from xmodal.base.cache_folder import cache_folder
 from xmodal.base.config import UserError
 from xmodal.base.mesh import BATCH_AXIS
 from xmodal.base.progress import progress
@@ -37,8 +38,10 @@ from xmodal.similarity import Similarity
 # Limits of one block; a killed evaluation repeats at most one block of each device.
 _BLOCK_BYTES = 2**28
 _BLOCK_FLOPS = 2e11
-# Captions are padded to multiples of this, so that few shapes are compiled.
-_LENGTHS = 8
+# Captions are padded to multiples of the first number, so that few shapes are compiled; of the
+# second, where scoring takes so long that less padding saves more.
+_LENGTHS = (8, 2)
+_MANY_PAIRS = 2**22
 _KEPT_SECONDS = 7 * 24 * 3600
 _MATRIX, _FINISHED = "scores.npy", "finished.npy"
 
@@ -148,16 +151,18 @@ def _plan(
     similarity: Similarity, params: Any, images: HostItems, captions: HostItems, regions: int
 ) -> Iterator[_Block]:
     """All pairs in blocks, those of one shape together; a function of the items alone."""
-    padded = -(-np.maximum(captions.tokens.lengths, 1) // _LENGTHS) * _LENGTHS
+    pairs = len(images.vectors) * len(captions.vectors)
+    step = _LENGTHS[pairs >= _MANY_PAIRS]
+    padded = -(-np.maximum(captions.tokens.lengths, 1) // step) * step
     for length in np.unique(padded):
         columns = np.flatnonzero(padded == length)
         prepare = functools.partial(similarity.prepare, params=params)
         left = jax.eval_shape(prepare, images.block(np.arange(1), regions))
         right = jax.eval_shape(prepare, captions.block(columns[:1], int(length)))
         cost = similarity.cost(left, right)
-        pairs = max(1.0, min(_BLOCK_BYTES / cost.bytes, _BLOCK_FLOPS / cost.flops))
-        height = min(len(images.vectors), max(1, math.isqrt(int(pairs))))
-        width = min(len(columns), max(1, int(pairs) // height))
+        most = max(1.0, min(_BLOCK_BYTES / cost.bytes, _BLOCK_FLOPS / cost.flops))
+        height = min(len(images.vectors), max(1, math.isqrt(int(most))))
+        width = min(len(columns), max(1, int(most) // height))
         for start in range(0, len(columns), width):
             for first in range(0, len(images.vectors), height):
                 rows = np.arange(first, first + height)
@@ -217,7 +222,7 @@ def _score_blocks(
 
 
 def _hash(similarity: Similarity, params: Any, *sides: HostItems) -> str:
-    limits = (_BLOCK_BYTES, _BLOCK_FLOPS, _LENGTHS)
+    limits = (_BLOCK_BYTES, _BLOCK_FLOPS, _LENGTHS, _MANY_PAIRS)
     digest = hashlib.sha256(repr((similarity.name, similarity.options, limits)).encode())
     arrays = [x for side in sides for x in (side.vectors, side.tokens.values, side.tokens.lengths)]
     for path, leaf in jax.tree.leaves_with_path(params):
@@ -263,8 +268,7 @@ def _agree(done: np.ndarray, mesh: Mesh) -> np.ndarray:
 
 
 def _cache_folder() -> pathlib.Path:
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = pathlib.Path(root, "xmodal", "scores")
+    folder = cache_folder("scores")
     folder.mkdir(parents=True, exist_ok=True)
     for place in folder.iterdir():
         # Of evaluations that were killed and never resumed; another process may remove them, too.

@@ -116,7 +116,7 @@ class Vit(ImageEncoder):
         x = x.reshape(x.shape[0], -1, config.width)
         if config.class_token:
             token = self.param("class_token", init.tokens, (config.width,)).astype(self.dtype)
-            x = jnp.concatenate([jnp.broadcast_to(token, (len(x), 1, config.width)), x], axis=1)
+            x = jnp.concatenate([jnp.broadcast_to(token, (x.shape[0], 1, config.width)), x], axis=1)
         positions = self.param("position_embeddings", init.tokens, x.shape[1:])
         x = x + positions.astype(self.dtype)
         if config.norm_before:

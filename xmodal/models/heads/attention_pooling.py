@@ -60,7 +60,7 @@ class Map(nn.Module):
         key, value = (
             split_heads(dense(width, name=name)(tokens), config.heads) for name in ("key", "value")
         )
-        query = jnp.broadcast_to(query, (len(tokens), *query.shape[1:]))
+        query = jnp.broadcast_to(query, (tokens.shape[0], *query.shape[1:]))
         y = dense(width, name="attention_output")(attend(query, key, value, features.mask))[:, 0]
         hidden = dense(config.mlp_dim, bias_init=tiny, name="mlp_hidden")(
             layer_norm(config.epsilon, dtype, "mlp_norm")(y)

@@ -21,7 +21,7 @@ from xmodal.runs.config.dataset_facts import DatasetFacts
 from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.config.sizes import resolve_sizes
 from xmodal.runs.config.spec import Spec, read_spec
-from xmodal.training.optimization.schedules import resolve_epochs
+from xmodal.training.optimization.run_lengths import resolve_epochs
 
 # Stand in for a dataset that is not known.
 _MANY, _SOME_STEPS, _SOME_ROWS = 2**31 - 1, 1000, 1000

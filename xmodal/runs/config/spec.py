@@ -9,7 +9,7 @@ from xmodal.evals import read_options
 from xmodal.evals.evaluators import Options
 from xmodal.runs.config.run_config import RunConfig, read_settings
 from xmodal.runs.folder.run_folder import Records
-from xmodal.training.optimization.schedules import choose_warmup
+from xmodal.training.optimization.run_lengths import choose_warmup
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ from xmodal.runs.pair_functions import make_pair_functions
 from xmodal.runs.parts import Parts
 from xmodal.runs.predictors import make_predictors
 from xmodal.runs.tensorboard.example_views import View
-from xmodal.training.optimization.schedules import is_due
+from xmodal.training.optimization.run_lengths import is_due
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree
 

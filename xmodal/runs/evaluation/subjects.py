@@ -31,7 +31,7 @@ from xmodal.runs.folder.finished import FINAL
 from xmodal.runs.folder.run_records import training_hashes
 from xmodal.runs.tensorboard.example_views import TensorBoardConfig, Views, read_config
 from xmodal.runs.tensorboard.writer import make_writer
-from xmodal.training.optimization.schedules import resolve_epochs
+from xmodal.training.optimization.run_lengths import resolve_epochs
 
 _VECTORS = (None, "vector")
 

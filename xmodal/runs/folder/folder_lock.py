@@ -164,6 +164,10 @@ def _hold_object(path: epath.Path) -> Iterator[Callable[[], None]]:
 
 def _check_ours(path: epath.Path, writer: Writer) -> None:
     if (found := _read(path)) != writer:
+        if not is_on_bucket(path) and not path.parent.exists():
+            raise FolderInUseError(
+                f"{path.parent} is gone: it was removed, or its disk unmounted, during the work."
+            )
         raise FolderInUseError(
             f"{path.parent} was taken over by {_name(found)}; nothing more is written here."
         )
@@ -172,7 +176,8 @@ def _check_ours(path: epath.Path, writer: Writer) -> None:
 def _check_stale(path: epath.Path, writer: Writer | None) -> None:
     with contextlib.suppress(FileNotFoundError):
         is_alive = writer is None or writer.machine != _machine() or _is_alive(writer.process)
-        if is_alive and time.time() - path.stat().mtime <= _STALE_SECONDS:
+        # A time in the future, of a clock that was wrong, is no sign of life either.
+        if is_alive and abs(time.time() - path.stat().mtime) <= _STALE_SECONDS:
             raise _in_use(path, writer)
 
 

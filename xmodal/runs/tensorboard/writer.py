@@ -13,7 +13,7 @@ from xmodal.base.console import quietly
 if TYPE_CHECKING:
     from clu import metric_writers
 
-_QUALITY = 70  # Of JPEG, where text is still sharp.
+_QUALITY = 60  # Of JPEG, where text is still sharp.
 
 
 def make_writer(folder: str) -> "metric_writers.MetricWriter":
@@ -35,7 +35,7 @@ def write_pictures(
 ) -> None:
     """Writes pictures, uint8 [H, W, 3] by tag, for TensorBoard's IMAGES tab.
 
-    They are JPEG files, a sixth of the PNG files of `MetricWriter.write_images`.
+    They are JPEG files, a fifth of the PNG files of `MetricWriter.write_images`.
     """
     from tensorboard.plugins.image.metadata import create_summary_metadata
 

@@ -1,0 +1,73 @@
+"""CLIP and SigLIP as they were published: converted on first use, then found in a cache."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+
+from absl import logging
+from etils import epath
+
+from xmodal.base.cache_folder import cache_folder
+from xmodal.base.checksums import sha256_of
+from xmodal.base.config import UserError
+from xmodal.pretrained.clip_layouts import find_layout
+from xmodal.pretrained.model_converters import convert_model
+from xmodal.pretrained.model_folder import save_model
+from xmodal.pretrained.vocabularies import TOKENIZER_FILES
+from xmodal.pretrained.weight_files import SMALL_FILES, load_source
+
+# Of the converted folders; to be raised if the same source would be converted differently.
+_VERSION = b"1"
+# Weights for other libraries in folders of transformers, which are not read.
+_IGNORED = (".h5", ".msgpack", ".onnx", ".md", ".ot")
+
+
+def find_converted(source: str | os.PathLike) -> epath.Path:
+    """Returns the folder of a published CLIP or SigLIP in our format.
+
+    It is converted at the first call and after any change of its files, into
+    `~/.cache/xmodal/converted/HASH`.
+
+    Args:
+      source: weights as `load_source` reads them, with their config and tokenizer beside them.
+
+    Raises:
+      UserError: it is neither model, or cannot be converted without being asked how.
+    """
+    path = epath.Path(source)
+    if not path.exists():
+        raise UserError(f"{os.fspath(source)} does not exist.")
+    folder = epath.Path(cache_folder("converted", _hash_of(path)))
+    if not (folder / "model.json").exists():
+        arrays = load_source(path).arrays
+        kind = "siglip" if find_layout(arrays).has(arrays, "image/head/probe") else "clip"
+        logging.info("Converting %s once, into %s.", path, folder)
+        try:
+            made = convert_model(kind, path)
+        except UserError as error:
+            raise UserError(
+                f"{error} `xmodal convert --model={kind}` has these flags; load the folder that it "
+                "makes."
+            ) from error
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        save_model(folder, *made)
+    return folder
+
+
+def _hash_of(path: epath.Path) -> str:
+    digest = hashlib.sha256(_VERSION)
+    for file in sorted(_files(path), key=lambda file: file.name):
+        digest.update(f"{file.name} {sha256_of(file)}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+def _files(path: epath.Path) -> Iterator[epath.Path]:
+    """Yields the files that a conversion may read."""
+    if path.is_dir():
+        yield from (
+            file for file in path.iterdir() if file.is_file() and not file.name.endswith(_IGNORED)
+        )
+        return
+    yield path
+    beside = (path.parent / name for name in {*SMALL_FILES, *TOKENIZER_FILES})
+    yield from (file for file in beside if file.exists())
