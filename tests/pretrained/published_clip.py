@@ -6,6 +6,8 @@ import re
 import numpy as np
 import safetensors.numpy
 
+from xmodal.pretrained.model_converters import convert_model
+
 MERGES = "#version: 0.2\nt h\nth e</w>\na t</w>\n"
 ROWS, END, TEXT, PIXELS = 512 + 3 + 2, 516, 12, 24
 _VISION = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -335,3 +337,11 @@ def make_resnet(torch, width, units, output):
                 is_count = name.endswith("num_batches_tracked")
                 tensor.copy_(tensor if is_count else torch.rand(tensor.shape) + 0.5)
     return model
+
+
+def convert(kind, source, **options):
+    """The arrays, with the numbers of the similarity, and the description."""
+    arrays, description, _ = convert_model(kind, source, **options)
+    numbers = description.parameters.items()
+    arrays |= {f"similarity/{name}": np.float32(value) for name, value in numbers}
+    return arrays, description

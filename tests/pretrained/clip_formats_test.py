@@ -1,0 +1,182 @@
+"""CLIP and SigLIP in the formats of four publishers are the same arrays; bad files are named."""
+
+import os
+
+import numpy as np
+import published_clip as published
+import pytest
+
+from xmodal.base.config import UserError
+
+MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+
+
+@pytest.fixture(scope="module")
+def torch():
+    pytest.importorskip("transformers")
+    return pytest.importorskip("torch")
+
+
+def assert_equal(found, wanted, atol=0.0):
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        np.testing.assert_allclose(found[name], array, rtol=0, atol=atol, err_msg=name)
+
+
+QUICK = {"embed_dim": 24, "quick_gelu": True, "vision_cfg": {"image_size": 24, "layers": 2,
+         "width": 64, "head_width": 32, "patch_size": 8},
+         "text_cfg": {"context_length": 12, "vocab_size": 517, "width": 64, "heads": 4,
+                      "layers": 3}}  # fmt: skip
+PIXELS = {"size": [24, 24], "mode": "RGB", "mean": MEAN, "std": STD, "interpolation": "bicubic",
+          "resize_mode": "shortest"}  # fmt: skip
+
+
+def test_clip_of_openai_and_open_clip(torch, clip, tmp_path):
+    """A scripted archive, state dicts, safetensors with a config, and a training checkpoint."""
+    model, folder = clip
+    wanted, description = published.convert("clip", folder)
+    arrays = published.openai_arrays(published.arrays_of(model))
+    merges = {"vocabulary": str(folder / "merges.txt")}
+
+    sizes = {"input_resolution": 24, "context_length": 12, "vocab_size": 517}
+    published.script(torch, arrays, tmp_path / "ViT-B-32.pt", **sizes)
+    found, openai = published.convert("clip", tmp_path / "ViT-B-32.pt", **merges)
+    assert_equal(found, wanted, atol=1e-3)  # Matrices are float16 there.
+    assert openai.sides["image"].encoder["activation"] == "quick_gelu"
+    assert openai.sides["image"].preprocessing == description.sides["image"].preprocessing
+
+    config = {"model_cfg": QUICK, "preprocess_cfg": PIXELS}
+    saved = published.write(tmp_path / "open", arrays, "open_clip_model.safetensors",
+                            open_clip_config=config)  # fmt: skip
+    found, open_clip = published.convert("clip", saved, **merges)
+    assert_equal(found, wanted)
+    assert open_clip == description
+
+    tensors = {name: torch.tensor(np.array(array)) for name, array in arrays.items()}
+    (saved / "open_clip_model.safetensors").unlink()
+    torch.save(tensors, saved / "open_clip_pytorch_model.bin")
+    assert_equal(published.convert("clip", saved, **merges)[0], wanted)
+
+    checkpoint = {
+        "epoch": 3,
+        "name": "run",
+        "state_dict": {f"module.{name}": tensor for name, tensor in tensors.items()},
+        "optimizer": {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 0.1}]},
+    }
+    torch.save(checkpoint, tmp_path / "epoch_3.pt")
+    with pytest.raises(UserError, match="nothing in it tells the activation .*--variant=quick_gel"):
+        published.convert("clip", tmp_path / "epoch_3.pt", **merges)
+    found, exact = published.convert("clip", tmp_path / "epoch_3.pt", variant="gelu", **merges)
+    assert_equal(found, wanted)
+    assert exact.sides["text"].encoder["activation"] == "gelu"
+    # The widths decide without a config.
+    assert exact.sides["image"].encoder["heads"] == 1
+
+
+@pytest.mark.parametrize("kind", ["stacked", "unstacked", "timm"])
+def test_siglip_of_big_vision_and_open_clip(siglip, tmp_path, kind):
+    model, folder = siglip
+    wanted, description = published.convert("siglip", folder)
+    own, pieces = published.arrays_of(model), {"vocabulary": str(folder / "spiece.model")}
+    if kind == "timm":
+        source = published.write(tmp_path / "open", published.timm_arrays(own))
+        config = {"model_cfg": {
+            "embed_dim": 64, "custom_text": True,
+            "vision_cfg": {"timm_model_name": "vit_tiny_siglip", "timm_pool": "map",
+                           "timm_proj": "none", "image_size": 24},
+            "text_cfg": {"heads": 4, "width": 64, "layers": 3, "no_causal_mask": True,
+                         "proj_bias": True, "pool_type": "last", "norm_kwargs": {"eps": 1e-6}},
+        }}  # fmt: skip
+        published.write(tmp_path / "open", published.timm_arrays(own), open_clip_config=config)
+        with pytest.raises(UserError, match="tells the activation .*--variant=gelu_tanh"):
+            published.convert("siglip", source, **pieces)
+        found, made = published.convert("siglip", source, variant="gelu_tanh", **pieces)
+    else:
+        heads = {"image": 2, "text": 4}
+        arrays = published.big_vision_arrays(own, heads, stacked=kind == "stacked")
+        np.savez(tmp_path / "siglip.npz", **arrays)
+        found, made = published.convert("siglip", tmp_path / "siglip.npz", **pieces)
+        assert made.sides["image"].encoder["heads"] == 2
+        assert made.sides["image"].preprocessing["eval_recipe"] == "big_vision"
+    assert_equal(found, wanted)
+    assert made.sides["text"].encoder == description.sides["text"].encoder
+
+
+def test_bad_input_is_named(torch, clip, siglip, tmp_path):
+    (model, folder), (_, other) = clip, siglip
+    arrays = published.openai_arrays(published.arrays_of(model))
+    merges, config = {"vocabulary": str(folder / "merges.txt")}, {"model_cfg": QUICK}
+
+    def refused(message, kind, source, **options):
+        with pytest.raises(UserError, match=message):
+            published.convert(kind, source, **{**merges, **options})
+
+    source = published.write(tmp_path / "open", arrays, open_clip_config=config)
+    refused("open_clip_config.json, it was trained with quick_gelu, not .*gelu; leave --variant",
+            "clip", source, variant="gelu")  # fmt: skip
+    refused("--variant='relu' is none of clip; known: quick_gelu, gelu", "clip", source,
+            variant="relu")  # fmt: skip
+    changed = {**QUICK, "vision_cfg": {**QUICK["vision_cfg"], "pos_embed_type": "sin_cos_2d"}}
+    published.write(source, arrays, open_clip_config={"model_cfg": changed})
+    refused("vision_cfg.pos_embed_type='sin_cos_2d', which is not supported", "clip", source)
+    published.write(source, arrays, open_clip_config={
+        "model_cfg": QUICK, "preprocess_cfg": {**PIXELS, "resize_mode": "longest"}
+    })  # fmt: skip
+    refused("resizes images by longest, bicubic; known: shortest by bicubic", "clip", source)
+    published.write(source, arrays, open_clip_config={
+        "model_cfg": QUICK, "preprocess_cfg": {**PIXELS, "size": [32, 32]}
+    })  # fmt: skip
+    refused("images of 32 pixels, but its positions are for 24", "clip", source)
+    cut = {**arrays, "visual.positional_embedding": arrays["visual.positional_embedding"][:9]}
+    published.write(source, cut, open_clip_config=config)
+    refused("has 8 positions of patches, which make no square", "clip", source)
+    del cut["visual.positional_embedding"]
+    published.write(source, cut, open_clip_config=config)
+    refused("it has no array 'visual.positional_embedding'", "clip", source)
+    extra = {**arrays, "visual.transformer.resblocks.0.ls_1.gamma": np.ones(64, np.float32)}
+    published.write(source, extra, open_clip_config=config)
+    refused(r"1 array.* not expected.*\n  visual.transformer.resblocks.0.ls_1.gamma", "clip",
+            source)  # fmt: skip
+
+    # Another model, another tokenizer, no tokenizer.
+    refused("no class token, as a SigLIP: use --model=siglip", "clip", other)
+    refused("no attention pooling .* use --model=clip", "siglip", folder)
+    published.write(tmp_path / "none", {"encoder.weight": np.ones((2, 2), np.float32)})
+    refused("no CLIP or SigLIP: it has none of .*'visual.class_embedding'", "clip",
+            tmp_path / "none")  # fmt: skip
+    refused("is a sentencepiece.model, but the model needs merges.txt", "clip", folder,
+            vocabulary=str(other / "spiece.model"))  # fmt: skip
+    (tmp_path / "merges.txt").write_text(published.MERGES + "a n\n")
+    refused("has 518 tokens, but the model has 517: it belongs to another model", "clip", folder,
+            vocabulary=str(tmp_path / "merges.txt"))  # fmt: skip
+    published.write(tmp_path / "bare", published.arrays_of(siglip[0]), config={
+        "model_type": "siglip", "vision_config": {"num_attention_heads": 2},
+            "text_config": {"num_attention_heads": 4}
+    })  # fmt: skip
+    refused("no tokenizer: put its spiece.model or tokenizer.model or .* use --vocabulary",
+            "siglip", tmp_path / "bare", vocabulary="")  # fmt: skip
+    published.write(tmp_path / "bare", published.arrays_of(siglip[0]), config={
+        "model_type": "siglip2", "vision_config": {"num_attention_heads": 2},
+            "text_config": {"num_attention_heads": 4}
+    })  # fmt: skip
+    refused("model_type='siglip2'; known: .*NaFlex is not supported", "siglip", tmp_path / "bare")
+
+    # A truncated archive, and one that would run a command if it were unpickled.
+    published.script(torch, arrays, tmp_path / "whole.pt")
+    content = (tmp_path / "whole.pt").read_bytes()
+    (tmp_path / "cut.pt").write_bytes(content[: len(content) // 2])
+    refused("cut.pt cannot be read as a file of torch.save", "clip", tmp_path / "cut.pt")
+    torch.save({**{n: torch.tensor(np.array(a)) for n, a in arrays.items()}, "x": Evil(tmp_path)},
+               tmp_path / "evil.pt")  # fmt: skip
+    published.convert("clip", tmp_path / "evil.pt", variant="gelu", **merges)
+    assert not (tmp_path / "ran").exists()
+
+
+class Evil:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder / "ran"),)

@@ -1,0 +1,33 @@
+"""A CLIP and a SigLIP of transformers."""
+
+import published_clip as published
+import pytest
+
+from tests.preprocessing.tiny_pieces import sentencepiece_model
+from xmodal.preprocessing.sentence_pieces import sentence_piece_tokens
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    """A CLIP of transformers, and its folder."""
+    torch = _torch()
+    model, folder = published.make_clip(torch), tmp_path_factory.mktemp("clip")
+    model.save_pretrained(folder)
+    (folder / "merges.txt").write_text(published.MERGES)
+    return model, folder
+
+
+@pytest.fixture(scope="module")
+def siglip(tmp_path_factory):
+    """A SigLIP of transformers, and its folder."""
+    torch = _torch()
+    folder, pieces = tmp_path_factory.mktemp("siglip"), sentencepiece_model()
+    (folder / "spiece.model").write_bytes(pieces)
+    model = published.make_siglip(torch, len(sentence_piece_tokens(pieces)))
+    model.save_pretrained(folder)
+    return model, folder
+
+
+def _torch():
+    pytest.importorskip("transformers")
+    return pytest.importorskip("torch")
