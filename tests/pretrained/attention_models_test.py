@@ -236,7 +236,9 @@ def test_sgraf_equals_torch_in_training(torch, tmp_path, kind):
     assert norms == pytest.approx(
         clipped_adam.train_torch(torch, parameters, compute_loss), rel=1e-4
     )
-    if kind == "sgr":  # Queries of the last step have gradients near Adam's epsilon.
+    if kind == "sgr":
+        # Its gradients agree over three steps, its parameters only to 0.6 % of their movement: some
+        # of its gradients are near Adam's epsilon, which may amplify their rounding.
         return
     theirs = read(convert(torch, kind, modules, tmp_path, {}))[1]
     kept = [

@@ -208,10 +208,10 @@ def _score_blocks(
     similarity: Similarity, mesh: Mesh, params: Any, left: TokenItems, right: TokenItems
 ) -> jax.Array:
     def score(params: Any, *sides: TokenItems) -> jax.Array:
-        first, second = (
-            similarity.prepare(jax.tree.map(lambda x: x[0], side), params) for side in sides
-        )
         with jax.default_matmul_precision("highest"):
+            first, second = (
+                similarity.prepare(jax.tree.map(lambda x: x[0], side), params) for side in sides
+            )
             return similarity.score(first, second, params)[None]
 
     split = P(BATCH_AXIS)
