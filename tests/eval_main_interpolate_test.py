@@ -57,6 +57,7 @@ def test_the_ends_are_the_start_and_the_run(saved_run_dir, few_shapes, tmp_path,
     rows = [line.split("|") for line in table.splitlines()]
     assert [row[1].strip() for row in rows] == ["weight", "-" * 6, "0", "0.5", "1"]
     tag = rows[0][2].strip()
+    assert f"{rows[3][2].strip()} " in (output / "curve.tex").read_text()
     low, high = (curve[50][f"{tag}_{end}"] for end in ("low", "high"))
     assert rows[3][2].strip() == f"{curve[50][tag]:.1f} [{low:.1f}, {high:.1f}]"
 

@@ -22,7 +22,8 @@ EVALUATOR/BOARD/DIRECTION/METRIC, for a run those of the last evaluated checkpoi
 whose results in RUN/test are those that training wrote, and to RUN/step_STEP/SPLIT for another
 --step.
 `--interpolate=0,0.5,1` evaluates averages of the checkpoint and the weights that its run started
-from, into RUN/interpolation/SPLIT: `steps/PERCENT.json`, and `curve.md`, a table with intervals.
+from, into RUN/interpolation/SPLIT: `steps/PERCENT.json`, and `curve.md` and `curve.tex`, a table
+with intervals.
 `--save_embeddings=FILE.npz` writes the file that `--embeddings` reads.
 """
 

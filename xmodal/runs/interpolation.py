@@ -61,7 +61,8 @@ def open_interpolation(
 
 
 def write_curve(output: str, weights: Sequence[float]) -> str:
-    """Returns the results of every weight as a Markdown table, and writes it to `curve.md`.
+    """Returns the results of every weight as a Markdown table, and writes it to `curve.md` and
+    `curve.tex`.
 
     Args:
       output: folder of the results of `open_interpolation`.
@@ -78,7 +79,8 @@ def write_curve(output: str, weights: Sequence[float]) -> str:
         ]
         rows.append([f"{weight:g}", *cells])
     table = format_table(rows)
-    write_files(output, {"curve.md": f"{table}\n"})
+    latex = format_table(rows, "latex")
+    write_files(output, {"curve.md": f"{table}\n", "curve.tex": f"{latex}\n"})
     return table
 
 

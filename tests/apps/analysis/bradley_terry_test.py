@@ -114,7 +114,12 @@ def test_the_command_prints_the_best_first(tmp_path, monkeypatch, capsys):
     path.write_text("preferred,rejected\nb,a\nb,a\na,b\nb,a\n")
     monkeypatch.setattr(sys, "argv", ["bradley_terry", f"--preferences={path}"])
     command.main()
-    assert capsys.readouterr().out == " 75.00  b\n 25.00  a\n"
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.strip("|").split("|")[0].strip() for line in lines] == ["item", "----", "b", "a"]
+    assert [float(line.strip("|").split("|")[1]) for line in lines[2:]] == [75, 25]
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--latex"])
+    command.main()
+    assert r"b & 75.00 \\" in capsys.readouterr().out
     path.write_text("preferred,rejected\nb,a\n")
     with pytest.raises(SystemExit, match="never lost"):
         command.main()

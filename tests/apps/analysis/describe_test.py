@@ -61,6 +61,10 @@ def test_figures_of_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys
     names = ["cosines", "distributions", "positives", "rated_twice", "rater_spread"]
     assert sorted(path.stem for path in tmp_path.glob("out/*.png")) == names
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    latex = (tmp_path / "out" / "summary.tex").read_text().splitlines()
+    assert [line.split(" & ")[1] for line in latex if " & " in line][1:] == [
+        each["method"].replace("_", r"\_") for each in summary["rows"]
+    ]
     rows = {(row["rating"], row["method"]): row for row in summary["rows"]}
     assert rows["sts", "c2c_cocaption"]["pairs"] == 125
     assert rows["sits", "c2i_original"]["pairs"] == 125

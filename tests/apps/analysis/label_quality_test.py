@@ -112,8 +112,12 @@ def test_the_command_prints_both(tmp_path, monkeypatch, capsys):
     given = [f"--labels={tmp_path}/labels.json", f"--truth={tmp_path}/truth.json"]
     monkeypatch.setattr(sys, "argv", ["label_quality", *given])
     command.main()
-    printed = capsys.readouterr().out
-    assert printed == "precision 75.00 % (2 queries)\nrecall    41.67 % (3 queries)\n"
+    cells = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines()]
+    rows = [[cell.strip() for cell in row] for row in cells]
+    assert rows[2:] == [["precision", "75.00", "2"], ["recall", "41.67", "3"]]
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--latex"])
+    command.main()
+    assert r"precision & 75.00 & 2 \\" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["label_quality", given[0], f"--truth={tmp_path}/none.json"])
     with pytest.raises(SystemExit, match="none.json does not exist"):
         command.main()

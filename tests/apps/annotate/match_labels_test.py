@@ -68,6 +68,8 @@ def test_positives_are_yes_and_weak_yes_and_unseen_originals(study, tmp_path):
     ]
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in report.splitlines()]
     assert ["captions of an image", "2", "5", "2.50"] in cells
+    latex = (tmp_path / "labels" / "report.tex").read_text()
+    assert r"captions of an image & 2 & 5 & 2.50 \\" in latex
     aggregate(study, tmp_path / "human", human_only=True)
     assert read(tmp_path / "human") == [{"1": [30], "2": [10, 20]}, {"10": [2], "20": [2]}]
     (tmp_path / "wrong.txt").write_text("20\n11\n")

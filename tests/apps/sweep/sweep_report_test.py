@@ -62,6 +62,9 @@ def test_the_best_trial_and_its_metrics(plan, metric, number):
     (best,) = sweep_report.best_trials(plan, outcomes).values()
     assert best.user_attrs["trial"] == number  # the first of equals
     text = sweep_report.format_report(plan, outcomes, "sweeps/bag")
+    latex = sweep_report.format_report(plan, outcomes, "sweeps/bag", "latex")
+    assert r"\caption{Best}" in latex
+    assert rf"score & {best.value:.4g} \\" in latex
     assert "5 trials: 4 complete, 1 failed." in text
     assert "- sweeps/bag/trials/" + sweep_report.name_of(best) in text
     assert "- 0002: no memory" in text

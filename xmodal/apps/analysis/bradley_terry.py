@@ -13,6 +13,7 @@ from scipy.sparse import csgraph
 
 from xmodal.apps.analysis.judgment_table import print_outcome
 from xmodal.base.config import UserError
+from xmodal.base.text_table import Rows
 
 
 def count_wins(preferences: Iterable[tuple[str, str]]) -> tuple[list[str], np.ndarray]:
@@ -118,10 +119,10 @@ def main() -> None:
     print_outcome("bradley_terry", __doc__, "--preferences", ("preferred", "rejected"), _score_rows)
 
 
-def _score_rows(rows: Sequence[Mapping[str, str]]) -> str:
+def _score_rows(rows: Sequence[Mapping[str, str]]) -> Rows:
     scores = bradley_terry(*count_wins((row["preferred"], row["rejected"]) for row in rows))
     best = sorted(scores.items(), key=lambda each: -each[1])
-    return "\n".join(f"{score:6.2f}  {item}" for item, score in best)
+    return [["item", "score"], *([item, f"{score:.2f}"] for item, score in best)]
 
 
 if __name__ == "__main__":

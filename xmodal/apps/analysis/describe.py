@@ -5,9 +5,10 @@ r"""Draws the figures of the Crisscrossed Captions (CxC) paper for any rated pai
     python -m xmodal describe --dataset=flickr8k --output=FIGURES
 
 --ratings is a folder of CSV files as CxC released them; --dataset a prepared dataset with scores.
-Writes PNG files and the same pictures for TensorBoard: distributions of scores by rating and
-sampling method, numbers of positive pairs, scores against cosines, the spread of the raters, and
-pairs rated twice. Figures without data are left out, with a note on the data they need.
+Prints a table, and writes it in LaTeX. Writes PNG files and the same pictures for TensorBoard:
+distributions of scores by rating and sampling method, numbers of positive pairs, scores against
+cosines, the spread of the raters, and pairs rated twice. Figures without data are left out, with a
+note on the data they need.
 
 Cosines are those of --embeddings (an npz file as for `python -m xmodal.eval_main --embeddings`) or,
 if texts are known, of bags of words: averaged --word_vectors, or else word counts. Texts are the
@@ -47,6 +48,7 @@ from xmodal.base import console
 from xmodal.base.config import UserError
 from xmodal.base.cxc_files import THRESHOLDS
 from xmodal.base.result_files import check_writable, write_files
+from xmodal.base.text_table import align_columns, format_table
 from xmodal.evals.inputs.arrays import load_embeddings
 from xmodal.preprocessing import decode_image
 from xmodal.pretrained import bag_of_words
@@ -74,7 +76,8 @@ def main() -> None:
     rated = _read_ratings(args)
     positive = {**THRESHOLDS, **dict(args.positive)}
     summaries = score_statistics.summarize(rated, positive)
-    print(score_statistics.format_summaries(summaries), flush=True)
+    table = score_statistics.tabulate_summaries(summaries)
+    print(align_columns(table, right=range(2, len(table[0]))), flush=True)
     cosines, by = _cosines(args, rated)
     title = f"{args.dataset or pathlib.Path(args.ratings).resolve().name}, {args.split}"
     figures = {
@@ -87,6 +90,7 @@ def main() -> None:
     drawn = {name: png for name, png in figures.items() if png}
     rows = [dataclasses.asdict(each) for each in summaries]
     contents: dict[str, str | bytes] = {f"{name}.png": png for name, png in drawn.items()}
+    contents["summary.tex"] = format_table(table, "latex") + "\n"
     contents["summary.json"] = json.dumps({"title": title, "rows": rows}, indent=2) + "\n"
     stale = [f"{name}.png" for name in figures if name not in drawn]
     write_files(args.output, contents, stale=stale)

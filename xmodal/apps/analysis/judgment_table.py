@@ -1,4 +1,4 @@
-"""Commands that print a result computed from one CSV file of human judgments."""
+"""Commands that print a table computed from one CSV file of human judgments."""
 
 import argparse
 import pathlib
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import read_csv
 from xmodal.base import console
+from xmodal.base.text_table import Rows, format_table
 
 
 @console.readable_errors(FileNotFoundError, UnexpectedFilesError)
@@ -15,16 +16,16 @@ def print_outcome(
     description: str | None,
     flag: str,
     columns: Sequence[str],
-    outcome: Callable[[list[Mapping[str, str]]], str],
+    outcome: Callable[[list[Mapping[str, str]]], Rows],
 ) -> None:
-    """Prints the result for the file on the command line, or exits with an error.
+    """Prints the table for the file on the command line, or exits with an error.
 
     Args:
       command: name of the command.
       description: its description.
       flag: flag that names the file.
       columns: columns that the file must have.
-      outcome: function from rows by column to the text to print.
+      outcome: function from rows by column to the cells of the table.
     """
     parser = argparse.ArgumentParser(
         prog=f"xmodal {command}",
@@ -32,5 +33,7 @@ def print_outcome(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(flag, dest="file", required=True, help="csv file, gzipped or not")
-    path = pathlib.Path(parser.parse_args().file)
-    print(outcome([row for _, row in read_csv(path, columns=columns)]))
+    parser.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
+    args = parser.parse_args()
+    cells = outcome([row for _, row in read_csv(pathlib.Path(args.file), columns=columns)])
+    print(format_table(cells, "latex" if args.latex else "markdown"))

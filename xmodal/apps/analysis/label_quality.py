@@ -17,6 +17,7 @@ from data_prep.eccv_labels.label_files import read_positives
 from data_prep.errors import UnexpectedFilesError
 from xmodal.base import console
 from xmodal.base.config import UserError
+from xmodal.base.text_table import format_table
 
 # Query id -> ids of its positives.
 PositiveLists = Mapping[int, Collection[int]]
@@ -100,12 +101,17 @@ def main() -> None:
     parser.add_argument("--labels", required=True, help="positives to evaluate, a JSON file")
     parser.add_argument("--truth", required=True, help="reference positives, a JSON file")
     parser.add_argument("--annotated", help="items that were looked at, by query")
+    parser.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
     args = parser.parse_args()
     labels, truth = (read_positives(pathlib.Path(path)) for path in (args.labels, args.truth))
     annotated = read_positives(pathlib.Path(args.annotated)) if args.annotated else None
     found = label_quality(labels, truth, annotated=annotated)
-    print(f"precision {found.precision:.2f} % ({found.precision_queries:,} queries)")
-    print(f"recall    {found.recall:.2f} % ({found.recall_queries:,} queries)")
+    rows = [
+        ["", "percent", "queries"],
+        ["precision", f"{found.precision:.2f}", f"{found.precision_queries:,}"],
+        ["recall", f"{found.recall:.2f}", f"{found.recall_queries:,}"],
+    ]
+    print(format_table(rows, "latex" if args.latex else "markdown"))
 
 
 if __name__ == "__main__":

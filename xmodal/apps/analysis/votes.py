@@ -20,7 +20,7 @@ from scipy import stats
 
 from xmodal.apps.analysis.judgment_table import print_outcome
 from xmodal.base.config import UserError, lookup
-from xmodal.base.text_table import format_table
+from xmodal.base.text_table import Rows
 
 ANSWERS: Mapping[str, int] = {"better": 1, "worse": -1, "both_good": 0, "both_bad": 0}
 _ALL = "all"
@@ -67,8 +67,8 @@ def count_votes(answers: Iterable[tuple[str, str, str]]) -> dict[str, Vote]:
     return found if len(groups) == 1 else found | {_ALL: _vote(list(of_example.values()))}
 
 
-def format_votes(votes: Mapping[str, Vote]) -> str:
-    """Returns a Markdown table with a row per group."""
+def tabulate_votes(votes: Mapping[str, Vote]) -> Rows:
+    """Returns the cells of a table with a row per group."""
     header = ["group", "examples", *ANSWERS, "no majority", "t", "p"]
     rows = [
         [
@@ -81,7 +81,7 @@ def format_votes(votes: Mapping[str, Vote]) -> str:
         ]
         for group, vote in votes.items()
     ]
-    return format_table([header, *rows])
+    return [header, *rows]
 
 
 def _vote(examples: list[list[str]]) -> Vote:
@@ -104,9 +104,9 @@ def main() -> None:
     print_outcome("votes", __doc__, "--answers", ("example", "answer"), _count_rows)
 
 
-def _count_rows(rows: Sequence[Mapping[str, str]]) -> str:
+def _count_rows(rows: Sequence[Mapping[str, str]]) -> Rows:
     answers = ((row.get("group", _ALL), row["example"], row["answer"]) for row in rows)
-    return format_votes(count_votes(answers))
+    return tabulate_votes(count_votes(answers))
 
 
 if __name__ == "__main__":

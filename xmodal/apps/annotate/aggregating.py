@@ -19,7 +19,7 @@ from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.apps.annotate.vote_labels import vote_file
 from xmodal.base.config import UserError
 from xmodal.base.result_files import format_json, write_files
-from xmodal.base.text_table import format_table
+from xmodal.base.text_table import Rows, format_document
 
 _SHOWN = 10  # Units named in a sentence.
 
@@ -56,17 +56,17 @@ def aggregate(
             f"{study.settings.raters_per_item} rater(s) yet: there is nothing to aggregate."
             f"{_describe_waiting(study)}"
         )
-    parts = [_describe_progress(study, answers)]
+    parts: list[str | Rows] = [_describe_progress(study, answers)]
     contents = {"answers.csv": format_answers(answers), "raters.csv": quality_file(answers)}
     if study.settings.kind == "cxc":
         means = mean_ratings(answers)
         contents |= rating_files(means, study.settings.split)
         header = ["rating", "sampling method", "pairs", "mean", "positive from", "positive"]
-        parts.append(format_table([header, *describe_ratings(means)]))
+        parts.append([header, *describe_ratings(means)])
     elif study.settings.kind == "eccv":
         lists = _positives(study, answers, add, without, human_only)
         contents |= lists_files("eccv", lists)
-        parts.append(_describe_lists(lists))
+        parts.append(_tabulate_lists(lists))
     else:
         contents["votes.csv"] = vote_file(answers, study.settings)
         parts.append("votes.csv is for `python -m xmodal votes --answers=FILE`.")
@@ -79,10 +79,11 @@ def aggregate(
         for kind, levels in alphas.items()
         for level, alpha in levels.items()
     ]
-    parts.append(format_table([["question", "level", "Krippendorff's alpha"], *rows]))
-    report = "\n\n".join(parts) + "\n"
-    write_files(output, contents | {"report.md": report})
-    return f"{report}\n{output}: {', '.join(sorted({*contents, 'report.md'}))}"
+    parts.append([["question", "level", "Krippendorff's alpha"], *rows])
+    report = format_document(parts)
+    contents |= {"report.md": report, "report.tex": format_document(parts, "latex")}
+    write_files(output, contents)
+    return f"{report}\n{output}: {', '.join(sorted(contents))}"
 
 
 def _positives(
@@ -138,11 +139,11 @@ def _describe_waiting(study: StudyFile) -> str:
     )
 
 
-def _describe_lists(lists: dict[str, dict[int, list[int]]]) -> str:
+def _tabulate_lists(lists: dict[str, dict[int, list[int]]]) -> Rows:
     names = {"i2t": "captions of an image", "t2i": "images of a caption"}
     rows = []
     for direction, of_query in lists.items():
         positives = sum(map(len, of_query.values()))
         mean = f"{positives / len(of_query):.2f}" if of_query else ""
         rows.append([names[direction], f"{len(of_query):,}", f"{positives:,}", mean])
-    return format_table([["positives", "queries", "number", "per query"], *rows])
+    return [["positives", "queries", "number", "per query"], *rows]

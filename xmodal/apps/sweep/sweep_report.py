@@ -15,7 +15,7 @@ from xmodal.apps.analysis.canvas import to_png
 from xmodal.apps.sweep.plan import Plan
 from xmodal.apps.sweep.space import describe
 from xmodal.base.result_files import csv_text, write_files
-from xmodal.base.text_table import format_table
+from xmodal.base.text_table import Rows, format_document
 from xmodal.evals.reports.summary import select_curves
 from xmodal.runs.tensorboard.writer import make_writer, write_settings
 
@@ -57,7 +57,8 @@ def write_report(plan: Plan, folder: pathlib.Path, trials: Sequence[FrozenTrial]
     """Writes and prints the report, with a plot of the score over each parameter."""
     write_tables(plan, folder, trials)
     text = format_report(plan, trials, str(folder))
-    contents: dict[str, str | bytes] = {"report.md": text}
+    latex = format_report(plan, trials, str(folder), "latex")
+    contents: dict[str, str | bytes] = {"report.md": text, "report.tex": latex}
     lines = [f"Report:  {folder / 'report.md'}", f"Trials:  {folder / 'results.csv'}"]
     if any(each.state == TrialState.COMPLETE for each in trials):
         contents["scores.png"] = draw_scores(plan, trials)
@@ -80,28 +81,33 @@ def write_tables(plan: Plan, folder: pathlib.Path, trials: Sequence[FrozenTrial]
             writer.write_scalars(0, {"score": each.value, **curves})
 
 
-def format_report(plan: Plan, trials: Sequence[FrozenTrial], folder: str) -> str:
-    """Returns the report as Markdown: the best trials with all of their metrics, and the space."""
+def format_report(
+    plan: Plan, trials: Sequence[FrozenTrial], folder: str, format: str = "markdown"
+) -> str:
+    """Returns the report: the best trials with all of their metrics, and the space.
+
+    `format` is "markdown" or "latex", see `text_table.format_document`.
+    """
     states = [_STATES[each.state.name] for each in trials]
     counts = [f"{n} {state}" for state in _STATES.values() if (n := states.count(state))]
-    sections = [
+    sections: list[str | Rows] = [
         f"# Sweep of {plan.config.name}",
         f"{len(trials)} trials: {', '.join(counts)}. Score: `{plan.select}` of the best checkpoint,"
         f" {'lowest' if plan.sign < 0 else 'highest'} first; seed of the draws {plan.seed}.",
     ]
     if best := best_trials(plan, trials):
         sections += ["## Best", "Values, and the final evaluation of these checkpoints:"]
-        sections += [_format_best(plan, best)]
+        sections += [_tabulate_best(plan, best)]
         sections += ["\n".join(f"- {folder}/trials/{name_of(each)}" for each in best.values())]
         sections += ["## Trials", f"The best {_SHOWN}; `results.csv` has all."]
-        sections += [_format_trials(plan, best_first(plan, trials)[:_SHOWN])]
+        sections += [_tabulate_trials(plan, best_first(plan, trials)[:_SHOWN])]
     failed = [each for each in trials if each.state == TrialState.FAIL]
     if failed:
         lines = [f"- {name_of(each)}: {each.user_attrs.get('error')}" for each in failed]
         sections += ["## Failed", "\n".join(lines)]
     space = [[path, describe(each)] for path, each in plan.parameters.items()]
-    sections += ["## Space", format_table([["parameter", "values"], *space])]
-    return "\n\n".join(sections) + "\n"
+    sections += ["## Space", [["parameter", "values"], *space]]
+    return format_document(sections, format)
 
 
 def format_csv(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
@@ -136,7 +142,7 @@ def format_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _format_best(plan: Plan, best: dict[str, FrozenTrial]) -> str:
+def _tabulate_best(plan: Plan, best: dict[str, FrozenTrial]) -> Rows:
     found = [each.user_attrs["metrics"] for each in best.values()]
     rows = [["", *(f"{key} ({name_of(x)})" if key else name_of(x) for key, x in best.items())]]
     rows.append(["score", *(f"{score_of(each):.4g}" for each in best.values())])
@@ -151,12 +157,12 @@ def _format_best(plan: Plan, best: dict[str, FrozenTrial]) -> str:
                 interval = "" if low is None or high is None else f" ({low:.4g} to {high:.4g})"
                 cells.append(f"{metrics[tag]:.4g}{interval}" if tag in metrics else "-")
             rows.append([tag, *cells])
-    return format_table(rows)
+    return rows
 
 
-def _format_trials(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
+def _tabulate_trials(plan: Plan, trials: Sequence[FrozenTrial]) -> Rows:
     rows = [["trial", "score", *plan.parameters]]
     for each in trials:
         values = [format_value(each.user_attrs["values"][path]) for path in plan.parameters]
         rows.append([name_of(each), f"{score_of(each):.4g}", *values])
-    return format_table(rows)
+    return rows

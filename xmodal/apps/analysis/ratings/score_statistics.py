@@ -7,7 +7,7 @@ import numpy as np
 
 from data_prep.cxc.rating_files import KINDS
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
-from xmodal.base.text_table import align_columns
+from xmodal.base.text_table import Rows
 
 ALL = "all"
 _MANY_METHODS = 6
@@ -159,8 +159,8 @@ def _counts(items: np.ndarray, positives: np.ndarray) -> np.ndarray:
     return np.bincount(np.searchsorted(ids, positives), minlength=len(ids))
 
 
-def format_summaries(summaries: list[Summary]) -> str:
-    """A table, one line per row."""
+def tabulate_summaries(summaries: list[Summary]) -> Rows:
+    """The cells of a table, a row per summary."""
     header = ("rating", "sampling method", "pairs", "mean", "quartiles", "positives", "rater SD")
     rows = [header]
     for each in summaries:
@@ -169,4 +169,4 @@ def format_summaries(summaries: list[Summary]) -> str:
         deviation = "" if each.rater_deviation is None else f"{each.rater_deviation:.3f}"
         numbers = (f"{each.pairs:,}", f"{each.mean:.2f}", quartiles, positives, deviation)
         rows.append((each.rating, each.method, *numbers))
-    return align_columns(rows, right=range(2, len(header)))
+    return rows
