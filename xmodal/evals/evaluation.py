@@ -105,6 +105,12 @@ class Evaluation:
             format=format,
         )
 
+    def __repr__(self) -> str:
+        """Returns the report: consoles and notebooks show it in place of all ranks."""
+        return self.report()
+
+    _repr_markdown_ = __repr__
+
     @property
     def stored(self) -> StoredResults:
         """The results that can be compared with those of another model."""
@@ -113,17 +119,19 @@ class Evaluation:
             self.boards, self.name, numbers=numbers, records=self.provenance.records
         )
 
-    def compare(self, other: epath.PathLike | StoredResults) -> Differences:
+    def compare(self, other: "Evaluation | epath.PathLike | StoredResults") -> Differences:
         """Returns the paired differences from another model on the same labels, by tag.
 
-        `other` is its run, whose evaluation on these labels is found, or the folder of an
-        evaluation or `ranks.npz` in it, or the result of `store.load_ranks`. The result prints as a
-        table.
+        `other` is its evaluation, or its run, whose evaluation on these labels is found, or the
+        folder of an evaluation or `ranks.npz` in it, or the result of `store.load_ranks`. The
+        result prints as a table.
 
         Raises:
           UserError: the file cannot be read, or belongs to different labels or records.
         """
         ours = self.stored
+        if isinstance(other, Evaluation):
+            other = other.stored
         theirs = other if isinstance(other, StoredResults) else find_ranks(other, ours)
         return compare(ours, theirs, samples=self.samples, seed=self.seed)
 
