@@ -6,6 +6,7 @@ import numpy as np
 from absl import logging
 
 from xmodal.base.config import UserError
+from xmodal.base.progress import progress
 from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.initialization import (
@@ -54,7 +55,9 @@ def initial_state(parts: Parts) -> TrainState:
     constants = from_concepts.load_constants(
         shapes, source, settings.data, settings.train_split, settings.seed
     )
-    state = from_concepts.place(create_state(parts.init_state, shapes), constants)
+    with progress("Compiling and drawing the initial weights", 1):
+        state = create_state(parts.init_state, shapes)
+    state = from_concepts.place(state, constants)
     state = from_towers.place(state, towers)
     state = from_word_vectors.place(state, rows)
     taken = set(towers.params) | ({from_word_vectors.TABLE} if rows else set())

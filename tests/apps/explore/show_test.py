@@ -1,10 +1,13 @@
 """The page of captions of a real run: word weights and pictures."""
 
 import base64
+import io
 import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
+import PIL.Image
 import pytest
 
 import xmodal
@@ -34,6 +37,28 @@ def test_models_without_attention_say_so():
     model, _ = make_model()
     with pytest.raises(UserError, match="no weights for single words; the head 'attention' has"):
         model.attend(["a red circle"])
+
+
+@pytest.mark.parametrize(("images", "note"), [(2, "all 2, best first"), (6, "the top 5 of 6")])
+def test_the_note_counts_the_pictures_that_there_are(images, note, monkeypatch):
+    def refuse(texts):
+        raise UserError("without attention")
+
+    buffer = io.BytesIO()
+    PIL.Image.new("RGB", (4, 4)).save(buffer, "PNG")
+    split = SimpleNamespace(
+        title="pets",
+        split="test",
+        image_ids=np.arange(images),
+        caption_ids=np.arange(1),
+        caption_texts=["a dog"],
+        caption_rows=np.array([1]),
+        labels={},
+        pictures=lambda rows: [buffer.getvalue()] * len(rows),
+    )
+    monkeypatch.setattr(show, "_find_best", lambda *_: [list(range(images))])
+    page = show.make_page([SimpleNamespace(name="mine", attend=refuse)], split, 1)
+    assert page.notes == [f"Pictures are {note}; the caption's own is framed."]
 
 
 @pytest.mark.slow

@@ -55,12 +55,13 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
                 shown[number].append(PageRow(_show(split, best[number], own), title))
     sections = [Section(text, found) for text, found in zip(texts, shown, strict=True)]
     items = [item for found in shown for row in found for item in row.items]
-    total = f"{len(split.image_ids):,}"
+    total = len(split.image_ids)
     notes = []
     if any(item.words for item in items):
         notes.append("Words are shaded by their attention weights.")
     if any(item.picture for item in items):
-        notes.append(f"Pictures are the top {_TOP} of {total}; the caption's own is framed.")
+        shown_of = f"the top {_TOP} of {total:,}" if total > _TOP else f"all {total}, best first"
+        notes.append(f"Pictures are {shown_of}; the caption's own is framed.")
     return Page(f"{split.title}, {split.split} split", [Group("", sections)], notes)
 
 
