@@ -223,6 +223,11 @@ def test_chance_is_a_row_and_what_is_not_above_it_a_warning():
         "# t\n\n**NOT BETTER THAN CHANCE, or not separable from it: cxc/i2t med r; "
         "cxc/sts spearman.**\n\n"
     )
+    # Among ten items, R@10 is 100 for every model; the sum of six recalls may be more.
+    few = {"b/i2t/recall@10": 100.0, "b/i2t/median_rank": 1.0, "b/rsum": 550.0}
+    metrics = few | {f"{tag}_{end}": value for tag, value in few.items() for end in ("low", "high")}
+    text = evaluation_report.format_report("ours", metrics, title="t", chance=few)
+    assert text.startswith("# t\n\n**NOT BETTER THAN CHANCE, or not separable from it: b rsum.**")
     numbers = Numbers("zero_shot", "Any.", "0", {"accuracy@1": 40.0}, {}, {"accuracy@1": 100 / 8})
     text = evaluation_report.format_report("ours", numbers.metrics, title="t", numbers=[numbers])
     assert rows_of(text)[1:] == [["", "40"], ["chance", "12.5"]]

@@ -20,6 +20,7 @@ MEAN = "mean"  # Used in tags in place of a direction.
 _MEAN_OF = ("i2t", "t2i")
 _MEAN_METRICS = ("recall@1", "recall@5", "recall@10", "map@r", "r_precision", "pmrp")
 _SUMMED = ("recall@1", "recall@5", "recall@10")
+_LARGEST_SUM = 100 * len(_SUMMED) * len(_MEAN_OF)
 # Suffixes of tags that training does not change, and of one that repeats another tag.
 _COUNTS = (
     *("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample"),
@@ -107,11 +108,18 @@ def compute_chance_values(results: Sequence[Result]) -> dict[str, float]:
 
 
 def find_chance_results(metrics: Mapping[str, float], chance: Mapping[str, float]) -> list[str]:
-    """Returns the tags of metrics whose 95 % interval includes chance or lies on its worse side."""
+    """Returns the tags of metrics whose 95 % interval includes chance or lies on its worse side.
+
+    Where chance is perfect, as R@10 among ten items, no model can be better, so nothing is said.
+    """
     found = []
     for tag, value in chance.items():
         low, high = (metrics.get(f"{tag}_{end}", np.nan) for end in ("low", "high"))
-        if value >= low if not lower_is_better(tag) else value <= high:
+        if lower_is_better(tag):
+            is_chance = 1 < value <= high
+        else:
+            is_chance = low <= value < (_LARGEST_SUM if tag.endswith(RSUM) else 100)
+        if is_chance:
             found.append(tag)
     return found
 
