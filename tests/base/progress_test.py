@@ -71,13 +71,14 @@ def test_long_work_gives_rate_and_remaining_time(clock, caplog):
     assert lines[10] == "Reading: 11 % (220 of 2,000), 2 per second, 14:50 left"
 
 
-def test_work_that_does_not_advance_is_not_silent(monkeypatch, caplog):
+@pytest.mark.parametrize(("total", "share"), [(5, ": 0 % (0 of 5)"), (1, "")])
+def test_work_that_does_not_advance_is_not_silent(total, share, monkeypatch, caplog):
     caplog.set_level(logging.INFO, logger="absl")
     monkeypatch.setattr(progress_lib, "_STALLED_SECONDS", 0.1)
-    with progress("Reading", 5):
+    with progress("Reading", total):
         while len(caplog.messages) < 2:
             time.sleep(0.01)
-    assert caplog.messages[0] == "Reading: 0 % (0 of 5), 0 s so far"
+    assert caplog.messages[0] == f"Reading{share}, 0 s so far"
 
 
 def test_a_slow_first_item_is_no_measure_of_the_others(clock, caplog):

@@ -121,7 +121,9 @@ def _report(what: str, total: int) -> Iterator[Callable[[int], object]]:
                 pace = f", {rate:.3g} per second, {left} left"
             logging.info("%s: %s%s", what, _share(done, total), pace)
 
-    with _waiting(lambda: f"{what}: {_share(done, total)}", lambda: done):
+    # A single item has no share to show.
+    describe = (lambda: f"{what}: {_share(done, total)}") if total > 1 else (lambda: what)
+    with _waiting(describe, lambda: done):
         yield advance
 
 
