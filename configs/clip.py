@@ -24,6 +24,7 @@ Published rows of ViT-B/32 without a prompt (open_clip), R@1/5/10:
     COCO 5K  I->T 50.1 75.0 83.5   T->I 30.4 55.9 66.9
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -62,7 +63,7 @@ SIGLIPS = {
 
 def get_config(argument: str = "") -> ConfigDict:
     """A config without a model that evaluates, or one that trains the size of this name."""
-    sizes = {
+    sizes: dict[str, Callable[..., ConfigDict]] = {
         **{name: partial(_pretrain, size=vit(*size)) for name, size in VITS.items()},
         **{name: partial(_pretrain, size=resnet(*size)) for name, size in RESNETS.items()},
         **{name: partial(_pretrain_siglip, size=siglip(*size)) for name, size in SIGLIPS.items()},
@@ -153,7 +154,9 @@ def _pretrain(config: ConfigDict, size: dict[str, Any]) -> ConfigDict:
     )
     config.evals.boards.update({"final_split": "validation"})
     resnets = size["image"]["encoder"]["name"] == "modified_resnet"
-    moments = {"b1": 0.9, "b2": 0.999, "eps": 1e-8} if resnets else {"b2": 0.98, "eps": 1e-6}
+    moments: dict[str, Any] = (
+        {"b1": 0.9, "b2": 0.999, "eps": 1e-8} if resnets else {"b2": 0.98, "eps": 1e-6}
+    )
     config.optimizer = adamw(5e-4, decay=0.2, **moments)
     return config
 

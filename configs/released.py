@@ -17,6 +17,7 @@ with and without refinement, and relations. `blip` ranks the best 256 of its tow
 BLIP's authors do.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from ml_collections import ConfigDict
@@ -27,7 +28,8 @@ from configs import base, cmcm_cite, cmcm_clue, itm
 def get_config(argument: str = "") -> ConfigDict:
     """A config without a model, tasks or training, on COCO or another dataset."""
     papers = {"clue": cmcm_clue, "cite": cmcm_cite}
-    variants = {name: partial(_bare, paper.get_config()) for name, paper in papers.items()}
+    variants: dict[str, Callable[..., ConfigDict]] = {}
+    variants |= {name: partial(_bare, paper.get_config()) for name, paper in papers.items()}
     variants |= {"regions": itm.use_regions, "blip": _rank_again}
     return base.variant(_on_coco(), argument, **variants)
 

@@ -54,7 +54,7 @@ def split_of(dataset):
     }
     records = np.arange(count, dtype=np.int32)
     captions, owners = np.arange(2 * count, dtype=np.int32), records.repeat(2)
-    return TinySplit(dataset, "test", records, captions, owners, ratings={}, labels=labels)
+    return TinySplit(dataset, dataset, "test", records, captions, owners, ratings={}, labels=labels)
 
 
 def tags_of(name, options, dataset, sides):

@@ -94,7 +94,7 @@ def test_records_are_read_once_for_the_columns_without_images(tiny_config, tmp_p
 def test_reading_a_whole_split_tells_how_far_it_is(tiny_config, tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.INFO, logger="absl")
     monkeypatch.setattr(progress, "_QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(progress, "_LOG_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_PAUSE_SHARE", 0.0)
     monkeypatch.setattr(datasets, "_BLOCK", 10)
     source = datasets.Source(parse(tiny_config | {"data_dir": str(tmp_path)}), "train")
     assert len(source.get(["captions"])["captions"].lengths) == 37

@@ -11,7 +11,7 @@ from xmodal.evals.reports.summary import summarize
 
 
 def test_own_pictures_in_the_layout_of_coco_are_not_ms_coco():
-    split = make_split(records=20, captions=5, name="coco_captions")
+    split = make_split(records=20, captions=5, name="coco_captions", title="coco_captions")
     evaluator = make_evaluator("coco", options_of(type="boards"), split, SIDES)
     report = evaluate_source(evaluator, make_source(split), name="ours").report()
     assert "## coco5k\n\nThe items or labels are not those of the published test split" in report
@@ -23,7 +23,7 @@ def test_own_pictures_in_the_layout_of_coco_are_not_ms_coco():
 
 
 def test_ratings_that_are_not_the_released_ones_are_named_before_any_number():
-    split = make_split(records=20, captions=5, name="coco_captions")
+    split = make_split(records=20, captions=5, name="coco_captions", title="coco_captions")
     split = dataclasses.replace(split, differences=["sts_test.csv holds 1 pairs instead of 44,045"])
     evaluator = make_evaluator("coco", options_of(type="boards"), split, SIDES)
     report = evaluate_source(evaluator, make_source(split), name="ours").report()

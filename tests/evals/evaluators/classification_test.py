@@ -360,7 +360,8 @@ def test_labels_and_vectors_that_cannot_be_used(split):
 class GivenTexts:
     """Texts "0", "1", ... as items; token 0 is their number, see `look_up`."""
 
-    name, split, sides = "given", "items", ("text",)
+    name = title = "given"
+    split, sides = "items", ("text",)
 
     def __init__(self, texts):
         self.caption_ids = np.arange(len(texts))

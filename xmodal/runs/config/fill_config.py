@@ -90,7 +90,7 @@ def _fill_vocabulary(config: ml_collections.ConfigDict, entries: int | None) -> 
         )
     with config.unlocked():
         text.encoder.vocab_size = rows or _count_rows(config, entries)
-        if text.head.get("vocab_size") == 0:
+        if text.head and text.head.get("vocab_size") == 0:
             text.head.vocab_size = text.encoder.vocab_size
         for task in config.get("tasks", {}).values():
             module = task.loss.get("module", {})
