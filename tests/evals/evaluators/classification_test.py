@@ -225,6 +225,16 @@ def test_a_linear_probe_chooses_its_regularization(split):
     assert both["regularization"] == 1e-3
 
 
+def test_chance_is_that_of_ranks_drawn_at_random():
+    split, provider = make_split(900, 3), Clusters()
+    found = evaluate(split, provider, type="zero_shot", bootstrap_samples=2)
+    rank = np.random.default_rng(0).integers(0, len(NAMES), 900)
+    guessed = compute_accuracies(rank, split.labels["label"], samples=2, seed=0)
+    values = {tag: value for tag, value in guessed.items() if not tag.endswith(("_low", "_high"))}
+    assert found.chance == pytest.approx(values, abs=5)
+    assert found.chance["accuracy@5"] == 100  # Of three classes.
+
+
 def test_intervals_are_those_of_a_plain_bootstrap():
     generator = np.random.default_rng(2)
     classes, rank = generator.integers(0, 6, 23) * 3, generator.integers(0, 8, 23)

@@ -75,6 +75,8 @@ def test_sentence_pairs_set_by_set():
     source = make_source(split)
     evaluator = make_evaluator("sts", options_of(type="pairs"), split, ["text"])
     (found,) = evaluator.run(source)
+    assert found.chance == dict.fromkeys(found.chance, 0.0)
+    assert {tag for tag in found.metrics if tag.endswith("spearman")} <= set(found.chance)
     ends = split.caption_ids.reshape(-1, 2)
     scores = [cosine(*(vector_of(source, "text", c) for c in pair)) for pair in ends]
     expected = {}

@@ -66,6 +66,24 @@ def test_pools(captions):
     assert again.metrics == pytest.approx(found.metrics)
 
 
+def test_chance_is_the_mean_of_models_that_guess():
+    split = make_split(records=41)
+    section = {"type": "pools", "size": 16, "repeats": 4, "directions": ["t2i", "i2t"]}
+    evaluator = make_evaluator("cite", options_of(**section), split, SIDES)
+    generator = np.random.default_rng(0)
+
+    def guess(seed):
+        source = make_source(split, seed)
+        return dataclasses.replace(source, captions=generator.permutation(source.captions))
+
+    guessed = [evaluator.run(guess(seed))[0] for seed in range(40)]
+    chance = guessed[0].chance
+    assert set(chance) == {tag for tag in guessed[0].metrics if not tag.endswith("_std")}
+    means = {tag: np.mean([each.metrics[tag] for each in guessed]) for tag in chance}
+    assert means == pytest.approx(chance, abs=2.5)
+    assert chance["t2i/median_rank"] == pytest.approx(means["t2i/median_rank"], abs=0.5)
+
+
 def test_a_pool_of_more_pairs_than_there_are_holds_all(tmp_path):
     split = make_split(records=9)
     section = {"type": "pools", "repeats": 2, "directions": ["t2i", "i2t"]}
