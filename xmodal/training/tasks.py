@@ -163,7 +163,7 @@ class Task:
         if self.module is None:
             return {}, {}
         outputs, new_state = self.module.apply(
-            params["module"], state.get("module", {}), *inputs, train=True, key=key
+            params.get("module", {}), state.get("module", {}), *inputs, train=True, key=key
         )
         return outputs, {"module": new_state} if new_state else {}
 
