@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.preprocessing.concepts import normalize_adjacency, read_concepts
+from xmodal.preprocessing.concept_graph import normalize_adjacency, read_concepts
 from xmodal.preprocessing.vocabulary import UNKNOWN
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.conversion_report import Taken
