@@ -16,7 +16,7 @@ from xmodal.pretrained.torch_models import Arrays, LayerRule
 
 
 class Layout(NamedTuple):
-    """Where the arrays of a model are in a source.
+    """The names of the arrays of a model in a source.
 
     Attributes:
       kind: "openai", "timm", "transformers" or "big_vision".

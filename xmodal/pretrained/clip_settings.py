@@ -1,4 +1,4 @@
-"""What the config files beside a CLIP or SigLIP say, which its arrays do not show."""
+"""Settings of a CLIP or SigLIP that its arrays do not show, from the config files beside it."""
 
 import dataclasses
 from collections.abc import Mapping

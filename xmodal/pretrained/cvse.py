@@ -21,7 +21,7 @@ EXPECTED_UNEXPECTED = (
     r"(.*\.)?6\.(adj_O_[MP]|joint_att_emb)\b",
 )
 VARIANTS = {"coco": (0.4, 0.9), "flickr30k": (0.35, 0.85)}
-"""What the arrays do not show: share of labels, and of an item's own vector in evaluation."""
+"""Share of labels, and of an item's own vector in evaluation, which arrays do not show."""
 
 ADDED = _VECTORS, _TABLE = "concepts.vectors", "concepts.of_word"
 """Names of the arrays that `add_concepts` adds."""

@@ -26,7 +26,7 @@ NORMS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "clipped": lambda products, mask: _clip(products),
     "no_norm": lambda products, mask: products,
 }
-"""What is done to the products [A, C, B, Q] with `mask` [B, Q] of the queries before the softmax,
+"""Normalizations of the products [A, C, B, Q] with `mask` [B, Q] of the queries before the softmax,
 by the name of the authors' option `raw_feature_norm`; norms are over the queries."""
 
 
