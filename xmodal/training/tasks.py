@@ -290,7 +290,7 @@ def compute_losses(
       mesh: devices that the batch is split over.
       pair_scorer: the model's, with parameters under `pair_scorer`.
       pair_mode: whether it is trained or frozen.
-      copied: views by slow copies of the towers, see `momentum`, for the tasks that compare them.
+      copied: views by momentum copies of the towers, see `momentum`, for the tasks that need them.
 
     Returns:
       The sum; `tasks` of the new model state; `<task>/loss` with the loss's own scalars, and
