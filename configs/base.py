@@ -4,6 +4,12 @@ from collections.abc import Callable
 
 from ml_collections import ConfigDict
 
+TEXT_TOWER_KEYS = (
+    "tokenizer", "lower_case", "canonicalize", "unknown", "markers", "reads_pads", "separators",
+    "max_words", "max_length",
+)  # fmt: skip
+"""Keys of `config.data.text` that a published text tower determines."""
+
 
 def base(name: str) -> ConfigDict:
     """A run without a model, tasks or evaluators."""

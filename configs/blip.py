@@ -10,8 +10,8 @@ VOCAB is the `vocab.txt` of bert-base-uncased. Evaluate a retrieval checkpoint a
 
 Li et al., "BLIP: Bootstrapping Language-Image Pre-training for Unified Vision-Language
 Understanding and Generation" (2022), and salesforce/BLIP, configs/retrieval_coco.yaml: ViT-B/16,
-the BERT of its text tower, a contrastive loss with slow copies of the towers, and a matching loss
-with negatives drawn by the similarities over the global batch. Differences from that code: the
+the BERT of its text tower, a contrastive loss with momentum copies of the towers, and a matching
+loss with negatives drawn by the similarities over the global batch. Differences from that code: the
 rate falls with every step, not once an epoch; RandAugment is left out. The source must have the
 positions of `config.data.image.size` pixels.
 
@@ -75,7 +75,7 @@ def experiment() -> ConfigDict:
 
 def _contrastive(size: int) -> dict:
     task = base.task("image", "caption_0", "momentum_softmax")
-    # The copies' opinion counts more and more during the first epoch.
+    # The weight of the copies' softmax in the targets rises during the first epoch.
     task["loss"]["options"]["soft"] = {
         "schedule": "linear", "from": 0.0, "to": 0.4, "start": 0, "end": "1 epochs"
     }  # fmt: skip

@@ -76,13 +76,12 @@ def _hinge(field: str, weight: float) -> dict:
 
 def flickr30k(config: ConfigDict) -> ConfigDict:
     """Fewer labels, a longer training, and the same fusion in training and evaluation."""
-    config.name += "_flickr30k"
-    config.data.config, config.data.label_captions = "flickr30k", 5
+    config = itm.use_flickr30k(config)
+    config.data.label_captions = 5
     config.total_steps, config.optimizer.schedule.every = "50 epochs", "25 epochs"
     config.model.text.head.label_share = 0.35
     for side in ("image", "text"):
         config.model[side].head.eval_fusion = 0.85
-    config.evals = {"flickr30k": config.evals.coco.to_dict() | {"final_split": "test"}}
     return config
 
 

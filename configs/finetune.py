@@ -37,8 +37,7 @@ def get_config() -> ConfigDict:
         "area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True
     }  # fmt: skip
     # The text tower determines these.
-    chosen = ("tokenizer", "lower_case", "unknown", "markers", "max_length")
-    for key in (*chosen, "canonicalize", "reads_pads", "separators", "max_words"):
+    for key in base.TEXT_TOWER_KEYS:
         del config.data.text[key]
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
     config.init_from.published = ("image/encoder/", "text/encoder/")

@@ -45,8 +45,7 @@ def trained() -> ConfigDict:
     config.model.similarity = {"name": "cosine", "temperature": 0.07}
     config.data = base.dataset("captioned_images")
     config.data.image.update({"size": 0, "augment": {}, "eval_crop": 1.0})
-    chosen = ("tokenizer", "min_count", "lower_case", "unknown", "markers", "max_length")
-    for key in (*chosen, "canonicalize", "reads_pads", "separators", "max_words"):
+    for key in (*base.TEXT_TOWER_KEYS, "min_count"):
         del config.data.text[key]
     config.tasks = {"i2t": cxc.image_text()}
     config.optimizer = base.adam(3e-3, {"name": "cosine", "warmup_steps": "up to 3 epochs"})

@@ -125,7 +125,7 @@ def test_a_folder_of_another_model(tmp_path):
 def test_three_ways_to_evaluate_give_the_same_numbers(clip, few_shapes, tmp_path):
     """A config with the converted folder, the library's functions, and a file of embeddings."""
     theirs, folder = clip
-    converted = published_models.find_converted(folder)
+    converted = published_models.convert_once(folder)
     model = xmodal.load(folder)
     config = clip_config.get_config()
     config.init_from.model = str(converted)

@@ -11,7 +11,7 @@ import pytest
 from data_prep import concepts
 from data_prep.concept_counts import count_concepts
 from xmodal.base.config import UserError
-from xmodal.preprocessing.concepts import read_concepts
+from xmodal.preprocessing.concept_graph import read_concepts
 
 CAPTIONS = ["Two men and a Dog.", "A man's dogs on the dog bed", "sky", "The sky over men", "sky"]
 LEMMAS = {"men": "man", "dogs": "dog"}

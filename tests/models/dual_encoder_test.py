@@ -134,7 +134,7 @@ MEAN = {"name": "mean"}
         ),
         (
             {"images": IMAGE},
-            r"\['images'\] in config.model; known: .'image', 'pair_scorer', 'similarity', 'text'",
+            r"\['images'\] in config.model; known: .'image', 'pair_scorer', 'shared', 'simil",
         ),
         ({"similarity": {"name": "dot"}}, "set config.model.image or .text"),
     ],

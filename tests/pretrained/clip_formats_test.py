@@ -129,7 +129,7 @@ def test_bad_input_is_named(torch, clip, siglip, tmp_path):
     refused("images of 32 pixels, but its positions are for 24", "clip", source)
     cut = {**arrays, "visual.positional_embedding": arrays["visual.positional_embedding"][:9]}
     published.write(source, cut, open_clip_config=config)
-    refused("has 8 positions of patches, which make no square", "clip", source)
+    refused("has 8 positions of patches, which are not a square", "clip", source)
     del cut["visual.positional_embedding"]
     published.write(source, cut, open_clip_config=config)
     refused("it has no array 'visual.positional_embedding'", "clip", source)

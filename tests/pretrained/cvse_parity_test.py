@@ -17,7 +17,7 @@ from tests import clipped_adam
 from xmodal.api.exporting import export_model
 from xmodal.base.config import UserError, read
 from xmodal.models import make_dual_encoder
-from xmodal.preprocessing.concepts import read_concepts
+from xmodal.preprocessing.concept_graph import read_concepts
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model

@@ -11,8 +11,8 @@ from tests.similarity.slow_saf import real_items
 from tests.similarity.token_views import make_view, make_views
 from xmodal.base.config import UserError
 from xmodal.similarity import make_similarity
-from xmodal.similarity.cross_attention import NORMS
 from xmodal.similarity.scan import POOLS
+from xmodal.similarity.token_attention import NORMS
 
 CLIPPED = ("clipped_l2norm", "clipped")
 POOLED = {

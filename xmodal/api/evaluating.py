@@ -125,20 +125,12 @@ def evaluate(
         provider: Provider = FunctionProvider(functions, batch_size, similarity)
         made = _open_dataset(section, split, sorted(functions), annotations, evaluator)
         return _evaluate_items(made, provider, name or "model", examples)
-    if not kinds:
-        raise UserError(
-            "Pass embed_images and embed_texts, or one of embeddings, scores and rankings."
-        )
-    if len(kinds) > 1:
-        raise UserError(f"Give one of embeddings, scores and rankings, not {' and '.join(kinds)}.")
+    kind, file = _only_file(files)
     if batch_size is not None:
         raise UserError(f"batch_size={batch_size} is for embedding functions; remove it.")
-    (kind,) = kinds
-    file = files[kind]
-    assert file is not None
     if dataset:
         given = [key for key, value in of_labels.items() if value]
-        if extra := sorted([*given, *(set(kinds) - {"embeddings"})]):
+        if extra := sorted([*given, *({kind} - {"embeddings"})]):
             raise UserError(
                 f"{extra} cannot be used with a dataset: pass only embeddings, or annotations "
                 "instead of the dataset."
@@ -151,6 +143,29 @@ def evaluate(
     of_dataset = section | {"evaluator": evaluator, "examples": examples}
     if unused := [key for key, value in of_dataset.items() if value]:
         raise UserError(f"{unused} need a dataset: pass dataset=NAME, or remove them.")
+    options = _read_labels(annotations, boards, bootstrap_samples, seed)
+    source = open_source(kind, file, ids, similarity)
+    on_labels = _open_annotations(options, split, source, partial=partial, mesh=mesh)
+    if other is not None:
+        on_labels.check_comparable(other)
+    return evaluate_source(on_labels, source, name=name or name_of(file))
+
+
+def _only_file(files: Mapping[str, File | None]) -> tuple[str, File]:
+    """Returns the one file that is given, and its kind."""
+    found = [(kind, file) for kind, file in files.items() if file is not None]
+    if not found:
+        raise UserError(
+            "Pass embed_images and embed_texts, or one of embeddings, scores and rankings."
+        )
+    if len(found) > 1:
+        kinds = " and ".join(kind for kind, _ in found)
+        raise UserError(f"Give one of embeddings, scores and rankings, not {kinds}.")
+    return found[0]
+
+
+def _read_labels(annotations: Any, boards: Any, bootstrap_samples: int, seed: int) -> BoardsOptions:
+    """Returns the options of an evaluation on released labels."""
     if annotations == "":
         raise UserError(
             "annotations is empty: pass the folder of the labels released for MS-COCO, or "
@@ -163,12 +178,7 @@ def evaluate(
         "bootstrap_samples": bootstrap_samples,
         "seed": seed,
     }
-    options = read(BoardsOptions, "evaluate", labels)
-    source = open_source(kind, file, ids, similarity)
-    on_labels = _open_annotations(options, split, source, partial=partial, mesh=mesh)
-    if other is not None:
-        on_labels.check_comparable(other)
-    return evaluate_source(on_labels, source, name=name or name_of(file))
+    return read(BoardsOptions, "evaluate", labels)
 
 
 def _evaluate_items(

@@ -18,7 +18,7 @@ from xmodal.models import Devices, make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_vocabulary
 from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_part
-from xmodal.pretrained.published_models import find_converted
+from xmodal.pretrained.published_models import convert_once
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.pair_functions import make_pair_functions
@@ -104,7 +104,7 @@ def _is_run(folder: epath.Path) -> bool:
 def _converted(source: str | os.PathLike) -> epath.Path:
     """Returns the converted folder of a published model."""
     try:
-        return find_converted(source)
+        return convert_once(source)
     except UserError as error:
         raise UserError(
             f"{source} is not a run of xmodal.main, a folder of xmodal convert or a bundle of "

@@ -1,4 +1,4 @@
-"""Where files are kept that can be made again."""
+"""The folder of cached files."""
 
 import os
 import pathlib

@@ -45,8 +45,8 @@ def survive_lost_output() -> None:
 
 
 def _discard(number: int) -> None:
-    """Lets a file descriptor lead nowhere."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    if nowhere != number:
-        os.dup2(nowhere, number)
-        os.close(nowhere)
+    """Redirects a file descriptor to the null device."""
+    null = os.open(os.devnull, os.O_RDWR)
+    if null != number:
+        os.dup2(null, number)
+        os.close(null)

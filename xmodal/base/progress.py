@@ -46,7 +46,7 @@ def stoppable(then: str) -> Iterator[None]:
     process immediately.
 
     Args:
-      then: how to go on, for the message.
+      then: how to resume, for the message.
     """
     received: list[int] = []
 

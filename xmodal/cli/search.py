@@ -197,9 +197,9 @@ class _Pictures:
 
 def _check_unchanged(split: "EvalSplit", hit: Hit) -> None:
     """Raises an error if a dataset has another image in the place of a hit."""
-    from xmodal.api.search.items import name_image
+    from xmodal.api.search.items import name_item
 
-    if hit.row >= len(split.image_ids) or name_image(split, hit.row) != hit.item:
+    if hit.row >= len(split.image_ids) or name_item(split, hit.row) != hit.item:
         raise UserError(
             f"{split.name} {split.split} has no {hit.item!r} at position {hit.row}: the dataset "
             "was changed after the index was built; build the index again."

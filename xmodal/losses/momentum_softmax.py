@@ -1,4 +1,4 @@
-"""A contrastive loss against slowly moving copies of the towers, with their opinions as targets."""
+"""A contrastive loss against momentum copies of the towers, with their softmax as soft targets."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -37,8 +37,8 @@ def momentum_softmax(
     loss, correct = jnp.zeros(()), jnp.zeros(())
     for side, query in (("left", left), ("right", right)):
         logits = _logits(context, query.vector, side, copies)
-        opinion = jax.nn.softmax(_logits(context, copies[side][:size], side, copies))
-        targets = jax.lax.stop_gradient(soft * opinion + (1 - soft) * hard)
+        predicted = jax.nn.softmax(_logits(context, copies[side][:size], side, copies))
+        targets = jax.lax.stop_gradient(soft * predicted + (1 - soft) * hard)
         loss += 0.5 * jnp.mean(-jnp.sum(targets * jax.nn.log_softmax(logits), axis=1))
         best = jnp.argmax(logits, axis=1)
         correct += 0.5 * jnp.mean(jnp.take_along_axis(same, best[:, None], axis=1))

@@ -75,7 +75,7 @@ class BytePairs:
           lower_case: whether texts are lower-cased, as in CLIP.
 
         Raises:
-          UserError: ftfy, which mends texts, is not installed.
+          UserError: ftfy, which repairs encodings, is not installed.
         """
         self._mend = _load_mender()
         self._ids = {token: number for number, token in enumerate(merged_tokens(text))}

@@ -44,7 +44,7 @@ class ImageConfig:
         square, that fraction of the shorter side, and resizes it bicubically, as SimCLR does;
         "torchvision" resizes the shorter side to `size` / `eval_crop` and takes the central
         square (0.875: `Resize(256)`, `CenterCrop(224)`); "clip" does so with a bicubic filter
-        (openai/CLIP: 1.0). "squash" and "big_vision" squeeze the center like "cxc", but
+        (openai/CLIP: 1.0). "squash" and "big_vision" resize the center like "cxc", but
         bicubically (the SigLIP of open_clip and transformers: 1.0) or bilinearly without
         antialiasing, rounded down (google-research/big_vision, which trained SigLIP: 1.0).
       max_regions: R, rows of a padded image if the number of stored regions varies; images

@@ -1,4 +1,4 @@
-"""What happens to a text before SentencePiece or a tokenizer.json reads it."""
+"""Cleans texts for SentencePiece and tokenizer.json."""
 
 import string
 from collections.abc import Callable

@@ -6,6 +6,11 @@ from xmodal.base.config import UserError, setting
 
 SUBWORDS = ("wordpiece", "bpe", "sentencepiece", "tokenizer_json")
 """Tokenizers with rules of their own for unknown words and markers."""
+ID_FIELDS = (
+    "tokenizer", "reading", "lower_case", "canonicalize", "unknown", "markers", "start", "end",
+    "pad", "reads_pads", "separators", "max_words",
+)  # fmt: skip
+"""Fields of `TextConfig` on which the token ids of a text depend, besides `vocabulary`."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,14 +5,9 @@ pretrained `model_base.pth`. The momentum copies, the queues and the decoder of 
 part of the model.
 """
 
-import math
-import re
-from collections.abc import Mapping
+from typing import NamedTuple
 
-import numpy as np
-
-from xmodal.base.config import UserError
-from xmodal.pretrained import torch_models
+from xmodal.pretrained import layer_rules, torch_models
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
@@ -35,36 +30,57 @@ _TEXTS = {
 _TEXT = "text_encoder."
 _NEW_TOKENS = 2  # [DEC] and [ENC], after BERT's own.
 
-# Our name of an array of a ViT -> salesforce/BLIP's (timm's) and transformers'.
-_TIMM = {
-    "start": "visual_encoder.",
-    "patches": "patch_embed.proj",
-    "class_token": "cls_token",
-    "position_embeddings": "pos_embed",
-    "norm": "norm",
-    "layer": "blocks.{}.",
-    "attention_norm": "norm1",
-    "qkv": "attn.qkv",
-    "attention_output": "attn.proj",
-    "mlp_norm": "norm2",
-    "mlp_hidden": "mlp.fc1",
-    "mlp_output": "mlp.fc2",
-}
-_TRANSFORMERS = {
-    "start": "vision_model.",
-    "patches": "embeddings.patch_embedding",
-    "class_token": "embeddings.class_embedding",
-    "position_embeddings": "embeddings.position_embedding",
-    "norm": "post_layernorm",
-    "layer": "encoder.layers.{}.",
-    "attention_norm": "layer_norm1",
-    "qkv": "self_attn.qkv",
-    "attention_output": "self_attn.projection",
-    "mlp_norm": "layer_norm2",
-    "mlp_hidden": "mlp.fc1",
-    "mlp_output": "mlp.fc2",
-}
-_STACKED = ("query", "key", "value")
+
+class _VitNames(NamedTuple):
+    """The names of a ViT's arrays.
+
+    Attributes:
+      start: start of all names.
+      patches: convolution of the patches.
+      class_token: its array.
+      position_embeddings: their array.
+      norm: the last norm.
+      layers: start of the names of a layer; {} is its number.
+      layer: rule for one layer.
+    """
+
+    start: str
+    patches: str
+    class_token: str
+    position_embeddings: str
+    norm: str
+    layers: str
+    layer: LayerRule
+
+
+_TIMM = _VitNames(
+    "visual_encoder.",
+    "patch_embed.proj",
+    "cls_token",
+    "pos_embed",
+    "norm",
+    "blocks.{}.",
+    layer_rules.TIMM_LAYER,
+)
+_TRANSFORMERS = _VitNames(
+    "vision_model.",
+    "embeddings.patch_embedding",
+    "embeddings.class_embedding",
+    "embeddings.position_embedding",
+    "post_layernorm",
+    "encoder.layers.{}.",
+    layer_rules.by_part(
+        {
+            "attention_norm": "layer_norm1",
+            "attention_output": "self_attn.projection",
+            "mlp_norm": "layer_norm2",
+            "mlp_hidden": "mlp.fc1",
+            "mlp_output": "mlp.fc2",
+        },
+        "self_attn.qkv.",
+    ),
+)
+_HIDDEN = "mlp.fc1.weight"  # Of a layer of either.
 
 
 def describe_blip(arrays: Arrays) -> Published:
@@ -74,7 +90,7 @@ def describe_blip(arrays: Arrays) -> Published:
       UserError: it is not a BLIP with a matching head.
     """
     start = torch_models.find_prefix(arrays, "itm_head.weight")
-    names = _TIMM if f"{start}{_TIMM['start']}{_TIMM['class_token']}" in arrays else _TRANSFORMERS
+    names = _TIMM if f"{start}{_TIMM.start}{_TIMM.class_token}" in arrays else _TRANSFORMERS
     image, image_layers = _describe_image(arrays, start, names)
     text, text_layers, scorer_layers = _describe_text(arrays, start)
     return Published(
@@ -86,36 +102,33 @@ def describe_blip(arrays: Arrays) -> Published:
 
 
 def _describe_image(
-    arrays: Arrays, start: str, names: Mapping[str, str]
+    arrays: Arrays, start: str, names: _VitNames
 ) -> tuple[Description, dict[str, LayerRule]]:
-    vit = start + names["start"]
-    width, _, patch, _ = torch_models.array_shape(arrays, f"{vit}{names['patches']}.weight")
-    _, tokens, _ = torch_models.array_shape(arrays, vit + names["position_embeddings"])
-    grid = math.isqrt(tokens - 1)
-    if grid * grid != tokens - 1:
-        raise UserError(f"it has {tokens - 1} positions of patches, which are not a square.")
-    layer = vit + names["layer"]
-    hidden, _ = torch_models.array_shape(arrays, f"{layer.format(0)}{names['mlp_hidden']}.weight")
-    depth = _count_layers(arrays, layer)
+    vit = start + names.start
+    width, _, patch, _ = torch_models.array_shape(arrays, f"{vit}{names.patches}.weight")
+    _, tokens, _ = torch_models.array_shape(arrays, vit + names.position_embeddings)
+    grid = layer_rules.grid_side(tokens - 1, "positions of patches")
+    layers = vit + names.layers
+    hidden, _ = torch_models.array_shape(arrays, f"{layers.format(0)}{_HIDDEN}")
     encoder = {
         "name": "vit",
         "patch": patch,
         "width": width,
-        "depth": depth,
+        "depth": layer_rules.count_layers(arrays, f"{layers}{_HIDDEN}"),
         "heads": max(1, width // _HEAD_WIDTH),
         "mlp_dim": hidden,
         "normalization": "clip",
     }
-    layers = {
-        "encoder/patches": torch_models.convolution_2d(f"{vit}{names['patches']}"),
-        "encoder/class_token": _flat(vit + names["class_token"]),
-        "encoder/position_embeddings": _first(vit + names["position_embeddings"]),
-        "encoder/layers": _transformer(layer, names, depth),
-        "encoder/norm": torch_models.norm(vit + names["norm"]),
+    rules = {
+        "encoder/patches": torch_models.convolution_2d(vit + names.patches),
+        "encoder/class_token": layer_rules.flat(vit + names.class_token),
+        "encoder/position_embeddings": layer_rules.flat(vit + names.position_embeddings),
+        "encoder/layers": layer_rules.stack(arrays, layers, names.layer, _HIDDEN),
+        "encoder/norm": torch_models.norm(vit + names.norm),
         "projection": torch_models.linear(f"{start}vision_proj"),
     }
     pixels = {"size": grid * patch, "eval_recipe": "squash"}
-    return _tower(arrays, f"{start}vision_proj", encoder, pixels), layers
+    return _tower(arrays, f"{start}vision_proj", encoder, pixels), rules
 
 
 def _describe_text(
@@ -128,7 +141,7 @@ def _describe_text(
     layer = f"{bert}encoder.layer.{{}}."
     rows, width = torch_models.array_shape(arrays, words)
     hidden, _ = torch_models.array_shape(arrays, f"{layer.format(0)}intermediate.dense.weight")
-    depth = _count_layers(arrays, layer)
+    depth = layer_rules.count_layers(arrays, f"{layer}intermediate.dense.weight")
     encoder = {
         "name": "bert",
         "vocab_size": rows - _NEW_TOKENS,
@@ -152,7 +165,7 @@ def _describe_text(
     }
     for number in range(depth):
         block, ours = f"{layer.format(number)}crossattention.", f"layers_{number}/cross_attention"
-        for part in _STACKED:
+        for part in layer_rules.ATTENTION:
             scorer[f"{ours}/{part}"] = torch_models.linear(f"{block}self.{part}")
         scorer[f"{ours}/output"] = torch_models.linear(f"{block}output.dense")
         scorer[f"{ours}/residual/norm"] = torch_models.norm(f"{block}output.LayerNorm")
@@ -162,37 +175,3 @@ def _describe_text(
 def _tower(arrays: Arrays, projection: str, encoder: dict, inputs: dict) -> Description:
     width, _ = torch_models.array_shape(arrays, f"{projection}.weight")
     return Description(encoder, {"name": "first"}, inputs, projection={"width": width})
-
-
-def _count_layers(arrays: Arrays, layer: str) -> int:
-    pattern = re.compile(re.escape(layer).replace(r"\{\}", r"(\d+)") + ".*")
-    return len({match[1] for match in map(pattern.fullmatch, arrays) if match})
-
-
-def _flat(name: str) -> LayerRule:
-    return lambda leaf: Taken(name, np.ravel, "flat")
-
-
-def _first(name: str) -> LayerRule:
-    return lambda leaf: Taken(name, lambda array: array[0], "without the first axis")
-
-
-def _transformer(layer: str, names: Mapping[str, str], depth: int) -> LayerRule:
-    """The rule for the layers of a ViT whose query, key and value are one linear layer."""
-
-    def rule(leaf: str) -> Taken:
-        part, array = leaf.split("/")
-        theirs = names["qkv" if part in _STACKED else part]
-        end = "bias" if array == "bias" else "weight"
-        stacked = tuple(f"{layer.format(number)}{theirs}.{end}" for number in range(depth))
-        if part not in _STACKED:
-            return (
-                Taken(stacked, np.transpose, "transposed") if array == "kernel" else Taken(stacked)
-            )
-
-        def take(joined: np.ndarray) -> np.ndarray:
-            return np.split(joined, len(_STACKED))[_STACKED.index(part)].T
-
-        return Taken(stacked, take, f"{part}, transposed")
-
-    return rule

@@ -4,7 +4,6 @@ openai/CLIP (TorchScript archives and state dicts), mlfoundations/open_clip, tra
 google-research/big_vision (SigLIP and SigLIP 2 of fixed sizes).
 """
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from xmodal.base.config import UserError
 from xmodal.pretrained.clip_layouts import Layout, find_layout
 from xmodal.pretrained.clip_settings import SIDES, Defaults, Settings, read_settings
 from xmodal.pretrained.folder import Description
+from xmodal.pretrained.layer_rules import grid_side
 from xmodal.pretrained.torch_models import Arrays, Published
 from xmodal.pretrained.weight_files import WeightSource
 
@@ -148,7 +148,7 @@ def _describe_vit(
     patch, width = kernel[0], kernel[-1]
     tokens, _ = layout.shape(arrays, "image/encoder/position_embeddings")
     depth, _, mlp_dim = layout.shape(arrays, "image/encoder/layers/mlp_hidden/kernel")
-    size = patch * _grid_side(tokens - is_clip, "positions of patches")
+    size = patch * grid_side(tokens - is_clip, "positions of patches")
     heads = _heads(layout, arrays, settings, "image", width, heads_of)
     computed = {"activation": activation, "epsilon": settings.epsilon["image"]}
     encoder = {
@@ -180,7 +180,7 @@ def _describe_resnet(layout: Layout, arrays: Arrays, settings: Settings) -> Desc
         "normalization": settings.normalization,
     }  # fmt: skip
     head = {"name": "attention_pool", "heads": max(1, channels // 64), "width": output}
-    size = 2 ** (1 + len(units)) * _grid_side(tokens - 1, "positions of cells")
+    size = 2 ** (1 + len(units)) * grid_side(tokens - 1, "positions of cells")
     return Description(encoder, head, _image_inputs(settings, size))
 
 
@@ -238,13 +238,6 @@ def _heads(
             "config file beside it (open_clip_config.json or config.json)."
         )
     return heads
-
-
-def _grid_side(count: int, kind: str) -> int:
-    side = math.isqrt(max(count, 0))
-    if not count or side**2 != count:
-        raise UserError(f"it has {count} {kind}, which make no square.")
-    return side
 
 
 def _projection(layout: Layout, arrays: Arrays, side: str) -> dict[str, Any] | None:

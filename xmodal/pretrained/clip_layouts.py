@@ -14,11 +14,9 @@ from xmodal.base.config import UserError
 from xmodal.pretrained import layer_rules, torch_models
 from xmodal.pretrained.torch_models import Arrays, LayerRule
 
-layer_rules.ATTENTION = ("query", "key", "value")
-
 
 class Layout(NamedTuple):
-    """Where the arrays of a model are in a source.
+    """The names of the arrays of a model in a source.
 
     Attributes:
       kind: "openai", "timm", "transformers" or "big_vision".
@@ -116,7 +114,7 @@ def _timm(arrays: Arrays, start: str) -> Layout:
     image = layer_rules.below(
         trunk,
         {
-            "encoder/patches": layer_rules.patches("patch_embed.proj"),
+            "encoder/patches": torch_models.convolution_2d("patch_embed.proj"),
             "encoder/position_embeddings": layer_rules.flat("pos_embed"),
             "encoder/norm": torch_models.norm("norm"),
             "head": layer_rules.by_part(
@@ -134,7 +132,7 @@ def _timm(arrays: Arrays, start: str) -> Layout:
         },
     )
     image["encoder/layers"] = layer_rules.stack(
-        arrays, f"{trunk}blocks.{{}}.", _TIMM_LAYER, "norm1.weight"
+        arrays, f"{trunk}blocks.{{}}.", layer_rules.TIMM_LAYER, "norm1.weight"
     )
     return Layout("timm", image, _openai_text(arrays, start), _scale(start))
 
@@ -191,7 +189,7 @@ def _scale(start: str) -> dict[str, str]:
 
 
 _OPENAI_VIT = {
-    "encoder/patches": layer_rules.patches("conv1"),
+    "encoder/patches": torch_models.convolution_2d("conv1"),
     "encoder/class_token": torch_models.whole("class_embedding"),
     "encoder/position_embeddings": torch_models.whole("positional_embedding"),
     "encoder/before_norm": torch_models.norm("ln_pre"),
@@ -218,18 +216,8 @@ _OPENAI_LAYER = layer_rules.by_part(
     },
     "attn.in_proj_",
 )
-_TIMM_LAYER = layer_rules.by_part(
-    {
-        "attention_norm": "norm1",
-        "attention_output": "attn.proj",
-        "mlp_norm": "norm2",
-        "mlp_hidden": "mlp.fc1",
-        "mlp_output": "mlp.fc2",
-    },
-    "attn.qkv.",
-)
 _TRANSFORMERS_IMAGE = {
-    "encoder/patches": layer_rules.patches("embeddings.patch_embedding"),
+    "encoder/patches": torch_models.convolution_2d("embeddings.patch_embedding"),
     "encoder/class_token": torch_models.whole("embeddings.class_embedding"),
     "encoder/position_embeddings": torch_models.whole("embeddings.position_embedding.weight"),
     "encoder/before_norm": torch_models.norm("pre_layrnorm"),  # The authors' spelling.

@@ -1,4 +1,4 @@
-"""What the config files beside a CLIP or SigLIP say, which its arrays do not show."""
+"""Settings of a CLIP or SigLIP that its arrays do not show, from the config files beside it."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from xmodal.models.encoders import pixels
 from xmodal.pretrained.weight_files import WeightSource
 
 SIDES = ("image", "text")
-RECIPES = {
+_RECIPES = {
     ("shortest", "bicubic"): "clip",
     ("squash", "bicubic"): "squash",
     ("squash", "bilinear"): "cxc",
@@ -27,17 +27,17 @@ _FILTERS = {2: "bilinear", 3: "bicubic"}  # PIL's numbers.
 
 
 class Defaults(NamedTuple):
-    """The values that a publisher's files leave out, by side.
+    """Values that the files of a publisher may leave out.
 
     Attributes:
-      activations: activations, or "" where they are not known.
-      heads: attention heads in the files of transformers.
+      activation: `hidden_act` in the files of transformers, for both sides.
+      heads: side -> attention heads, in the files of transformers.
       epsilon: epsilon of the layer norms.
       recipe: `eval_recipe`.
       normalization: normalization of the pixels.
     """
 
-    activations: str
+    activation: str
     heads: Mapping[str, int]
     epsilon: float
     recipe: str
@@ -102,7 +102,7 @@ def _transformers(source: WeightSource, defaults: Defaults) -> Settings:
     parts = {"image": config.get("vision_config", {}), "text": config.get("text_config", {})}
     activations = {}
     for side, part in parts.items():
-        name = part.get("hidden_act", defaults.activations)
+        name = part.get("hidden_act", defaults.activation)
         if name not in _ACTIVATIONS:
             raise UserError(
                 f"its config.json has hidden_act={name!r}; known: {', '.join(_ACTIVATIONS)}."
@@ -169,7 +169,7 @@ def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> Settings:
 def _with_open_clip_pixels(settings: Settings, config: Mapping[str, Any]) -> Settings:
     """Adds what the section `preprocess_cfg` says."""
     size = config.get("size", settings.size)
-    mode, interpolation = next(pair for pair, name in RECIPES.items() if name == settings.recipe)
+    mode, interpolation = next(pair for pair, name in _RECIPES.items() if name == settings.recipe)
     mean, std = _statistics(settings)
     return dataclasses.replace(
         settings,
@@ -233,10 +233,10 @@ def _check_open_clip(image: Mapping[str, Any], text: Mapping[str, Any]) -> None:
 
 
 def _recipe(file: str, mode: str, interpolation: str) -> str:
-    if (mode, interpolation) not in RECIPES:
-        known = ", ".join(f"{mode} by {each}" for mode, each in RECIPES)
+    if (mode, interpolation) not in _RECIPES:
+        known = ", ".join(f"{mode} by {each}" for mode, each in _RECIPES)
         raise UserError(f"its {file} resizes images by {mode}, {interpolation}; known: {known}.")
-    return RECIPES[mode, interpolation]
+    return _RECIPES[mode, interpolation]
 
 
 def _normalization(file: str, mean: Any, std: Any) -> str:

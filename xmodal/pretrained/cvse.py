@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.preprocessing.concepts import normalize_adjacency, read_concepts
+from xmodal.preprocessing.concept_graph import normalize_adjacency, read_concepts
 from xmodal.preprocessing.vocabulary import UNKNOWN
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.conversion_report import Taken
@@ -21,7 +21,7 @@ EXPECTED_UNEXPECTED = (
     r"(.*\.)?6\.(adj_O_[MP]|joint_att_emb)\b",
 )
 VARIANTS = {"coco": (0.4, 0.9), "flickr30k": (0.35, 0.85)}
-"""What the arrays do not show: share of labels, and of an item's own vector in evaluation."""
+"""Share of labels, and of an item's own vector in evaluation, which arrays do not show."""
 
 ADDED = _VECTORS, _TABLE = "concepts.vectors", "concepts.of_word"
 """Names of the arrays that `add_concepts` adds."""

@@ -4,11 +4,13 @@ See `torch_models` for those of other models; a rule names the array of the sour
 is made of.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from xmodal.base.config import UserError
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.renaming import TORCH, split_name
@@ -26,17 +28,29 @@ def count_layers(arrays: Arrays, name: str) -> int:
     return number
 
 
+def grid_side(tokens: int, kind: str) -> int:
+    """Returns the rows of a square grid of tokens.
+
+    Raises:
+      UserError: the tokens, which `kind` names in the plural, are not a square.
+    """
+    side = math.isqrt(max(tokens, 0))
+    if not tokens or side**2 != tokens:
+        raise UserError(f"it has {tokens} {kind}, which are not a square.")
+    return side
+
+
 def below(start: str, rules: Mapping[str, LayerRule]) -> dict[str, LayerRule]:
     """Rules whose names in the source begin with `start`."""
 
-    def below(rule: LayerRule) -> LayerRule:
+    def extend(rule: LayerRule) -> LayerRule:
         def extended(leaf: str) -> Taken:
             taken = rule(leaf)
             return taken._replace(name=f"{start}{taken.name}")
 
         return extended
 
-    return {path: below(rule) for path, rule in rules.items()}
+    return {path: extend(rule) for path, rule in rules.items()}
 
 
 def stack(arrays: Arrays, layer: str, rule: LayerRule, anchor: str) -> LayerRule:
@@ -93,17 +107,6 @@ def same(layer: str) -> LayerRule:
     return lambda leaf: Taken(f"{layer}/{leaf}")
 
 
-def patches(layer: str) -> LayerRule:
-    """The rule for torch's convolution of patches."""
-
-    def rule(leaf: str) -> Taken:
-        if leaf == "bias":
-            return Taken(f"{layer}.bias")
-        return Taken(f"{layer}.weight", lambda kernel: kernel.transpose(2, 3, 1, 0), "OIHW to HWIO")
-
-    return rule
-
-
 def flax_layer(layer: str, names: Mapping[str, str], *, lead: int = 0) -> LayerRule:
     """The rule for a transformer layer of flax, whose heads are axes of their own.
 
@@ -143,9 +146,21 @@ def modified_resnet() -> LayerRule:
             number = {"reduce": "1", "spatial": "2", "expand": "3", "shortcut": ""}[conv]
         is_norm = role.startswith("norm_")
         kind = f"{'bn' if is_norm else 'conv'}{number}" if number else f"downsample.{int(is_norm)}"
-        name = f"{place}{kind}.{TORCH[role]}"
         if is_norm:
-            return Taken(name)
-        return Taken(name, lambda kernel: kernel.transpose(2, 3, 1, 0), "OIHW to HWIO")
+            return Taken(f"{place}{kind}.{TORCH[role]}")
+        return torch_models.convolution_2d(f"{place}{kind}")(role)
 
     return rule
+
+
+TIMM_LAYER = by_part(
+    {
+        "attention_norm": "norm1",
+        "attention_output": "attn.proj",
+        "mlp_norm": "norm2",
+        "mlp_hidden": "mlp.fc1",
+        "mlp_output": "mlp.fc2",
+    },
+    "attn.qkv.",
+)
+"""A layer of timm's ViT."""

@@ -146,7 +146,7 @@ def convert_model(
       path: see `weight_files.load_source`.
       variant: one of the converter's variants; "" for that of the source's options, or the first.
       vocabulary: vocabulary file, see `vocabularies.read_words`; "" if the source includes it.
-      concepts: concept file, see `preprocessing.concepts`, for a model that needs one.
+      concepts: concept file, see `preprocessing.concept_graph`, for a model that needs one.
       allow_missing: see `Report.check`.
       allow_unexpected: see `Report.check`.
       show: gets the report's text before it is checked.

@@ -22,7 +22,7 @@ _VERSION = b"1"
 _IGNORED = (".h5", ".msgpack", ".onnx", ".md", ".ot")
 
 
-def find_converted(source: str | os.PathLike) -> epath.Path:
+def convert_once(source: str | os.PathLike) -> epath.Path:
     """Returns the folder of a published CLIP or SigLIP in our format.
 
     It is converted at the first call and after any change of its files, into

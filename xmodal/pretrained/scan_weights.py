@@ -35,7 +35,7 @@ def describe_scan(arrays: Arrays, options: Mapping[str, Any]) -> Published:
     if f"{start}0.fc.weight_g" in arrays:
         raise UserError("its precomp_enc_type is weight_norm, which is not supported.")
     width, inputs = torch_models.array_shape(arrays, f"{start}0.fc.weight")
-    words, text_layers = read_words(arrays, f"{start}1.", options)
+    words, text_layers = describe_words(arrays, f"{start}1.", options)
     head = {"name": "unit_tokens", "width": width}
     encoder = {"name": "precomputed", "features": (36, inputs)}
     return Published(
@@ -51,7 +51,7 @@ def describe_scan(arrays: Arrays, options: Mapping[str, Any]) -> Published:
     )
 
 
-def read_words(
+def describe_words(
     arrays: Arrays, start: str, options: Mapping[str, Any], **keywords: Any
 ) -> tuple[dict[str, Any], dict[str, torch_models.LayerRule]]:
     """Returns what `gru_encoder` does, with the mean of both directions as each token.

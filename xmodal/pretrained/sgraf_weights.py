@@ -7,7 +7,7 @@ from xmodal.pretrained import torch_models
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import FEATURES, SENTENCES
-from xmodal.pretrained.scan_weights import read_words
+from xmodal.pretrained.scan_weights import describe_words
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
 
 # A constant added to all logits of a softmax.
@@ -33,7 +33,7 @@ def describe_sgraf(arrays: Arrays, options: Mapping[str, Any]) -> Published:
     regions, *_ = torch_models.array_shape(
         arrays, f"{pairs}v_global_w.embedding_local.1.running_mean"
     )
-    words, text_layers = read_words(arrays, text, options, recurrent="cap_rnn", dropout=0.4)
+    words, text_layers = describe_words(arrays, text, options, recurrent="cap_rnn", dropout=0.4)
     similarity, pair_layers = _describe_pairs(arrays, pairs)
     head = {"name": "global_attention", "width": width, "batch_norm": True}
     encoder = {"name": "precomputed", "features": (regions, inputs)}

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.base.config import setting
-from xmodal.similarity.cross_attention import attend, inverse_attended_lengths, multiply
 from xmodal.similarity.pair_module import Embedding, Params
+from xmodal.similarity.token_attention import attend, inverse_attended_lengths, multiply
 from xmodal.similarity.token_sets import (
+    Items,
     apply_linear,
     compute_gram,
     init_linear,
@@ -22,8 +23,6 @@ from xmodal.similarity.token_sets import (
     unit,
 )
 from xmodal.similarity.vectors import one_vector
-
-Items = dict[str, jax.Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Comparing:
 
     Attributes:
       width: S, width of a comparison.
-      attention_scale: lambda of `cross_attention.attend`.
+      attention_scale: lambda of `token_attention.attend`.
     """
 
     has_parameters: ClassVar[bool] = True

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.base.config import setting
-from xmodal.similarity.comparisons import Comparing, Items
+from xmodal.similarity.comparisons import Comparing
 from xmodal.similarity.pair_module import Cost, Embedding, Params
 from xmodal.similarity.tiles import join, split
-from xmodal.similarity.token_sets import apply_linear, init_linear, unit
+from xmodal.similarity.token_sets import Items, apply_linear, init_linear, unit
 
 _EPSILON, _MOMENTUM = 1e-5, 0.1  # torch's batch normalization.
 _AT_ONCE = 4  # Captions whose statistics are computed together.

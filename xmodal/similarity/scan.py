@@ -13,13 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.base.config import setting
-from xmodal.similarity.cross_attention import NORMS, attend, inverse_attended_lengths, multiply
 from xmodal.similarity.pair_module import Cost, Embedding, Params
-from xmodal.similarity.token_sets import compute_gram, inverse_length, read_tokens
+from xmodal.similarity.token_attention import NORMS, attend, inverse_attended_lengths, multiply
+from xmodal.similarity.token_sets import Items, compute_gram, inverse_length, read_tokens
 
 _NAME = "scan"
-
-Items = dict[str, jax.Array]
 
 
 def _log_sum_exp(scores: jax.Array, mask: jax.Array, scale: float) -> jax.Array:
@@ -66,7 +64,7 @@ class Scan:
       pool: a key of `POOLS`: the paper's LSE and AVG (`mean`), and the code's Max and Sum.
       pool_scale: lambda of LSE.
       attention_scale: lambda of the softmax; 9 for text queries in the paper, 4 for images.
-      attention_norm: a key of `cross_attention.NORMS`.
+      attention_norm: a key of `token_attention.NORMS`.
     """
 
     has_parameters: ClassVar[bool] = False

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import setting
-from xmodal.similarity.comparisons import Comparing, Items
+from xmodal.similarity.comparisons import Comparing
 from xmodal.similarity.pair_module import Cost, Params
-from xmodal.similarity.token_sets import apply_linear, init_linear, masked_softmax
+from xmodal.similarity.token_sets import Items, apply_linear, init_linear, masked_softmax
 
 _LAYERS = ("query", "key", "output")
 

@@ -1,4 +1,4 @@
-"""What a similarity has to know of the whole batch before any pair of it is scored."""
+"""Statistics of the whole batch that a similarity needs before it scores pairs."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Copies of the towers that follow them slowly, for tasks that compare with the copies.
+"""Momentum copies of the towers: moving averages of their parameters, for tasks that read them.
 
 He et al., "Momentum Contrast for Unsupervised Visual Representation Learning" (2020), equation 2.
 The copies are part of the model state, as `momentum`.
@@ -17,10 +17,10 @@ MOMENTUM = "momentum"
 
 
 def momentum_rate(tasks: Collection[Task]) -> float | None:
-    """Returns how slowly the copies follow; None if no task needs copies.
+    """Returns the momentum of the copies; None if no task needs copies.
 
     Raises:
-      UserError: two tasks need copies with different rates.
+      UserError: two tasks need different momentums.
     """
     found = {
         task.module.momentum: task.name

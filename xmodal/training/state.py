@@ -28,7 +28,7 @@ class TrainState:
       step: int32 scalar, updates done so far.
       params: trained parameters: `image`, `text`, `similarity` and `tasks/NAME`.
       frozen: parameters that never change; no gradient and no optimizer state exists for them.
-      model_state: running statistics of the towers and the tasks, and slow copies of the towers.
+      model_state: running statistics of the towers and tasks, and momentum copies of the towers.
       opt_state: the optimizer state of `params`.
     """
 

@@ -103,12 +103,12 @@ def make_step(
       and `step` is the state's own step: unless such a batch is skipped, the state stays as it was
       before the failing batch, although later steps may have been dispatched already.
     """
-
     embed: Callable[..., tuple[dict[str, Embedding], Tree]]
     embed = functools.partial(embed_views, train=True)
     if accumulation_steps > 1:
         embed = functools.partial(accumulation.embed_in_parts, steps=accumulation_steps, mesh=mesh)
     compute_loss = _make_loss(model, tasks, embed, seed=seed, mesh=mesh, l2=l2)
+    update = _make_update(model, tasks, optimizer, skip_non_finite=skip_non_finite)
 
     def step_function(
         state: TrainState, batch: Batch, step: jax.Array, lengths: Lengths | None = None
@@ -118,6 +118,18 @@ def make_step(
         )
         with jax.named_scope("update"):
             return update(state, step, gradients, model_state, observed, scalars, lengths)
+
+    return step_function
+
+
+def _make_update(
+    model: DualEncoder,
+    tasks: tuple[Task, ...],
+    optimizer: optax.GradientTransformationExtraArgs,
+    *,
+    skip_non_finite: bool,
+) -> Step:
+    """Returns the second half of the step, see `make_step`: from gradients to the new state."""
 
     def update(
         state: TrainState,
@@ -153,7 +165,7 @@ def make_step(
         chosen = _select(accepted, advanced, otherwise)
         return chosen, {f"train/{k}": v for k, v in scalars.items()}
 
-    return step_function
+    return update
 
 
 def _make_loss(

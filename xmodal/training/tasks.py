@@ -163,7 +163,7 @@ class Task:
         if self.module is None:
             return {}, {}
         outputs, new_state = self.module.apply(
-            params["module"], state.get("module", {}), *inputs, train=True, key=key
+            params.get("module", {}), state.get("module", {}), *inputs, train=True, key=key
         )
         return outputs, {"module": new_state} if new_state else {}
 
@@ -290,7 +290,7 @@ def compute_losses(
       mesh: devices that the batch is split over.
       pair_scorer: the model's, with parameters under `pair_scorer`.
       pair_mode: whether it is trained or frozen.
-      copied: views by slow copies of the towers, see `momentum`, for the tasks that compare them.
+      copied: views by momentum copies of the towers, see `momentum`, for the tasks that need them.
 
     Returns:
       The sum; `tasks` of the new model state; `<task>/loss` with the loss's own scalars, and

@@ -1,4 +1,4 @@
-"""What a query finds, and its order by a pair scorer."""
+"""Hits of a query, and their order by a pair scorer."""
 
 import dataclasses
 import os

@@ -145,12 +145,12 @@ def from_dataset(
 
 def from_split(split: "EvalSplit", *, features: bool) -> Items:
     """Returns the images of a split; see `from_dataset`."""
-    names = [name_image(split, row) for row in range(len(split.image_ids))]
+    names = [name_item(split, row) for row in range(len(split.image_ids))]
     return Items(names, functools.partial(_read_split, split, features), upright=False)
 
 
-def name_image(split: "EvalSplit", row: int) -> str:
-    """Returns the name of an image of a split."""
+def name_item(split: "EvalSplit", row: int) -> str:
+    """Returns the name in an index of an image of a dataset, by its row in the split."""
     return f"{split.name} {split.split} {split.image_ids[row]}"
 
 

@@ -122,40 +122,58 @@ def format_report(
         name for name, board in by_name.items() if board.label_hash == PUBLISHED_LABELS.get(name)
     }
     for name in names:
-        layouts = _board_tables(name, tags)
-        if not layouts:
-            continue
-        if name in PUBLISHED_LABELS and name not in comparable:
-            sections += [f"## {name}", _NOT_PUBLISHED]
-        else:
-            sections.append(f"## {_TITLES[name]} ({name})" if name in _TITLES else f"## {name}")
-        if name == "eccv" and _ECCV_CAPTION_TABLE[0].tag in tags:
-            columns = [column for column in _ECCV_CAPTION_TABLE if column.tag in tags]
-            printed = {
-                each: {tag: x for tag, x in row.items() if tag.partition("/")[0] in comparable}
-                for each, row in ECCV_TABLE_4.items()
-            }
-            sections.append(
-                _make_columns("Mean of I→T, T→I", columns, printed, model, metrics, chance)
-            )
-        printed = PUBLISHED[name] if name in comparable else {}
-        sections += [_make_columns(*layout, printed, model, metrics, chance) for layout in layouts]
+        sections += _make_board(name, tags, comparable, model, metrics, chance)
     for each in numbers:
         sections += [f"## {each.name}", each.definition, _make_numbers(model, each)]
-    facts: list[str | Rows] = []
-    for name in dict.fromkeys([*by_name, *names]):
-        lines: list[str | Rows] = [*_make_counts(name, metrics)]
-        board = by_name.get(name)
-        if board is not None:
-            lines.insert(0, f"{board.definition} Labels `{board.label_hash}`.".strip())
-            lines.append(_reasons(board))
-        if any(lines):
-            facts += [f"### {name}", *filter(None, lines)]
+    facts = _make_facts(by_name, names, metrics)
     if facts:
         sections += ["## Behind the numbers", *facts]
     if examples:
         sections += ["## Examples", "\n".join(examples)]
     return format_document(sections, format)
+
+
+def _make_board(
+    name: str,
+    tags: Sequence[str],
+    comparable: Collection[str],
+    model: str,
+    metrics: Mapping[str, float],
+    chance: Mapping[str, float],
+) -> list[str | Rows]:
+    """The heading and the tables of a board, with published rows if it is `comparable`."""
+    layouts = _board_tables(name, tags)
+    if not layouts:
+        return []
+    if name in PUBLISHED_LABELS and name not in comparable:
+        sections: list[str | Rows] = [f"## {name}", _NOT_PUBLISHED]
+    else:
+        sections = [f"## {_TITLES[name]} ({name})" if name in _TITLES else f"## {name}"]
+    if name == "eccv" and _ECCV_CAPTION_TABLE[0].tag in tags:
+        columns = [column for column in _ECCV_CAPTION_TABLE if column.tag in tags]
+        printed = {
+            each: {tag: x for tag, x in row.items() if tag.partition("/")[0] in comparable}
+            for each, row in ECCV_TABLE_4.items()
+        }
+        sections.append(_make_columns("Mean of I→T, T→I", columns, printed, model, metrics, chance))
+    printed = PUBLISHED[name] if name in comparable else {}
+    return sections + [_make_columns(*each, printed, model, metrics, chance) for each in layouts]
+
+
+def _make_facts(
+    boards: Mapping[str, BoardResult], names: Sequence[str], metrics: Mapping[str, float]
+) -> list[str | Rows]:
+    """The definition, labels, counts and missing parts of every board."""
+    facts: list[str | Rows] = []
+    for name in dict.fromkeys([*boards, *names]):
+        lines: list[str | Rows] = [*_make_counts(name, metrics)]
+        board = boards.get(name)
+        if board is not None:
+            lines.insert(0, f"{board.definition} Labels `{board.label_hash}`.".strip())
+            lines.append(_reasons(board))
+        if any(lines):
+            facts += [f"### {name}", *filter(None, lines)]
+    return facts
 
 
 def _warn_of_chance(metrics: Mapping[str, float], chance: Mapping[str, float]) -> list[str]:

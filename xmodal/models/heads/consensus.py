@@ -132,7 +132,7 @@ class ConceptGraph(nn.Module):
     """Two graph convolutions over the word vectors of all concepts.
 
     Parameters: `hidden` [E, H] and `output` [H, D]. Constants: `vectors` [K, E], and `adjacency`
-    [K, K], see `preprocessing.concepts.Concepts.adjacency`.
+    [K, K], see `preprocessing.concept_graph.Concepts.adjacency`.
     """
 
     config: ConsensusConfig

@@ -1,4 +1,4 @@
-"""A queue of what slowly moving copies of the towers made of earlier batches.
+"""A queue of the embeddings of earlier batches by momentum copies of the towers.
 
 He et al., "Momentum Contrast for Unsupervised Visual Representation Learning" (2020), for images
 and texts as in Li et al., "Align before Fuse" (2021), and BLIP (2022).
@@ -16,7 +16,7 @@ from xmodal.models.embedding import Embedding
 from xmodal.models.mode import Mode
 from xmodal.models.task_modules.task_module import TaskModule
 
-_NOBODY = -100  # Image of the random vectors that a queue starts with.
+_NO_IMAGE = -100  # Image id of the random vectors that a queue starts with.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ class MomentumQueue(nn.Module):
 
     def _start(self, number: int, like: jax.Array) -> jax.Array:
         if jnp.issubdtype(like.dtype, jnp.integer):
-            return jnp.full(self.size, _NOBODY, like.dtype)
+            return jnp.full(self.size, _NO_IMAGE, like.dtype)
         key = jax.random.fold_in(self.make_rng("params"), number)
         vectors = jax.random.normal(key, (self.size, like.shape[1]), like.dtype)
         return vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)

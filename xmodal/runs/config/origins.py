@@ -13,6 +13,7 @@ from xmodal.models.entry_table import Row
 from xmodal.models.pair_scorers import PAIR_SCORERS
 from xmodal.models.projection import ProjectionConfig
 from xmodal.preprocessing import TextConfig
+from xmodal.preprocessing.text_config import ID_FIELDS
 from xmodal.preprocessing.tokenizer_files import FILES
 from xmodal.pretrained.folder import check_weights, read_description
 from xmodal.pretrained.model_folder import read_model
@@ -29,10 +30,6 @@ _FREE = frozenset(
         "dropout", "dtype", "init", "init_scale", "lower_depth", "pack", "remat", "samples", "seed",
         "score", "statistics", "unroll", "variance",
     )
-)  # fmt: skip
-_IDS = (
-    "tokenizer", "reading", "lower_case", "canonicalize", "unknown", "markers", "start", "end",
-    "pad", "reads_pads", "separators", "max_words",
 )  # fmt: skip
 _PIXELS = ("size", "eval_recipe", "eval_crop")
 
@@ -122,7 +119,7 @@ def tower_origin(side: str, folder: str, *, of_model: bool = False) -> Origin:
         parts.append(Part("data.image", pixels, is_fixed=False))
         return Origin(f"the tower {folder}", parts)
     longest = inputs.get("max_length")
-    parts.append(Part("data.text", {key: inputs[key] for key in _IDS if key in inputs}))
+    parts.append(Part("data.text", {key: inputs[key] for key in ID_FIELDS if key in inputs}))
     if longest is not None:
         reads_pads = inputs.get("reads_pads", False)
         usual = longest if reads_pads else min(longest, TextConfig.max_length)
@@ -171,7 +168,7 @@ def run_origin(source: InitConfig) -> Origin:
     if not any(path.startswith("text/encoder/") for path in taken):
         return Origin(f"the run {source.run}", parts)
     text = read(TextConfig, "config.data.text", config.data.text)
-    parts.append(Part("data.text", {key: getattr(text, key) for key in _IDS}))
+    parts.append(Part("data.text", {key: getattr(text, key) for key in ID_FIELDS}))
     length = {"max_length": text.max_length}
     parts.append(Part("data.text", length, is_fixed=text.reads_pads))
     # Positions beyond its longest text still have random values, unless they were published.
@@ -199,7 +196,7 @@ def own_origin(run_dir: str) -> Origin:
         size = {"size": config["data"]["image"]["size"]}
         parts.append(Part("data.image", size, is_fixed=False))
     text = config["data"]["text"] or {}
-    keywords = {key: text[key] for key in (*_IDS, "max_length") if key in text}
+    keywords = {key: text[key] for key in (*ID_FIELDS, "max_length") if key in text}
     parts.append(Part("data.text", keywords, is_fixed=False))
     vocabulary = text.get("vocabulary", "")
     return Origin(f"the run {run_dir}", parts, vocabulary=vocabulary, is_own=True)

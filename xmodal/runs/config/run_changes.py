@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from xmodal.base.config import UserError
 from xmodal.evals import read_options
+from xmodal.preprocessing.text_config import ID_FIELDS
 from xmodal.runs.config.run_config import RunConfig, read_settings
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.compute import read_starts
@@ -33,10 +34,7 @@ _FREE = (
     r"tasks\..+\.loss\.options\.(engine|chunk_size)$",
 )
 # The token ids of a text, which the weights depend on.
-_IDS = (
-    r"data\.text\.(tokenizer|vocabulary|reading|lower_case|canonicalize|unknown|markers|start|end|"
-    r"pad|reads_pads|separators|max_words)$"
-)
+_IDS = rf"data\.text\.({'|'.join((*ID_FIELDS, 'vocabulary'))})$"
 
 
 def check_changes(run_dir: str, settings: RunConfig, allowed: Collection[str] = ()) -> list[str]:

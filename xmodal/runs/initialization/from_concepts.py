@@ -8,7 +8,7 @@ from absl import logging
 
 from xmodal import data
 from xmodal.base.config import UserError
-from xmodal.preprocessing.concepts import Concepts
+from xmodal.preprocessing.concept_graph import Concepts
 from xmodal.pretrained.word_vectors import find_vectors
 from xmodal.runs.sections import InitConfig
 from xmodal.training.state import TrainState, replace_arrays

@@ -6,14 +6,12 @@ their tokens, B and Q, items with queries and their tokens: in this order, every
 matrices as they are stored.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
-from xmodal.similarity.token_sets import inverse_length, masked_softmax, unit
-
-Items = Mapping[str, jax.Array]
+from xmodal.similarity.token_sets import Items, inverse_length, masked_softmax, unit
 
 
 def _clip(products: jax.Array) -> jax.Array:
@@ -28,7 +26,7 @@ NORMS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "clipped": lambda products, mask: _clip(products),
     "no_norm": lambda products, mask: products,
 }
-"""What is done to the products [A, C, B, Q] with `mask` [B, Q] of the queries before the softmax,
+"""Normalizations of the products [A, C, B, Q] with `mask` [B, Q] of the queries before the softmax,
 by the name of the authors' option `raw_feature_norm`; norms are over the queries."""
 
 
