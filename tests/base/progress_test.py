@@ -1,6 +1,7 @@
 """Progress messages of long work, with a clock that the tests control."""
 
 import fcntl
+import io
 import logging
 import os
 import signal
@@ -144,3 +145,17 @@ def test_a_signal_ends_the_command_at_the_next_report(caplog):
         assert f"Stopped by a signal ({name}); try again." in caplog.text
     assert done == [0, 1, 2, 3, 4]
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_bar_is_drawn_while_work_does_not_advance(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr("sys.stderr", Terminal())
+    monkeypatch.setattr(progress_lib, "_STALLED_SECONDS", 0.1)
+    deadline = time.monotonic() + 20
+    with progress("Compiling", 1):
+        while "Compiling:   0%" not in sys.stderr.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert "Compiling:   0%" in sys.stderr.getvalue()

@@ -98,9 +98,9 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 @contextlib.contextmanager
 def _report(what: str, total: int) -> Iterator[Callable[[int], object]]:
     if sys.stderr.isatty():
-        with tqdm(
-            desc=what, total=total, delay=_QUIET_SECONDS, leave=False, dynamic_ncols=True
-        ) as bar:
+        bar = tqdm(desc=what, total=total, delay=_QUIET_SECONDS, leave=False, dynamic_ncols=True)
+        # A bar shows its time only when it is drawn again.
+        with bar, _waiting(bar.refresh, lambda: bar.n):
             yield bar.update
         return
     started, done, due = time.monotonic(), 0, _QUIET_SECONDS
@@ -123,7 +123,11 @@ def _report(what: str, total: int) -> Iterator[Callable[[int], object]]:
 
     # A single item has no share to show.
     describe = (lambda: f"{what}: {_share(done, total)}") if total > 1 else (lambda: what)
-    with _waiting(describe, lambda: done):
+
+    def say() -> None:
+        logging.info("%s, %.0f s so far", describe(), time.monotonic() - started)
+
+    with _waiting(say, lambda: done):
         yield advance
 
 
@@ -132,15 +136,15 @@ def _share(done: int, total: int) -> str:
 
 
 @contextlib.contextmanager
-def _waiting(describe: Callable[[], str], count: Callable[[], int]) -> Iterator[None]:
-    """Logs how long work that does not advance takes, such as the compilation before its start."""
-    ended, started = threading.Event(), time.monotonic()
+def _waiting(say: Callable[[], object], count: Callable[[], float]) -> Iterator[None]:
+    """Reports work that does not advance, such as the compilation before its start."""
+    ended = threading.Event()
 
     def watch() -> None:
         seen = count()
         while not ended.wait(_STALLED_SECONDS):
             if count() == seen:
-                logging.info("%s, %.0f s so far", describe(), time.monotonic() - started)
+                say()
             seen = count()
 
     thread = threading.Thread(target=watch, daemon=True)
