@@ -84,7 +84,7 @@ def test_towers_fill_what_a_config_leaves_unset(bert, mobilenet, few_shapes):
     config = make_open_config(text=bert, image=mobilenet)
     config.data.data_dir = few_shapes
     filled = inherit(config)
-    assert filled.model.text.encoder.to_dict() == BERT
+    assert filled.model.text.encoder.to_dict() == BERT | {"types": 2}
     assert filled.model.text.head.to_dict() == {"name": "mean"}
     assert filled.model.image.encoder.to_dict() == MOBILE | {"normalization": "inception"}
     assert filled.model.image.head.to_dict() == {"name": "mean"}
@@ -110,7 +110,11 @@ def test_a_choice_that_weights_leave_open_stays(bert, mobilenet):
     assert filled.data.image.size == 64
     assert filled.data.text.max_length == 5
     assert filled.model.text.head.to_dict() == {"name": "first"}
-    assert filled.model.text.encoder.to_dict() == BERT | {"lower_depth": 2, "dropout": 0.1}
+    assert filled.model.text.encoder.to_dict() == BERT | {
+        "lower_depth": 2,
+        "dropout": 0.1,
+        "types": 2,
+    }
 
 
 @pytest.mark.parametrize(
@@ -279,7 +283,7 @@ def test_keywords_of_a_similarity_and_pair_scorer_without_arrays_come_with_them(
         return config
 
     model = inherit(second()).model
-    assert (model.similarity.cross_attention_scale, model.similarity.width) == (4.0, 5)
+    assert (model.similarity.attention_scale, model.similarity.width) == (4.0, 5)
     assert (model.pair_scorer.heads, model.pair_scorer.dropout) == (2, 0.0)
     with pytest.raises(UserError, match="attention_scale is 9.0, the weights have 4.0"):
         inherit(second(scale=9.0))

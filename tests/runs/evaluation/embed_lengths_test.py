@@ -13,7 +13,8 @@ LONGEST, CAPTIONS = 24, 150
 class Captions:
     """Captions of 1 to 24 tokens; the lengths of batches are recorded."""
 
-    name, split, sides, image_ids = "random", "test", ("text",), np.zeros(0, np.int32)
+    name = title = "random"
+    split, sides, image_ids = "test", ("text",), np.zeros(0, np.int32)
 
     def __init__(self, steps):
         rng = np.random.default_rng(0)
