@@ -20,9 +20,6 @@ from xmodal.runs import frozen_features, loop, preflight, run, start
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.folder import checkpoints, run_folder
 
-# `papers_test` has several devices.
-pytestmark = pytest.mark.usefixtures("fast_compilation")
-
 TINY = "tiny_captions"
 TOTAL_STEPS = 8
 LOWER = "text/encoder/(?!layers)"
