@@ -45,8 +45,9 @@ def test_the_first_parameters_are_traced_once(config, traces, rows):
     parts, first = make_state(config)
     assert len(traces) == 1
     # Learned vocabularies have tables of few sizes.
-    assert parts.config.model.text.encoder.vocab_size == (512 if rows == "learned" else known)
-    assert known in {leaf.shape[0] for leaf in jax.tree.leaves(first.params["text"]) if leaf.ndim}
+    table = 512 if rows == "learned" else known
+    assert parts.config.model.text.encoder.vocab_size == table
+    assert table in {leaf.shape[0] for leaf in jax.tree.leaves(first.params["text"]) if leaf.ndim}
     shapes = jax.tree.map(lambda x: (x.shape, x.dtype), parts.state_shapes)
     assert jax.tree.map(lambda x: (x.shape, x.dtype), first) == shapes
 
