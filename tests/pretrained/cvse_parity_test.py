@@ -250,13 +250,14 @@ def test_what_does_not_fit_is_named(torch, folder, released):
     modules, _ = released
     with pytest.raises(UserError, match="feature_fuse_type='concat', not 'weight_sum'"):
         convert(torch, folder, modules, "other", feature_fuse_type="concat")
-    words = str(folder / "vocab.json")
+    convert(torch, folder, modules, "fits")
+    source, words = folder / "fits.pth.tar", str(folder / "vocab.json")
     with pytest.raises(UserError, match="no concepts: use --concepts to name"):
-        convert_model("cvse", folder / "made.pth.tar", "", words)
+        convert_model("cvse", source, "", words)
     with pytest.raises(UserError, match="--concepts='x' has no use: vsrn has no concepts"):
-        convert_model("vsrn", folder / "made.pth.tar", "", words, concepts="x")
+        convert_model("vsrn", source, "", words, concepts="x")
     with pytest.raises(UserError, match="looks like cvse: use --model=cvse"):
-        convert_model("vsrn", folder / "made.pth.tar", "", words)
+        convert_model("vsrn", source, "", words)
     (folder / "bad.json").write_text(json.dumps(CONCEPTS))
     with pytest.raises(UserError, match=r"bad.json has no vectors: write it with"):
-        convert_model("cvse", folder / "made.pth.tar", "", words, concepts=str(folder / "bad.json"))
+        convert_model("cvse", source, "", words, concepts=str(folder / "bad.json"))
