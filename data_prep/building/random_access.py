@@ -98,7 +98,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
     @classmethod
     def data_dir_of(cls, data_dir: str | None, manual_dir: str | None) -> str | None:
-        """Returns where a dataset of these files is stored: `data_dir` unless they are a user's.
+        """Returns the folder of a dataset of these files: `data_dir` unless they are a user's.
 
         Args:
           data_dir: where datasets are stored; None for TFDS's default.

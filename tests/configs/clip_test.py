@@ -1,4 +1,4 @@
-"""The sizes of CLIP and SigLIP, and what fine-tuning takes from a published folder."""
+"""The sizes of CLIP and SigLIP, and the settings that fine-tuning takes from a published folder."""
 
 import math
 

@@ -3,7 +3,10 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+
+from xmodal.similarity import make_similarity
 
 
 @jax.tree_util.register_dataclass
@@ -43,3 +46,21 @@ def make_params(similarity, views, seed=0):
     return jax.tree.map(
         lambda x: x + np.float32(0.5) * rng.normal(size=x.shape).astype(np.float32), params
     )
+
+
+def compare_cost(section):
+    """Operations and memory of the compiled program as shares of `cost`, and gradients."""
+    similarity = make_similarity(section)
+    views = [make_view(16, 36, 256), make_view(16, 12, 256, seed=1)]
+    params = similarity.init(jax.random.key(0), *views)
+    sides = [similarity.prepare(view, params) for view in views]
+
+    def loss(left, right, params):
+        return jnp.sum(similarity.logits(left, right, params))
+
+    cost, pairs = similarity.cost(*sides), 16 * 16
+    score = jax.jit(similarity.score).lower(*sides, params).compile()
+    backward = jax.jit(jax.grad(loss, argnums=(0, 1, 2))).lower(*sides, params).compile()
+    flops = score.cost_analysis()["flops"] / (pairs * cost.flops)
+    memory = backward.memory_analysis().temp_size_in_bytes / (pairs * cost.bytes)
+    return flops, memory, backward(*sides, params)[2]

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _LosableFile(io.FileIO):
-    """A file descriptor whose reader may go away; what is written after that is dropped."""
+    """A file descriptor whose reader may go away; later output is dropped."""
 
     def write(self, data: Any) -> int:
         """Writes bytes, see `io.FileIO`."""

@@ -1,4 +1,4 @@
-"""Metrics of a random order of the gallery: what a model without any knowledge reaches."""
+"""Metrics of a random order of the gallery, as of a model without any knowledge."""
 
 import numpy as np
 

@@ -39,7 +39,7 @@ class Side(nn.Module):
     """Parameters: `encoder`, `head` and `projection`, if these have any.
 
     Attributes:
-      keeps: what a pair scorer reads, which embeddings then carry as the extra `features`:
+      keeps: input of a pair scorer, which embeddings carry as the extra `features`:
         "tokens", all of the encoder's; "ids", the ids of texts as tokens int32 [N, T, 1]; or "",
         nothing.
     """

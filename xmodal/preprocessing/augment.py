@@ -38,7 +38,7 @@ class AugmentConfig:
         `aspect` (VSE-infinity). None for crops by area and aspect.
       square: the crop is the largest square, anywhere in the image, regardless of the ranges (CMCM:
         torchvision's `Resize` and `RandomCrop` to one size).
-      filter: how the crop is resized, with antialiasing: "bilinear" like `tf.image.resize`, or
+      filter: interpolation of the crop, with antialiasing: "bilinear" like `tf.image.resize`, or
         "bicubic" like PIL. open_clip trains CLIP with `crop="torchvision"`, `area=(0.9, 1.0)`,
         `aspect=(3 / 4, 4 / 3)`, `filter="bicubic"`, `flip=False` and `color=False`.
       flip: mirror half of the images.

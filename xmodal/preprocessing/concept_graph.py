@@ -1,4 +1,4 @@
-"""The concepts of CVSE: which words name them, and the graph of those that occur together.
+"""The concepts of CVSE: their words, and the graph of their joint occurrence.
 
 Wang et al., "Consensus-Aware Visual-Semantic Embedding for Image-Text Matching" (ECCV 2020),
 section 3.2, and the authors' code, BruceW91/CVSE.

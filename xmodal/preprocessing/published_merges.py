@@ -50,7 +50,7 @@ def unpack_merges(content: bytes, where: str) -> bytes:
 
     Args:
       content: the archive.
-      where: where it comes from, for errors.
+      where: its origin, for errors.
 
     Raises:
       UserError: the archive is not the published one.

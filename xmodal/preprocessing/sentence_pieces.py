@@ -37,7 +37,7 @@ class SentencePieces:
 
         Args:
           content: the whole file.
-          clean: what happens to a text first.
+          clean: change of a text before tokenization.
         """
         self._model, self._clean = _load(content), clean
         pad = self._model.pad_id()

@@ -127,7 +127,7 @@ def parse_file(name: str, content: bytes, where: str) -> TokenizerFile:
     Args:
       name: a key of `FILES`.
       content: the whole file.
-      where: where it comes from, for errors.
+      where: its origin, for errors.
 
     Raises:
       UserError: the content is not of this kind.

@@ -46,7 +46,7 @@ class JsonPieces:
 
         Args:
           content: the whole file.
-          clean: what happens to a text first, besides what the file does.
+          clean: change of a text before the file's own.
 
         Raises:
           UserError: the file puts tokens elsewhere than before and after a text.

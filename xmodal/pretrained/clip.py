@@ -24,7 +24,7 @@ EXPECTED_UNEXPECTED = (
     # Sizes that archives of OpenAI store like weights.
     r"(.*\.)?(input_resolution|context_length|vocab_size)$",
     r"(.*\.)?position_ids$",
-    # Masks of causal attention in old files, and what else a training checkpoint holds.
+    # Masks of causal attention in old files, and other contents of training checkpoints.
     r"(.*\.)?attn_mask$",
     r"(optimizer|scaler|opt)[./]",
 )

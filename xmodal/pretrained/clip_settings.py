@@ -125,7 +125,7 @@ def _transformers(source: WeightSource, defaults: Defaults) -> Settings:
 
 
 def _with_pixels(settings: Settings, config: Mapping[str, Any]) -> Settings:
-    """Adds what the preprocessor_config.json of transformers says."""
+    """Adds the settings of the preprocessor_config.json of transformers."""
     size = config.get("size", {})
     shortest = isinstance(size, int) or "shortest_edge" in size
     mode = "shortest" if config.get("do_center_crop", shortest) else "squash"
@@ -167,7 +167,7 @@ def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> Settings:
 
 
 def _with_open_clip_pixels(settings: Settings, config: Mapping[str, Any]) -> Settings:
-    """Adds what the section `preprocess_cfg` says."""
+    """Adds the settings of the section `preprocess_cfg`."""
     size = config.get("size", settings.size)
     mode, interpolation = next(pair for pair, name in _RECIPES.items() if name == settings.recipe)
     mean, std = _statistics(settings)
@@ -185,7 +185,7 @@ def _with_open_clip_pixels(settings: Settings, config: Mapping[str, Any]) -> Set
     )
 
 
-# Values under which the encoders compute what open_clip does.
+# Values with which the encoders equal open_clip's.
 _SUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "vision_cfg": {
         "attentional_pool": (False,),

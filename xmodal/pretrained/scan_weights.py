@@ -54,7 +54,7 @@ def describe_scan(arrays: Arrays, options: Mapping[str, Any]) -> Published:
 def describe_words(
     arrays: Arrays, start: str, options: Mapping[str, Any], **keywords: Any
 ) -> tuple[dict[str, Any], dict[str, torch_models.LayerRule]]:
-    """Returns what `gru_encoder` does, with the mean of both directions as each token.
+    """Returns the result of `gru_encoder`, with the mean of both directions as each token.
 
     Args:
       arrays: see `gru_encoder`.

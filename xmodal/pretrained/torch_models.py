@@ -48,7 +48,7 @@ class Published:
       tasks: name -> task with weights.
       first_words: first words of the vocabulary, if the vocabulary file omits them.
       tokenizers: names of the tokenizer's files that it may have, see `tokenizer_files.FILES` ->
-        what this kind adds to the preprocessing of the text; empty for a table of words.
+        additions of this kind to the preprocessing of the text; empty for a table of words.
       pair_scorer: the pair scorer, as in `config.model.pair_scorer`.
     """
 

@@ -50,7 +50,7 @@ def choose_precision(
         compared with every one.
       by_distance: whether the score falls with the distance; else it is an inner product.
       unit: whether vectors are scaled to unit length.
-      offset: what is removed from all vectors, see `offset.find_offset`.
+      offset: vector that is subtracted from all, see `offset.find_offset`.
     """
     prepare = functools.partial(_prepare, by_distance=by_distance, unit=unit, offset=offset)
     for queries in sides:
@@ -86,7 +86,7 @@ def _prepare(
 
 
 def _score(queries: np.ndarray, items: np.ndarray, by_distance: bool) -> np.ndarray:
-    """Scores of queries with items, and what float32 rounds in them, [2, Q, N]."""
+    """Scores of queries with items, and their rounding errors in float32, [2, Q, N]."""
     (left, right), width = (len(queries), len(items)), queries.shape[-1]
     products = queries.reshape(-1, width) @ items.reshape(-1, width).T
     scores = products.reshape(left, -1, right, items.shape[1]).max(axis=(1, 3))

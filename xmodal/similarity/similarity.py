@@ -198,7 +198,7 @@ class Similarity:
         """Returns vectors to prepare and score, whose type is the precision that ranks them.
 
         They are float32, or float64 for scores that float32 would mix up (see `precision`), and
-        without what they have in common if only distances count.
+        without their common offset if only distances count.
         """
         offset = self.find_offset(*sides)
         dtype = self.choose_precision(*sides, offset=offset)

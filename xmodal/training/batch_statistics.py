@@ -18,7 +18,7 @@ def observe_batch(
     similarity: Similarity,
     mesh: Mesh | None = None,
 ) -> tuple[dict[str, Embedding], Tree]:
-    """Returns the views with what `Observer.observe` found, and new values of parameters.
+    """Returns the views with the statistics of `Observer.observe`, and new values of parameters.
 
     The values are those of the model's similarity that no gradient changes, such as running
     statistics; {} if there are none. Every text is compared with the images of the first task that

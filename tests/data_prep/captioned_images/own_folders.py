@@ -11,8 +11,12 @@ import pyarrow
 import pyarrow.parquet
 
 from data_prep.build import build
+from data_prep.building.record_counts import LeftOut
+from data_prep.captioned_images.find_layout import find_layout
+from data_prep.captioned_images.options import ReadingOptions
 
 NUMBERS = list(range(30))
+FEW = [0, 1, 2]
 
 
 def prepare(folder, config="images", **options):
@@ -179,3 +183,25 @@ LAYOUTS = (
     without_header,
     web_dataset,
 )
+
+
+def read_layout(folder, **options):
+    """Picture -> captions, and path -> reason for whatever is left out."""
+    items = list(find_layout(folder, ReadingOptions(**options)).pictures())
+    found = {i.name: list(i.captions) for i in items if not isinstance(i, LeftOut)}
+    return found, {i.where: i.reason for i in items if isinstance(i, LeftOut)}
+
+
+def captions_at(place):
+    return {f"{place}{name(n)}": [f"caption {n}"] for n in FEW}
+
+
+def coco(names=None):
+    return {
+        "info": {},
+        "images": [{"id": 10 + n, "file_name": name(n)} for n in (*FEW, 3)],
+        "annotations": [
+            *({"image_id": 10 + n, "id": n, "caption": f"caption {n}"} for n in FEW),
+            {"image_id": 99, "id": 9, "caption": "of no image"},
+        ],
+    }

@@ -109,7 +109,7 @@ def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
       like: the evaluation.
 
     Raises:
-      UserError: there is no such evaluation, or several; lists those that there are.
+      UserError: there is no such evaluation, or several; lists all evaluations.
     """
     place = epath.Path(folder)
     if not place.is_dir() or (place / RANKS).exists():

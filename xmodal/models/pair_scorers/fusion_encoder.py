@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from xmodal.base.config import setting
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.features import Features
+from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
 from xmodal.models.pair_scorers.fusion_layer import FusionLayer
 
@@ -42,12 +43,12 @@ class FusionEncoder(nn.Module):
 
     def setup(self) -> None:
         """Makes the layers."""
-        sizes, init = self.sizes, nn.initializers.truncated_normal(0.02)
+        sizes = self.sizes
         self.layers = [
             FusionLayer(sizes.width, sizes.heads, sizes.mlp_dim, sizes.dropout, DTYPES[sizes.dtype])
             for _ in range(sizes.depth)
         ]
-        self.output = nn.Dense(2, kernel_init=init, dtype=jnp.float32)
+        self.output = nn.Dense(2, kernel_init=BERT, dtype=jnp.float32)
 
     def image(self, features: Features, mode: Mode) -> dict[str, Any]:
         """Tokens [N, R, any width] -> keys and values of every layer, and `mask` [N, R]."""

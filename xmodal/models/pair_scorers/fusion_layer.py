@@ -13,11 +13,11 @@ import jax
 from jax.typing import DTypeLike
 
 from xmodal.models.attention import attend, split_heads
+from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
 from xmodal.models.transformer_layers import layer_norm
 
-_INIT = nn.initializers.truncated_normal(0.02)
-_dense = partial(nn.Dense, kernel_init=_INIT)
+_dense = partial(nn.Dense, kernel_init=BERT)
 
 
 class KeysValues(NamedTuple):

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from xmodal.base.config import setting
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.features import Features
+from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
 from xmodal.models.pair_scorers.fusion_encoder import FusionEncoder, FusionSizes
 from xmodal.models.pair_scorers.pair_scorer import SCORES, PairScorer
@@ -38,8 +39,8 @@ class MatchingHead(FusionEncoder):
     def setup(self) -> None:
         """Makes the layers."""
         super().setup()
-        init, dtype = nn.initializers.truncated_normal(0.02), DTYPES[self.sizes.dtype]
-        self.input = nn.Dense(self.sizes.width, kernel_init=init, dtype=dtype)
+        dtype = DTYPES[self.sizes.dtype]
+        self.input = nn.Dense(self.sizes.width, kernel_init=BERT, dtype=dtype)
 
     def text(self, features: Features, mode: Mode) -> dict[str, jax.Array]:
         """Tokens [N, T, any width] -> tokens after the first self-attention, and `mask`."""

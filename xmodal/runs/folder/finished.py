@@ -26,7 +26,7 @@ _MARK = "finished.json"
 def mark_finished(
     config: ml_collections.ConfigDict, run_dir: str, files: Mapping[str, str] | None = None
 ) -> None:
-    """Saves what a run finished with, on process 0.
+    """Saves the configuration that a run finished with, on process 0.
 
     Args:
       config: the config as it was given.

@@ -105,7 +105,7 @@ def _load_tower(state: TrainState, side: str, folder: str) -> TowerWeights:
 def _resize_positions(
     params: dict[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]], side: str, folder: str
 ) -> list[str]:
-    """Replaces positions for another number of tokens, and returns what was done."""
+    """Replaces positions for another number of tokens, and returns a description."""
     path, encoder = f"{side}/encoder/position_embeddings", read_description(folder).encoder
     given, rule = params.get(path), encoder.get("position_resize")
     if given is None or not rule or path not in wanted or given.shape == wanted[path]:
