@@ -135,7 +135,7 @@ def compute_score_matrix(
     finished = _open_array(place / _FINISHED, (len(blocks),), np.bool_)
     done = _agree(np.array(finished), mesh)
     pairs = sum(block.pairs for block, is_done in zip(blocks, done, strict=True) if not is_done)
-    with progress(f"Scoring {pairs:,} pairs", pairs) as advance:
+    with progress(f"Scoring {pairs:,} pairs", pairs, jointly=True) as advance:
         for numbers in _rounds(blocks, done, mesh.shape[BATCH_AXIS]):
             chosen = [blocks[number] for number in numbers]
             scores = _score_round(similarity, params, images, captions, chosen, regions, mesh)
