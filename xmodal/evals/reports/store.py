@@ -18,6 +18,7 @@ from etils import epath
 from data_prep.untrusted.arrays import DAMAGE, load_arrays
 from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
+from xmodal.base.entries import find_entries
 from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult, Numbers
 
 _FORMAT = "xmodal ranks"
@@ -115,7 +116,9 @@ def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
     place = epath.Path(folder)
     if not place.is_dir() or (place / RANKS).exists():
         return load_ranks(place)
-    files = sorted([*place.glob(f"*/{RANKS}"), *place.glob(f"*/*/{RANKS}")])
+    inner = find_entries(place, "*")
+    folders = inner + [each for folder in inner for each in find_entries(folder, "*")]
+    files = sorted(each / RANKS for each in folders if (each / RANKS).exists())
     if not files:
         return load_ranks(place)  # Its error names the missing file.
     stored = {file.parent: load_ranks(file) for file in files}
