@@ -18,7 +18,7 @@ from etils import epath
 from xmodal.base.config import UserError
 from xmodal.pretrained.pickles import ERRORS, Inert, Unpickler
 
-SUFFIXES = (".pth", ".pt", ".pth.tar")
+SUFFIXES = (".pth", ".pt", ".pth.tar", ".ckpt")
 
 # Damaged headers request methods, encryption and offsets that `zipfile` does not support.
 _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError)
@@ -136,9 +136,14 @@ def read_torch(path: epath.Path) -> dict[str, np.ndarray]:
     return arrays
 
 
+def is_torch(path: epath.Path) -> bool:
+    """Returns whether a path is a torch checkpoint, and not the start of a TensorFlow one's."""
+    return path.name.endswith(SUFFIXES) and path.exists()
+
+
 def read_options(path: epath.Path) -> Mapping[str, Any]:
     """Returns a checkpoint's training options, its `opt`; empty if it has none."""
-    if not path.name.endswith(SUFFIXES):
+    if not is_torch(path):
         return {}
     objects = read_objects(path)
     options = objects.get("opt") if isinstance(objects, Mapping) else None

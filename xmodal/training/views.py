@@ -78,7 +78,9 @@ def embed_views(
             continue
         for position, caption in enumerate(captions):
             views[f"caption_{caption}"] = jax.tree.map(
-                lambda leaf, p=position: leaf.reshape(-1, len(captions), *leaf.shape[1:])[:, p],
+                lambda leaf, p=position: leaf.reshape(
+                    len(leaf) // len(captions), len(captions), *leaf.shape[1:]
+                )[:, p],
                 embedding,
             )
     return views, states
