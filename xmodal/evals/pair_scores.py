@@ -146,7 +146,7 @@ class PairScores:
         names, counts = np.unique(images, return_counts=True)
         names = names[np.argsort(-counts, kind="stable")]
         unread: tuple[jax.Array, Any] | None = None
-        with progress(f"Scoring {len(images):,} pairs", len(images)) as advance:
+        with progress(f"Scoring {len(images):,} pairs", len(images), jointly=True) as advance:
             for block in self._image_blocks(names, size):
                 padded = np.pad(block, (0, size - len(block)), mode="edge")
                 longest = self._image_lengths[block[0]]

@@ -36,7 +36,7 @@ class Rescored:
         return (
             f"ranked by {self.score} among the top {self.top:,} of {self.first_stage}, which lack "
             f"{self.outside:,} of {self.positives:,} positives, and all positives of "
-            f"{self.missed:,} of {self.queries:,} queries"
+            f"{self.missed:,} of {self.queries:,} queries; other items follow in its order"
         )
 
 
