@@ -32,6 +32,13 @@ def test_tolerance_and_deviation(expected, measured, inside):
     assert is_reproduced([check]) is inside
 
 
+def test_a_model_that_is_trained_again_may_differ_more():
+    trained = dataclasses.replace(SYSTEM, tolerance=1.0)
+    (check,) = compare_rows([row({"a/x": "41.3"}, system=trained)], [{"a/x": 42.3}])
+    assert check.inside
+    assert check.reason == "two trainings of a model differ"
+
+
 def test_names_seeds_and_intervals():
     metrics = {"coco/a/x": 1.0, "coco/a/x_low": 0.5, "coco/a/x_high": 2.0, "mean/a/x": 9.0}
     # Two evaluators have it, and none is named.

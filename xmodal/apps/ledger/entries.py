@@ -79,6 +79,8 @@ class System:
       minutes: CPU minutes of all commands and seeds; None if unknown.
       parity: a test that compares the implementation with the publisher's, or with its labels.
       like: the paper's system that it imitates on other data.
+      tolerance: the tolerance of all of its rows, if it is trained again where the paper's numbers
+        are of released weights.
       evaluator: the evaluator of its numbers, if several have metrics of the same name.
       metric: replaces the metric in the tags of its rows.
       note: what a reader has to know.
@@ -92,6 +94,7 @@ class System:
     minutes: float | None = None
     parity: str = ""
     like: str = ""
+    tolerance: float = 0.0
     evaluator: str = ""
     metric: str = ""
     note: str = ""
@@ -147,6 +150,13 @@ class Row:
     published: Mapping[str, Value]
     measured: Mapping[str, Value]
     label: str
+
+    @property
+    def tolerance(self) -> tuple[float, str]:
+        """The largest difference that counts as reproduced, and why it is not 0."""
+        if self.system.tolerance > self.table.tolerance:
+            return self.system.tolerance, "two trainings of a model differ"
+        return self.table.tolerance, self.table.reason
 
     @property
     def status(self) -> str:
