@@ -1,4 +1,27 @@
-"""The ledger: every number that a paper or this project prints, `configs/results/*.toml`."""
+"""The ledger: every number that a paper or this project prints, `configs/results/*.toml`.
+
+    title = "A paper (2020)"
+
+    [systems.mine]                         # the fields of `System`
+    label = "Mine"
+    needs = ["coco"]                       # of files.toml
+    run = ["evaluate --config=... --config.data.manual_dir={coco} --output={out}"]
+
+    [[tables]]                             # the fields of `Table`
+    name = "table 1"
+    source = "table 1"
+    columns = "coco5k/{i2t,t2i}/recall@1"  # two tags
+    tolerance = 0.2
+    reason = "other decoders change single ranks"
+    [tables.published]                     # and [tables.measured]
+    mine = "41.3 30.3"                     # or a list of cells; "-" is an empty cell
+    "other_file/theirs" = "50.3±0.4 -"
+
+The file's name is the group. With `system = "KEY"`, all rows of a table belong to one system, and
+their keys are their labels. Commands may contain the folders of files.toml and parts that its
+`commands` name; {out}, the folder of the results; {model}, that of converted weights; {work}, that
+of everything; and {seed}.
+"""
 
 import dataclasses
 import importlib.util
