@@ -66,7 +66,9 @@ def compare_rows(rows: Sequence[Row], metrics: Sequence[Numbers]) -> list[Check]
                     tolerance, reason = row.tolerance
                     allowed = tolerance + 2 * value.deviation
                     place = (row.table.name, tag, against, value.number, allowed, reason)
-                    checks.append(Check(*place, *_measure(tag, row.system, metrics)))
+                    measured = _measure(tag, row.system, metrics)
+                    scaled = (each and each * row.table.scale for each in measured)
+                    checks.append(Check(*place, *scaled))
     return checks
 
 

@@ -133,6 +133,7 @@ class Table:
       tolerance: largest difference, in the units of the table, that counts as reproduced.
       reason: why it is not 0.
       source: table and place of the paper.
+      scale: factor from metrics to the table's units.
       unverified: the numbers were not checked in the source, and are never printed as published.
       page: the Markdown file that shows the table.
       heads: names of the columns there.
@@ -147,6 +148,7 @@ class Table:
     tolerance: float
     reason: str
     source: str = ""
+    scale: float = 1.0
     unverified: bool = False
     page: str = ""
     heads: tuple[str, ...] = ()
