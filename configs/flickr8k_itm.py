@@ -25,7 +25,7 @@ embeddings and GRUs of 128 dimensions, two epochs over the 30,000 training pairs
 of 3e-3 beat 1e-3 on the validation split for every model that was trained with both. Losses that
 mine negatives use all of them in the first epoch, as VSE-infinity does: with the hardest from the
 first step on, vsepp and pvse_k1 collapse (rsum 53 and 13 at this rate, seed 0). The results are in
-configs/results.md.
+configs/results.md, except those of the last five models, which have not been trained yet.
 
 The last five read pictures of 224 pixels through frozen MobileNetV2, whose cells are stored once
 (750 MB); DIR then has the pictures, too:
