@@ -24,6 +24,7 @@ setuptools.setup(
     ],
     entry_points={"console_scripts": ["xmodal = xmodal.__main__:main"]},
     package_data={
+        "configs": ["results/*.toml"],
         "data_prep": ["py.typed", "*/README.md", "*/CITATIONS.bib"],
         "xmodal": ["py.typed"],
         "xmodal.base": ["page.html"],

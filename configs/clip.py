@@ -4,8 +4,10 @@
     python -m xmodal.eval_main --config=configs/clip.py --config.init_from.model=weights/clip \\
         --config.data.manual_dir=COCO --output=results/clip
 
-The folder brings the model, its tokenizer and its crop; `--config.data.dataset=flickr30k` evaluates
-it on another dataset. CLIP's paper writes "a photo of " before each caption, its code nothing:
+The folder brings the model, its tokenizer and its crop; it may also be one as published, which is
+converted once. `--config.data.dataset=flickr30k` evaluates it on another dataset, and
+`--config.data.image.size=336` at another size, to which its positions are resampled. CLIP's paper
+writes "a photo of " before each caption, its code nothing:
 `--config.data.text.prompt="a photo of {}"`.
 
     python -m xmodal.main --config=configs/clip.py:vit_b16 --config.data.manual_dir=DIR
@@ -79,6 +81,7 @@ def evaluated() -> ConfigDict:
     """No model, no training: `init_from.model` brings the model."""
     config = base.base("clip")
     config.data = base.dataset("coco_captions")
+    config.data.image.size = 0  # The folder's.
     config.evals = {"boards": base.boards()}
     config.evals.boards.batch_size = 128
     return config
@@ -111,8 +114,10 @@ def siglip(
     """The same of a SigLIP, and the number of ids of its texts."""
     shared = {"activation": "gelu_tanh", "epsilon": 1e-6, "init": "siglip"}
     encoder = {"name": "vit", "patch": patch, "class_token": False, "normalization": "inception"}
+    encoder["position_resize"] = "corners"
     head = {"name": "map", "heads": image[2], "mlp_dim": image[3]}
     words = {"name": "text_transformer", "vocab_size": 0, "max_positions": length, "causal": False}
+    words["position_resize"] = "corners"
     return {
         "image": {"encoder": encoder | _layers(*image) | shared, "head": head, "projection": None},
         "text": {

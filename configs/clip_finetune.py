@@ -46,7 +46,7 @@ def experiment() -> ConfigDict:
     config.model.similarity = clip.learned_scale()
     config.tasks = {"i2t": cxc.image_text()}
     config.data = base.dataset("coco_captions")
-    config.data.image.augment = clip.crops()
+    config.data.image.size, config.data.image.augment = 0, clip.crops()
     config.optimizer = clip.adamw(1e-5, decay=0.1, b2=0.98, eps=1e-6)
     config.optimizer.schedule.warmup_steps = "up to 0.5 epochs"
     config.optimizer.clip_norm = 1.0

@@ -38,6 +38,7 @@ def _bare(config: ConfigDict, _: ConfigDict) -> ConfigDict:
     """The data and the evaluators of an experiment."""
     config.name, config.tasks = f"released_{config.data.dataset}", {}
     config.model.image = config.model.text = None
+    config.data.image.size = 0
     return config
 
 
@@ -49,6 +50,7 @@ def _rank_again(config: ConfigDict) -> ConfigDict:
 def _on_coco() -> ConfigDict:
     config = base.base("released")
     config.data = base.dataset("coco_captions")
+    config.data.image.size = 0  # The model's.
     # Longer than any COCO caption.
     config.data.text = base.words("nltk", min_count=1, max_length=64)
     config.evals = {"coco": base.boards()}

@@ -2,8 +2,8 @@
 
 The commands are the modules `build` and `validate`. `schema` has the features that datasets share;
 `linked_captions` and `coherence_pairs` have the shared builders. Other folders are `building`
-(checks, counts and hashes of records), `reading` (users' files), `checks` (for `validate`) and
-`sampling` (CxC's sampling scheme).
+(checks, counts and hashes of records), `reading` (users' files), `untrusted` (bounds on files from
+elsewhere), `checks` (for `validate`) and `sampling` (CxC's sampling scheme).
 """
 
 import importlib

@@ -19,7 +19,7 @@ from data_prep.command_line import check_config, run
 from data_prep.concept_counts import count_concepts
 from data_prep.errors import NotPreparedError, UnexpectedFilesError
 from data_prep.prepared import open_configs, read_columns
-from data_prep.reading import plain_pickles
+from data_prep.untrusted import plain_pickles
 
 _NO_WORDNET = (
     "The lemmas come from WordNet, whose data is not installed: run `python -m nltk.downloader "

@@ -98,11 +98,11 @@ def main(argv: list[str]) -> None:
 
 
 def _stoppable() -> contextlib.AbstractContextManager:
-    """Answers SIGTERM at the next block of work; several processes end at once."""
+    """Answers SIGTERM at the next block of work, the same one in all processes."""
     from xmodal.base import processes
 
-    alone = processes.count() == 1
-    return stoppable("the same command evaluates again") if alone else contextlib.nullcontext()
+    agree = processes.agree_to_stop if processes.count() > 1 else None
+    return stoppable("the same command evaluates again", agree)
 
 
 def _run(source: tuple[str, ...], config: ConfigDict | None) -> None:

@@ -10,11 +10,8 @@ import PIL.Image
 import PIL.ImageOps
 import simplejpeg
 
-# 8,192 x 8,192. Photographs are far smaller; larger images are mistakes or attacks.
-MAX_PIXELS = 2**26
+from data_prep.untrusted.pictures import TooManyPixelsError, open_picture
 
-# Some of Pillow's other formats (EPS, PDF) start external programs or contain no picture.
-_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 # An MPO is a JPEG with further pictures after the first.
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
 # Pillow requires only the pixels; other decoders also require the last chunk and its checksum.
@@ -145,22 +142,14 @@ def _is_turned(image: PIL.Image.Image) -> bool:
 
 
 def _open(encoded: bytes) -> PIL.Image.Image:
-    PIL.Image.init()
     try:
-        image = PIL.Image.open(
-            io.BytesIO(encoded), formats=[name for name in _FORMATS if name in PIL.Image.OPEN]
-        )
+        return open_picture(encoded)
     except PIL.UnidentifiedImageError as error:
         raise BadImageError("not an image", f"starts with {encoded[:12]!r}") from error
-    except PIL.Image.DecompressionBombError as error:
+    except TooManyPixelsError as error:
         raise BadImageError("too many pixels", str(error)) from error
     except Exception as error:  # see above
         raise _bad_image(error) from error
-    if image.width * image.height > MAX_PIXELS:
-        raise BadImageError(
-            "too many pixels", f"{image.width:,} x {image.height:,}, more than {MAX_PIXELS:,}"
-        )
-    return image
 
 
 def _decode(image: PIL.Image.Image, encoded: bytes) -> None:

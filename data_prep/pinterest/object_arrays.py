@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.plain_pickles import DAMAGE, load_plain
+from data_prep.untrusted.plain_pickles import DAMAGE, load_plain
 
 
 def read_objects(path: pathlib.Path) -> list[Any]:
@@ -32,11 +32,11 @@ def read_objects(path: pathlib.Path) -> list[Any]:
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
             if not dtype.hasobject:
                 raise ValueError(f"an array of {dtype}, not of objects")
-            array = load_plain(file)
-        if not isinstance(array, np.ndarray) or array.shape != shape or array.ndim != 1:
+            objects = load_plain(file)
+        if not isinstance(objects, list) or shape != (len(objects),):
             raise ValueError(f"not an array of the shape {shape} in its header")
     except DAMAGE as error:
         raise UnexpectedFilesError(
             f"{path} is truncated, or not the array of objects that was published: {error}"
         ) from error
-    return array.tolist()
+    return objects

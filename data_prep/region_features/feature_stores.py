@@ -21,8 +21,8 @@ import numpy as np
 
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.folders import files_below
-from data_prep.reading.plain_pickles import DAMAGE, load_plain
 from data_prep.reading.text_lines import TextLines
+from data_prep.untrusted.plain_pickles import DAMAGE, load_plain
 
 _NUMBER = re.compile(r"(\d+)(\.\w+)*$", re.ASCII)
 _ERRORS = (*DAMAGE, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)

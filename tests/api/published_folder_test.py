@@ -13,6 +13,7 @@ from tests.pretrained import published_clip as published
 from xmodal.api.exporting import export_model
 from xmodal.base.config import UserError
 from xmodal.pretrained import published_models
+from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.evaluation.subjects import evaluate_subjects
 from xmodal.runs.evaluation.suite import Request
 from xmodal.runs.published_towers import open_towers
@@ -93,6 +94,17 @@ def test_a_folder_is_converted_once_and_embeds_as_the_library(clip, cache, tmp_p
         bundle.similarity(bundle.embed_texts(TEXTS), bundle.embed_images(images)),
         model.similarity(vectors, model.embed_images(images)), atol=1e-5,
     )  # fmt: skip
+
+
+def test_a_config_starts_from_a_published_folder(clip, cache):
+    config = clip_config.get_config()
+    config.init_from.model = str(clip[1])
+    filled = inherit(config)
+    assert filled.init_from.model == str(cache / model_hash(clip[1]))
+    assert filled.data.image.size == published.PIXELS
+    config.init_from.model = str(cache)
+    with pytest.raises(UserError, match=r"model.json is missing. Nor does it open as a publi.* "):
+        inherit(config)
 
 
 def model_hash(folder):

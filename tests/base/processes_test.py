@@ -1,6 +1,7 @@
 """Messages between processes, in real processes connected by JAX's coordination service."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from tests import short_runs
 from xmodal.base import processes
 from xmodal.base.config import UserError
+from xmodal.base.progress import STOPPED
 
 ADDRESS, NUMBER, INDEX = processes.VARIABLES
 
@@ -136,6 +138,34 @@ processes.first_does("compute the features", compute)
         f"Error: Process 0 ended before it could compute the features. {host}: "
         "ValueError('no space for features')" in said[1]
     )
+
+
+WORK = """
+from xmodal.base.progress import progress, stoppable
+
+with stoppable("try again", processes.agree_to_stop):
+    with progress("Embedding", 3000, jointly=True) as advance:
+        for item in range(3000):
+            print("item", item, flush=True)
+            for _ in range(index):  # The second process is slower, and has work of its own.
+                with progress("Reading", 1) as read:
+                    time.sleep(0.02)
+                    read(1)
+            time.sleep(0.02)
+            advance(1)
+"""
+
+
+def test_a_signal_to_one_process_stops_both_at_the_same_report(start_two):
+    pair = start_two("{}", WORK)
+    assert any(line == "item 3\n" for line in pair[1].stdout)
+    pair[1].terminate()
+    outputs = [process.communicate(timeout=120)[0] for process in pair]
+    assert [process.returncode for process in pair] == [STOPPED] * 2, outputs
+    assert all("Stopped by a signal (Embedding); try again." in each for each in outputs)
+    first, second = (re.findall(r"item (\d+)", each)[-1] for each in outputs)
+    assert first == second
+    assert int(first) < 2999
 
 
 def test_process_0_waits_for_no_dead_process_either(run_two):

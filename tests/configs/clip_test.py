@@ -79,6 +79,15 @@ def test_any_folder_brings_its_own_settings(folder):
     assert filled.data.text.vocabulary == f"{folder}/text/vocab.txt"
 
 
+def test_pictures_keep_a_size_that_is_set_and_other_changes_are_said(folder, caplog):
+    config = clip.get_config()
+    config.init_from.model, config.data.image.size = str(folder), 48
+    with caplog.at_level("INFO"):
+        assert inherit(config).data.image.size == 48
+    assert "image.size" not in caplog.text
+    assert "config.data.text.max_length=20 instead of 32" in caplog.text
+
+
 def build(argument, folder):
     config = clip_finetune.get_config(argument)
     config.init_from.model = str(folder)

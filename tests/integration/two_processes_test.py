@@ -10,15 +10,29 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util import tensor_util
 
 from xmodal.base.processes import TRY_AGAIN
+from xmodal.base.progress import STOPPED
+from xmodal.runs.folder import run_folder
 
 TOTAL_STEPS = 4
 LONG = 20
+SLOWLY = "tests.integration.slow_blocks"
 
 
 def free_port():
     with socket.socket() as server:
         server.bind(("localhost", 0))
         return server.getsockname()[1]
+
+
+def begin_pair(begin, *arguments, **options):
+    """Starts the two processes of a command."""
+    address = f"localhost:{free_port()}"
+    together = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2"} | options
+    return [
+        # Sets have a different order in every process.
+        begin(*arguments, JAX_PROCESS_ID=str(index), PYTHONHASHSEED=str(index), **together)
+        for index in range(2)
+    ]
 
 
 # Features of frozen layers: process 0 writes them and all processes read them.
@@ -38,17 +52,22 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path)
     changes = STORED.format(folder=str(tmp_path / "features"))
     tiny_config.write_text(tiny_config.read_text().replace("    return config\n", changes))
 
-    def begin(run_dir, **kwargs):
+    def begin(run_dir, *slowly, **kwargs):
         # Full batches, of which the second process has rows, and a remainder of which it has none.
         batch_size = "--config.evals.shapes.batch_size=24"
         steps = f"--config.total_steps={TOTAL_STEPS}"
-        return start(f"--config={tiny_config}", f"--workdir={run_dir}", steps, batch_size, **kwargs)
+        settings = (f"--config={tiny_config}", f"--workdir={run_dir}", steps, batch_size)
+        return start(*slowly, *settings, **kwargs)
 
-    together = {
-        "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",
-        "JAX_NUM_PROCESSES": "2",
-    }
-    pair = [begin(tmp_path / "two", JAX_PROCESS_ID=str(index), **together) for index in range(2)]
+    pair = begin_pair(begin, tmp_path / "two", "xmodal.main", module=SLOWLY)
+    assert any(line.startswith("Block of Embedding") for line in pair[1].stdout)
+    pair[1].terminate()
+    outputs = [process.communicate(timeout=300)[0] for process in pair]
+    assert [process.returncode for process in pair] == [STOPPED] * 2, "\n".join(outputs)
+    # The evaluation did not end, so the same command repeats it.
+    assert run_folder.steps(str(tmp_path / "two")) == [0]
+    assert run_folder.load_metrics(str(tmp_path / "two"), 0) == {}
+    pair = begin_pair(begin, tmp_path / "two")
     outputs = [process.communicate(timeout=300)[0] for process in pair]
     assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
     assert len(list(tmp_path.glob("features/text_features-train-*"))) == 1
@@ -69,23 +88,12 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path)
     assert found == pytest.approx(expected, abs=1e-3)
     # Process 1 has printed no table and written no scalars.
     assert ["test split" in output for output in outputs] == [True, False]
-    for folder in ("two", "two/test"):
-        assert len(list((tmp_path / folder).glob("events.out.tfevents.*"))) == 1
+    for folder, starts in (("two", 2), ("two/test", 1)):
+        assert len(list((tmp_path / folder).glob("events.out.tfevents.*"))) == starts
 
     def evaluate_together():
-        variables = together | {"JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}"}
         arguments = (f"--run={tmp_path / 'two'}", f"--output={tmp_path / 'judged'}")
-        pair = [
-            # Sets have a different order in every process.
-            start(
-                *arguments,
-                module="xmodal.eval_main",
-                JAX_PROCESS_ID=str(index),
-                PYTHONHASHSEED=str(index),
-                **variables,
-            )
-            for index in range(2)
-        ]
+        pair = begin_pair(start, *arguments, module="xmodal.eval_main")
         outputs = [process.communicate(timeout=300)[0] for process in pair]
         return [process.returncode for process in pair], "\n".join(outputs)
 

@@ -376,7 +376,7 @@ def test_a_decompression_bomb_is_refused_before_it_is_decoded():
     png[16:24] = (60_000).to_bytes(4, "big") * 2
     png[29:33] = zlib.crc32(png[12:29]).to_bytes(4, "big")
     for bomb in (bytes(large_jpeg), bytes(png)):
-        with pytest.raises(ValueError, match=r"^too many pixels: Image size \(3600000000 pixels\)"):
+        with pytest.raises(ValueError, match="^too many pixels: (Image size|60,000 x)"):
             decode_image(bomb)
 
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.stress import campaign
+from tests.stress import annotation_load, campaign
 from tests.stress.runs import Run, disturb, make_randomness
 
 
@@ -21,3 +21,9 @@ def test_a_disturbed_run_ends_like_an_undisturbed_one(few_shapes, tmp_path):
     campaign.check_equal(run, whole)
     assert run.counts["SIGKILL in a save"] == run.counts["checkpoints damaged"] == 1
     assert run.counts["poisoned batches"] == 1
+
+
+def test_answers_of_many_raters_are_all_kept(tmp_path):
+    counts = annotation_load.measure(tmp_path, raters=12, answers=5)
+    assert (counts["acknowledged"], counts["stored"], counts["lost_or_wrong"]) == (60, 60, 0)
+    assert counts["worst_ms"] < 15_000

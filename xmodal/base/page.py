@@ -16,6 +16,8 @@ from collections.abc import Sequence
 import jinja2
 import PIL.Image
 
+from data_prep.untrusted.pictures import open_picture
+
 Picture = bytes | PIL.Image.Image
 
 _SIDE = 320  # In pixels; larger pictures are shrunk.
@@ -141,9 +143,9 @@ def to_data_uri(picture: Picture) -> str:
     """Returns a picture as a data URI, unchanged or shrunk to 320 pixels.
 
     Raises:
-      PIL.UnidentifiedImageError: the bytes are not a picture.
+      Exception: the bytes are not a picture, see `open_picture`.
     """
-    opened = PIL.Image.open(io.BytesIO(picture)) if isinstance(picture, bytes) else picture
+    opened = open_picture(picture) if isinstance(picture, bytes) else picture
     kind = _SHOWN.get(opened.format or "", "")
     if not (isinstance(picture, bytes) and kind and max(opened.size) <= _SIDE):
         small, file, kind = opened.convert("RGB"), io.BytesIO(), _SHOWN["JPEG"]

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import jax
 from absl import logging
 from jax._src import distributed  # jax.distributed has no public key-value store
+from jax.experimental import multihost_utils
 
 from xmodal.base.config import UserError
 
@@ -31,6 +32,7 @@ _PREFIX = "xmodal"
 # Hosts may keep the same files in different folders.
 _OF_A_HOST = ("data_dir", "manual_dir", "ratings_dir")
 _CALLS: Counter[str] = Counter()
+_STOP = "stop"
 _POLL_SECONDS = 1.0
 _LOG_SECONDS = 30.0
 
@@ -157,6 +159,19 @@ def gather(what: str, own: str) -> list[str]:
     key = _next_key(f"gather/{what}")
     _set(f"{key}/{index()}", own)
     return [_wait(f"{key}/{each}", each, what) for each in range(count())]
+
+
+def agree_to_stop() -> bool:
+    """Returns whether a process has received SIGTERM, and all processes stop at this call.
+
+    Every process calls it equally often, in the same order. JAX's preemption service finds the
+    call that all have yet to make, so a call only compares two numbers. The answer stays true.
+    """
+    if _CALLS[_STOP] >= 0:
+        _CALLS[_STOP] += 1
+        if multihost_utils.reached_preemption_sync_point(_CALLS[_STOP]):
+            _CALLS[_STOP] = -1
+    return _CALLS[_STOP] < 0
 
 
 class Status(NamedTuple):

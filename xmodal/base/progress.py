@@ -17,7 +17,8 @@ _STALLED_SECONDS = 10.0  # Work that does not advance says so this often.
 
 STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops restart such a job.
 
-_checks: list[Callable[[], bool]] = []
+# Functions that ask whether to stop, and whether all processes of a run must ask together.
+_checks: list[tuple[Callable[[], bool], bool]] = []
 
 
 class StopRequestedError(Exception):
@@ -25,29 +26,48 @@ class StopRequestedError(Exception):
 
 
 @contextlib.contextmanager
-def interruptible(is_stopped: Callable[[], bool]) -> Iterator[None]:
+def interruptible(is_stopped: Callable[[], bool], *, jointly: bool = False) -> Iterator[None]:
     """Ends work that reports its progress, at the next report after `is_stopped` becomes true.
+
+    Args:
+      is_stopped: whether to stop.
+      jointly: whether all processes of a run have to call `is_stopped` equally often, see
+        `processes.agree_to_stop`; other reports than joint ones then do not end the work.
 
     Raises:
       StopRequestedError: the work has ended.
     """
-    _checks.append(is_stopped)
+    check = is_stopped, jointly
+    _checks.append(check)
     try:
         yield
     finally:
-        _checks.remove(is_stopped)
+        _checks.remove(check)
 
 
 @contextlib.contextmanager
-def stoppable(then: str) -> Iterator[None]:
+def stoppable(then: str, agree: Callable[[], bool] | None = None) -> Iterator[None]:
     """Ends the command at the next report of progress after SIGTERM, with exit code `STOPPED`.
 
-    Files are written after the last report, so none is half-written. A second SIGTERM ends the
-    process immediately.
+    Files are written after the last report, so none is half-written. In one process, a second
+    SIGTERM ends it immediately.
 
     Args:
       then: how to resume, for the message.
+      agree: for several processes, `processes.agree_to_stop`; it listens to SIGTERM itself.
     """
+    with contextlib.ExitStack() as stack:
+        is_stopped = agree or stack.enter_context(_sigterm_received())
+        stack.enter_context(interruptible(is_stopped, jointly=agree is not None))
+        try:
+            yield
+        except StopRequestedError as error:
+            logging.warning("Stopped by a signal (%s); %s.", error, then)
+            sys.exit(STOPPED)
+
+
+@contextlib.contextmanager
+def _sigterm_received() -> Iterator[Callable[[], bool]]:
     received: list[int] = []
 
     def stop(number: int, frame: object) -> None:
@@ -56,32 +76,33 @@ def stoppable(then: str) -> Iterator[None]:
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        with interruptible(lambda: bool(received)):
-            yield
-    except StopRequestedError as error:
-        logging.warning("Stopped by a signal (%s); %s.", error, then)
-        sys.exit(STOPPED)
+        yield lambda: bool(received)
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def check_stop(what: str) -> None:
+def check_stop(what: str, *, jointly: bool = False) -> None:
     """Ends work that waits, see `interruptible`.
 
+    Args:
+      what: the work.
+      jointly: whether all processes of a run call this equally often, in the same order.
+
     Raises:
-      StopRequestedError: it was asked to end; names `what`, the work.
+      StopRequestedError: it was asked to end; names `what`.
     """
-    if any(is_stopped() for is_stopped in _checks):
+    if any(is_stopped() for is_stopped, joint in _checks if jointly or not joint):
         raise StopRequestedError(what)
 
 
 @contextlib.contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(what: str, total: int, *, jointly: bool = False) -> Iterator[Callable[[int], None]]:
     """Reports progress, rate and remaining time of work that takes over ten seconds.
 
     Args:
       what: the work, as in "Embedding 25,000 captions".
       total: number of items.
+      jointly: whether all processes of a run report equally often, so that they may stop here.
 
     Yields:
       A function of the number of items done since the last call, see also `interruptible`.
@@ -90,7 +111,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
         def advance(count: int) -> None:
             report(count)
-            check_stop(what)
+            check_stop(what, jointly=jointly)
 
         yield advance
 

@@ -13,13 +13,13 @@ files, or features in a .npy file), captions (one per line), or the items of a p
 import argparse
 import collections
 import contextlib
-import io
 import pathlib
 from typing import TYPE_CHECKING
 
 import numpy as np
 import PIL.Image
 
+from data_prep.untrusted.pictures import open_picture
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.hits import Hit
 from xmodal.api.search.index import KINDS, METHODS, Index, check_method
@@ -190,7 +190,7 @@ class _Pictures:
         if self._split is not None:
             _check_unchanged(self._split, hit)
             (encoded,) = self._split.pictures(np.array([hit.row]))
-            return stand_upright(PIL.Image.open(io.BytesIO(encoded)))
+            return stand_upright(open_picture(encoded))
         path = pathlib.Path(hit.item)
         return _open(path) if path.is_file() else None
 
@@ -208,8 +208,8 @@ def _check_unchanged(split: "EvalSplit", hit: Hit) -> None:
 
 def _open(path: pathlib.Path) -> PIL.Image.Image:
     try:
-        return stand_upright(PIL.Image.open(path))
-    except (OSError, PIL.Image.DecompressionBombError) as error:
+        return stand_upright(open_picture(path))
+    except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
         raise UserError(f"{path} cannot be read as a picture: {error}.") from error
 
 

@@ -159,7 +159,7 @@ class Embedder:
             embed = functools.partial(self._embed, side, field, params, model_state)
             count = sum(len(group.rows) for group in groups)
             what = f"Embedding {count:,} {_NOUNS[side]} of {split.title} {split.split}"
-            with progress(what, count) as advance:
+            with progress(what, count, jointly=True) as advance:
                 parts = [self._embed_group(embed, side, split, each, advance) for each in groups]
             for name, found in ((_VECTORS, vectors), (_LOG_SIGMA, log_sigma)):
                 if name in parts[0]:

@@ -144,7 +144,7 @@ class PairScores:
         names, counts = np.unique(images, return_counts=True)
         names = names[np.argsort(-counts, kind="stable")]
         unread: tuple[jax.Array, Any] | None = None
-        with progress(f"Scoring {len(images):,} pairs", len(images)) as advance:
+        with progress(f"Scoring {len(images):,} pairs", len(images), jointly=True) as advance:
             for start in range(0, len(names), size):
                 block = names[start : start + size]
                 padded = np.pad(block, (0, size - len(block)), mode="edge")

@@ -12,6 +12,7 @@ import flax.linen as nn
 import jax
 from jax.typing import DTypeLike
 
+from xmodal.base.config import UserError
 from xmodal.models.attention import attend, split_heads
 from xmodal.models.layer_init import LAYER_INITS
 
@@ -21,6 +22,11 @@ ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     # CLIP's approximation.
     "quick_gelu": lambda x: x * jax.nn.sigmoid(1.702 * x),
 }
+
+STORE_NOTHING = "nothing_saveable"
+REMAT_POLICIES = (STORE_NOTHING, "dots_with_no_batch_dims_saveable", "dots_saveable")
+"""Names in `jax.checkpoint_policies` of what a recomputed layer stores nevertheless: nothing, the
+outputs of its linear layers, or the products of attention as well."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +112,7 @@ def run_layers(
     dropout: float,
     name: str,
     remat: bool,
+    remat_policy: str,
     unroll: bool,
 ) -> jax.Array:
     """Returns the output [N, T, W] of a stack of layers, inside a module's compact method.
@@ -118,12 +125,25 @@ def run_layers(
       dropout: dropout rate of the attention weights and of what is added.
       name: name of the stacked parameters, whose first axis is the layer.
       remat: recompute every layer in the backward pass instead of storing its values.
+      remat_policy: what is stored of a recomputed layer, one of `REMAT_POLICIES`.
       unroll: compile every layer separately instead of one for all: compilation takes longer, but
         the compiler's FLOPs, traffic and time then include all layers.
+
+    Raises:
+      UserError: a policy without `remat`.
     """
-    layers = nn.scan(
+    layer = TransformerLayer
+    if remat:
         # A loop computes nothing twice by itself.
-        nn.remat(TransformerLayer, prevent_cse=unroll) if remat else TransformerLayer,
+        policy = getattr(jax.checkpoint_policies, remat_policy)
+        layer = nn.remat(TransformerLayer, prevent_cse=unroll, policy=policy)
+    elif remat_policy != STORE_NOTHING:
+        raise UserError(
+            f"An encoder of config.model has remat_policy={remat_policy}, which chooses what "
+            "recomputed layers store: set its remat to True."
+        )
+    layers = nn.scan(
+        layer,
         variable_axes={"params": 0},
         split_rngs={"params": True, "dropout": True},
         in_axes=nn.broadcast,

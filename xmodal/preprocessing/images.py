@@ -6,7 +6,6 @@ Pixels stay uint8 for the transfer to the device; the image encoder normalizes t
 import concurrent.futures
 import contextlib
 import dataclasses
-import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 
@@ -16,6 +15,7 @@ import PIL.Image
 import PIL.ImageOps
 import simplejpeg
 
+from data_prep.untrusted.pictures import TooManyPixelsError, check_pixels, open_picture
 from xmodal.base.config import UserError, setting
 from xmodal.preprocessing.augment import AugmentConfig, draw, erase
 from xmodal.preprocessing.resample import (
@@ -93,26 +93,26 @@ def prepare_images(
 def decode_image(encoded: bytes) -> np.ndarray:
     """Returns the pixels of an encoded picture, uint8 [H, W, 3].
 
-    Reads any format that PIL reads; for an animation, the first frame. JPEG and PNG have the pixels
-    of `tf.io.decode_image`, except JPEGs with a recoverable error, which PIL decodes. The EXIF
-    orientation is ignored, as in published code.
+    Reads the formats of `data_prep.untrusted.pictures`; for an animation, the first frame. JPEG and
+    PNG have the pixels of `tf.io.decode_image`, except JPEGs with a recoverable error, which PIL
+    decodes. The EXIF orientation is ignored, as in published code.
 
     Raises:
-      ValueError: the picture is damaged, of an unknown format, or has more pixels than Pillow
-        opens (179 million).
+      ValueError: the picture is damaged, of an unknown format, or has more than 2^26 pixels.
     """
     try:
         height, width, space, _ = simplejpeg.decode_jpeg_header(encoded)
-        most = PIL.Image.MAX_IMAGE_PIXELS
-        if not most or height * width <= 2 * most:  # PIL refuses a larger one below.
-            return _decode_jpeg(encoded, space)
+        check_pixels(width, height)
+        return _decode_jpeg(encoded, space)
+    except TooManyPixelsError as error:
+        raise ValueError(f"too many pixels: {error}") from error
     except ValueError as error:  # Another format, or a JPEG that PIL may recover.
         if "Premature end" in str(error):
             raise ValueError(f"the JPEG image is cut short: {error}") from error
     try:
-        with PIL.Image.open(io.BytesIO(encoded)) as picture:
+        with open_picture(encoded) as picture:
             return to_rgb(picture)
-    except PIL.Image.DecompressionBombError as error:
+    except TooManyPixelsError as error:
         raise ValueError(f"too many pixels: {error}") from error
     except PIL.UnidentifiedImageError as error:  # It would name an object of ours, not the file.
         found = "a damaged file or one of an unknown format" if encoded else "an empty file"
@@ -140,7 +140,7 @@ def decode_upright(encoded: bytes) -> np.ndarray:
     """
     pixels = decode_image(encoded)
     # An intact picture may have a damaged tag.
-    with contextlib.suppress(Exception), PIL.Image.open(io.BytesIO(encoded)) as header:
+    with contextlib.suppress(Exception), open_picture(encoded) as header:
         if header.has_transparency_data or _is_deep(header):
             pixels = flatten(header)
         orientation = header.getexif().get(PIL.ExifTags.Base.Orientation, 1)

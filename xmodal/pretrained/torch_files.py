@@ -7,16 +7,17 @@ it is not.
 import dataclasses
 import io
 import math
+import reprlib
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, BinaryIO
 
 import ml_dtypes
 import numpy as np
 from etils import epath
 
+from data_prep.untrusted.pickles import ERRORS, Inert, Known, Resolver, StandIn, Unpickler
 from xmodal.base.config import UserError
-from xmodal.pretrained.pickles import ERRORS, Inert, Unpickler
 
 SUFFIXES = (".pth", ".pt", ".pth.tar")
 
@@ -52,7 +53,8 @@ _UNREAD = {
 }
 _MODULES = ("torch.nn.", "__torch__.")
 _SCRIPTED = "__torch__."
-# Entries of lists and dicts that a file may refer to again; a tiny file can refer to billions.
+# Numbers, or entries of lists and dicts, that a file may refer to again; a tiny file can refer to
+# billions.
 _MOST_REPEATED = 1_000_000
 
 
@@ -68,14 +70,14 @@ class _Storage:
     values: np.ndarray | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class _Tensor:
+@dataclasses.dataclass(eq=False)
+class _Tensor(StandIn):
     storage: _Storage
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
-    def array(self) -> np.ndarray:
+    def value(self) -> np.ndarray:
         values, size = self.storage.values, self.storage.dtype.itemsize
         steps = zip(self.shape, self.strides, strict=True)
         last = self.offset + sum((length - 1) * stride for length, stride in steps)
@@ -83,6 +85,8 @@ class _Tensor:
             raise ValueError("a tensor has a negative size")
         if math.prod(self.shape) and last >= len(values):
             raise ValueError("a tensor has more numbers than the file")
+        if math.prod(self.shape) - len(values) > _MOST_REPEATED:
+            raise ValueError(f"a tensor repeats more than {_MOST_REPEATED:,} numbers")
         strides = [stride * size for stride in self.strides]
         return np.lib.stride_tricks.as_strided(
             values[self.offset :], self.shape, strides, writeable=False
@@ -110,10 +114,7 @@ def read_objects(path: epath.Path) -> Any:
             file.seek(0)
             return _Resolver().resolve((_read_zip if is_zip else _read_legacy)(file))
     except (*ERRORS, *_ZIP_ERRORS) as error:
-        raise UserError(
-            f"{path} cannot be read as a file of torch.save ({error}): it is damaged, truncated, "
-            "or from another program; download it again."
-        ) from error
+        raise _damaged(path, error) from error
 
 
 def read_torch(path: epath.Path) -> dict[str, np.ndarray]:
@@ -125,15 +126,24 @@ def read_torch(path: epath.Path) -> dict[str, np.ndarray]:
     Raises:
       UserError: see `read_objects`; or it has a module, or a tensor that is not a plain array.
     """
-    arrays: dict[str, np.ndarray] = {}
+    collector = _Collector()
     try:
-        _collect(read_objects(path), "", arrays)
+        collector.collect(read_objects(path), "")
+    except ERRORS as error:
+        raise _damaged(path, error) from error
     except _NotAnArray as error:
         raise UserError(
             f"{path}: {error}, which cannot be read without torch. Load the file with torch, and "
             "save its numbers as dense real tensors: torch.save(model.state_dict(), ...)."
         ) from None
-    return arrays
+    return collector.arrays
+
+
+def _damaged(path: epath.Path, error: Exception) -> UserError:
+    return UserError(
+        f"{path} cannot be read as a file of torch.save ({error}): it is damaged, truncated, or "
+        "from another program; download it again."
+    )
 
 
 def read_options(path: epath.Path) -> Mapping[str, Any]:
@@ -146,17 +156,34 @@ def read_options(path: epath.Path) -> Mapping[str, Any]:
     return fields if isinstance(fields, Mapping) else {}
 
 
-def _collect(value: Any, name: str, arrays: dict[str, np.ndarray]) -> None:
-    if unread := _describe(value):
-        raise _NotAnArray(f"{name or 'its content'} is {unread}")
-    if isinstance(value, np.ndarray):
-        if name in arrays:
-            raise _NotAnArray(f"{name} is the name of two tensors")
-        arrays[name] = value
-    elif isinstance(value, (Mapping, list, tuple)):
-        items = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for key, item in items:
-            _collect(item, f"{name}.{key}" if name else str(key), arrays)
+class _Collector:
+    """The arrays in nested containers, by the keys that lead to them."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self._seen: set[int] = set()
+        self._repeated = 0
+
+    def collect(self, value: Any, name: str) -> None:
+        """Adds the arrays in an object under a name."""
+        if unread := _describe(value):
+            raise _NotAnArray(f"{name or 'its content'} is {unread}")
+        if isinstance(value, np.ndarray):
+            if name in self.arrays:
+                raise _NotAnArray(f"{name} is the name of two tensors")
+            self.arrays[name] = value
+        elif isinstance(value, (Mapping, list, tuple)):
+            self._count(value)
+            items = value.items() if isinstance(value, Mapping) else enumerate(value)
+            for key, item in items:
+                self.collect(item, f"{name}.{key}" if name else str(key))
+
+    def _count(self, value: Collection[Any]) -> None:
+        if id(value) in self._seen:
+            self._repeated += 1 + len(value)
+            if self._repeated > _MOST_REPEATED:
+                raise ValueError(f"its lists repeat more than {_MOST_REPEATED:,} entries")
+        self._seen.add(id(value))
 
 
 class _NotAnArray(Exception):
@@ -209,39 +236,49 @@ def _read_zip(file: BinaryIO) -> Any:
 
 
 def _read_legacy(file: BinaryIO) -> Any:
-    storages: dict[str, _Storage] = {}
+    content, storages = io.BytesIO(file.read()), dict[str, _Storage]()
 
     def load() -> Any:
-        return _unpickler(file, storages).load()
+        return _unpickler(content, storages).load()
 
     if load() != _MAGIC:
         raise ValueError("it does not start like one")
     load()  # Version of the protocol.
     if not load().get("little_endian", True):
         raise ValueError("its numbers are big-endian")
-    objects = load()
-    for key in load():
-        count = int.from_bytes(file.read(8), "little")
-        content = file.read(count * storages[key].dtype.itemsize)
-        storages[key].values = np.frombuffer(content, storages[key].dtype)
+    objects, keys = load(), load()
+    start, numbers = content.tell(), content.getbuffer()
+    for key in keys:
+        dtype = storages[_checked_key(key)].dtype
+        count = int.from_bytes(numbers[start : start + 8], "little")
+        storages[key].values = np.frombuffer(numbers, dtype, count, start + 8)
+        start += 8 + count * dtype.itemsize
     return objects
 
 
-def _unpickler(file: BinaryIO, storages: dict[str, _Storage]) -> Unpickler:
+def _unpickler(file: io.BytesIO, storages: dict[str, _Storage]) -> Unpickler:
     def find(pid: Any) -> Any:
         kind, dtype, key, *_ = pid
         if kind == "module":  # A class, with its source code.
             return dtype
         if kind != "storage":
-            raise ValueError(f"it holds an unknown {kind!r}")
+            raise ValueError(f"it holds an unknown {reprlib.repr(kind)}")
         # A view of another storage, which files from before 2018 may have, is not supported.
         if len(pid) > 5 and pid[5] is not None:
             raise ValueError("a storage is part of another")
         if isinstance(dtype, type) and issubclass(dtype, Inert):
-            return storages.setdefault(key, _Storage(np.dtype(np.uint8), dtype.kind))
-        return storages.setdefault(key, _Storage(np.dtype(dtype)))
+            return storages.setdefault(_checked_key(key), _Storage(np.dtype(np.uint8), dtype.kind))
+        if not isinstance(dtype, np.dtype):
+            raise TypeError(f"a storage of a {type(dtype).__name__}")
+        return storages.setdefault(_checked_key(key), _Storage(dtype))
 
     return Unpickler(file, _KNOWN, find)
+
+
+def _checked_key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"a {type(key).__name__} in place of a storage's name")
+    return key
 
 
 def _rebuild(
@@ -262,42 +299,25 @@ def _rebuild(
     return _Tensor(storage, offset, tuple(shape), tuple(strides))
 
 
-def _unread(kind: str) -> Callable[..., _Unread]:
-    return lambda *_: _Unread(kind)
+def _unread(kind: str) -> Known:
+    return Known(lambda *_: _Unread(kind))
 
 
-_KNOWN: Mapping[tuple[str, str], Callable[..., Any]] = {
-    ("torch._utils", "_rebuild_tensor"): _rebuild,
-    ("torch._utils", "_rebuild_tensor_v2"): _rebuild,
-    ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
-    ("torch._utils", "_rebuild_parameter_with_state"): lambda tensor, *_: tensor,
-    ("torch._tensor", "_rebuild_from_type_v2"): lambda make, kind, given, *_: make(*given),
+_KNOWN: Mapping[tuple[str, str], Any] = {
+    ("torch._utils", "_rebuild_tensor"): Known(_rebuild),
+    ("torch._utils", "_rebuild_tensor_v2"): Known(_rebuild),
+    ("torch._utils", "_rebuild_parameter"): Known(lambda tensor, *_: tensor),
+    ("torch._utils", "_rebuild_parameter_with_state"): Known(lambda tensor, *_: tensor),
+    ("torch._tensor", "_rebuild_from_type_v2"): Known(lambda make, kind, given, *_: make(*given)),
     **{("torch._utils", name): _unread(kind) for name, kind in _UNREAD.items()},
-    **{("torch", name): dtype for name, dtype in _DTYPES.items()},
+    **{("torch", name): np.dtype(kind) for name, kind in _DTYPES.items()},
 }
 
 
-class _Resolver:
-    """Replaces tensors by their arrays, now that storages are read."""
-
-    def __init__(self) -> None:
-        self._seen: set[int] = set()
-        self._repeated = 0
+class _Resolver(Resolver):
+    """Also takes scripted modules for dicts of their tensors and of the modules in them."""
 
     def resolve(self, value: Any) -> Any:
-        """Returns a copy with arrays; lists that a file refers to twice become two."""
-        if isinstance(value, _Tensor):
-            return value.array()
         if isinstance(value, Inert) and value.kind.startswith(_SCRIPTED):
-            # The attributes of a scripted module: its tensors, and the modules in it.
             return self.resolve(value.state) if isinstance(value.state, Mapping) else value
-        if not isinstance(value, (Mapping, list, tuple)):
-            return value
-        if id(value) in self._seen:
-            self._repeated += 1 + len(value)
-            if self._repeated > _MOST_REPEATED:
-                raise ValueError(f"its lists repeat more than {_MOST_REPEATED:,} entries")
-        self._seen.add(id(value))
-        if isinstance(value, Mapping):
-            return {key: self.resolve(item) for key, item in value.items()}
-        return [self.resolve(item) for item in value]
+        return super().resolve(value)

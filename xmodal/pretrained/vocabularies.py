@@ -1,5 +1,6 @@
 """Vocabularies and tokenizers as published with models."""
 
+import io
 import json
 import os
 from collections.abc import Collection, Mapping
@@ -7,10 +8,10 @@ from typing import Any
 
 from etils import epath
 
+from data_prep.untrusted.pickles import ERRORS, Inert, Unpickler
 from xmodal.base.config import UserError
 from xmodal.preprocessing.tokenizer_files import TokenizerFile, parse_file, read_vocabulary
 from xmodal.pretrained import torch_files
-from xmodal.pretrained.pickles import Inert, read_pickle
 from xmodal.pretrained.weight_files import WeightSource
 
 TOKENIZER_FILES = {
@@ -42,7 +43,12 @@ def read_words(path: str | os.PathLike) -> list[str]:
     if path.name.endswith(torch_files.SUFFIXES):
         return _sort(path, torch_files.read_objects(path))
     if path.name.endswith((".pkl", ".bin")):
-        return _sort(path, read_pickle(os.fspath(path), path.read_bytes()))
+        try:
+            return _sort(path, Unpickler(io.BytesIO(path.read_bytes())).load())
+        except ERRORS as error:
+            raise UserError(
+                f"{path} cannot be read as a pickle ({error}): download it again."
+            ) from error
     try:
         text = path.read_bytes().decode("utf-8-sig")
         if path.name.endswith(".json"):
@@ -110,8 +116,8 @@ def _sort(path: epath.Path, holder: Any) -> list[str]:
     numbers = fields.get("key_to_index" if is_gensim else "word2idx")
     if not isinstance(numbers, Mapping) or not all(isinstance(word, str) for word in numbers):
         raise UserError(f"{path} has no vocabulary: it has no word2idx from words to numbers.")
-    words = {number: word for word, number in numbers.items()}
-    if sorted(map(repr, words)) != sorted(map(repr, range(len(numbers)))):
+    words = {number: word for word, number in numbers.items() if type(number) is int}
+    if sorted(words) != list(range(len(numbers))):
         raise UserError(f"{path} does not number its {len(numbers):,} words from 0 on.")
     return _check(path, [words[number] for number in range(len(words))], may_be_empty=is_gensim)
 

@@ -11,7 +11,6 @@ import jax
 import ml_collections
 import numpy as np
 from absl import logging
-from jax.experimental import multihost_utils
 
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
@@ -64,6 +63,7 @@ def train(
       reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
     """
     if processes.index() == 0:
+        run_folder.check_path(run_dir)
         check_writable(run_dir)
         folder_lock.check_free(run_dir)
     parts = resolve(config, run_dir, allow_changes=allow_changes)
@@ -76,9 +76,8 @@ def train(
         if not _train(parts, run_dir, evaluation, check_lock, watchdog):
             return False
         watchdog.note("final evaluation")
-        # Several processes would not agree on the block at which they stop.
-        alone = jax.process_count() == 1
-        with stoppable("the same command evaluates again") if alone else contextlib.nullcontext():
+        agree = processes.agree_to_stop if jax.process_count() > 1 else None
+        with stoppable("the same command evaluates again", agree):
             evaluations = evaluate_best(evaluation, run_dir)
         watchdog.note("model card")
         write_card(run_dir, parts, parts.spec.records, evaluations)
@@ -125,9 +124,13 @@ def _train(
             for step in range(first_step, total_steps + 1):
                 if outputs.are_due(step):
                     watchdog.note(f"evaluation and checkpoint of step {step}")
-                    # A single process need not wait for the end: a later start evaluates again.
-                    is_stopped = functools.partial(_may_stop_alone, stop_requested, step)
-                    with contextlib.suppress(StopRequestedError), interruptible(is_stopped):
+                    # A later start evaluates again.
+                    is_stopped = functools.partial(stop_requested, step)
+                    jointly = jax.process_count() > 1
+                    with (
+                        contextlib.suppress(StopRequestedError),
+                        interruptible(is_stopped, jointly=jointly),
+                    ):
                         state = outputs.evaluate(step, state)
                 if stop_requested(step):
                     outputs.stop(step, state)
@@ -150,10 +153,6 @@ def _train(
         logging.warning("Stopped before the final evaluation; the same command makes it.")
         return False
     return True
-
-
-def _may_stop_alone(stop_requested: Callable[[int], bool], step: int) -> bool:
-    return jax.process_count() == 1 and stop_requested(step)
 
 
 def _save_start(parts: Parts, run_dir: str, compute: Compute) -> None:
@@ -190,9 +189,8 @@ def make_batches(
 def stop_signal() -> Iterator[Callable[[int], bool]]:
     """Yields a function of the step that says whether to save and stop.
 
-    A single process listens to SIGTERM and Ctrl-C, also within an evaluation. Several agree through
-    JAX's own preemption service, so that all of them stop at the same step. A second Ctrl-C stops
-    immediately.
+    A single process listens to SIGTERM and Ctrl-C. Several agree through JAX's own preemption
+    service, so that all of them stop at the same call. A second Ctrl-C stops immediately.
     """
     is_single = jax.process_count() == 1
     received: list[int] = []
@@ -210,11 +208,7 @@ def stop_signal() -> Iterator[Callable[[int], bool]]:
     for number in (signal.SIGINT, signal.SIGTERM) if is_single else (signal.SIGINT,):
         previous[number] = signal.signal(number, stop)
     try:
-        yield (
-            (lambda step: bool(received))
-            if is_single
-            else (multihost_utils.reached_preemption_sync_point)
-        )
+        yield lambda step: bool(received) if is_single else processes.agree_to_stop()
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -11,7 +11,7 @@ from xmodal.apps.annotate.golden import decide, find_doubts
 from xmodal.apps.annotate.hand_out import HandOut, NotAssignedError, Place, Rest
 from xmodal.apps.annotate.questions import BadAnswer
 from xmodal.apps.annotate.raters import end_rater, find_rater, invite
-from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion, StudyUnit
+from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion, StudyUnit, set_closed
 from xmodal.base.config import UserError
 
 
@@ -112,6 +112,46 @@ def test_the_same_answer_again_changes_nothing_and_the_last_one_can_be_corrected
     with pytest.raises(NotAssignedError, match="not given to you"):
         hand_out.save(rater, Place(2, 1), "1")
     assert stored(study) == {(1, 0, rater.id): "4.0", (2, 0, rater.id): "1.0"}
+
+
+def test_a_clock_that_is_set_back_blocks_nobody_and_changes_no_earlier_answer(tmp_path):
+    study = make_study(tmp_path / "study", sts_units(3), raters_per_item=1)
+    clock = Clock()
+    hand_out = HandOut(study, clock)
+    rater, other = raters(study, 2)
+    first = hand_out.next(rater)
+    hand_out.save(rater, first, "3")
+    left = hand_out.next(rater)
+    clock.now -= 1e6
+    # A lease that ends in eleven days is not a running one.
+    assert hand_out.next(other) == left
+    hand_out.save(other, left, "1")
+    last = hand_out.next(rater)
+    hand_out.save(rater, last, "2")
+    with pytest.raises(NotAssignedError, match="Only your last"):
+        hand_out.save(rater, first, "5")
+    hand_out.save(rater, last, "2.5")
+    assert stored(study) == {
+        (1, 0, rater.id): "3.0",
+        (2, 0, other.id): "1.0",
+        (3, 0, rater.id): "2.5",
+    }
+
+
+def test_a_closed_study_takes_no_answers_until_it_is_open_again(tmp_path):
+    study = make_study(tmp_path / "study", sts_units(2), raters_per_item=1)
+    (rater,), hand_out = raters(study, 1), HandOut(study)
+    place = hand_out.next(rater)
+    set_closed(StudyFile(study.path), True)  # as another process does
+    assert hand_out.next(rater) is Rest.CLOSED
+    for use in (hand_out.page, lambda *given: hand_out.save(*given, "3")):
+        with pytest.raises(NotAssignedError, match="closed and takes no more answers"):
+            use(rater, place)
+    assert stored(study) == {}
+    assert StudyFile(study.path).settings.closed
+    set_closed(study, False)
+    assert hand_out.next(rater) == place
+    hand_out.save(rater, place, "3")
 
 
 @pytest.mark.parametrize("answer", ["", "5.01", "-1", "nan", "1e0", "yes", "3,5", "\u0661", "0x1"])

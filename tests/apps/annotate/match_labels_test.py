@@ -127,7 +127,8 @@ def released_pairs(folder, name):
 def fill_in(study, value):
     """The finished sets and answers that `HandOut` would store, in one transaction."""
     (rater,) = raters(study, 1)
-    with study.changing() as connection:
+
+    def change(connection):
         connection.execute(
             "INSERT INTO assignments SELECT id, ?, 'finished', 0, 0, 0 FROM units", (rater.id,)
         )
@@ -135,6 +136,8 @@ def fill_in(study, value):
             "INSERT INTO answers SELECT unit, number, ?, ?, 5, 0 FROM questions", (rater.id, value)
         )
         connection.execute("UPDATE units SET done = 1")
+
+    study.change(change)
 
 
 def test_counts_of_the_released_positives(real_data, tmp_path):

@@ -5,6 +5,7 @@ r"""Studies in which people rate pairs, as local web pages.
     python -m xmodal annotate make preference --study=FILE --dataset=NAME --models=A.npz,B.npz
     python -m xmodal annotate invite --study=FILE --raters=5
     python -m xmodal annotate serve --study=FILE
+    python -m xmodal annotate close --study=FILE
     python -m xmodal annotate review --study=FILE
     python -m xmodal annotate aggregate --study=FILE --output=LABELS
 
@@ -18,7 +19,7 @@ import sys
 
 from xmodal.apps.annotate.golden import decide, find_doubts
 from xmodal.apps.annotate.raters import end_rater, invite
-from xmodal.apps.annotate.study_file import StudyFile
+from xmodal.apps.annotate.study_file import StudyFile, set_closed
 from xmodal.base import console
 from xmodal.base.config import UserError
 
@@ -50,6 +51,11 @@ def _invite(args: argparse.Namespace) -> None:
     for name, token in invite(study, args.raters).items():
         print(f"{name}  {args.url.rstrip('/')}/join/{token}")
     print("Links are not stored: give each to one person now.", file=sys.stderr)
+
+
+def _close(args: argparse.Namespace) -> None:
+    set_closed(StudyFile(args.study), not args.reopen)
+    print(f"{args.study} is {'open again' if args.reopen else 'closed and takes no more answers'}")
 
 
 def _serve(args: argparse.Namespace) -> None:
@@ -110,6 +116,8 @@ def _parse() -> argparse.Namespace:
     serve.add_argument("--host", default="127.0.0.1", help="address to listen at")
     serve.add_argument("--port", type=int, default=8000, help="0 for any free one")
     serve.add_argument("--url", default="", help="address of a proxy of this server")
+    close = commands.add_parser("close", help="takes no more answers")
+    close.add_argument("--reopen", action="store_true", help="takes answers again")
     review = commands.add_parser("review", help="lists units with wrong golden answers, or decides")
     choice = review.add_mutually_exclusive_group()
     for decision in ("accept", "reject"):
@@ -124,6 +132,7 @@ def _parse() -> argparse.Namespace:
     for command, run in (
         (inviting, _invite),
         (serve, _serve),
+        (close, _close),
         (review, _review),
         (aggregate, _aggregate),
     ):

@@ -73,7 +73,8 @@ def decide(study: StudyFile, unit: int, rater: str, *, accept: bool) -> None:
     Raises:
       UserError: no such unit is waiting.
     """
-    with study.changing() as connection:
+
+    def change(connection: sqlite3.Connection) -> None:
         changed = connection.execute(
             "UPDATE assignments SET state = ? WHERE unit = ? AND state = 'check' "
             "AND rater = (SELECT id FROM raters WHERE name = ?)",
@@ -86,6 +87,8 @@ def decide(study: StudyFile, unit: int, rater: str, *, accept: bool) -> None:
             )
         if not accept:
             connection.execute("UPDATE units SET done = done - 1 WHERE id = ?", (unit,))
+
+    study.change(change)
 
 
 def _describe(connection: sqlite3.Connection, unit: int, rater: int, name: str) -> Doubt:

@@ -6,7 +6,6 @@ An unfinished unit whose lease has ended may go to someone else; its answers are
 
 import dataclasses
 import enum
-import math
 import secrets
 import sqlite3
 import time
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from xmodal.apps.annotate.golden import judge_unit, qualifies
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.apps.annotate.raters import Rater
-from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion
+from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion, is_closed
 from xmodal.base.config import UserError
 
 _SWAP = {"left": "right", "right": "left"}
@@ -24,7 +23,9 @@ _BETTER = {"left": "better", "right": "worse"}
 _PAGE = {stored: page for page, stored in _BETTER.items()}
 
 # Units that still need raters and do not show the rater any pair twice, golden or not, which also
-# excludes the rater's own units. Units of other raters count while their leases run.
+# excludes the rater's own units. Units of other raters count while their leases run. A lease that
+# ends later than a new one is from before the clock was set back.
+_RUNS = "expires > :now AND expires <= :now + :lease"
 _NEXT = """
 SELECT u.id FROM units u
 WHERE u.test = 0 AND u.stage = :stage AND u.done < :need
@@ -36,9 +37,9 @@ WHERE u.test = 0 AND u.stage = :stage AND u.done < :need
   {room}
 ORDER BY u.done DESC, u.position, u.id LIMIT 1
 """
-_ROOM = """AND u.done + (
+_ROOM = f"""AND u.done + (
     SELECT count(*) FROM assignments a
-    WHERE a.unit = u.id AND a.state = 'open' AND a.expires > :now AND a.rater != :rater
+    WHERE a.unit = u.id AND a.state = 'open' AND {_RUNS} AND a.rater != :rater
   ) < :need"""
 _TEST = """
 SELECT u.id FROM units u
@@ -58,6 +59,7 @@ class Rest(enum.Enum):
     WAITING = "waiting"  # Others hold the last units, and may give them back.
     ENDED = "ended"
     UNQUALIFIED = "unqualified"
+    CLOSED = "closed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,18 +112,22 @@ class HandOut:
         """Returns the rater's next question, the same one until it is answered."""
         if rater.state != "active":
             return Rest(rater.state)
-        with self._study.changing() as connection:
-            unit = self._held(connection, rater) or self._take(connection, rater)
-            if unit is None:
-                return self._rest(connection, rater)
-            (number,) = connection.execute(
-                "SELECT min(q.number) FROM questions q WHERE q.unit = :unit AND NOT EXISTS (SELECT "
-                "1 FROM answers a WHERE (a.unit, a.number, a.rater) = (q.unit, q.number, :rater))",
-                {"unit": unit, "rater": rater.id},
-            ).fetchone()
-            # A running lease is left unchanged, so that looking at a page costs no write.
-            self._renew(connection, rater, unit, until=self._clock())
-            return Place(unit, number)
+        return self._study.change(lambda connection: self._next(connection, rater))
+
+    def _next(self, connection: sqlite3.Connection, rater: Rater) -> Place | Rest:
+        if is_closed(connection):
+            return Rest.CLOSED
+        unit = self._held(connection, rater) or self._take(connection, rater)
+        if unit is None:
+            return self._rest(connection, rater)
+        (number,) = connection.execute(
+            "SELECT min(q.number) FROM questions q WHERE q.unit = :unit AND NOT EXISTS (SELECT "
+            "1 FROM answers a WHERE (a.unit, a.number, a.rater) = (q.unit, q.number, :rater))",
+            {"unit": unit, "rater": rater.id},
+        ).fetchone()
+        # A running lease is left unchanged, so that looking at a page costs no write.
+        self._renew(connection, rater, unit, unless=_RUNS)
+        return Place(unit, number)
 
     def page(self, rater: Rater, place: Place) -> HandedPage:
         """Returns a question that the rater holds, or answered last.
@@ -129,17 +135,19 @@ class HandOut:
         Raises:
           NotAssignedError: this rater does not have the question.
         """
-        with self._study.changing() as connection:
-            row = self._find(connection, rater, place)
-            self._check(connection, rater, place, row)
-            self._renew(connection, rater, place.unit)
-            question = _read_question(connection, place)
-            value = _read_answer(connection, rater, place)
-            (questions,) = connection.execute(
-                "SELECT count(*) FROM questions WHERE unit = ?", (place.unit,)
-            ).fetchone()
-            finished, remaining = self._progress(connection, rater)
-            last = _last_answered(connection, rater)
+        return self._study.change(lambda connection: self._page(connection, rater, place))
+
+    def _page(self, connection: sqlite3.Connection, rater: Rater, place: Place) -> HandedPage:
+        row = self._find(connection, rater, place)
+        self._check(connection, rater, place, row)
+        self._renew(connection, rater, place.unit)
+        question = _read_question(connection, place)
+        value = _read_answer(connection, rater, place)
+        (questions,) = connection.execute(
+            "SELECT count(*) FROM questions WHERE unit = ?", (place.unit,)
+        ).fetchone()
+        finished, remaining = self._progress(connection, rater)
+        last = _last_answered(connection, rater)
         if value is not None and question.kind == "preference":
             value = _PAGE.get(value, value)
         if row["swapped"]:
@@ -163,31 +171,35 @@ class HandOut:
           NotAssignedError: the rater does not hold the question, or no longer takes part.
           BadAnswer: the answer is not valid for the question.
         """
-        with self._study.changing() as connection:
-            row = self._find(connection, rater, place)
-            kind = _read_question(connection, place).kind
-            value = KINDS[kind].read(answer)
-            if row["swapped"]:
-                value = _SWAP.get(value, value)
-            if kind == "preference":
-                value = _BETTER.get(value, value)
-            if value == _read_answer(connection, rater, place):
-                return
-            self._check(connection, rater, place, row)
-            now = self._clock()
-            connection.execute(
-                "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = "
-                "excluded.value, at = excluded.at",
-                (place.unit, place.number, rater.id, value, max(now - row["shown"], 0.0), now),
-            )
-            self._renew(connection, rater, place.unit)
-            self._judge(connection, rater, place.unit, row["state"])
+        self._study.change(lambda connection: self._save(connection, rater, place, answer))
+
+    def _save(
+        self, connection: sqlite3.Connection, rater: Rater, place: Place, answer: str
+    ) -> None:
+        row = self._find(connection, rater, place)
+        kind = _read_question(connection, place).kind
+        value = KINDS[kind].read(answer)
+        if row["swapped"]:
+            value = _SWAP.get(value, value)
+        if kind == "preference":
+            value = _BETTER.get(value, value)
+        if value == _read_answer(connection, rater, place):
+            return
+        self._check(connection, rater, place, row)
+        now = self._clock()
+        connection.execute(
+            "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = "
+            "excluded.value, at = excluded.at",
+            (place.unit, place.number, rater.id, value, max(now - row["shown"], 0.0), now),
+        )
+        self._renew(connection, rater, place.unit)
+        self._judge(connection, rater, place.unit, row["state"])
 
     def _held(self, connection: sqlite3.Connection, rater: Rater) -> int | None:
         """The unit that the rater began, unless its lease ended and others have finished it."""
         row = connection.execute(
             "SELECT a.unit FROM assignments a JOIN units u ON u.id = a.unit WHERE a.rater = :rater "
-            f"AND a.state = 'open' AND (u.test OR a.expires > :now OR (u.done < :need {_ROOM})) "
+            f"AND a.state = 'open' AND (u.test OR ({_RUNS}) OR (u.done < :need {_ROOM})) "
             "ORDER BY a.unit LIMIT 1",
             self._values(rater),
         ).fetchone()
@@ -233,8 +245,10 @@ class HandOut:
         """The rater's assignment of a question."""
         if rater.state != "active":
             raise NotAssignedError("Your part in this study has ended.")
+        if is_closed(connection):
+            raise NotAssignedError("This study is closed and takes no more answers.")
         row = connection.execute(
-            f"SELECT a.state, a.shown, a.swapped, a.expires > :now OR u.test OR (u.done < :need "
+            f"SELECT a.state, a.shown, a.swapped, ({_RUNS}) OR u.test OR (u.done < :need "
             f"{_ROOM}) AS room FROM assignments a JOIN units u ON u.id = a.unit "
             "JOIN questions q ON q.unit = a.unit AND q.number = :number "
             "WHERE a.unit = :unit AND a.rater = :rater",
@@ -257,14 +271,13 @@ class HandOut:
             raise NotAssignedError("Only your last answer can be changed.")
 
     def _renew(
-        self, connection: sqlite3.Connection, rater: Rater, unit: int, until: float = math.inf
+        self, connection: sqlite3.Connection, rater: Rater, unit: int, unless: str = "FALSE"
     ) -> None:
-        """Renews a lease if it ends by `until`."""
-        now = self._clock()
+        """Renews a lease, unless a condition in SQL holds."""
         connection.execute(
-            "UPDATE assignments SET expires = ?, shown = ? "
-            "WHERE (unit, rater) = (?, ?) AND expires <= ?",
-            (now + 60 * self._settings.lease_minutes, now, unit, rater.id, until),
+            "UPDATE assignments SET expires = :now + :lease, shown = :now "
+            f"WHERE (unit, rater) = (:unit, :rater) AND NOT ({unless})",
+            self._values(rater) | {"unit": unit},
         )
 
     def _judge(self, connection: sqlite3.Connection, rater: Rater, unit: int, before: str) -> None:
@@ -302,6 +315,7 @@ class HandOut:
             "rater": rater.id,
             "now": self._clock(),
             "need": self._settings.raters_per_item,
+            "lease": 60 * self._settings.lease_minutes,
         }
 
 
@@ -323,8 +337,9 @@ def _read_answer(connection: sqlite3.Connection, rater: Rater, place: Place) -> 
 
 
 def _last_answered(connection: sqlite3.Connection, rater: Rater) -> Place | None:
+    # Not by time, because the clock may be set back.
     row = connection.execute(
-        "SELECT unit, number FROM answers WHERE rater = ? ORDER BY at DESC, rowid DESC LIMIT 1",
+        "SELECT unit, number FROM answers WHERE rater = ? ORDER BY rowid DESC LIMIT 1",
         (rater.id,),
     ).fetchone()
     return Place(**row) if row else None

@@ -34,6 +34,7 @@ _ENDS = {
         "Other raters hold the last questions. Some may come back: look again later.",
     ),
     Rest.ENDED: ("Your part has ended", "Thank you for your answers; they are kept."),
+    Rest.CLOSED: ("This study is closed", "Thank you for your answers; they are kept."),
     Rest.UNQUALIFIED: (
         "Thank you for trying",
         "Your answers to the first questions differ too much from the known ones, so you get no "

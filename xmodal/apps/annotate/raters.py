@@ -26,8 +26,9 @@ class Rater:
 
 def invite(study: StudyFile, count: int) -> dict[str, str]:
     """Adds raters; returns name -> token, which is not stored and only its rater should know."""
-    tokens = {}
-    with study.changing() as connection:
+
+    def add(connection: sqlite3.Connection) -> dict[str, str]:
+        tokens = {}
         (known,) = connection.execute("SELECT count(*) FROM raters").fetchone()
         for number in range(known + 1, known + count + 1):
             token = secrets.token_urlsafe(32)
@@ -36,7 +37,9 @@ def invite(study: StudyFile, count: int) -> dict[str, str]:
                 (f"rater{number}", _hash(token)),
             )
             tokens[f"rater{number}"] = token
-    return tokens
+        return tokens
+
+    return study.change(add)
 
 
 def find_rater(study: StudyFile, token: str) -> Rater | None:
@@ -54,7 +57,8 @@ def end_rater(study: StudyFile, name: str) -> None:
     Raises:
       UserError: no rater has this name.
     """
-    with study.changing() as connection:
+
+    def end(connection: sqlite3.Connection) -> None:
         found = connection.execute("UPDATE raters SET state = 'ended' WHERE name = ?", (name,))
         if not found.rowcount:
             raise UserError(f"{study.path} has no rater {name!r}; known: {_names(connection)}.")
@@ -63,6 +67,8 @@ def end_rater(study: StudyFile, name: str) -> None:
             "raters WHERE name = ?)",
             (name,),
         )
+
+    study.change(end)
 
 
 def _names(connection: sqlite3.Connection) -> str:

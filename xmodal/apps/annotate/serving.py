@@ -48,7 +48,8 @@ def serve(study: StudyFile, host: str, port: int, url: str = "") -> None:
         app, log_level="warning", access_log=False, server_header=False, lifespan="off"
     )
     print(f"{study.path} is served at {url or address(host, port)}", flush=True)
-    uvicorn.Server(config).run(sockets=[listening])
+    with study.keeping():
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def address(host: str, port: int) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import PIL.Image
 
+from data_prep.untrusted.pictures import open_picture
 from xmodal.apps.annotate.study_file import StudyCaption, StudyPicture
 from xmodal.base.config import UserError
 from xmodal.base.console import quietly
@@ -63,12 +63,12 @@ def pictures_of(split: "EvalSplit", image_ids: Iterable[int]) -> Iterator[StudyP
 
 def _as_picture(image: int, data: bytes) -> StudyPicture:
     try:
-        with PIL.Image.open(io.BytesIO(data)) as opened:
+        with open_picture(data) as opened:
             if opened.format in _TYPES:
                 opened.verify()
                 return StudyPicture(image, _TYPES[opened.format], data)
             file = io.BytesIO()
             opened.convert("RGB").save(file, "PNG")
             return StudyPicture(image, _TYPES["PNG"], file.getvalue())
-    except (OSError, SyntaxError) as error:
+    except (OSError, SyntaxError, ValueError) as error:
         raise UserError(f"The picture of image {image} cannot be decoded: {error}.") from error

@@ -11,8 +11,9 @@ import os
 import pathlib
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
+from xmodal.apps.annotate.connections import Connections, connect
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.base.config import UserError, read, setting
 
@@ -75,7 +76,7 @@ CREATE TABLE answers (
 CREATE INDEX units_by_progress ON units (test, stage, done DESC, position);
 CREATE INDEX questions_by_pair ON questions (pair);
 CREATE INDEX assignments_of_rater ON assignments (rater, state);
-CREATE INDEX answers_of_rater ON answers (rater, at);
+CREATE INDEX answers_of_rater ON answers (rater);
 """
 
 
@@ -93,6 +94,7 @@ class Settings:
       pass_share: share of golden pairs that a rater has to get right in the qualification.
       first, second: names of the two models of a preference study.
       image_queries, caption_queries: ids of the queries of an ECCV study.
+      closed: whether no more answers are taken, see `set_closed`.
       id: id of this study, in the name of its cookie.
     """
 
@@ -107,6 +109,7 @@ class Settings:
     second: str = ""
     image_queries: tuple[int, ...] = ()
     caption_queries: tuple[int, ...] = ()
+    closed: bool = False
     id: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
 
 
@@ -178,7 +181,7 @@ class StudyPicture:
     data: bytes
 
 
-class StudyFile:
+class StudyFile(Connections):
     """An existing study; safe for concurrent use by several threads and processes."""
 
     def __init__(self, path: str | os.PathLike) -> None:
@@ -187,7 +190,7 @@ class StudyFile:
         Raises:
           UserError: there is none, or it is not a study of this version.
         """
-        self.path = pathlib.Path(path)
+        super().__init__(pathlib.Path(path))
         if not self.path.is_file():
             raise UserError(f"There is no study {path}; run python -m xmodal annotate make.")
         try:
@@ -205,25 +208,16 @@ class StudyFile:
             raise UserError(f"{path} cannot be read as a study: {error}.") from error
         self.settings = read(Settings, str(path), json.loads(text))
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees a single state of the study."""
-        with contextlib.closing(_connect(self.path)) as connection:
-            connection.execute("BEGIN")
-            yield connection
-            connection.execute("COMMIT")
 
-    @contextlib.contextmanager
-    def changing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that no other writer interrupts; rolled back if there is an error."""
-        with contextlib.closing(_connect(self.path)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+def is_closed(connection: sqlite3.Connection) -> bool:
+    """Returns whether a study takes no more answers, also if it was closed after it was opened."""
+    return bool(connection.execute("SELECT settings ->> 'closed' FROM study").fetchone()[0])
+
+
+def set_closed(study: StudyFile, closed: bool) -> None:
+    """Closes a study, which then hands out no questions and takes no answers, or opens it again."""
+    sql = "UPDATE study SET settings = json_set(settings, '$.closed', json(?))"
+    study.change(lambda connection: connection.execute(sql, (json.dumps(closed),)))
 
 
 def create(
@@ -242,7 +236,7 @@ def create(
     check_new_file(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with contextlib.closing(_connect(temporary)) as connection:
+        with contextlib.closing(connect(temporary)) as connection:
             connection.executescript(f"BEGIN; {_SCHEMA}")
             text = json.dumps(dataclasses.asdict(settings))
             connection.execute("INSERT INTO study VALUES (?)", (text,))
@@ -290,14 +284,6 @@ def _give_name(temporary: pathlib.Path, path: pathlib.Path) -> None:
         raise
     except OSError:  # The file system has no links.
         temporary.rename(path)
-
-
-def _connect(path: pathlib.Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-    connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = FULL")
-    return connection
 
 
 def _insert(connection: sqlite3.Connection, number: int, unit: StudyUnit) -> None:

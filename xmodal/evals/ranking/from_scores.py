@@ -213,7 +213,7 @@ def count_hits(
     tied = np.zeros((len(relations), queries), bool)
     met: np.ndarray | slice = slice(None)
     items = np.arange(scores.shape[1])
-    with progress(f"Counting hits of {queries:,} queries", queries) as advance:
+    with progress(f"Counting hits of {queries:,} queries", queries, jointly=True) as advance:
         for start in range(0, queries, rows):
             for query, row in enumerate(complete_rows(scores, start // rows), start):
                 if folds is not None:

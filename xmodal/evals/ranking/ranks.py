@@ -96,7 +96,9 @@ def _rank(
         counting.make_side(backward, best[1], padded[::-1], depths[1], scores.mesh, scores.dtype),
     )
     tiles = [(i, j) for i in range(row_tiles) for j in range(i if mirrored else 0, column_tiles)]
-    with progress(f"Ranking {items:,} items for {queries:,} queries", len(tiles)) as advance:
+    with progress(
+        f"Ranking {items:,} items for {queries:,} queries", len(tiles), jointly=True
+    ) as advance:
         for i, j in tiles:
             sides = counting.count(
                 sides,

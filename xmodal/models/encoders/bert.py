@@ -20,7 +20,13 @@ from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import Features
 from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
-from xmodal.models.transformer_layers import LayerSpec, layer_norm, run_layers
+from xmodal.models.transformer_layers import (
+    REMAT_POLICIES,
+    STORE_NOTHING,
+    LayerSpec,
+    layer_norm,
+    run_layers,
+)
 
 EPSILON = 1e-12
 
@@ -37,6 +43,7 @@ class Bert(nn.Module):
       lower_depth: number of separate layers. If there are any, neither they nor the embeddings use
         dropout, so that stored features equal computed ones.
       remat: see `BertConfig`.
+      remat_policy: see `BertConfig`.
       unroll: see `BertConfig`.
     """
 
@@ -55,6 +62,7 @@ class Bert(nn.Module):
     types: int = 2
     lower_depth: int = 0
     remat: bool = False
+    remat_policy: str = STORE_NOTHING
     unroll: bool = False
 
     def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
@@ -83,7 +91,9 @@ class Bert(nn.Module):
             self.heads, self.mlp_dim, norm_first=False, activation="gelu", epsilon=EPSILON,
             causal=False, dtype=self.dtype,
         )  # fmt: skip
-        stack = partial(run_layers, spec, remat=self.remat, unroll=self.unroll)
+        stack = partial(
+            run_layers, spec, remat=self.remat, remat_policy=self.remat_policy, unroll=self.unroll
+        )
 
         has_features = self.feature_column in inputs
         if has_features:
@@ -136,6 +146,7 @@ class BertConfig:
       dropout: dropout rate of the embeddings, attention weights and layer outputs.
       dtype: compute dtype; parameters are float32.
       remat: recompute every layer in the backward pass instead of storing its values.
+      remat_policy: see `transformer_layers.run_layers`.
       unroll: compile every layer separately instead of one for all: compilation takes longer, but
         the compiler's FLOPs, traffic and time then include all layers.
     """
@@ -151,6 +162,7 @@ class BertConfig:
     dropout: float = setting(0.0, at_least=0, below=1)
     dtype: str = setting("float32", one_of=DTYPES)
     remat: bool = False
+    remat_policy: str = setting(STORE_NOTHING, one_of=REMAT_POLICIES)
     unroll: bool = False
 
 

@@ -21,7 +21,14 @@ from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.encoders.word_embedding import look_up
 from xmodal.models.features import Features
 from xmodal.models.mode import Mode
-from xmodal.models.transformer_layers import ACTIVATIONS, LayerSpec, layer_norm, run_layers
+from xmodal.models.transformer_layers import (
+    ACTIVATIONS,
+    REMAT_POLICIES,
+    STORE_NOTHING,
+    LayerSpec,
+    layer_norm,
+    run_layers,
+)
 
 INITS = ("clip", "siglip")
 """Codes whose initial values a text transformer may have."""
@@ -49,6 +56,7 @@ class TextTransformerConfig:
         loaded, a key of `position_resize.POSITION_RESIZES`.
       dtype: compute dtype; parameters are float32.
       remat: recompute every layer in the backward pass instead of storing its values.
+      remat_policy: see `transformer_layers.run_layers`.
       unroll: see `transformer_layers.run_layers`.
     """
 
@@ -66,6 +74,7 @@ class TextTransformerConfig:
     position_resize: str = setting("linear", one_of=POSITION_RESIZES)
     dtype: str = setting("float32", one_of=DTYPES)
     remat: bool = False
+    remat_policy: str = setting(STORE_NOTHING, one_of=REMAT_POLICIES)
     unroll: bool = False
 
 
@@ -104,7 +113,7 @@ class TextTransformer(nn.Module):
         x = run_layers(
             spec, nn.Dropout(dropout, deterministic=False)(x), None if config.causal else mask,
             depth=config.depth, dropout=dropout, name="layers", remat=config.remat,
-            unroll=config.unroll,
+            remat_policy=config.remat_policy, unroll=config.unroll,
         )  # fmt: skip
         return Features(layer_norm(config.epsilon, dtype, "norm")(x), mask)
 

@@ -23,7 +23,14 @@ from xmodal.models.encoders.position_resize import POSITION_RESIZES
 from xmodal.models.initializers import LINEAR
 from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
-from xmodal.models.transformer_layers import ACTIVATIONS, LayerSpec, layer_norm, run_layers
+from xmodal.models.transformer_layers import (
+    ACTIVATIONS,
+    REMAT_POLICIES,
+    STORE_NOTHING,
+    LayerSpec,
+    layer_norm,
+    run_layers,
+)
 
 INITS = ("vit", "clip", "siglip")
 """Codes whose initial values a Vision Transformer may have."""
@@ -49,6 +56,7 @@ class VitConfig(ImageEncoderConfig):
         (openai/CLIP) or "siglip" (google-research/big_vision).
       position_resize: how positions are resampled when weights of images of another size are
         loaded, a key of `position_resize.POSITION_RESIZES`.
+      remat_policy: see `transformer_layers.run_layers`.
       unroll: see `transformer_layers.run_layers`.
     """
 
@@ -65,6 +73,7 @@ class VitConfig(ImageEncoderConfig):
     epsilon: float = setting(1e-6, above=0)
     init: str = setting("vit", one_of=INITS)
     position_resize: str = setting("bicubic", one_of=POSITION_RESIZES)
+    remat_policy: str = setting(STORE_NOTHING, one_of=REMAT_POLICIES)
     unroll: bool = False
 
 
@@ -128,7 +137,8 @@ class Vit(ImageEncoder):
         )  # fmt: skip
         x = run_layers(
             spec, nn.Dropout(dropout, deterministic=False)(x), None, depth=config.depth,
-            dropout=dropout, name="layers", remat=config.remat, unroll=config.unroll,
+            dropout=dropout, name="layers", remat=config.remat, remat_policy=config.remat_policy,
+            unroll=config.unroll,
         )  # fmt: skip
         return layer_norm(config.epsilon, self.dtype, "norm")(x)
 

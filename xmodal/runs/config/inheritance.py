@@ -6,6 +6,7 @@ scaling of pixels, and the keywords of the layers. If a config leaves these unse
 """
 
 import itertools
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,10 +14,12 @@ import ml_collections
 from absl import logging
 from etils import epath
 
+from xmodal.base import processes
 from xmodal.base.config import UserError, read
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.preprocessing.published_merges import is_packaged
 from xmodal.pretrained.model_folder import SIDES, read_model
+from xmodal.pretrained.published_models import convert_once
 from xmodal.runs.config.origins import Origin, model_origin, own_origin, run_origin, tower_origin
 from xmodal.runs.config.section_check import check_sections
 from xmodal.runs.folder import run_folder
@@ -27,7 +30,10 @@ from xmodal.runs.sections import InitConfig
 def inherit(
     config: ml_collections.ConfigDict, run_dir: str | None = None
 ) -> ml_collections.ConfigDict:
-    """Returns a config with all settings that weights determine filled in; reads no weights.
+    """Returns a config with all settings that weights determine filled in.
+
+    No weights are read, unless `init_from.model` names a published CLIP or SigLIP, which is
+    converted once; the config then names the converted folder.
 
     Args:
       config: the root.
@@ -41,6 +47,7 @@ def inherit(
     if missing := [name for name in ("model", "data") if name not in config]:
         raise UserError(f"config lacks {missing}.")
     check_sections(config)
+    _convert_published(config)
     if run_dir and run_folder.steps(run_dir):
         origins = [own_origin(run_dir)]
     else:
@@ -80,8 +87,31 @@ def inherit(
     return config
 
 
+def _convert_published(config: ml_collections.ConfigDict) -> None:
+    """Replaces the folder or file of a published model by the folder that it is converted into."""
+    section = config.get("init_from") or {}
+    path = epath.Path(section.get("model") or "")
+    if not section.get("model") or not path.exists():
+        return
+    if any((path / name).exists() for name in ("model.json", "tower.json")):
+        return
+    try:
+        processes.first_does("convert the published model", lambda: convert_once(path))
+        # Other hosts may not see the cache of the first.
+        section.model = os.fspath(convert_once(path))
+    except UserError as error:
+        raise UserError(
+            f"config.init_from.model={os.fspath(path)!r} is not a converted model: "
+            f"{path / 'model.json'} is missing. Nor does it open as a published CLIP or SigLIP: "
+            f"{error}"
+        ) from error
+
+
 def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:
-    """Takes the whole model, its tasks and its input preprocessing from a folder."""
+    """Takes the whole model, its tasks and its input preprocessing from a folder.
+
+    Images keep a size that the config sets, to which positions are resampled.
+    """
     description = read_model(folder)
     model, own = description.model(), config.model.get("similarity") or {}
     if own.get("name") == model["similarity"]["name"]:
@@ -91,9 +121,29 @@ def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:
         config.model = model
         if not config.get("tasks"):
             config.tasks = {name: dict(task) for name, task in description.tasks.items()}
-        for side, tower in description.sides.items():
-            if config.data.get(side) is not None:
-                config.data[side].update(tower.preprocessing)
+        replaced = [
+            line
+            for side, tower in description.sides.items()
+            if config.data.get(side) is not None
+            for line in _replace_inputs(config.data[side], side, tower.preprocessing)
+        ]
+    if replaced:
+        logging.info("From the model %s: %s.", folder, ", ".join(replaced))
+
+
+def _replace_inputs(
+    section: ml_collections.ConfigDict, side: str, inputs: Mapping[str, Any]
+) -> list[str]:
+    """Sets a section of `config.data` as weights need it; returns a phrase for every change."""
+    changed = []
+    for key, value in inputs.items():
+        given = section.get(key)
+        if _plain(given) == _plain(value) or (key == "size" and not _is_unset(key, given)):
+            continue
+        old = "" if _is_unset(key, given) else f" instead of {given!r}"
+        changed.append(f"config.data.{side}.{key}={value!r}{old}")
+        section[key] = value
+    return changed
 
 
 def _fill(config: ml_collections.ConfigDict, origin: Origin) -> None:

@@ -27,8 +27,8 @@ _SIDES = ("image", "text")
 _FREE = frozenset(
     (
         "batch_norm", "depthwise", "drop", "drop_connect", "drop_connect_over", "drop_varies",
-        "dropout", "dtype", "init", "init_scale", "lower_depth", "pack", "remat", "samples", "seed",
-        "score", "statistics", "unroll", "variance",
+        "dropout", "dtype", "init", "init_scale", "lower_depth", "pack", "remat",
+        "remat_policy", "samples", "seed", "score", "statistics", "unroll", "variance",
     )
 )  # fmt: skip
 _PIXELS = ("size", "eval_recipe", "eval_crop")

@@ -1,7 +1,6 @@
 """Draws a query and the items it finds, which TensorBoard shows step by step."""
 
 import functools
-import io
 import os
 import textwrap
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ import PIL.Image
 import PIL.ImageDraw
 import PIL.ImageFont
 
+from data_prep.untrusted.pictures import open_picture
 from xmodal.base.page import PageItem, PageRow, Section
 
 # In pixels. TensorBoard shows pictures about 350 wide, so text is legible only in few columns. A
@@ -92,7 +92,7 @@ def _wrap(text: str) -> list[str]:
 
 def _open(picture: bytes | PIL.Image.Image) -> PIL.Image.Image:
     """A copy of a picture that fits in a cell; a small one is enlarged by an integer factor."""
-    opened = PIL.Image.open(io.BytesIO(picture)) if isinstance(picture, bytes) else picture
+    opened = open_picture(picture) if isinstance(picture, bytes) else picture
     scale = _PICTURE / max(opened.size)
     size = tuple(max(1, round(side * scale)) for side in opened.size)
     method = PIL.Image.Resampling.NEAREST if scale > 1 else PIL.Image.Resampling.LANCZOS

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 
+from data_prep.untrusted.pictures import open_picture
 from xmodal.base.result_files import write_files
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.embed import Items
@@ -109,7 +110,7 @@ def _sprite(pictures: list[bytes]) -> bytes:
     size = (columns * _TILE, math.ceil(len(pictures) / columns) * _TILE)
     sheet = PIL.Image.new("RGB", size, (255, 255, 255))
     for number, encoded in enumerate(pictures):
-        picture = PIL.Image.open(io.BytesIO(encoded)).convert("RGB")
+        picture = open_picture(encoded).convert("RGB")
         row, column = divmod(number, columns)
         sheet.paste(picture.resize((_TILE, _TILE)), (column * _TILE, row * _TILE))
     file = io.BytesIO()

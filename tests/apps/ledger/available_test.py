@@ -1,0 +1,76 @@
+"""Files of the ledger: found, missing, or damaged."""
+
+import hashlib
+
+import pytest
+
+from xmodal.apps.ledger.available import (
+    check_files,
+    describe_missing,
+    folders_of,
+    missing_files,
+)
+from xmodal.apps.ledger.entries import Files, Ledger, System, read_ledger
+from xmodal.base.config import UserError
+
+CONTENT = b"weights"
+LEDGER = Ledger(
+    titles={},
+    rows=(),
+    files={
+        "labels": Files("the labels", "https://labels", ("a.csv",), folder="."),
+        "model": Files(
+            "the model",
+            "https://model",
+            ("m.bin",),
+            folder="weights",
+            bytes={"m.bin": len(CONTENT)},
+            sha256={"m.bin": hashlib.sha256(CONTENT).hexdigest()},
+        ),
+        "package": Files("the package", "pip install numpy", ("__init__.py",), package="numpy"),
+    },
+    commands={},
+)
+SYSTEM = System("group/system", "system", needs=("labels", "model", "package"))
+
+
+def test_files_are_found_in_both_kinds_of_folders(tmp_path, monkeypatch):
+    monkeypatch.delenv("XMODAL_TEST_DATA", raising=False)
+    missing = missing_files(SYSTEM, LEDGER, folders_of(LEDGER, []))
+    assert missing == {"labels": ["a.csv"], "model": ["m.bin"]}
+    said = describe_missing(missing, LEDGER)
+    assert "the model: m.bin is missing: from https://model; --folder=weights=PATH" in said
+
+    (tmp_path / "cxc").mkdir()
+    (tmp_path / "cxc/a.csv").touch()  # in a folder of the folder
+    monkeypatch.setenv("XMODAL_TEST_DATA", str(tmp_path))
+    assert missing_files(SYSTEM, LEDGER, folders_of(LEDGER, [])) == {"model": ["m.bin"]}
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/m.bin").write_bytes(CONTENT)
+    folders = folders_of(LEDGER, [f"weights={tmp_path}/other"])
+    assert folders["weights"] == tmp_path / "other"
+    assert not missing_files(SYSTEM, LEDGER, folders)
+    check_files(SYSTEM, LEDGER, folders)
+    (tmp_path / "other/m.bin").write_bytes(CONTENT[::-1])
+    with pytest.raises(UserError, match=r"m\.bin does not have the SHA-256 .* https://model"):
+        check_files(SYSTEM, LEDGER, folders)
+    (tmp_path / "other/m.bin").write_bytes(b"")
+    with pytest.raises(UserError, match=r"has 0 bytes instead of 7"):
+        check_files(SYSTEM, LEDGER, folders)
+
+
+def test_folders_are_named(tmp_path):
+    with pytest.raises(UserError, match="the folders are labels, weights"):
+        folders_of(LEDGER, [f"wieghts={tmp_path}"])
+    with pytest.raises(UserError, match="is not a folder"):
+        folders_of(LEDGER, [f"weights={tmp_path}/none"])
+
+
+def test_released_files_have_their_sizes(real_data, monkeypatch):
+    monkeypatch.setenv("XMODAL_TEST_DATA", str(real_data))
+    ledger = read_ledger()
+    folders = folders_of(ledger, [])
+    needs = ("cxc", "labels", "coco_text", "flickr8k", "sts", "clue", "cite", "glove_words")
+    system = System("group/system", "system", needs=needs)
+    assert not missing_files(system, ledger, folders)
+    check_files(system, ledger, folders)

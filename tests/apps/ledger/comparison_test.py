@@ -1,0 +1,75 @@
+"""Measured numbers against the ledger's."""
+
+import dataclasses
+import json
+
+import pytest
+
+from xmodal.apps.ledger.comparison import compare_rows, is_reproduced, write_report
+from xmodal.apps.ledger.entries import Row, System, Table, Value
+
+SYSTEM = System("group/key", "key")
+TABLE = Table("group/table", ("a/x", "a/y"), tolerance=0.5, reason="seeds")
+
+
+def row(published=None, measured=None, table=TABLE, system=SYSTEM):
+    values = ({k: Value(v) for k, v in (each or {}).items()} for each in (published, measured))
+    return Row(system, table, *values, system.label)
+
+
+@pytest.mark.parametrize(
+    ("expected", "measured", "inside"),
+    [
+        ("41.3", 41.8, True),
+        ("41.3", 41.81, False),
+        ("41.3±0.2", 42.2, True),
+        ("41.3±0.2", 42.21, False),
+    ],
+)
+def test_tolerance_and_deviation(expected, measured, inside):
+    (check,) = compare_rows([row({"a/x": expected})], [{"a/x": measured}])
+    assert check.inside is inside
+    assert is_reproduced([check]) is inside
+
+
+def test_names_seeds_and_intervals():
+    metrics = {"coco/a/x": 1.0, "coco/a/x_low": 0.5, "coco/a/x_high": 2.0, "mean/a/x": 9.0}
+    # Two evaluators have it, and none is named.
+    (check,) = compare_rows([row({"a/x": "1"})], [metrics])
+    assert check.inside is None
+    assert not is_reproduced([check])
+    named = dataclasses.replace(SYSTEM, evaluator="coco")
+    (check,) = compare_rows([row({"a/x": "1"}, system=named)], [metrics])
+    assert (check.measured, check.low, check.high) == (1.0, 0.5, 2.0)
+    checks = compare_rows([row({"a/x": "2"})], [{"a/x": 1.0}, {"a/x": 3.0}])
+    assert (checks[0].measured, checks[0].low) == (2.0, None)
+
+
+def test_a_stored_number_replaces_the_published_one():
+    checks = compare_rows([row({"a/x": "9", "a/y": "2"}, {"a/x": "1"})], [{"a/x": 1.0, "a/y": 2.0}])
+    assert {(check.tag, check.against) for check in checks} == {
+        ("a/x", "stored"),
+        ("a/y", "published"),
+    }
+    assert is_reproduced(checks)
+
+
+def test_unverified_numbers_and_words_do_not_decide():
+    doubtful = dataclasses.replace(TABLE, unverified=True)
+    rows = [row({"a/x": "9"}, table=doubtful), row({"a/x": "1", "a/y": "hardest"})]
+    checks = compare_rows(rows, [{"a/x": 1.0}])
+    assert [check.inside for check in checks] == [False, True]
+    assert is_reproduced(checks)
+    assert not is_reproduced(checks[:1])
+
+
+def test_the_report(tmp_path):
+    checks = compare_rows([row({"a/x": "1", "a/y": "2"})], [{"a/x": 1.2}])
+    write_report(tmp_path, SYSTEM, checks, ["train --config=x"])
+    content = json.loads((tmp_path / "reproduced.json").read_text())
+    assert content["reproduced"] is True
+    assert [check["inside"] for check in content["checks"]] == [True, None]
+    text = (tmp_path / "reproduced.md").read_text()
+    assert "# key: reproduced" in text
+    assert "xmodal train --config=x" in text
+    assert "Tolerance in group/table: seeds." in text

@@ -1,0 +1,77 @@
+"""`xmodal reproduce`: the list, exit codes, and two rows on real data."""
+
+import dataclasses
+import json
+import sys
+
+import pytest
+
+from xmodal.apps.ledger import reproduce
+from xmodal.apps.ledger.available import folders_of
+from xmodal.apps.ledger.entries import Value, read_ledger
+
+
+@pytest.fixture(scope="module")
+def ledger():
+    return read_ledger()
+
+
+def run(monkeypatch, *arguments):
+    """The exit code and message of a command."""
+    monkeypatch.setattr(sys, "argv", ["reproduce", *arguments])
+    try:
+        reproduce.main()
+    except SystemExit as ended:
+        return ended.code
+    return 0
+
+
+def test_the_list_says_what_is_missing(monkeypatch, capsys):
+    monkeypatch.delenv("XMODAL_TEST_DATA", raising=False)
+    assert run(monkeypatch) == 0
+    said = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in said.splitlines() if line.startswith("  ")}
+    assert "missing: coco, cxc, labels, vit_b32" in lines["clip/vit_b32"]
+    assert "would run train, 10 CPU minutes" in lines["quickstart/i2t"]
+    assert "Graph-RISE" in lines["cxc/use"]
+    assert "published rows, " in said.splitlines()[-1]
+
+
+def test_missing_files_end_with_2_and_unknown_names_with_an_error(monkeypatch, capsys):
+    monkeypatch.delenv("XMODAL_TEST_DATA", raising=False)
+    assert run(monkeypatch, "pcme/pcme") == 2
+    said = capsys.readouterr().err
+    assert "pcme_coco.pth is missing: from https://github.com/naver-ai/pcme" in said
+    assert "--folder=weights=PATH or XMODAL_TEST_DATA names the folder" in said
+    assert "'pcme/pmce' is not in the ledger" in run(monkeypatch, "pcme/pmce")
+    assert "cxc/use has no command" in run(monkeypatch, "cxc/use")
+
+
+def test_available_systems(ledger, tmp_path, monkeypatch):
+    monkeypatch.delenv("XMODAL_TEST_DATA", raising=False)
+    folders = {k: v for k, v in folders_of(ledger, []).items() if k != "minilm"}
+    chosen = reproduce.choose_systems(ledger, [], folders, 10)
+    assert [system.name for system in chosen if system.needs] == []
+    assert "quickstart/i2t" in {system.name for system in chosen}
+    assert not reproduce.choose_systems(ledger, ["quickstart/i2t"], folders, 5)
+
+
+@pytest.mark.slow
+def test_a_real_row(ledger, real_data, tmp_path, monkeypatch, capfd):
+    """A baseline of relations is inside; a row with another number is outside."""
+    pytest.importorskip("sklearn")
+    monkeypatch.setenv("XMODAL_TEST_DATA", str(real_data))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
+    system = ledger.systems["relations/cite_tf_idf"]
+    folders = folders_of(ledger, [])
+    assert reproduce.reproduce([system], ledger, folders, tmp_path) == 0
+    report = tmp_path / "results/relations/cite_tf_idf/reproduced.json"
+    assert json.loads(report.read_text())["reproduced"] is True
+
+    measured = {"mean/average_precision": Value("60.0")}
+    rows = [dataclasses.replace(row, measured=measured) for row in ledger.of_system(system.name)]
+    changed = dataclasses.replace(ledger, rows=tuple(rows))
+    # The results are there already.
+    done = dataclasses.replace(system, run=("--help",))
+    assert reproduce.reproduce([done], changed, folders, tmp_path) == reproduce.OUTSIDE
+    assert "OUTSIDE" in capfd.readouterr().out

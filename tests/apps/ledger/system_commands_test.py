@@ -1,0 +1,72 @@
+"""Commands of the ledger: filled in, and of configs that exist."""
+
+import importlib.util
+import pathlib
+
+import pytest
+
+from xmodal.__main__ import COMMANDS
+from xmodal.apps.ledger.available import folders_of
+from xmodal.apps.ledger.entries import Ledger, System, read_ledger
+from xmodal.apps.ledger.system_commands import commands_of, run_system
+from xmodal.base.config import UserError
+from xmodal.cli.config_files import find_config_file
+
+WORK = pathlib.Path("work")
+
+
+def test_placeholders_are_words(tmp_path):
+    folders = {"coco": tmp_path / "my pictures"}
+    system = System("group/key", "", run=("{on} --a={coco}/x --b='{seed} epochs'",), seeds=(3,))
+    ledger = Ledger({}, (), {}, {"on": "train --workdir={out} --c={model}"})
+    (words,) = commands_of(system, ledger, folders, WORK, 3)
+    assert words == [
+        "train",
+        "--workdir=work/results/group/key/seed_3",
+        "--c=work/models/group/key",
+        f"--a={tmp_path}/my pictures/x",
+        "--b=3 epochs",
+    ]
+
+
+def load(argument):
+    path, _, variant = find_config_file(argument).partition(":")
+    spec = importlib.util.spec_from_file_location("config_of_ledger", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.get_config(variant) if variant else module.get_config()
+
+
+def test_every_command_can_be_read(tmp_path):
+    """Its placeholders, its command, its config's variant, and the sections that it changes."""
+    ledger = read_ledger()
+    folders = folders_of(ledger, [])
+    known = {files.folder for files in ledger.files.values()}
+    folders |= {("labels" if name == "." else name or "minilm"): tmp_path for name in known}
+    seen = set()
+    for system in ledger.systems.values():
+        for words in commands_of(system, ledger, folders, WORK, 0):
+            assert words[0] in COMMANDS
+            assert not any("{" in word or "}" in word for word in words), words
+            named = [word for word in words if word.startswith("--config=")]
+            key = (*named, *(word.split("=")[0] for word in words if "--config." in word))
+            if not named or key in seen:
+                continue
+            seen.add(key)
+            config = load(named[0].removeprefix("--config="))
+            for word in key[1:]:
+                section = config
+                for part in word.removeprefix("--config.").split(".")[:-1]:
+                    section = section[part]
+    assert len(seen) > 60
+
+
+@pytest.mark.slow
+def test_a_command_that_fails_ends_the_row(tmp_path, capfd):
+    system = System("group/key", "", run=("convert --tower=words --source=none --output={out}",))
+    with pytest.raises(UserError, match="`xmodal convert` ended with 1"):
+        run_system(system, Ledger({}, (), {}, {}), {}, tmp_path)
+    assert "none" in capfd.readouterr().err
+    (tmp_path / "results/group/key").mkdir(parents=True)
+    with pytest.raises(UserError, match="holds no metrics"):
+        run_system(system, Ledger({}, (), {}, {}), {}, tmp_path)

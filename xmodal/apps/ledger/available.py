@@ -1,0 +1,108 @@
+"""Which files of the ledger this machine has."""
+
+import importlib.util
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from etils import epath
+
+from xmodal.apps.ledger.entries import Files, Ledger, System
+from xmodal.base.checksums import sha256_of
+from xmodal.base.config import UserError
+
+VARIABLE = "XMODAL_TEST_DATA"
+
+
+def folders_of(ledger: Ledger, named: Sequence[str]) -> dict[str, pathlib.Path]:
+    """Returns the folders that commands read, by the name that they have in braces.
+
+    Args:
+      ledger: its `files` name the folders.
+      named: NAME=PATH, in place of the folder NAME in the folder that `XMODAL_TEST_DATA` names.
+
+    Raises:
+      UserError: a name is unknown, or a folder does not exist.
+    """
+    root = os.environ.get(VARIABLE)
+    known = {files.folder: key for key, files in ledger.files.items() if files.folder}
+    names = {_brace(folder, key): folder for folder, key in known.items()}
+    found = {name: pathlib.Path(root, folder) for name, folder in names.items()} if root else {}
+    for each in named:
+        name, _, path = each.partition("=")
+        if name not in names:
+            raise UserError(f"--folder={each}: the folders are {', '.join(sorted(names))}.")
+        if not path or not pathlib.Path(path).is_dir():
+            raise UserError(f"--folder={each}: {path!r} is not a folder.")
+        found[name] = pathlib.Path(path).absolute()
+    for key, files in ledger.files.items():
+        if files.package and (spec := importlib.util.find_spec(files.package)):
+            found[key] = pathlib.Path(str(spec.origin)).parent
+    return found
+
+
+def missing_files(
+    system: System, ledger: Ledger, folders: Mapping[str, pathlib.Path]
+) -> dict[str, list[str]]:
+    """Returns the key of `Ledger.files` -> names that a system needs and `folders` lacks."""
+    missing = {}
+    for key in system.needs:
+        files = ledger.files[key]
+        folder = folders.get(_brace_of(key, files))
+        absent = [name for name in files.names if folder is None or not _locate(folder, name)]
+        if absent:
+            missing[key] = absent
+    return missing
+
+
+def describe_missing(missing: Mapping[str, Sequence[str]], ledger: Ledger) -> str:
+    """Returns a line per set of files: what is missing, and where it comes from."""
+    lines = []
+    for key, names in missing.items():
+        files = ledger.files[key]
+        where = f"--folder={_brace_of(key, files)}=PATH or {VARIABLE}"
+        remedy = files.source if files.package else f"from {files.source}; {where} names the folder"
+        lines.append(f"{files.what}: {', '.join(names)} {_are(names)} missing: {remedy}.")
+    return "\n".join(lines)
+
+
+def check_files(system: System, ledger: Ledger, folders: Mapping[str, pathlib.Path]) -> None:
+    """Raises an error unless files have their known sizes and checksums.
+
+    Raises:
+      UserError: names the file.
+    """
+    for key in system.needs:
+        files = ledger.files[key]
+        for name in files.names:
+            path = _locate(folders[_brace_of(key, files)], name)
+            assert path is not None
+            size, checksum = files.bytes.get(name), files.sha256.get(name)
+            if size not in (None, path.stat().st_size):
+                raise UserError(
+                    f"{path} has {path.stat().st_size:,} bytes instead of {size:,}: download it "
+                    f"again from {files.source}."
+                )
+            if checksum not in (None, sha256_of(epath.Path(path))):
+                raise UserError(
+                    f"{path} does not have the SHA-256 {checksum}: download it again from "
+                    f"{files.source}."
+                )
+
+
+def _locate(folder: pathlib.Path, name: str) -> pathlib.Path | None:
+    """The file or folder of a name in a folder or in one of its folders."""
+    return next((path for pattern in (name, f"*/{name}") for path in folder.glob(pattern)), None)
+
+
+def _brace_of(key: str, files: Files) -> str:
+    return key if files.package else _brace(files.folder, key)
+
+
+def _brace(folder: str, key: str) -> str:
+    """The folder's name in commands; the folder of all folders has that of its files."""
+    return key if folder == "." else folder
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"

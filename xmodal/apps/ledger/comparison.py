@@ -1,0 +1,139 @@
+"""Compares the metrics of a system with the numbers of its rows, and reports it."""
+
+import dataclasses
+import json
+import pathlib
+import platform
+from collections.abc import Mapping, Sequence
+
+import xmodal
+from xmodal.apps.ledger.entries import Row, System
+from xmodal.apps.ledger.system_commands import Numbers
+from xmodal.base.result_files import write_files
+from xmodal.base.text_table import format_table
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One number of a row.
+
+    Attributes:
+      table: the table's name.
+      tag: the metric.
+      against: "stored", the number measured earlier, "published", or "unverified".
+      expected: that number.
+      allowed: the table's tolerance, and twice the deviation of a number that has one.
+      reason: why the tolerance is not 0.
+      measured: the mean over seeds; None if the commands do not compute it.
+      low: lower end of the 95 % interval of one seed, if there is one.
+      high: upper end.
+    """
+
+    table: str
+    tag: str
+    against: str
+    expected: float
+    allowed: float
+    reason: str
+    measured: float | None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the number is reproduced; None if it was not measured."""
+        if self.measured is None:
+            return None
+        return abs(self.measured - self.expected) <= self.allowed + 1e-9
+
+
+def compare_rows(rows: Sequence[Row], metrics: Sequence[Numbers]) -> list[Check]:
+    """Compares every number of a system's rows.
+
+    A number that was measured here is compared with the stored one, and otherwise with the
+    paper's.
+
+    Args:
+      rows: the rows of one system.
+      metrics: the metrics of every seed.
+    """
+    checks = []
+    for row in rows:
+        paper = "unverified" if row.table.unverified else "published"
+        for against, values in ((paper, row.published), ("stored", row.measured)):
+            for tag, value in values.items():
+                if value.number is not None and (against == "stored" or tag not in row.measured):
+                    allowed = row.table.tolerance + 2 * value.deviation
+                    place = (row.table.name, tag, against, value.number, allowed, row.table.reason)
+                    checks.append(Check(*place, *_measure(tag, row.system, metrics)))
+    return checks
+
+
+def _measure(
+    tag: str, system: System, metrics: Sequence[Numbers]
+) -> tuple[float | None, float | None, float | None]:
+    """The mean over seeds; of a single seed, also its interval."""
+    found = [_find(tag, system.evaluator, numbers) for numbers in metrics]
+    names = [name for name in found if name is not None]
+    if len(names) < len(metrics) or not metrics:
+        return None, None, None
+    values = [numbers[name] for name, numbers in zip(names, metrics, strict=True)]
+    low, high = (metrics[0].get(f"{names[0]}_{end}") for end in ("low", "high"))
+    one = len(metrics) == 1
+    return sum(values) / len(values), low if one else None, high if one else None
+
+
+def _find(tag: str, evaluator: str, numbers: Numbers) -> str | None:
+    """The metric's whole name, which may begin with that of an evaluator."""
+    if evaluator:
+        return name if (name := f"{evaluator}/{tag}") in numbers else None
+    names = [name for name in numbers if name == tag or name.endswith(f"/{tag}")]
+    return names[0] if len(names) == 1 else None
+
+
+def is_reproduced(checks: Sequence[Check]) -> bool:
+    """Whether some number was measured, and none that is known to be right differs."""
+    decisive = [check.inside for check in checks if check.against != "unverified"]
+    return any(decisive) and False not in decisive
+
+
+def write_report(
+    folder: pathlib.Path, system: System, checks: Sequence[Check], commands: Sequence[str]
+) -> None:
+    """Writes `reproduced.json` and `reproduced.md` to a folder."""
+    content: Mapping[str, object] = {
+        "system": system.name,
+        "reproduced": is_reproduced(checks),
+        "version": xmodal.__version__,
+        "machine": platform.platform(),
+        "commands": list(commands),
+        "checks": [dataclasses.asdict(check) | {"inside": check.inside} for check in checks],
+    }
+    verdict = "reproduced" if is_reproduced(checks) else "not reproduced"
+    lines = [f"# {system.label}: {verdict}", format_checks(checks)]
+    lines += [f"Tolerance in {table}: {reason}." for table, reason in _reasons(checks).items()]
+    lines += ["\n".join(f"    xmodal {command}" for command in commands)]
+    write_files(
+        folder,
+        {
+            "reproduced.json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
+            "reproduced.md": "\n\n".join(lines) + "\n",
+        },
+    )
+
+
+def format_checks(checks: Sequence[Check]) -> str:
+    """Returns a Markdown table with a line per number."""
+    words = {True: "inside", False: "OUTSIDE", None: "not computed"}
+    head = ["metric", "against", "expected", "measured", "95 % interval", "tolerance", ""]
+    rows = [head]
+    for check in checks:
+        measured = "-" if check.measured is None else f"{check.measured:.2f}"
+        interval = "-" if check.low is None else f"[{check.low:.2f}, {check.high:.2f}]"
+        numbers = [f"{check.expected:g}", measured, interval, f"{check.allowed:g}"]
+        rows.append([f"{check.table}: {check.tag}", check.against, *numbers, words[check.inside]])
+    return format_table(rows)
+
+
+def _reasons(checks: Sequence[Check]) -> dict[str, str]:
+    return {check.table: check.reason for check in checks}

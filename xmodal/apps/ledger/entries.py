@@ -1,0 +1,260 @@
+"""The ledger: every number that a paper or this project prints, `configs/results/*.toml`."""
+
+import dataclasses
+import importlib.util
+import itertools
+import pathlib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from xmodal.base.config import UserError
+
+_NUMBER = re.compile(r"[-+]?\d*\.?\d+")
+_BRACKETS = re.compile(r"\[[^\]]*\]")
+_BRACES = re.compile(r"\{([^}]*)\}")
+STATUSES = ("measured here", "parity only", "needs FILES", "unverified", "not covered")
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """A number as it is printed.
+
+    Attributes:
+      text: "41.3"; "74.4±0.4" with a deviation; "23.6 / 24.9" of two seeds; with an interval in
+        brackets; or a word, in a column that is not of numbers.
+    """
+
+    text: str
+
+    @property
+    def number(self) -> float | None:
+        """The number, of several seeds their mean; None for words and intervals alone."""
+        parts = [part.split("±")[0].strip() for part in _BRACKETS.sub("", self.text).split("/")]
+        if not all(_NUMBER.fullmatch(part) for part in parts):
+            return None
+        return sum(map(float, parts)) / len(parts)
+
+    @property
+    def deviation(self) -> float:
+        """The number after ±, or 0."""
+        _, _, deviation = self.text.partition("±")
+        return float(deviation or 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """Files that are downloaded, or come with a package.
+
+    Attributes:
+      what: what they are.
+      source: where they come from.
+      folder: name of their folder, as in `XMODAL_TEST_DATA`; "." is that folder itself.
+      package: name of an installed package in place of a folder.
+      names: paths below the folder, or below a folder in it.
+      bytes: name -> size, where it is known.
+      sha256: name -> checksum, where it is known.
+    """
+
+    what: str
+    source: str
+    names: tuple[str, ...]
+    folder: str = ""
+    package: str = ""
+    bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    sha256: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """A model or method, and the commands that compute its numbers.
+
+    Attributes:
+      name: "GROUP/KEY", the argument of `xmodal reproduce`.
+      label: its name in tables, in Markdown.
+      needs: keys of `Ledger.files`.
+      run: commands of `xmodal`, with the names of folders in braces.
+      seeds: the commands run once per seed, and their mean is compared.
+      minutes: CPU minutes of all commands and seeds; None if unknown.
+      parity: a test that compares the implementation with the publisher's, or with its labels.
+      like: the paper's system that it imitates on other data.
+      evaluator: the evaluator of its numbers, if several have metrics of the same name.
+      metric: replaces the metric in the tags of its rows.
+      note: what a reader has to know.
+    """
+
+    name: str
+    label: str
+    needs: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    minutes: float | None = None
+    parity: str = ""
+    like: str = ""
+    evaluator: str = ""
+    metric: str = ""
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """What the rows of a printed table share.
+
+    Attributes:
+      name: "GROUP/NAME"; of our tables, the marker in Markdown.
+      columns: tags of metrics.
+      tolerance: largest difference, in the units of the table, that counts as reproduced.
+      reason: why it is not 0.
+      source: table and place of the paper.
+      unverified: the numbers were not checked in the source, and are never printed as published.
+      page: the Markdown file that shows the table.
+      heads: names of the columns there.
+      corner: the cell above the names of the rows.
+      above: systems whose published numbers are printed first.
+      beside: whether published numbers are printed in parentheses.
+      transposed: whether systems are columns.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    tolerance: float
+    reason: str
+    source: str = ""
+    unverified: bool = False
+    page: str = ""
+    heads: tuple[str, ...] = ()
+    corner: str = ""
+    above: tuple[str, ...] = ()
+    beside: bool = False
+    transposed: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """The numbers of a system in a table.
+
+    Attributes:
+      system: the system.
+      table: the table.
+      published: tag -> number of the paper.
+      measured: tag -> number measured here.
+      label: the system's, or that of one of several rows of a system.
+    """
+
+    system: System
+    table: Table
+    published: Mapping[str, Value]
+    measured: Mapping[str, Value]
+    label: str
+
+    @property
+    def status(self) -> str:
+        """One of `STATUSES`."""
+        if self.measured:
+            return "measured here"
+        if self.table.unverified:
+            return "unverified"
+        if self.system.parity:
+            return "parity only"
+        return "needs FILES" if self.system.run else "not covered"
+
+
+@dataclasses.dataclass(frozen=True)
+class Ledger:
+    """All rows, and what their commands need.
+
+    Attributes:
+      titles: group -> title.
+      rows: in the order of the files.
+      files: key -> files.
+      commands: parts of commands by name.
+    """
+
+    titles: Mapping[str, str]
+    rows: tuple[Row, ...]
+    files: Mapping[str, Files]
+    commands: Mapping[str, str]
+
+    def of_system(self, name: str) -> list[Row]:
+        """The rows of a system, of all papers that report on it."""
+        return [row for row in self.rows if row.system.name == name]
+
+    @property
+    def systems(self) -> dict[str, System]:
+        """Name -> system, those with rows."""
+        return {row.system.name: row.system for row in self.rows}
+
+
+def ledger_folder() -> pathlib.Path:
+    """Returns the folder of the ledger, of the checkout or installed.
+
+    Raises:
+      UserError: the installation lacks it.
+    """
+    spec = importlib.util.find_spec("configs")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        if (found := pathlib.Path(folder, "results")).is_dir():
+            return found
+    raise UserError("The folder configs/results of the installation is missing: install it again.")
+
+
+def read_ledger(folder: pathlib.Path | None = None) -> Ledger:
+    """Reads the files of a folder, by default `ledger_folder`."""
+    paths = sorted((folder or ledger_folder()).glob("*.toml"))
+    read = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in paths}
+    shared = read.pop("files")
+    systems = {
+        f"{group}/{key}": System(f"{group}/{key}", **_tuples(entry))
+        for group, content in read.items()
+        for key, entry in content["systems"].items()
+    }
+    rows = [
+        row
+        for group, content in read.items()
+        for entry in content["tables"]
+        for row in _rows(group, entry, systems)
+    ]
+    files = {key: Files(**_tuples(entry)) for key, entry in shared["files"].items()}
+    titles = {group: content["title"] for group, content in read.items()}
+    return Ledger(titles, tuple(rows), files, shared["commands"])
+
+
+def _rows(group: str, entry: dict[str, Any], systems: Mapping[str, System]) -> Iterator[Row]:
+    """The rows of one table of a file."""
+    entry = dict(entry)
+    numbers = [entry.pop(kind, {}) for kind in ("published", "measured")]
+    one = entry.pop("system", "")
+    name, columns = entry.pop("name"), entry.pop("columns")
+    table = Table(f"{group}/{name}", _expand(columns), **_tuples(entry))
+    for key in dict.fromkeys([*numbers[0], *numbers[1]]):
+        owner = one or key
+        system = systems[owner if "/" in owner else f"{group}/{owner}"]
+        published, measured = (_cells(table, system, kind.get(key)) for kind in numbers)
+        yield Row(system, table, published, measured, key if one else system.label)
+
+
+def _cells(table: Table, system: System, cells: str | list[str] | None) -> dict[str, Value]:
+    """Tag -> value of the cells that are not empty."""
+    if cells is None:
+        return {}
+    tags = table.columns
+    if system.metric:
+        tags = tuple(f"{tag.rpartition('/')[0]}/{system.metric}" for tag in tags)
+    texts = cells.split() if isinstance(cells, str) else cells
+    pairs = zip(tags, texts, strict=True)
+    return {tag: Value(text) for tag, text in pairs if text not in ("", "-")}
+
+
+def _expand(columns: str) -> tuple[str, ...]:
+    """`a/{b,c}` stands for `a/b` and `a/c`, as in a shell."""
+    tags: list[str] = []
+    for word in columns.split():
+        parts = _BRACES.split(word)
+        choices = [part.split(",") if i % 2 else [part] for i, part in enumerate(parts)]
+        tags += ["".join(chosen) for chosen in itertools.product(*choices)]
+    return tuple(tags)
+
+
+def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}

@@ -1,0 +1,127 @@
+"""The tables of Markdown files that are made from the ledger.
+
+A table stands between `<!--ledger:NAME-->` and `<!--end-->`; everything else is written by hand.
+"""
+
+import collections
+import pathlib
+import re
+from collections.abc import Mapping
+
+from xmodal.apps.ledger.entries import Ledger, Row, Value
+from xmodal.base.config import UserError
+
+COUNTS = "counts"
+_PLACE = re.compile(r"(<!--ledger:(?P<name>[^>]*)-->\n).*?(<!--end-->)", re.DOTALL)
+
+
+def fill_page(text: str, ledger: Ledger) -> str:
+    """Returns the text of a page with all of its tables made again.
+
+    Raises:
+      UserError: a name is not a table of the ledger.
+    """
+
+    def fill(place: re.Match) -> str:
+        name = place["name"]
+        made = count_rows(ledger) if name == COUNTS else table_of(name, ledger)
+        return f"{place[1]}{made}\n{place[3]}"
+
+    return _PLACE.sub(fill, text)
+
+
+def rewrite_pages(ledger: Ledger, root: pathlib.Path) -> list[str]:
+    """Makes the tables of all pages of a checkout again; returns the pages that changed.
+
+    Raises:
+      UserError: `root` is not a checkout.
+    """
+    changed = []
+    for page in pages_of(ledger):
+        if not (path := root / page).exists():
+            raise UserError(f"{path} does not exist: the tables are those of a checkout.")
+        text = path.read_text(encoding="utf-8")
+        if (made := fill_page(text, ledger)) != text:
+            path.write_text(made, encoding="utf-8")
+            changed.append(page)
+    return changed
+
+
+def pages_of(ledger: Ledger) -> list[str]:
+    """Returns the paths of all pages, below the root of a checkout."""
+    return sorted({row.table.page for row in ledger.rows if row.table.page})
+
+
+def count_rows(ledger: Ledger) -> str:
+    """Returns a sentence with the number of published rows by status, and of our own."""
+    published = [row for row in ledger.rows if row.published]
+    counts = collections.Counter(row.status for row in published)
+    return (
+        f"Of {len(published)} published rows, {counts['measured here']} were measured here "
+        f"({sum(map(_agrees, published))} agree), {counts['parity only']} have parity tests\nonly, "
+        f"{counts['needs FILES']} need files, {counts['unverified']} are unverified, "
+        f"{counts['not covered']} not covered; {len(ledger.rows) - len(published)} are our own."
+    )
+
+
+def table_of(name: str, ledger: Ledger) -> str:
+    """Returns a table in Markdown.
+
+    Raises:
+      UserError: the ledger has no such table on a page.
+    """
+    rows = [row for row in ledger.rows if row.table.name == name and row.table.page]
+    if not rows:
+        raise UserError(f"The ledger has no table {name!r} for a page.")
+    table = rows[0].table
+    body = [[ledger.systems[system].label, *_published(system, table.columns, ledger)]
+            for system in table.above]  # fmt: skip
+    body += [[row.label, *_cells(row, ledger)] for row in rows]
+    cells = [[table.corner, *table.heads], *body]
+    if table.transposed:
+        cells = [list(column) for column in zip(*cells, strict=True)]
+    rule = "|---" + "|---:" * (len(cells[0]) - 1) + "|"
+    head, *lines = ("|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|"
+                    for line in cells)  # fmt: skip
+    return "\n".join([head, rule, *lines])
+
+
+def _cells(row: Row, ledger: Ledger) -> list[str]:
+    """The measured numbers, with the paper's in parentheses if the table has them."""
+    values = list(row.measured.values()) if row.system.metric else None
+    texts = [
+        values[i].text if values else row.measured.get(tag, Value("")).text
+        for i, tag in enumerate(row.table.columns)
+    ]
+    if row.table.beside:
+        papers = row.published or _by_tag(row.system.like, ledger)
+        texts = [
+            f"{text} ({papers[tag].text})" if text and tag in papers else text
+            for text, tag in zip(texts, row.table.columns, strict=True)
+        ]
+    return texts
+
+
+def _published(system: str, columns: tuple[str, ...], ledger: Ledger) -> list[str]:
+    papers = _by_tag(system, ledger)
+    return [papers.get(tag, Value("")).text for tag in columns]
+
+
+def _by_tag(system: str, ledger: Ledger) -> Mapping[str, Value]:
+    """The published numbers of a system, those that were checked in their source."""
+    return {
+        tag: value
+        for row in ledger.of_system(system)
+        if not row.table.unverified
+        for tag, value in row.published.items()
+    }
+
+
+def _agrees(row: Row) -> bool:
+    """Whether the stored numbers are the paper's, within the tolerance."""
+    pairs = [(row.measured[tag].number, row.published[tag].number)
+             for tag in row.measured if tag in row.published]  # fmt: skip
+    return bool(pairs) and all(
+        ours is not None and paper is not None and abs(ours - paper) <= row.table.tolerance
+        for ours, paper in pairs
+    )

@@ -1,0 +1,176 @@
+"""Checks the numbers that papers and this project print: lists them, or runs their commands.
+
+    python -m xmodal reproduce
+    python -m xmodal reproduce clip/vit_b32 --folder=weights=DIR --folder=coco=DIR
+    python -m xmodal reproduce --all --available --minutes=5
+
+The list names every system, its rows and what this machine lacks. `reproduce NAME` checks the
+files of a system, runs its commands (see `configs/results`), and compares its metrics with every
+number of the ledger; `reproduced.md` and `reproduced.json` in --work/results/NAME report it. The
+exit code is 1 if a number is outside of its tolerance, and 2 if files are missing. Folders are
+those in `XMODAL_TEST_DATA`, or --folder=NAME=PATH. `--write_tables` makes the tables of README.md
+and configs/results.md in the working directory again.
+"""
+
+import argparse
+import collections
+import pathlib
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+
+from xmodal.apps.ledger.available import (
+    check_files,
+    describe_missing,
+    folders_of,
+    missing_files,
+)
+from xmodal.apps.ledger.comparison import (
+    compare_rows,
+    format_checks,
+    is_reproduced,
+    write_report,
+)
+from xmodal.apps.ledger.entries import Ledger, System, read_ledger
+from xmodal.apps.ledger.ledger_tables import count_rows, rewrite_pages
+from xmodal.apps.ledger.system_commands import commands_of, results_of, run_system
+from xmodal.base import console
+from xmodal.base.config import UserError, suggest
+from xmodal.base.text_table import align_columns
+
+OUTSIDE, MISSING = 1, 2
+Folders = Mapping[str, pathlib.Path]
+
+
+@console.readable_errors()
+def main() -> None:
+    """Lists the ledger, or runs the systems that the command line names."""
+    args = _parse()
+    ledger = read_ledger()
+    if args.write_tables:
+        changed = rewrite_pages(ledger, pathlib.Path())
+        print("\n".join(f"{page} was changed." for page in changed) or "Nothing changed.")
+        return
+    folders = folders_of(ledger, args.folder)
+    if not (args.names or args.all):
+        print(list_ledger(ledger, folders))
+        return
+    systems = choose_systems(ledger, args.names, folders if args.available else None, args.minutes)
+    sys.exit(reproduce(systems, ledger, folders, pathlib.Path(args.work).absolute()))
+
+
+def choose_systems(
+    ledger: Ledger, names: Sequence[str], folders: Folders | None, minutes: float | None
+) -> list[System]:
+    """Returns the systems to run.
+
+    Args:
+      ledger: the ledger.
+      names: their names; none for all that have commands.
+      folders: leaves out systems whose files these folders lack; None keeps them.
+      minutes: leaves out those that take longer, or an unknown time; None keeps them.
+
+    Raises:
+      UserError: a name is unknown, or of a system without commands.
+    """
+    for name in names:
+        if name not in ledger.systems:
+            raise UserError(f"{name!r} is not in the ledger; {suggest([name], ledger.systems)}")
+        if not (system := ledger.systems[name]).run:
+            raise UserError(f"{name} has no command: {system.note or system.parity}")
+    systems = [ledger.systems[name] for name in names] or list(ledger.systems.values())
+    return [
+        system
+        for system in systems
+        if system.run
+        and (folders is None or not missing_files(system, ledger, folders))
+        and (minutes is None or (system.minutes is not None and system.minutes <= minutes))
+    ]
+
+
+def reproduce(
+    systems: Sequence[System], ledger: Ledger, folders: Folders, work: pathlib.Path
+) -> int:
+    """Runs systems and reports each of them; returns the exit code.
+
+    All files are looked for before anything runs. A system whose commands fail does not keep the
+    others from running.
+    """
+    missing: dict[str, list[str]] = {}
+    for system in systems:
+        missing |= missing_files(system, ledger, folders)
+    if missing:
+        print(f"Error: {describe_missing(missing, ledger)}", file=sys.stderr)
+        return MISSING
+    return max((_reproduce_one(system, ledger, folders, work) for system in systems), default=0)
+
+
+def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathlib.Path) -> int:
+    try:
+        check_files(system, ledger, folders)
+        metrics = run_system(system, ledger, folders, work)
+    except UserError as error:
+        print(f"Error: {system.name}: {error}", file=sys.stderr)
+        return OUTSIDE
+    checks = compare_rows(ledger.of_system(system.name), metrics)
+    commands = [
+        shlex.join(arguments)
+        for seed in system.seeds or (None,)
+        for arguments in commands_of(system, ledger, folders, work, seed)
+    ]
+    write_report(results_of(system, work), system, checks, commands)
+    verdict = "reproduced" if is_reproduced(checks) else "NOT reproduced"
+    print(f"\n{system.name}: {verdict}\n\n{format_checks(checks)}\n", flush=True)
+    return 0 if is_reproduced(checks) else OUTSIDE
+
+
+def list_ledger(ledger: Ledger, folders: Folders) -> str:
+    """Returns the groups, and a line per system: rows, status, and what would happen."""
+    parts = []
+    for group, title in ledger.titles.items():
+        own = [system for system in ledger.systems.values() if system.name.startswith(f"{group}/")]
+        lines = [
+            [f"  {each.name}", _statuses(each, ledger), _next(each, ledger, folders)]
+            for each in own
+        ]
+        if lines:
+            parts.append(f"{title}\n{align_columns(lines, right=())}")
+    parts.append("`xmodal reproduce NAME` says where missing files come from.")
+    return "\n\n".join([*parts, count_rows(ledger).replace("\n", " ")])
+
+
+def _statuses(system: System, ledger: Ledger) -> str:
+    counts = collections.Counter(row.status for row in ledger.of_system(system.name))
+    return ", ".join(f"{count} {status}" for status, count in counts.items())
+
+
+def _next(system: System, ledger: Ledger, folders: Folders) -> str:
+    if not system.run:
+        return system.note or f"tested by {system.parity}"
+    if missing := missing_files(system, ledger, folders):
+        return f"missing: {', '.join(missing)}"
+    work = pathlib.Path()
+    steps = ", ".join(arguments[0] for arguments in commands_of(system, ledger, folders, work))
+    seeds = f", {len(system.seeds)} seeds" if len(system.seeds) > 1 else ""
+    minutes = f", {system.minutes:g} CPU minutes" if system.minutes else ""
+    return f"would run {steps}{seeds}{minutes}"
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="xmodal reproduce",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="systems, as the list names them")
+    parser.add_argument("--folder", action="append", default=[], metavar="NAME=PATH")
+    parser.add_argument("--all", action="store_true", help="all systems that have commands")
+    parser.add_argument("--available", action="store_true", help="only those with all files")
+    parser.add_argument("--minutes", type=float, help="only those known to take no longer (CPU)")
+    parser.add_argument("--work", default="reproduced", help="folder of everything written")
+    parser.add_argument("--write_tables", action="store_true", help="make Markdown tables again")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    console.run(main)

@@ -1,0 +1,105 @@
+"""Runs the commands of a system, each as a process, and reads their metrics."""
+
+import pathlib
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+from etils import epath
+
+from xmodal.apps.ledger.entries import Ledger, System
+from xmodal.base.config import UserError
+from xmodal.base.json_files import read_numbers
+
+Numbers = dict[str, float]
+# Where evaluations, and runs at their end, write them.
+_METRICS = ("metrics.json", "test/metrics.json")
+
+
+def commands_of(
+    system: System,
+    ledger: Ledger,
+    folders: Mapping[str, pathlib.Path],
+    work: pathlib.Path,
+    seed: int | None = None,
+) -> list[list[str]]:
+    """Returns the arguments of `xmodal` for each command of a system, for one seed.
+
+    Args:
+      system: the system.
+      ledger: its `commands` are parts of commands.
+      folders: name in braces -> folder.
+      work: folder for everything that is written.
+      seed: the seed.
+    """
+    places = {name: str(folder) for name, folder in folders.items()}
+    places |= {"work": str(work), "model": str(work / "models" / system.name), "seed": str(seed)}
+    places["out"] = str(results_of(system, work, seed))
+    # A placeholder stands for a word of the command, whatever is in the folder's name.
+    whole = [_fill(command, ledger.commands) for command in system.run]
+    return [[_fill(word, places) for word in shlex.split(command)] for command in whole]
+
+
+def results_of(system: System, work: pathlib.Path, seed: int | None = None) -> pathlib.Path:
+    """Returns the folder of a system's results, of one seed."""
+    folder = work / "results" / system.name
+    return folder if seed is None else folder / f"seed_{seed}"
+
+
+def run_system(
+    system: System,
+    ledger: Ledger,
+    folders: Mapping[str, pathlib.Path],
+    work: pathlib.Path,
+) -> list[Numbers]:
+    """Runs a system's commands; returns the metrics of every seed.
+
+    A command whose weights exist already is left out; runs that ended before are not repeated.
+
+    Raises:
+      UserError: a command failed, or wrote no metrics.
+    """
+    found = []
+    for seed in system.seeds or (None,):
+        for arguments in commands_of(system, ledger, folders, work, seed):
+            if arguments[0] != "convert" or not _output(arguments).exists():
+                _run(arguments)
+        found.append(_read(results_of(system, work, seed)))
+    return found
+
+
+def _fill(text: str, places: Mapping[str, str]) -> str:
+    """The text with the names in braces that are known replaced."""
+    for name, value in places.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+def _output(arguments: Sequence[str]) -> pathlib.Path:
+    return pathlib.Path(
+        next(word.removeprefix("--output=") for word in arguments if word.startswith("--output="))
+    )
+
+
+def _run(arguments: Sequence[str]) -> None:
+    print(f"xmodal {shlex.join(arguments)}", flush=True)
+    ended = subprocess.run([sys.executable, "-m", "xmodal", *arguments])
+    if ended.returncode:
+        raise UserError(f"`xmodal {arguments[0]}` ended with {ended.returncode}; see above.")
+
+
+def _read(folder: pathlib.Path) -> Numbers:
+    """The metrics of an evaluation, of a run, or of the evaluators in a folder."""
+    remedy = "remove the folder and repeat the command."
+    for name in _METRICS:
+        if (path := folder / name).exists():
+            return read_numbers(epath.Path(path), remedy)
+    parts = {path.parent.name: path for path in sorted(folder.glob("*/metrics.json"))}
+    if not parts:
+        raise UserError(f"{folder} holds no metrics: {remedy}")
+    return {
+        f"{name}/{tag.removeprefix(f'{name}/')}": number
+        for name, path in parts.items()
+        for tag, number in read_numbers(epath.Path(path), remedy).items()
+    }
