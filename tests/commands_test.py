@@ -110,6 +110,13 @@ def test_pages_of_annotation_are_in_the_wheel(wheel, tmp_path):
             process.kill()
 
 
+@pytest.mark.slow
+def test_the_ledger_is_in_the_wheel(wheel, tmp_path):
+    listed = run(tmp_path, wheel, wheel / "bin" / "xmodal", "reproduce")
+    assert listed.returncode == 0, listed.stderr
+    assert "  clip/vit_b32 " in listed.stdout
+
+
 def test_towers_are_listed(command):
     code, _ = command("--list_towers")
     assert code == 0

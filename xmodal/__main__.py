@@ -14,6 +14,7 @@ COMMANDS = {
     "export": ("xmodal.cli.export", "export a model for use without flax"),
     "search": ("xmodal.cli.search", "build an index and find images and texts in it"),
     "reproduce": ("xmodal.apps.ledger.reproduce", "check published and measured numbers"),
+    "mine": ("xmodal.cli.mine", "mine hard negatives with a trained model, for AOQ"),
     "sweep": ("xmodal.apps.sweep", "search for hyperparameters"),
     "show": ("xmodal.apps.explore.show", "make a page of the images that models retrieve"),
     "annotate": ("xmodal.apps.annotate", "collect labels of image-text pairs from people"),

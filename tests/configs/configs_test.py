@@ -104,6 +104,7 @@ ARGUMENTS = {
     ],
     "vsepp": ["", "finetuned", "quick", "quick_finetuned"],
     "vsrn": ["", "flickr30k", "quick"],
+    "aoq": ["", "flickr30k", "quick"],
 }
 VARIANTS = [(name, argument) for name in NAMES for argument in ARGUMENTS.get(name, ["", "quick"])]
 # `papers_test` and `staged_test` train these.

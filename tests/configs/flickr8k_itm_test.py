@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from configs import cxc, flickr8k_itm, pcme, pvse, vse0, vse_infinity, vsepp
+from configs import cvse, cxc, flickr8k_itm, pcme, pvse, scan, sgraf, vse0, vse_infinity, vsepp
 from tests.configs.configs_test import build
 
 # Model -> its paper's config.
@@ -17,6 +17,13 @@ PAPERS = {
     "pvse_k2": (pvse, ""),
     "pcme": (pcme, ""),
     "vse_infinity": (vse_infinity, "grids_gru"),
+}
+CELL_PAPERS = {
+    "vsepp_cells": (vsepp, ""),
+    "scan": (scan, "t2i_mean"),
+    "saf": (sgraf, "saf"),
+    "sgr": (sgraf, "sgr"),
+    "cvse": (cvse, ""),
 }
 # Sections in which the models differ, in addition to clipping.
 OWN = {"name", "model", "tasks"}
@@ -58,6 +65,27 @@ def test_heads_and_loss_are_the_papers_after_an_epoch_without_mining(model):
         # There, the loss waits for the CNN to be trained.
         paper["tasks"]["i2t"]["weight"] = 1.0
     assert own["tasks"] == paper["tasks"]
+
+
+@pytest.mark.parametrize("model", flickr8k_itm.CELL_MODELS)
+def test_models_of_cells_differ_in_what_reads_the_images(model):
+    own, other = make(model), make("vsepp")
+    module, argument = CELL_PAPERS[model]
+    paper = module.get_config(argument).to_dict()
+    assert own["name"] == f"flickr8k_{model}"
+    assert own["freeze"] == ("image/encoder/",)
+    assert own["frozen_features"]["sides"] == ("image",)
+    shared = set(own) - OWN - {"freeze", "frozen_features", "init_from", "data", "optimizer"}
+    assert {key: own[key] for key in shared} == {key: other[key] for key in shared}
+    different = {key for key in own["data"] if own["data"][key] != other["data"][key]}
+    assert different <= {"config", "image", "label_captions"}
+    for side in ("image", "text"):
+        found, wanted = (each["model"][side]["head"] for each in (own, paper))
+        assert without_widths(found) == without_widths(wanted)
+    similarities = (without_widths(each["model"]["similarity"]) for each in (own, paper))
+    assert len({str(each) for each in similarities}) == 1
+    for task in (each for each in own["tasks"].values() if "mining" in each["loss"]["options"]):
+        assert task["loss"]["options"]["mining"]["values"] == {"0": "all", "1 epochs": "hardest"}
 
 
 def test_softmax_differs_from_vsepp_in_its_loss():

@@ -4,12 +4,13 @@ import re
 import sys
 
 import pytest
-from absl import flags
+from absl import flags, logging
 
 from configs import base, own_data
 from tests.data_prep.captioned_images import own_folders
 from xmodal.base.config import UserError
 from xmodal.cli import config_flag
+from xmodal.pretrained import packaged_towers
 from xmodal.runs import loop, preflight
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import run_folder
@@ -20,7 +21,7 @@ FILE = own_data.__file__
 
 
 def make_config(folder):
-    config = own_data.complete(own_data.get_config())
+    config = own_data.complete(own_data.get_config(), "small")
     config.data.manual_dir, config.data.data_dir = str(folder), f"{folder}_tfds"
     config.evals.own.bootstrap_samples = 10
     return config
@@ -79,7 +80,7 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     other = own_data.get_config()
     other.init_from.run, other.init_from.include = str(run_dir), ["text/"]
     other.init_from.optimizer = False
-    other = own_data.complete(other)
+    other = own_data.complete(other, "small")
     other.data, other.evals = make_config(folder).data, make_config(folder).evals
     for key in ("tokenizer", "lower_case", "unknown", "markers", "max_length"):
         del other.data.text[key]
@@ -122,7 +123,7 @@ def test_changed_files_do_not_go_on_with_a_run(folder, tmp_path):
 
 
 def test_sides_without_weights_are_small():
-    config = own_data.complete(own_data.get_config())
+    config = own_data.complete(own_data.get_config(), "small")
     assert inherit(config).model == config.model
     assert config.model.image.encoder.name == "efficientnet"
     assert config.model.text.encoder.name == "words"
@@ -185,3 +186,25 @@ def test_the_frozen_variant_has_no_small_towers(config_of_flags):
     frozen = config_of_flags(argument=":frozen")
     assert frozen.model.image.encoder.to_dict() == {"name": ""}
     assert frozen.data.image.augment is None
+
+
+def test_installed_towers_are_used_frozen_unless_something_is_named(config_of_flags, monkeypatch):
+    said = []
+    monkeypatch.setattr(logging, "info", lambda text, *values: said.append(text % values))
+    monkeypatch.setattr(packaged_towers, "is_installed", lambda name: True)
+    config = config_of_flags("--config.optimizer.learning_rate=5e-4")
+    assert config.init_from.towers.to_dict() == {
+        "image": "pip:efficientnet_lite2", "text": "pip:minilm"
+    }  # fmt: skip
+    assert said[-1].startswith("Installed pretrained towers, frozen: pip:efficientnet_lite2 and")
+    expected = own_data.get_config("frozen")
+    expected.init_from.towers, expected.optimizer.learning_rate = config.init_from.towers, 5e-4
+    assert config.to_dict() == expected.to_dict()
+    named = config_of_flags("--config.init_from.towers.text=weights/minilm")
+    assert named.init_from.towers.image == ""
+    small = config_of_flags(argument=":small")
+    assert small.model.image.encoder.name == "efficientnet"
+    monkeypatch.setattr(packaged_towers, "is_installed", lambda name: name == "minilm")
+    missing = config_of_flags()
+    assert missing.to_dict() == small.to_dict()
+    assert said[-1].startswith("efficientnet_lite2: not installed, so small towers are trained")

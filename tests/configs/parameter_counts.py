@@ -176,6 +176,7 @@ FROZEN = {
     "vse0": ["image/encoder"],
     "order": ["image/encoder"],
     "vse_infinity": [],
+    "aoq": [],
     "vsrn": [],
     "sgraf": [],
     "cvse": [],
@@ -186,6 +187,7 @@ FROZEN = {
     "pcme": ["image/encoder", "text/encoder/table"],
     "pvse": ["image/encoder", "text/encoder/table"],
 }
+PUBLISHED["aoq"] = PUBLISHED["vsrn"]
 STATISTICS = {
     # Copies of the towers, and the queue of both sides with its images.
     "blip": BLIP_VIT + BLIP_BERT + 2 * linear(768, 256) + 57600 * (2 * 256 + 1),

@@ -62,7 +62,7 @@ TRAINED = {
         "--config.optimizer.schedule.warmup_steps=1",
     ),
     "own_data": (
-        "own_data", "--config.data.manual_dir={files}/own", "--config.data.data_dir={data}",
+        "own_data:small", "--config.data.manual_dir={files}/own", "--config.data.data_dir={data}",
         "--config.optimizer.schedule.warmup_steps=1",
     ),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import json
+import pathlib
 import shutil
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.runs import loop, reporting
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
@@ -20,6 +22,8 @@ STEPS = 4
 PAPERS = {
     "vsepp": ["shapes/i2t/recall@10"],
     "vsrn": ["shapes/i2t/recall@10"],
+    # Its negatives are drawn from tables.
+    "aoq": ["shapes/i2t/recall@10"],
     "vse_infinity": ["shapes/i2t/recall@10"],
     "vse_infinity:quick_grids": ["shapes/i2t/recall@10"],
     "scan": ["shapes/i2t/recall@10"],
@@ -51,6 +55,8 @@ def get_config(name, few_shapes, total_steps=STEPS):
     schedule.warmup_steps = 2 if schedule.get("warmup_steps") else 0
     config.data.data_dir = few_shapes
     config.frozen_features.folder = ""
+    if config.data.mined_negatives:
+        config.data.mined_negatives = write_tables(few_shapes)
     if "depth" in (config.model.get("pair_scorer") or {}):
         config.model.pair_scorer.depth = 1  # Compiles in two thirds of the time.
     config.tensorboard.update(queries=0, pairs=0, projector=0)  # see `run_folder_test`
@@ -65,6 +71,18 @@ def get_config(name, few_shapes, total_steps=STEPS):
         # Almost no evaluation is an improvement, so that the learning rate falls at step 4.
         config.optimizer.plateau.update(patience=0, threshold=0.9)
     return config
+
+
+def write_tables(few_shapes):
+    """A folder of random "mined" items of the training split."""
+    folder, section = pathlib.Path(few_shapes, "mined"), {"dataset": "crisscrossed_shapes"}
+    split = data.eval_split(section | {"data_dir": few_shapes, "text": {}}, split="train")
+    images, captions, rng = len(split.image_ids), len(split.caption_ids), np.random.default_rng(0)
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "captions.npy", rng.integers(captions, size=(images, 10), dtype=np.int32))
+    np.save(folder / "images.npy", rng.integers(images, size=(captions, 2), dtype=np.int32))
+    (folder / "mined.json").write_text(json.dumps({"records": split.hashes}))
+    return str(folder)
 
 
 def read_state(folder, step):

@@ -12,6 +12,7 @@ from xmodal.data.columns import STRING, Column
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import check_columns, describe_builder, needed_columns
 from xmodal.data.feature_records import TEXT_FEATURES
+from xmodal.data.mined_negatives import mined_name
 from xmodal.data.sentence_pairs import evaluated_columns
 from xmodal.preprocessing.images import ImageConfig, check_size
 
@@ -35,7 +36,8 @@ def batch_spec(
       `image` uint8 [B, S, S, 3], or float16 [B, ...] of stored features, padded to [B, R, ...]
       with `image_mask` bool [B, R] if the number of regions varies; `text_ids` and `text_mask`
       int32 [B, C, T]; `image_id` int32 [B]; `caption_id` int32 [B, C]; with `label_captions` L,
-      `text_label_ids` int32 [B, C, L T], the ids of that many captions; each column of
+      `text_label_ids` int32 [B, C, L T], the ids of that many captions; with `mined_negatives`, two
+      more captions of each row, and their images as `mined_image` [B, 2, ...]; each column of
       `config.labels` as [B, ...]. For frozen features, see `FeatureReader.replace_spec`.
 
     Raises:
@@ -48,9 +50,15 @@ def batch_spec(
     )
     spec: BatchSpec = {"image_id": _struct((batch_size,), np.int32)}
     if config.image is not None:
-        spec |= _image_spec(config, config.image, columns["image"], batch_size)
+        images = _image_spec(config, config.image, columns["image"], batch_size)
+        spec |= images
+        if config.mined_negatives and trains:
+            spec |= {
+                mined_name(name): _struct((batch_size, 2, *column.shape[1:]), column.dtype)
+                for name, column in images.items()
+            }
     if config.text is not None:
-        captions = (batch_size, config.captions_per_image)
+        captions = (batch_size, config.texts_per_image if trains else config.captions_per_image)
         tokens = _struct((*captions, config.text.max_length), np.int32)
         spec |= {"text_ids": tokens, "text_mask": tokens, "caption_id": _struct(captions, np.int32)}
         if config.label_captions and trains:

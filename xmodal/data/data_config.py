@@ -22,7 +22,7 @@ class DataConfig:
       ratings_dir: folder of the released CxC rating files, for COCO; "" for no ratings.
       examples: "images" draws `captions_per_image` captions of each image without replacement,
         "pairs" makes every (image, caption) pair a separate example.
-      captions_per_image: C of a training batch; 1 with "pairs".
+      captions_per_image: captions of each image in a training batch; 1 with "pairs".
       image: None for no images (text-only models).
       text: None for no captions.
       text_lengths: numbers of ids, ascending, to which a training batch is padded if all of its
@@ -30,6 +30,8 @@ class DataConfig:
         for every length. Not used with `text.reads_pads`.
       label_captions: number of captions of an image, the first ones, whose words together label
         each of its training texts with concepts (CVSE); 0 for the text's own words.
+      mined_negatives: folder of `xmodal mine`, from which every pair draws two more images and
+        captions, for the loss `quintuplet`; "" for none. Needs "pairs".
       labels: columns of the dataset that batches carry, such as "relations".
       prefetch: batches prepared ahead of the consumer.
     """
@@ -45,6 +47,7 @@ class DataConfig:
     text: TextConfig | None = dataclasses.field(default_factory=TextConfig)
     text_lengths: tuple[int, ...] = ()
     label_captions: int = setting(0, at_least=0)
+    mined_negatives: str = ""
     labels: tuple[str, ...] = ()
     prefetch: int = setting(2, at_least=0)
 
@@ -59,12 +62,26 @@ class DataConfig:
                 "config.data.examples='pairs' needs captions, but config.data.text is None; set "
                 "examples='images'"
             )
-
+        if self.mined_negatives and (self.examples != "pairs" or self.image is None):
+            raise UserError(
+                f"config.data.mined_negatives={self.mined_negatives!r} are negatives of pairs of "
+                "an image and a caption; set config.data.examples='pairs' and config.data.image."
+            )
+        if self.mined_negatives and self.label_captions:
+            raise UserError(
+                "config.data.label_captions labels captions of the batch's own images only; set it "
+                "to 0, or config.data.mined_negatives to ''."
+            )
         if list(self.text_lengths) != sorted({max(1, length) for length in self.text_lengths}):
             raise UserError(
                 f"config.data.text_lengths is {self.text_lengths}; give positive numbers in "
                 "ascending order"
             )
+
+    @property
+    def texts_per_image(self) -> int:
+        """C, captions of each example in a training batch, those of mined negatives included."""
+        return self.captions_per_image + (2 if self.mined_negatives else 0)
 
     @property
     def padded_lengths(self) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from array_record.python import array_record_data_source, array_record_module
 from data_prep.building.unfinished import try_lock
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import disk_errors
+from xmodal.data.mined_negatives import mined_name
 from xmodal.data.records import read_records
 from xmodal.preprocessing.regions import pad_rows
 
@@ -102,8 +103,13 @@ class FeatureReader:
         else:
             rows = shape[1] if "image_mask" in spec else self.rows
             shape = (shape[0], rows, self.width)
-        kept = {name: column for name, column in spec.items() if name != self.replaces}
-        return kept | {self.name: jax.ShapeDtypeStruct(shape, DTYPE)}
+        mined = mined_name(self.replaces)
+        kept = {name: each for name, each in spec.items() if name not in (self.replaces, mined)}
+        replaced = {self.name: jax.ShapeDtypeStruct(shape, DTYPE)}
+        if mined in spec:
+            shape = (shape[0], 2, *shape[1:])
+            replaced[mined_name(self.name)] = jax.ShapeDtypeStruct(shape, DTYPE)
+        return kept | replaced
 
     @functools.cached_property
     def _source(self) -> array_record_data_source.ArrayRecordDataSource:

@@ -13,7 +13,7 @@ import numpy as np
 
 from xmodal.base.config import UserError
 
-_ORDER, _CAPTIONS, _AUGMENTATION, _TEXT = range(4)
+_ORDER, _CAPTIONS, _AUGMENTATION, _TEXT, _MINED, _MINED_AUGMENTATION = range(6)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +61,20 @@ class Order:
     def augmentation_seeds(self, step: int) -> np.ndarray:
         """Seeds for image augmentation, int64 [B, 2], from (seed, epoch, example)."""
         return self._seeds(_AUGMENTATION, step, self.examples(step))
+
+    def mined_draws(self, step: int) -> np.ndarray:
+        """Random numbers that choose mined negatives, from (seed, step, row).
+
+        Returns:
+          Non-negative int64 [B, 2].
+        """
+        bits = _bits(self.seed, _MINED, step, self.batch_size * 2) >> np.uint64(1)
+        return bits.astype(np.int64).reshape(self.batch_size, 2)
+
+    def mined_augmentation_seeds(self, step: int) -> np.ndarray:
+        """Seeds for the augmentation of mined images, int64 [B, 2, 2]; see `mined_draws`."""
+        items = self.examples(step)[:, None] * 2 + np.arange(2)
+        return self._seeds(_MINED_AUGMENTATION, step, items)
 
     def text_seeds(self, step: int, captions: int) -> np.ndarray:
         """Seeds for caption augmentation, int64 [B, C, 2], from (seed, epoch, example)."""

@@ -12,9 +12,10 @@ from xmodal.data.datasets import Source, needed_columns
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
 from xmodal.data.item_inputs import image_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
+from xmodal.data.mined_negatives import Draw, MinedNegatives, mined_name, open_mined
 from xmodal.data.order import Order
 from xmodal.data.read_ahead import Batch, read_ahead
-from xmodal.preprocessing import Tokenizer
+from xmodal.preprocessing import ImageConfig, Tokenizer
 
 
 def train_batches(
@@ -94,10 +95,19 @@ class _BatchMaker:
         self._order = Order(seed, _num_examples(config, self._source), batch_size)
         self._features = {reader.name: reader for reader in features}
         replaced = {reader.replaces for reader in features}
+        if config.text is not None and not config.label_captions:
+            replaced |= {"captions", "caption_ids"}  # Read by number, see `_read_captions`.
         self._columns = [name for name in needed_columns(config) if name not in replaced]
-        self._tokenizer = None if config.text is None else load_tokenizer(config, split)
-        if config.examples == "pairs" or TEXT_FEATURES in self._features:
-            self._first_captions = _caption_ids(self._source).starts
+        self._tokenizer = None
+        if config.text is not None:
+            self._tokenizer = load_tokenizer(config, split)
+            caption_ids = _caption_ids(self._source)
+            self._starts, self._counts = caption_ids.starts, caption_ids.lengths
+        self._mined: MinedNegatives | None = None
+        if config.mined_negatives:
+            self._mined = open_mined(
+                config.mined_negatives, self._starts, self._counts, self._source.hashes
+            )
         for reader in features:
             _check_count(reader, self._source)
 
@@ -107,42 +117,60 @@ class _BatchMaker:
         batch = {"image_id": dense(columns["image_id"])}
         batch |= {name: dense(columns[name]) for name in self._config.labels}
         if (image := self._config.image) is not None:
-            if reader := self._features.get(IMAGE_FEATURES):
-                varies = self._source.columns["image"].is_ragged
-                length = image.max_regions if varies else reader.rows
-                batch[reader.name], mask = reader.read(records, length)
-                batch |= {"image_mask": mask} if varies else {}
-            else:
-                seeds = self._order.augmentation_seeds(step)[self._block]
-                batch |= image_columns(columns["image"], image, seeds)
+            seeds = self._order.augmentation_seeds(step)[self._block]
+            batch |= self._image_columns(image, records, seeds, columns.get("image"))
+            if self._mined is not None:
+                drawn = self._draw_mined(self._mined, step, self._block).images
+                seeds = self._order.mined_augmentation_seeds(step)[self._block]
+                mined = self._image_columns(image, drawn.ravel(), seeds.reshape(-1, 2))
+                batch |= {
+                    mined_name(name): column.reshape(*drawn.shape, *column.shape[1:])
+                    for name, column in mined.items()
+                }
         if self._tokenizer is not None:
-            batch |= self._text_columns(self._tokenizer, step, records, columns)
+            batch |= self._text_columns(self._tokenizer, step, columns)
         return batch
 
     def _records(self, step: int) -> np.ndarray:
         """Numbers of the records of the global batch, int64 [B]."""
         examples = self._order.examples(step)
-        if self._config.examples == "pairs":
-            return np.searchsorted(self._first_captions, examples, side="right") - 1
-        return examples
+        return self._records_of(examples) if self._config.examples == "pairs" else examples
+
+    def _records_of(self, numbers: np.ndarray) -> np.ndarray:
+        """The records of captions."""
+        return np.searchsorted(self._starts, numbers, side="right") - 1
+
+    def _image_columns(
+        self,
+        config: ImageConfig,
+        records: np.ndarray,
+        seeds: np.ndarray,
+        images: np.ndarray | RaggedColumn | None = None,
+    ) -> Batch:
+        """Columns of the images of some records; `images` are theirs if they have been read."""
+        if reader := self._features.get(IMAGE_FEATURES):
+            varies = self._source.columns["image"].is_ragged
+            length = config.max_regions if varies else reader.rows
+            features, mask = reader.read(records, length)
+            return {reader.name: features} | ({"image_mask": mask} if varies else {})
+        if images is None:
+            images = self._source.get(["image"], records)["image"]
+        return image_columns(images, config, seeds)
 
     def _text_columns(
         self,
         tokenizer: Tokenizer,
         step: int,
-        records: np.ndarray,
         columns: Mapping[str, np.ndarray | RaggedColumn],
     ) -> Batch:
-        captions = ragged(columns["captions"])
-        places = self._places(step, captions.lengths, self._block)
-        chosen = captions.starts[:, None] + places
-        ids, mask = self._encode(tokenizer, step, captions.values[chosen], self._block)
+        numbers = self._numbers(step, self._block)
+        texts, caption_ids = self._read_captions(numbers)
+        ids, mask = self._encode(tokenizer, step, texts, self._block)
         length = self._padded_length(tokenizer, step, mask)
         ids, mask = ids[..., :length], mask[..., :length]
-        batch = {"text_mask": mask, "caption_id": ragged(columns["caption_ids"]).values[chosen]}
+        batch = {"text_mask": mask, "caption_id": caption_ids}
         if reader := self._features.get(TEXT_FEATURES):
-            items = self._first_captions[records][:, None] + places
-            batch[reader.name], real = reader.read(items, length)
+            batch[reader.name], real = reader.read(numbers, length)
             if not np.array_equal(real, mask):
                 raise UserError(
                     f"{reader.folder} has captions of different lengths than this tokenizer gives; "
@@ -151,8 +179,8 @@ class _BatchMaker:
         else:
             batch["text_ids"] = ids
         if self._config.label_captions:
-            labels = self._label_ids(tokenizer, captions)
-            batch["text_label_ids"] = np.repeat(labels[:, None], places.shape[1], axis=1)
+            labels = self._label_ids(tokenizer, ragged(columns["captions"]))
+            batch["text_label_ids"] = np.repeat(labels[:, None], numbers.shape[1], axis=1)
         return batch
 
     def _label_ids(self, tokenizer: Tokenizer, captions: RaggedColumn) -> np.ndarray:
@@ -163,13 +191,30 @@ class _BatchMaker:
         decoded = [text.decode("utf-8", "ignore") for text in texts.ravel()]
         return tokenizer.encode(decoded)[0].reshape(len(texts), -1)
 
-    def _places(self, step: int, counts: np.ndarray, rows: slice) -> np.ndarray:
-        """Positions of the captions [b, C] of some rows among the `counts` [b] of their images."""
+    def _numbers(self, step: int, rows: slice) -> np.ndarray:
+        """Numbers of the captions [b, C] of some rows, among all captions of the split."""
         if self._config.examples == "pairs":
-            firsts = self._first_captions[self._records(step)]
-            return (self._order.examples(step) - firsts)[rows, None]
-        draws = self._order.caption_draws(step, self._config.captions_per_image)[rows]
-        return choose_captions(counts, draws)
+            numbers = self._order.examples(step)[rows, None]
+        else:
+            records = self._records(step)[rows]
+            draws = self._order.caption_draws(step, self._config.captions_per_image)[rows]
+            places = choose_captions(self._counts[records], draws)
+            numbers = self._starts[records][:, None] + places
+        if self._mined is None:
+            return numbers
+        return np.concatenate([numbers, self._draw_mined(self._mined, step, rows).captions], axis=1)
+
+    def _draw_mined(self, mined: MinedNegatives, step: int, rows: slice) -> Draw:
+        bits = self._order.mined_draws(step)[rows]
+        return mined.draw(self._records(step)[rows], self._order.examples(step)[rows], bits)
+
+    def _read_captions(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Texts, bytes, and ids of captions [b, C]."""
+        records = self._records_of(numbers.ravel())
+        columns = self._source.get(["captions", "caption_ids"], records)
+        captions, ids = ragged(columns["captions"]), ragged(columns["caption_ids"])
+        at = (captions.starts + numbers.ravel() - self._starts[records]).reshape(numbers.shape)
+        return captions.values[at], ids.values[at]
 
     def _encode(
         self, tokenizer: Tokenizer, step: int, texts: np.ndarray, rows: slice
@@ -189,10 +234,8 @@ class _BatchMaker:
             return most
         if not self._is_whole:
             # Every process encodes the texts of all processes, so they agree without a message.
-            captions = ragged(self._source.get(["captions"], self._records(step))["captions"])
             everything = slice(None)
-            places = self._places(step, captions.lengths, everything)
-            texts = captions.values[captions.starts[:, None] + places]
+            texts, _ = self._read_captions(self._numbers(step, everything))
             mask = self._encode(tokenizer, step, texts, everything)[1]
         longest = int(mask.sum(axis=-1).max())
         return next((length for length in shorter if length >= longest), most)

@@ -7,6 +7,7 @@ from xmodal.losses.context import ChunkSize, Context, LossFunction, NonNegative
 from xmodal.losses.correlation import covariance, pearson, soft_kendall
 from xmodal.losses.matching import matching
 from xmodal.losses.momentum_softmax import momentum_softmax
+from xmodal.losses.quintuplet import quintuplet
 from xmodal.losses.regularizers import concept_divergence, diversity, mmd, uniformity
 from xmodal.losses.relation_classification import relation_bce
 from xmodal.losses.sigmoid import sigmoid, soft_contrastive
@@ -28,6 +29,7 @@ class Loss:
       views: how many views it takes.
       negatives: whether it compares an item with others of the batch.
       pairs: whether it trains the model's pair scorer, on an image and a text.
+      mined: whether it compares mined negatives of an image and a text, see `Context.mined`.
     """
 
     function: LossFunction
@@ -35,6 +37,7 @@ class Loss:
     views: tuple[int, ...] = (2,)
     negatives: bool = True
     pairs: bool = False
+    mined: bool = False
 
 
 LOSSES: dict[str, Loss] = {
@@ -50,6 +53,7 @@ LOSSES: dict[str, Loss] = {
     "mmd": Loss(mmd, negatives=False),
     "momentum_softmax": Loss(momentum_softmax, module="momentum_queue"),
     "pearson": Loss(pearson, negatives=False),
+    "quintuplet": Loss(quintuplet, mined=True),
     "relation_bce": Loss(relation_bce, module="relation_classifier", views=(1, 2), negatives=False),
     "sigmoid": Loss(sigmoid),
     "soft_contrastive": Loss(soft_contrastive),

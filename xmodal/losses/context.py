@@ -51,6 +51,8 @@ class Context:
       step: int32 scalar.
       mesh: device mesh of the batch; None on one device.
       pair_logits: logits of the model's pair scorer, see `PairLogits`; None without one.
+      mined: two more images and texts, ((image, text), (image, text)), B items each, for a loss of
+        mined negatives, see `data.mined_negatives.Draw`; else ().
     """
 
     left_ids: jax.Array
@@ -64,6 +66,7 @@ class Context:
     step: jax.Array | None = None
     mesh: Mesh | None = None
     pair_logits: PairLogits | None = None
+    mined: tuple[tuple[Embedding, Embedding], ...] = ()
 
     def prepare(self, left: Embedding, right: Embedding) -> tuple[Prepared, Prepared]:
         """Returns the items of both views prepared, see `Similarity.prepare_both`."""

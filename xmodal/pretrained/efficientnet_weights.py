@@ -1,4 +1,4 @@
-"""EfficientNet from keras.applications."""
+"""EfficientNet from keras.applications, and from torch's EfficientNet-PyTorch, also Lite."""
 
 import re
 from collections.abc import Mapping
@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.models.encoders import pixels
+from xmodal.models.encoders import efficientnet, pixels
 from xmodal.pretrained.conversion_report import Report, Taken
 from xmodal.pretrained.keras_names import KerasNames
-from xmodal.pretrained.renaming import Flat, convert
+from xmodal.pretrained.renaming import TORCH, Flat, Rule, convert
 
 # The classifier, and the normalization of pixels, which `pixels.normalize` implements.
-EXPECTED_UNEXPECTED = (r"predictions/", r"normalization(_\d+)?/")
+EXPECTED_UNEXPECTED = (r"predictions/", r"normalization(_\d+)?/", r"_fc\.")
 
+_BLOCK = re.compile(r"stage(\d)_block(\d+)/(\w+)")
 _ROLES = {
     "expand": ("expand_conv", "expand_bn"),
     "depthwise": ("dwconv", "bn"),
@@ -22,13 +23,23 @@ _ROLES = {
     "excite": ("se_expand", ""),
     "project": ("project_conv", "project_bn"),
 }
+_TORCH_LAYERS = {
+    "stem": ("_conv_stem", "_bn0"),
+    "expand": ("_expand_conv", "_bn0"),
+    "depthwise": ("_depthwise_conv", "_bn1"),
+    "squeeze": ("_se_reduce", ""),
+    "excite": ("_se_expand", ""),
+    "project": ("_project_conv", "_bn2"),
+    "head": ("_conv_head", "_bn1"),
+}
 
 
 def convert_efficientnet(arrays: Mapping[str, np.ndarray], **keywords: Any) -> tuple[Flat, Report]:
     """Returns the arrays of an EfficientNet under our names.
 
     Args:
-      arrays: names and arrays of a Keras file.
+      arrays: names and arrays of a Keras file, or of a state dict of lukemelas/EfficientNet-PyTorch
+        and packages derived from it.
       **keywords: keywords of the encoder; only `variant`, or `width` and `depth`, are used.
 
     Returns:
@@ -40,18 +51,44 @@ def convert_efficientnet(arrays: Mapping[str, np.ndarray], **keywords: Any) -> t
     """
     encoder = {"name": "efficientnet", **keywords}
     _check_pixels(arrays)
+    is_torch = "_conv_stem.weight" in arrays
+    return convert(arrays, encoder, _torch(keywords) if is_torch else _keras(arrays))
+
+
+def _keras(arrays: Mapping[str, np.ndarray]) -> Rule:
     names = KerasNames(arrays)
 
     def rule(layer: str, role: str) -> Taken:
         is_norm = role.startswith("norm_")
-        if match := re.fullmatch(r"stage(\d)_block(\d+)/(\w+)", layer):
+        if match := _BLOCK.fullmatch(layer):
             stage, block, conv = match.groups()
             letter = chr(ord("a") + int(block) - 1)
             return names.find(f"block{stage}{letter}_{_ROLES[conv][is_norm]}", role)
         end = "stem" if layer == "stem" else "top"
         return names.find(f"{end}_{'bn' if is_norm else 'conv'}", role)
 
-    return convert(arrays, encoder, rule)
+    return rule
+
+
+def _torch(keywords: Mapping[str, Any]) -> Rule:
+    """Names of a state dict, which numbers the blocks throughout."""
+    variant = keywords.get("variant") or ""
+    depth = efficientnet.VARIANTS[variant][1] if variant else keywords.get("depth") or 1.0
+    counts = efficientnet.count_blocks(depth, lite=variant.startswith("lite"))
+
+    def rule(layer: str, role: str) -> Taken:
+        is_norm, block = role.startswith("norm_"), ""
+        if match := _BLOCK.fullmatch(layer):
+            stage, index, layer = match.groups()
+            block = f"_blocks.{sum(counts[: int(stage) - 1]) + int(index) - 1}."
+        name = f"{block}{_TORCH_LAYERS[layer][is_norm]}.{TORCH.get(role, role)}"
+        if role != "kernel":
+            return Taken(name)
+        if layer == "depthwise":
+            return Taken(name, lambda kernel: kernel.transpose(2, 3, 0, 1), "C1HW to HWC1")
+        return Taken(name, lambda kernel: kernel.transpose(2, 3, 1, 0), "OIHW to HWIO")
+
+    return rule
 
 
 def _check_pixels(arrays: Mapping[str, np.ndarray]) -> None:

@@ -16,7 +16,8 @@ MOBILENET_WIDTHS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
 
 # Image size, in pixels, that the weights were trained on.
 _EFFICIENTNET_SIZES = {
-    "b0": 224, "b1": 240, "b2": 260, "b3": 300, "b4": 380, "b5": 456, "b6": 528, "b7": 600
+    "b0": 224, "b1": 240, "b2": 260, "b3": 300, "b4": 380, "b5": 456, "b6": 528, "b7": 600,
+    "lite0": 224, "lite1": 240, "lite2": 260, "lite3": 280, "lite4": 300,
 }  # fmt: skip
 _COPIES = ("Momentum", "ExponentialMovingAverage", "RMSProp", "RMSProp_1")
 
@@ -48,7 +49,9 @@ def describe_resnet(source: WeightSource, variant: str) -> Description:
 def describe_efficientnet(source: WeightSource, variant: str) -> Description:
     """Returns the requested variant; the converter checks whether the source matches it."""
     del source
-    return _describe("efficientnet", {"variant": variant}, "imagenet", _EFFICIENTNET_SIZES[variant])
+    normalization = "efficientnet_lite" if variant.startswith("lite") else "imagenet"
+    keywords = {"variant": variant}
+    return _describe("efficientnet", keywords, normalization, _EFFICIENTNET_SIZES[variant])
 
 
 def describe_inception_v3(source: WeightSource, variant: str) -> Description:

@@ -15,6 +15,7 @@ from xmodal.base.page import from_markdown
 from xmodal.base.result_files import write_files
 from xmodal.evals import Evaluation
 from xmodal.evals.evaluation import REPORT
+from xmodal.pretrained.packaged_towers import describe_source
 from xmodal.runs.folder.compute import Compute, read_starts
 from xmodal.runs.folder.finished import FINAL
 from xmodal.runs.folder.run_folder import Records
@@ -68,7 +69,7 @@ def _describe_start(parts: Parts) -> str:
         "word vectors": init.word_vectors.file,
         f"weight {init.blend.weight:g} of": init.blend.run,
     }
-    named = [f"{kind} `{path}`" for kind, path in sources.items() if path]
+    named = [f"{kind} `{path}`{describe_source(path)}" for kind, path in sources.items() if path]
     start = f"Weights to start from: {', '.join(named)}." if named else "Trained from scratch."
     return f"{start} Seed {parts.settings.seed}."
 

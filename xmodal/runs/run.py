@@ -33,6 +33,7 @@ from xmodal.training.tasks import (
     check_reads,
     columns,
     make_tasks,
+    reads_mined,
     trace_losses,
 )
 from xmodal.training.tree import check_patterns, flatten
@@ -176,6 +177,14 @@ def _check_fits(settings: RunConfig, mesh: Mesh) -> tuple[DualEncoder, tuple[Tas
         raise UserError(
             f"config.tasks compare caption_{max(caption_indices(tasks))}, but "
             f"config.data.captions_per_image={drawn} draws only caption_0 to caption_{drawn - 1}."
+        )
+    if reads_mined(tasks) != bool(settings.data.mined_negatives):
+        names = [task.name for task in tasks if task.loss.mined] or ["NAME"]
+        raise UserError(
+            f"config.data.mined_negatives={settings.data.mined_negatives!r}, and "
+            f"config.tasks.{names[0]} {'has' if reads_mined(tasks) else 'has not'} the loss "
+            "'quintuplet': it compares mined negatives, so set both or neither. `xmodal mine` "
+            "writes them."
         )
     model = make_model(settings.model, mesh)
     check_sides(model, tasks, settings.freeze)

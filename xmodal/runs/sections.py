@@ -11,7 +11,10 @@ from xmodal.evals.metrics import lower_is_better, tie_breakers
 
 @dataclasses.dataclass(frozen=True)
 class TowersConfig:
-    """`config.init_from.towers`: folders of `xmodal convert`, "" for none."""
+    """`config.init_from.towers`: folders of `xmodal convert`, "" for none.
+
+    `pip:NAME` is a tower of an installed package, see `pretrained.packaged_towers`.
+    """
 
     image: str = ""
     text: str = ""

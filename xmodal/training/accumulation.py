@@ -20,7 +20,7 @@ from xmodal.base.config import UserError
 from xmodal.models import DualEncoder, Embedding
 from xmodal.training.tasks import Task
 from xmodal.training.tree import Tree
-from xmodal.training.views import COLUMNS, embed_views
+from xmodal.training.views import COLUMNS, MINED_COLUMNS, embed_views
 
 
 def check(steps: int, batch_size: int, mesh: Mesh) -> None:
@@ -73,7 +73,7 @@ def embed_in_parts(
       frozen: see `embed_views`.
       key: see `embed_views`.
     """
-    read = {name for side in model.towers for name in COLUMNS[side]}
+    read = {name for side in model.towers for name in COLUMNS[side]} | MINED_COLUMNS.keys()
     inputs = {name: column for name, column in batch.items() if name in read}
     items = len(next(iter(inputs.values()))) // steps
     sharding = NamedSharding(mesh, PartitionSpec(None, mesh_lib.BATCH_AXIS))

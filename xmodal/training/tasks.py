@@ -37,6 +37,11 @@ from xmodal.training.tree import Tree, flatten
 
 VIEW = re.compile(r"image|caption_(\d+)")
 NEGATIVES = ("image", "pair", "none")
+# Views of mined negatives, by side, in the order of `data.mined_negatives.Draw`.
+MINED_VIEWS = {
+    "image": ("mined_image_0", "mined_image_1"),
+    "text": ("mined_caption_0", "mined_caption_1"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +199,7 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
             f"{where}.views={list(config.views)} has {len(config.views)} view(s), but the loss "
             f"{config.loss.name!r} takes {' or '.join(map(str, loss.views))}."
         )
-    if loss.pairs and (config.views[0] != "image" or config.views[1] == "image"):
+    if (loss.pairs or loss.mined) and (config.views[0] != "image" or config.views[1] == "image"):
         raise UserError(
             f"{where}.views={list(config.views)}, but the loss {config.loss.name!r} matches an "
             "image with a text: set them to ['image', 'caption_0']."
@@ -240,6 +245,11 @@ def caption_indices(tasks: tuple[Task, ...]) -> list[int]:
 def sides(tasks: tuple[Task, ...]) -> set[str]:
     """Returns the sides of the model that the tasks embed: "image", "text" or both."""
     return {"image" if view == "image" else "text" for task in tasks for view in task.views}
+
+
+def reads_mined(tasks: tuple[Task, ...]) -> bool:
+    """Returns whether a loss compares mined negatives."""
+    return any(task.loss.mined for task in tasks)
 
 
 def columns(tasks: tuple[Task, ...]) -> set[str]:
@@ -329,6 +339,7 @@ def compute_losses(
             left_ids=groups, right_ids=groups, similarity=used, similarity_params=used_params,
             columns=columns, outputs=outputs, reads=reads, key=loss_key, step=step, mesh=mesh,
             pair_logits=pair_logits,
+            mined=_mined(views) if task.loss.mined else (),
         )  # fmt: skip
         options = {k: schedules.resolve(v, step) for k, v in task.config.loss.options.items()}
         loss, extras = task.loss.function(left, right, context, **options)
@@ -393,8 +404,15 @@ def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
         )[0]  # fmt: skip
 
     views = {view: item for task in simple for view in task.views}
+    if reads_mined(simple):
+        views |= dict.fromkeys((*MINED_VIEWS["image"], *MINED_VIEWS["text"]), item)
     jax.eval_shape(compute, views, jax.ShapeDtypeStruct((3,), jnp.int32))
 
 
 def _sides(task: Task, views: Mapping[str, Embedding]) -> tuple[Embedding, Embedding | None]:
     return views[task.views[0]], views[task.views[1]] if len(task.views) == 2 else None
+
+
+def _mined(views: Mapping[str, Embedding]) -> tuple[tuple[Any, Any], ...]:
+    pairs = zip(MINED_VIEWS["image"], MINED_VIEWS["text"], strict=True)
+    return tuple((views[image], views[text]) for image, text in pairs)

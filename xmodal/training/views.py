@@ -3,10 +3,11 @@
 from collections.abc import Collection, Mapping
 
 import jax
+import jax.numpy as jnp
 
 from xmodal.models import DualEncoder, Embedding
 from xmodal.models.dual_encoder import SIDES
-from xmodal.training.tasks import Task, caption_indices, sides
+from xmodal.training.tasks import MINED_VIEWS, Task, caption_indices, reads_mined, sides
 from xmodal.training.tree import Tree
 
 # Batch columns that a tower reads. Frozen features replace the raw columns.
@@ -14,6 +15,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "image": ("image", "image_mask", "image_features"),
     "text": ("text_ids", "text_mask", "text_label_ids", "text_features"),
 }
+# Columns [B, 2, ...] of two mined images for every row; mined texts are the last two of each row.
+MINED_COLUMNS: Mapping[str, str] = {f"mined_{name}": name for name in COLUMNS["image"]}
 
 
 def tower_inputs(
@@ -50,6 +53,8 @@ def embed_views(
 ) -> tuple[dict[str, Embedding], Tree]:
     """Returns the embedding of every view that the tasks compare, and the towers' new state.
 
+    Views of mined negatives are among them if a loss reads them, see `tasks.MINED_VIEWS`.
+
     Args:
       model: the dual encoder.
       tasks: from `make_tasks`.
@@ -62,23 +67,40 @@ def embed_views(
     """
     views: dict[str, Embedding] = {}
     states: Tree = dict(model_state)
-    captions = caption_indices(tasks)
+    mined = reads_mined(tasks)
     for side in sorted(sides(tasks), key=SIDES.index):
+        if side == "image":
+            names, inputs = ["image"], tower_inputs(batch, side)
+            if mined:
+                inputs = _with_mined(inputs, batch)
+        else:
+            captions = caption_indices(tasks)
+            names = [f"caption_{caption}" for caption in captions]
+            inputs = tower_inputs(batch, side, [*captions, -2, -1] if mined else captions)
+        names += MINED_VIEWS[side] if mined else ()
         embedding, states[side] = model.embed(
             side,
             params,
             model_state,
-            tower_inputs(batch, side, captions),
+            inputs,
             train=train,
             frozen=(frozen or {}).get(side, ()),
             key=None if key is None else jax.random.fold_in(key, SIDES.index(side)),
         )
-        if side == "image":
-            views["image"] = embedding
-            continue
-        for position, caption in enumerate(captions):
-            views[f"caption_{caption}"] = jax.tree.map(
-                lambda leaf, p=position: leaf.reshape(-1, len(captions), *leaf.shape[1:])[:, p],
-                embedding,
-            )
+        count = len(names)
+        rows = jax.tree.map(lambda x, c=count: x.reshape(-1, c, *x.shape[1:]), embedding)
+        for place, name in enumerate(names):
+            views[name] = jax.tree.map(lambda x, p=place: x[:, p], rows)
     return views, states
+
+
+def _with_mined(
+    images: Mapping[str, jax.Array], batch: Mapping[str, jax.Array]
+) -> dict[str, jax.Array]:
+    """Returns images [B, ...] as [3 B, ...], each followed by the two mined ones of its row."""
+    mined = {name: batch[column] for column, name in MINED_COLUMNS.items() if column in batch}
+    joined = {
+        name: jnp.concatenate([column[:, None], mined[name]], axis=1)
+        for name, column in images.items()
+    }
+    return {name: column.reshape(-1, *column.shape[2:]) for name, column in joined.items()}

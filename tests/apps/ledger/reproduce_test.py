@@ -34,7 +34,7 @@ def test_the_list_says_what_is_missing(monkeypatch, capsys):
     assert "missing: coco, cxc, labels, vit_b32" in lines["clip/vit_b32"]
     assert "would run train, 10 CPU minutes" in lines["quickstart/i2t"]
     assert "Graph-RISE" in lines["cxc/use"]
-    assert "rows of numbers" in said.splitlines()[-1]
+    assert "published rows, " in said.splitlines()[-1]
 
 
 def test_missing_files_end_with_2_and_unknown_names_with_an_error(monkeypatch, capsys):

@@ -46,7 +46,10 @@ def compute(devices=1, **options):
     return score_blocks.compute_score_matrix(SAF, params, *items, mesh=mesh, **options)
 
 
-def test_equals_the_slow_loop(tmp_path):
+@pytest.mark.parametrize("tile_bytes", [score_blocks._TILE_BYTES, 1])
+def test_equals_the_slow_loop(tmp_path, monkeypatch, tile_bytes):
+    monkeypatch.setattr(score_blocks, "_TILE_BYTES", tile_bytes)
+    score_blocks._score_blocks.clear_cache()
     views, _, params = make_items()
     expected = score_pairs(params, *map(real_items, views))
     np.testing.assert_allclose(compute(folder=tmp_path), expected, rtol=1e-4, atol=1e-5)

@@ -26,6 +26,10 @@ def _images(batch, size):
         pytest.param("b5", 28_513_527, marks=pytest.mark.slow),
         pytest.param("b6", 40_960_143, marks=pytest.mark.slow),
         pytest.param("b7", 64_097_687, marks=pytest.mark.slow),
+        # Those of efficientnet_lite_pytorch, without the classifier.
+        ("lite0", 3_413_024 + 7),
+        ("lite2", 4_869_168 + 7),
+        pytest.param("lite4", 11_837_936 + 7, marks=pytest.mark.slow),
     ],
 )
 def test_number_of_parameters(variant, total, tower):
@@ -39,6 +43,7 @@ def test_drop_connect_rates():
     by_blocks = efficientnet.drop_connect_rates(0.2, depth=1.8)
     assert len(by_blocks) == 32
     np.testing.assert_allclose(by_blocks, [0.2 * index / 32 for index in range(32)])
+    assert len(efficientnet.drop_connect_rates(0.2, depth=1.8, lite=True)) == 30
     quirk = efficientnet.drop_connect_rates(0.2, depth=1.8, over="base_blocks")
     assert quirk[-1] == pytest.approx(0.3875)
     assert efficientnet.drop_connect_rates(0.2, 1.0) == efficientnet.drop_connect_rates(

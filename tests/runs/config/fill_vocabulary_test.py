@@ -17,7 +17,7 @@ def rows_of(config, entries, **text):
 
 
 def own_config():
-    return own_data.complete(own_data.get_config())
+    return own_data.complete(own_data.get_config(), "small")
 
 
 @pytest.mark.parametrize(("entries", "rows"), [(1, 512), (488, 512), (512, 512), (535, 1024)])

@@ -53,16 +53,14 @@ def pages_of(ledger: Ledger) -> list[str]:
 
 
 def count_rows(ledger: Ledger) -> str:
-    """Returns a sentence with the number of rows of each status."""
-    counts = collections.Counter(row.status for row in ledger.rows)
-    both = [row for row in ledger.rows if row.measured and row.published]
-    same = sum(map(_agrees, both))
+    """Returns a sentence with the number of published rows by status, and of our own."""
+    published = [row for row in ledger.rows if row.published]
+    counts = collections.Counter(row.status for row in published)
     return (
-        f"Of {len(ledger.rows)} rows of numbers, {counts['measured here']} were measured "
-        f"({same} of {len(both)} published agree),\n"
-        f"{counts['parity only']} have parity tests only, {counts['needs FILES']} need files, "
-        f"{counts['unverified']} are unverified, "
-        f"{counts['not covered']} not covered."
+        f"Of {len(published)} published rows, {counts['measured here']} were measured here "
+        f"({sum(map(_agrees, published))} agree), {counts['parity only']} have parity tests\nonly, "
+        f"{counts['needs FILES']} need files, {counts['unverified']} are unverified, "
+        f"{counts['not covered']} not covered; {len(ledger.rows) - len(published)} are our own."
     )
 
 

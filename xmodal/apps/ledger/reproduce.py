@@ -93,7 +93,8 @@ def reproduce(
 ) -> int:
     """Runs systems and reports each of them; returns the exit code.
 
-    All files are looked for before anything runs.
+    All files are looked for before anything runs. A system whose commands fail does not keep the
+    others from running.
     """
     missing: dict[str, list[str]] = {}
     for system in systems:
@@ -105,8 +106,13 @@ def reproduce(
 
 
 def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathlib.Path) -> int:
-    check_files(system, ledger, folders)
-    checks = compare_rows(ledger.of_system(system.name), run_system(system, ledger, folders, work))
+    try:
+        check_files(system, ledger, folders)
+        metrics = run_system(system, ledger, folders, work)
+    except UserError as error:
+        print(f"Error: {system.name}: {error}", file=sys.stderr)
+        return OUTSIDE
+    checks = compare_rows(ledger.of_system(system.name), metrics)
     commands = [
         shlex.join(arguments)
         for seed in system.seeds or (None,)
@@ -129,6 +135,7 @@ def list_ledger(ledger: Ledger, folders: Folders) -> str:
         ]
         if lines:
             parts.append(f"{title}\n{align_columns(lines, right=())}")
+    parts.append("`xmodal reproduce NAME` says where missing files come from.")
     return "\n\n".join([*parts, count_rows(ledger).replace("\n", " ")])
 
 
@@ -142,13 +149,11 @@ def _next(system: System, ledger: Ledger, folders: Folders) -> str:
         return system.note or f"tested by {system.parity}"
     if missing := missing_files(system, ledger, folders):
         return f"missing: {', '.join(missing)}"
-    steps = ", ".join(arguments[0] for arguments in commands_of(system, ledger, folders, _NOWHERE))
+    work = pathlib.Path()
+    steps = ", ".join(arguments[0] for arguments in commands_of(system, ledger, folders, work))
     seeds = f", {len(system.seeds)} seeds" if len(system.seeds) > 1 else ""
     minutes = f", {system.minutes:g} CPU minutes" if system.minutes else ""
     return f"would run {steps}{seeds}{minutes}"
-
-
-_NOWHERE = pathlib.Path()
 
 
 def _parse() -> argparse.Namespace:

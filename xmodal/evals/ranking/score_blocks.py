@@ -34,10 +34,14 @@ from xmodal.base.mesh import BATCH_AXIS
 from xmodal.base.progress import progress
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.similarity import Similarity
+from xmodal.similarity.tiles import join, split
 
 # Limits of one block; a killed evaluation repeats at most one block of each device.
 _BLOCK_BYTES = 2**28
 _BLOCK_FLOPS = 2e11
+# Captions of a block are compared in tiles, so that the values between two products stay in a
+# processor's cache.
+_TILE_BYTES = 2**25
 # Captions are padded to multiples of the first number, so that few shapes are compiled; of the
 # second, where scoring takes so long that less padding saves more.
 _LENGTHS = (8, 2)
@@ -212,7 +216,7 @@ def _score_blocks(
             first, second = (
                 similarity.prepare(jax.tree.map(lambda x: x[0], side), params) for side in sides
             )
-            return similarity.score(first, second, params)[None]
+            return _score_tiles(similarity, params, first, second)[None]
 
     split = P(BATCH_AXIS)
     spread = jax.shard_map(
@@ -221,8 +225,18 @@ def _score_blocks(
     return spread(params, left, right)
 
 
+def _score_tiles(similarity: Similarity, params: Any, left: Any, right: Any) -> jax.Array:
+    """Scores [a, b] of prepared items, some columns at a time."""
+    rows, columns = (jax.tree.leaves(side)[0].shape[0] for side in (left, right))
+    width = max(1, int(_TILE_BYTES / similarity.cost(left, right).bytes) // rows)
+    if width >= columns:
+        return similarity.score(left, right, params)
+    tiles = jax.lax.map(lambda tile: similarity.score(left, tile, params).T, split(right, width))
+    return join(tiles, columns).T
+
+
 def _hash(similarity: Similarity, params: Any, *sides: HostItems) -> str:
-    limits = (_BLOCK_BYTES, _BLOCK_FLOPS, _LENGTHS, _MANY_PAIRS)
+    limits = (_BLOCK_BYTES, _BLOCK_FLOPS, _TILE_BYTES, _LENGTHS, _MANY_PAIRS)
     digest = hashlib.sha256(repr((similarity.name, similarity.options, limits)).encode())
     arrays = [x for side in sides for x in (side.vectors, side.tokens.values, side.tokens.lengths)]
     for path, leaf in jax.tree.leaves_with_path(params):

@@ -17,6 +17,7 @@ from etils import epath
 
 from xmodal.base.array_damage import DAMAGE
 from xmodal.base.config import UserError
+from xmodal.base.entries import find_entries
 from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult, Numbers
 
 _FORMAT = "xmodal ranks"
@@ -114,7 +115,9 @@ def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
     place = epath.Path(folder)
     if not place.is_dir() or (place / RANKS).exists():
         return load_ranks(place)
-    files = sorted([*place.glob(f"*/{RANKS}"), *place.glob(f"*/*/{RANKS}")])
+    inner = find_entries(place, "*")
+    folders = inner + [each for folder in inner for each in find_entries(folder, "*")]
+    files = sorted(each / RANKS for each in folders if (each / RANKS).exists())
     if not files:
         return load_ranks(place)  # Its error names the missing file.
     stored = {file.parent: load_ranks(file) for file in files}

@@ -1,7 +1,7 @@
-"""EfficientNet, from B0 to B7, and with any width and depth in between.
+"""EfficientNet, from B0 to B7, with any width and depth in between, and Lite0 to Lite4.
 
 Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks" (2019),
-with the details of tensorflow/tpu, models/official/efficientnet.
+with the details of tensorflow/tpu, models/official/efficientnet; Lite: its folder `lite`.
 """
 
 import dataclasses
@@ -36,7 +36,8 @@ HEAD_CHANNELS = 1280
 # Stage and block after which maps are not packed: the last to read a fourth of the resolution.
 LAST_PACKED = (3, 0)
 
-# Width and depth; the published resolutions are 224, 240, 260, 300, 380, 456, 528 and 600.
+# Width and depth; the published resolutions are 224, 240, 260, 300, 380, 456, 528 and 600; of Lite
+# 224, 240, 260, 280 and 300.
 VARIANTS: Mapping[str, tuple[float, float]] = {
     "b0": (1.0, 1.0),
     "b1": (1.0, 1.1),
@@ -46,6 +47,11 @@ VARIANTS: Mapping[str, tuple[float, float]] = {
     "b5": (1.6, 2.2),
     "b6": (1.8, 2.6),
     "b7": (2.0, 3.1),
+    "lite0": (1.0, 1.0),
+    "lite1": (1.0, 1.1),
+    "lite2": (1.1, 1.2),
+    "lite3": (1.2, 1.4),
+    "lite4": (1.4, 1.8),
 }
 
 
@@ -54,7 +60,17 @@ def scale_blocks(blocks: int, depth: float) -> int:
     return math.ceil(blocks * depth)
 
 
-def drop_connect_rates(rate: float, depth: float, over: str = "blocks") -> list[float]:
+def count_blocks(depth: float, lite: bool = False) -> list[int]:
+    """Returns the number of blocks of every stage; Lite does not scale the first and the last."""
+    blocks = [scale_blocks(stage.blocks, depth) for stage in STAGES]
+    if lite:
+        blocks[0], blocks[-1] = STAGES[0].blocks, STAGES[-1].blocks
+    return blocks
+
+
+def drop_connect_rates(
+    rate: float, depth: float, over: str = "blocks", lite: bool = False
+) -> list[float]:
     """Returns the probability of dropping the branch of each block, which grows linearly from 0.
 
     Args:
@@ -63,8 +79,9 @@ def drop_connect_rates(rate: float, depth: float, over: str = "blocks") -> list[
       over: "blocks" divides the block's index by the number of blocks (tensorflow/tpu);
         "base_blocks" by the number at depth 1, as tensorflow/models and the TF-Hub modules made
         from it do, so that deep variants exceed `rate`.
+      lite: see `count_blocks`.
     """
-    blocks = sum(scale_blocks(stage.blocks, depth) for stage in STAGES)
+    blocks = sum(count_blocks(depth, lite))
     base_blocks = sum(stage.blocks for stage in STAGES)
     divisor = lookup(
         "config.model.image.encoder.drop_connect_over",
@@ -85,6 +102,8 @@ class EfficientNet(ConvEncoder):
       drop_connect: probability of dropping a block's branch, reached at the last block.
       drop_connect_over: see `drop_connect_rates`.
       remat: recompute every block in the backward pass.
+      lite: ReLU6 in place of SiLU, no squeeze-excite, a stem and a head of fixed width, and a first
+        and a last stage of fixed depth.
       pack: number of images packed in the first stages, see `packing`; a divisor of it if the
         images of a device are not a multiple.
       devices: number of devices that the batch is split over.
@@ -97,20 +116,26 @@ class EfficientNet(ConvEncoder):
     drop_connect: float
     drop_connect_over: str
     remat: bool
+    lite: bool = False
     pack: int = 1
     devices: int = 1
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
         """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 32), ceil(W / 32), C]."""
+        activation = jax.nn.relu6 if self.lite else jax.nn.silu
+        end_width = 1.0 if self.lite else self.width
         x = packing.pack(pixels, packing.fit(self.pack, pixels.shape[0], self.devices))
-        stem = scale_channels(STEM_CHANNELS, self.width)
+        stem = scale_channels(STEM_CHANNELS, end_width)
         x = packing.Conv(stem, 3, CONV_INIT, self.dtype, stride=2, name="stem")(x)
-        x = jax.nn.silu(self.norm(name="stem_norm")(x, mode))
+        x = activation(self.norm(name="stem_norm")(x, mode))
         block = nn.remat(MBConv, static_argnums=(2,)) if self.remat else MBConv
-        rates = iter(drop_connect_rates(self.drop_connect, self.depth, self.drop_connect_over))
-        for number, stage in enumerate(STAGES, start=1):
-            for index in range(scale_blocks(stage.blocks, self.depth)):
+        rates = iter(
+            drop_connect_rates(self.drop_connect, self.depth, self.drop_connect_over, self.lite)
+        )
+        blocks = count_blocks(self.depth, self.lite)
+        for number, (stage, count) in enumerate(zip(STAGES, blocks, strict=True), start=1):
+            for index in range(count):
                 rate = next(rates)
                 x = block(
                     stage,
@@ -118,19 +143,19 @@ class EfficientNet(ConvEncoder):
                     stage.stride if index == 0 else 1,
                     self.depthwise,
                     self.norm,
-                    jax.nn.silu,
+                    activation,
                     self.dtype,
-                    squeeze_excite=True,
+                    squeeze_excite=not self.lite,
                     drop_connect=rate if mode.drops else 0.0,
                     name=f"stage{number}_block{index + 1}",
                 )(x, mode)
                 if (number, index) == LAST_PACKED:
                     x = packing.unpack(x)
         x = nn.Conv(
-            scale_channels(HEAD_CHANNELS, self.width), (1, 1),
+            scale_channels(HEAD_CHANNELS, end_width), (1, 1),
             use_bias=False, kernel_init=CONV_INIT, dtype=self.dtype, name="head",
         )(x)  # fmt: skip
-        return jax.nn.silu(self.norm(name="head_norm")(x, mode))
+        return activation(self.norm(name="head_norm")(x, mode))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +163,8 @@ class EfficientNetConfig(ConvEncoderConfig):
     """Settings of EfficientNet; see `ConvEncoderConfig` for the common ones.
 
     Attributes:
-      variant: a published pair of width and depth, "b0" to "b7"; else set `width` and `depth`.
+      variant: a published pair of width and depth, "b0" to "b7", or "lite0" to "lite4"; else set
+        `width` and `depth`.
       width: channel multiplier.
       depth: block multiplier.
       depthwise: "convolution", "shifted", or "auto" for the faster one on this backend.
@@ -187,6 +213,7 @@ def make_efficientnet(config: EfficientNetConfig, devices: Devices) -> Efficient
         drop_connect=config.drop_connect,
         drop_connect_over=config.drop_connect_over,
         remat=config.remat,
+        lite=(config.variant or "").startswith("lite"),
         pack=packing.choose(config.pack, devices.platform),
         devices=devices.count,
     )

@@ -29,6 +29,10 @@ def _to_symmetric(images: jax.Array) -> jax.Array:
     return images / 127.5 - 1.0
 
 
+def _to_lite(images: jax.Array) -> jax.Array:
+    return (images - 127.0) / 128.0
+
+
 def _to_caffe(images: jax.Array) -> jax.Array:
     return images[..., ::-1] - jnp.asarray(CAFFE_MEAN)
 
@@ -49,6 +53,7 @@ NORMALIZATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "caffe": _to_caffe,
     "clip": _to_clip,
     "detector": _to_detector,
+    "efficientnet_lite": _to_lite,
     "imagenet": _standardize,
     "inception": _to_symmetric,
     "torch": _standardize,
@@ -64,8 +69,8 @@ def normalize(images: jax.Array, name: str) -> jax.Array:
       images: uint8 [B, H, W, 3], RGB.
       name: "imagenet" or its alias "torch" (minus the mean and divided by the standard deviation of
         ImageNet), "clip" (the same with CLIP's statistics), "inception" ([-1, 1], also SigLIP's),
-        "caffe" (BGR minus the mean), "detector" (BGR minus that of Faster R-CNN), "vgg" (RGB minus
-        the mean), "unit" ([0, 1]).
+        "efficientnet_lite" (minus 127, divided by 128), "caffe" (BGR minus the mean), "detector"
+        (BGR minus that of Faster R-CNN), "vgg" (RGB minus the mean), "unit" ([0, 1]).
 
     Returns:
       float32 [B, H, W, 3].

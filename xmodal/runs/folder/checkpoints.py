@@ -19,6 +19,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from xmodal.base import buckets, processes
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
+from xmodal.base.entries import find_entries
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.checkpoint_shapes import check_arrays, read_shapes
 from xmodal.runs.folder.file_hashes import find_frozen_damage, find_step_damage, save_hashes
@@ -111,7 +112,7 @@ class Checkpoints:
     def _hash_files(self) -> None:
         """Hashes the checkpoint that is being written before it gets its final name."""
         if jax.process_index() == 0:
-            written = self._checkpoints.glob(f"{self._writing}{_TEMPORARY}*")
+            written = find_entries(self._checkpoints, f"{self._writing}{_TEMPORARY}*")
             # Object stores cannot rename.
             save_hashes(next(iter(written), self._checkpoints / str(self._writing)))
 
@@ -122,7 +123,7 @@ class Checkpoints:
         finally:
             self._manager.close()
             if jax.process_index() == 0:
-                for folder in self._manager.directory.glob(f"*{_TEMPORARY}*"):
+                for folder in find_entries(self._manager.directory, f"*{_TEMPORARY}*"):
                     folder.rmtree(missing_ok=True)
 
 

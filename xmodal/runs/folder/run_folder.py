@@ -26,6 +26,20 @@ ITEMS = ("params", "model_state", "opt_state")
 Records = dict[str, Any]
 
 
+def check_path(run_dir: str) -> None:
+    """Raises an error if Orbax, which reads paths as patterns, could not save or find checkpoints.
+
+    Raises:
+      UserError: the path has a character of a pattern.
+    """
+    path = os.fspath(buckets.absolute(run_dir))
+    if found := sorted(set(path) & set("*?[]\\")):
+        raise UserError(
+            f"{path} has {' and '.join(found)} in its path, which the folder of a run cannot have; "
+            "rename it, or use another folder."
+        )
+
+
 def save_config(
     run_dir: str, config: ml_collections.ConfigDict, vocabulary: Sequence[str] | None = None
 ) -> None:
@@ -87,6 +101,7 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
     Raises:
       UserError: the folder is not a run.
     """
+    check_path(run_dir)
     folder = epath.Path(run_dir)
     path = folder / "config.json"
     if not path.exists():

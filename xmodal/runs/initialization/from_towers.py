@@ -11,6 +11,7 @@ from xmodal.base.config import UserError
 from xmodal.models.encoders.position_resize import resize_grid_positions, resize_text_positions
 from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_part
+from xmodal.pretrained.packaged_towers import locate_tower
 from xmodal.runs.sections import InitConfig
 from xmodal.training.state import TrainState, replace_arrays
 from xmodal.training.tree import flatten, matches, part_of, top_levels
@@ -35,11 +36,17 @@ class TowerWeights:
 
 
 def named_folders(source: InitConfig) -> dict[str, str]:
-    """Returns side -> folder for the towers that a config names, alone or in a model."""
+    """Returns side -> folder for the towers that a config names, alone or in a model.
+
+    Raises:
+      UserError: see `locate_tower`.
+    """
     if source.model:
         return {side: os.path.join(source.model, side) for side in SIDES}
-    folders = dataclasses.asdict(source.towers)
-    return {side: folder for side, folder in folders.items() if folder}
+    named = dataclasses.asdict(source.towers)
+    return {
+        side: locate_tower(f"{_SECTION}.{side}", folder) for side, folder in named.items() if folder
+    }
 
 
 def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:

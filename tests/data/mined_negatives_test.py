@@ -1,0 +1,117 @@
+"""Batches with mined negatives."""
+
+import json
+
+import numpy as np
+import pytest
+
+from xmodal import data
+from xmodal.base.config import UserError
+from xmodal.data.mined_negatives import MinedNegatives
+
+CAPTIONS, IMAGES = 6, 2
+
+
+@pytest.fixture
+def split(tiny_config):
+    return data.eval_split(tiny_config, split="train")
+
+
+@pytest.fixture
+def mined(tiny_config, split, tmp_path):
+    """A config with random tables of other images' captions, and the tables."""
+    rng = np.random.default_rng(0)
+    rows, texts = len(split.image_ids), np.arange(len(split.caption_ids))
+    own = split.caption_rows
+    captions = [rng.choice(texts[own != row], CAPTIONS, replace=False) for row in range(rows)]
+    images = [rng.choice(np.delete(np.arange(rows), row), IMAGES, replace=False) for row in own]
+    tables = np.array(captions, np.int32), np.array(images, np.int32)
+    np.save(tmp_path / "captions.npy", tables[0])
+    np.save(tmp_path / "images.npy", tables[1])
+    records = data.split_hashes(tiny_config, "train")
+    (tmp_path / "mined.json").write_text(json.dumps({"records": records}))
+    pairs = {"examples": "pairs", "captions_per_image": 1, "mined_negatives": str(tmp_path)}
+    return tiny_config | pairs, tables
+
+
+def make_batches(config, steps=5, **options):
+    options = {"seed": 4, "batch_size": 8, "first_step": 0, "total_steps": steps} | options
+    return list(data.train_batches(config, split="train", **options))
+
+
+def test_a_pair_brings_negatives_of_one_rank_and_their_partners(mined, split):
+    config, (captions, images) = mined
+    row_of_image = {image: row for row, image in enumerate(split.image_ids)}
+    number_of_caption = {caption: n for n, caption in enumerate(split.caption_ids)}
+    ranks = set()
+    plain = config | {"mined_negatives": "", "image": {"size": 24}}
+    for batch in make_batches(config | {"image": {"size": 24}}):
+        for image_id, ids, pictures in zip(
+            batch["image_id"], batch["caption_id"], batch["mined_image"], strict=True
+        ):
+            row = row_of_image[image_id]
+            number, negative, other = (number_of_caption[each] for each in ids)
+            assert split.caption_rows[number] == row
+            (rank,) = np.flatnonzero(captions[row] == negative)
+            ranks.add(rank)
+            image = images[number, rank * IMAGES // CAPTIONS]
+            assert split.caption_rows[other] == image
+            at = np.array([image, split.caption_rows[negative]])
+            (expected,) = split.images(2, at)
+            np.testing.assert_array_equal(pictures, expected["image"])
+    assert ranks == set(range(CAPTIONS))
+    # The pairs themselves are the same as without.
+    for with_mined, without in zip(
+        make_batches(config | {"image": {"size": 24}}), make_batches(plain), strict=True
+    ):
+        np.testing.assert_array_equal(with_mined["image"], without["image"])
+        np.testing.assert_array_equal(with_mined["text_ids"][:, :1], without["text_ids"])
+
+
+def test_batches_are_as_described_in_one_process_and_in_two(mined):
+    config = mined[0] | {"text_lengths": (4, 8)}
+    parts = [make_batches(config, process_index=k, process_count=2) for k in (0, 1)]
+    spec = data.batch_spec(config, 8)
+    for whole, *blocks in zip(make_batches(config), *parts, strict=True):
+        expected = data.cut_texts(spec, whole["text_ids"].shape[-1])
+        assert {name: (x.shape, x.dtype) for name, x in whole.items()} == {
+            name: (x.shape, x.dtype) for name, x in expected.items()
+        }
+        for name, column in whole.items():
+            joined = np.concatenate([block[name] for block in blocks])
+            np.testing.assert_array_equal(joined, column, err_msg=name)
+    # Draws depend on the step, so that a later start repeats them.
+    (late,) = make_batches(config, steps=3, first_step=2)
+    np.testing.assert_array_equal(late["mined_image"], make_batches(config)[2]["mined_image"])
+
+
+def test_one_number_chooses_the_rank_in_both_tables():
+    tables = np.arange(3 * 10).reshape(3, 10) % 6, np.arange(6 * 2).reshape(6, 2) % 3
+    mined = MinedNegatives(*tables, starts=np.array([0, 1, 4]), counts=np.array([1, 3, 2]))
+    drawn = mined.draw(np.array([1, 1]), np.array([2, 2]), np.array([[14, 5], [25, 1]]))
+    np.testing.assert_array_equal(drawn.captions[:, 0], tables[0][1, [4, 5]])
+    np.testing.assert_array_equal(drawn.images[:, 0], tables[1][2, [0, 1]])
+    np.testing.assert_array_equal(drawn.images[:, 0], [1, 2])
+    np.testing.assert_array_equal(drawn.captions[:, 1], [1 + 5 % 3, 4 + 1 % 2])
+    np.testing.assert_array_equal(drawn.images[:, 1], [1, 1])  # Captions 1 to 3 are its own.
+
+
+def test_tables_of_other_records_and_configs_that_cannot_use_them_are_errors(mined, tmp_path):
+    config, _ = mined
+    card = tmp_path / "mined.json"
+    card.write_text(json.dumps({"records": {"other": "1"}}))
+    with pytest.raises(UserError, match="was mined from the records"):
+        make_batches(config)
+    records = data.split_hashes(config, "train")
+    card.write_text(json.dumps({"records": records}))
+    np.save(tmp_path / "images.npy", np.zeros((3, 2), np.int32))
+    with pytest.raises(UserError, match=r"images.npy has the shape \[3, 2\], not \d+ rows"):
+        make_batches(config)
+    (tmp_path / "images.npy").write_bytes(b"no array")
+    with pytest.raises(UserError, match="images.npy is damaged"):
+        make_batches(config)
+    with pytest.raises(UserError, match="has no tables"):
+        make_batches(config | {"mined_negatives": str(tmp_path / "none")})
+    for changes in ({"examples": "images"}, {"image": None}, {"label_captions": 2}):
+        with pytest.raises(UserError, match="mined_negatives"):
+            data.parse(config | changes)

@@ -1,0 +1,117 @@
+"""Tables of hard negatives of a training split, mined with another model, and draws from them.
+
+Chen et al., "Adaptive Offline Quintuplet Loss for Image-Text Matching" (ECCV 2020), section 3.1,
+and the authors' code, sunnychencool/AOQ. `xmodal mine` writes a folder:
+
+FOLDER/captions.npy   int32 [N, K], the captions that score highest with each image, best first
+FOLDER/images.npy     int32 [M, L], the images that score highest with each caption
+FOLDER/mined.json     hashes of the records, and how the tables were made
+
+Items are named by their position in the split. The true captions of an image are left out.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from etils import epath
+
+from xmodal.base.array_damage import DAMAGE
+from xmodal.base.config import UserError
+from xmodal.base.json_files import read_json
+
+CARD = "mined.json"
+_REMEDY = "mine it again with `xmodal mine`."
+_WHERE = "config.data.mined_negatives"
+
+
+class Draw(NamedTuple):
+    """Two more images and captions for each of b pairs; image j shows what caption 1 - j says.
+
+    Attributes:
+      images: int64 [b, 2], records: a hard negative of the caption, and the image of caption 0.
+      captions: int64 [b, 2], numbers among all captions: a hard negative of the image, and a
+        caption of image 0.
+    """
+
+    images: np.ndarray
+    captions: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class MinedNegatives:
+    """Hard negatives of a split.
+
+    Attributes:
+      captions: int32 [N, K].
+      images: int32 [M, L].
+      starts: int64 [N], number of the first caption of each image.
+      counts: int64 [N], captions of each image.
+    """
+
+    captions: np.ndarray
+    images: np.ndarray
+    starts: np.ndarray
+    counts: np.ndarray
+
+    def draw(self, records: np.ndarray, numbers: np.ndarray, bits: np.ndarray) -> Draw:
+        """Draws the negatives of pairs; one number chooses the rank in both tables, as in AOQ.
+
+        Args:
+          records: images of the pairs, int64 [b].
+          numbers: their captions among all captions, int64 [b].
+          bits: random non-negative int64 [b, 2].
+        """
+        (_, many), (_, few) = self.captions.shape, self.images.shape
+        rank = bits[:, 0] % many
+        caption = self.captions[records, rank].astype(np.int64)
+        image = self.images[numbers, rank * few // many].astype(np.int64)
+        other_caption = self.starts[image] + bits[:, 1] % self.counts[image]
+        other_image = np.searchsorted(self.starts, caption, side="right") - 1
+        return Draw(
+            np.stack([image, other_image], axis=1), np.stack([caption, other_caption], axis=1)
+        )
+
+
+def mined_name(column: str) -> str:
+    """Returns the batch column of mined images that corresponds to a column of images."""
+    return f"mined_{column}"
+
+
+def open_mined(
+    folder: str, starts: np.ndarray, counts: np.ndarray, hashes: Mapping[str, str]
+) -> MinedNegatives:
+    """Opens a folder of `xmodal mine`.
+
+    Args:
+      folder: the folder.
+      starts: see `MinedNegatives`.
+      counts: see `MinedNegatives`.
+      hashes: hashes of the split's records, see `split_hashes`.
+
+    Raises:
+      UserError: a file is missing or damaged, or belongs to other records.
+    """
+    if not (epath.Path(folder) / CARD).exists():
+        raise UserError(f"{_WHERE}={folder!r} has no tables: write them with `xmodal mine`.")
+    records = read_json(epath.Path(folder) / CARD, _REMEDY).get("records")
+    if {name: (records or {}).get(name) for name in hashes} != dict(hashes):
+        raise UserError(
+            f"{_WHERE}={folder!r} was mined from the records {records}, but the training split "
+            f"has {dict(hashes)}; mine it from this split."
+        )
+    shapes = {"captions.npy": len(counts), "images.npy": int(counts.sum())}
+    captions, images = (_open(os.path.join(folder, name), rows) for name, rows in shapes.items())
+    return MinedNegatives(captions, images, starts, counts)
+
+
+def _open(path: str, rows: int) -> np.ndarray:
+    try:
+        table = np.load(path, mmap_mode="r", allow_pickle=False)
+    except DAMAGE as error:
+        raise UserError(f"{path} is damaged ({error}); {_REMEDY}") from error
+    if table.ndim != 2 or len(table) != rows:
+        raise UserError(f"{path} has the shape {list(table.shape)}, not {rows} rows; {_REMEDY}")
+    return table

