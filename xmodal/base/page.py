@@ -1,12 +1,14 @@
 """Single-file HTML pages with sections of pictures and text, readable without a server.
 
-A page loads nothing and runs no scripts, so it can be mailed and opened offline. Its colors follow
-the reader's light or dark scheme, and its links lead from section to section by keyboard.
+A page loads nothing and runs no script but its own, so it can be mailed and opened offline. Its
+colors follow the reader's light or dark scheme, and its links lead from section to section by
+keyboard.
 """
 
 import base64
 import dataclasses
 import functools
+import hashlib
 import html
 import io
 import re
@@ -95,12 +97,22 @@ class Page:
       groups: groups of sections; groups without a title have no heading.
       notes: paragraphs under the title.
       body: HTML before the groups, inserted unchanged; see `from_markdown`.
+      style: CSS after that of every page.
+      script: JavaScript at the end, the only one that runs.
     """
 
     title: str
     groups: Sequence[Group] = ()
     notes: Sequence[str] = ()
     body: str = ""
+    style: str = ""
+    script: str = ""
+
+    @property
+    def script_source(self) -> str:
+        """The script as the content security policy names it."""
+        digest = hashlib.sha256(f"\n{self.script}\n".encode()).digest()
+        return f"'sha256-{base64.b64encode(digest).decode()}'"
 
     def to_html(self) -> str:
         """Returns the page as HTML with embedded pictures."""

@@ -19,7 +19,7 @@ from data_prep.untrusted.archives import ZIP_ERRORS, open_zip
 from data_prep.untrusted.pickles import ERRORS, Inert, Known, Resolver, StandIn, Unpickler
 from xmodal.base.config import UserError
 
-SUFFIXES = (".pth", ".pt", ".pth.tar")
+SUFFIXES = (".pth", ".pt", ".pth.tar", ".ckpt")
 
 
 _MAGIC = 0x1950A86A20F9469CFC6C
@@ -144,9 +144,14 @@ def _damaged(path: epath.Path, error: Exception) -> UserError:
     )
 
 
+def is_torch(path: epath.Path) -> bool:
+    """Returns whether a path is a torch checkpoint, and not the start of a TensorFlow one's."""
+    return path.name.endswith(SUFFIXES) and path.exists()
+
+
 def read_options(path: epath.Path) -> Mapping[str, Any]:
     """Returns a checkpoint's training options, its `opt`; empty if it has none."""
-    if not path.name.endswith(SUFFIXES):
+    if not is_torch(path):
         return {}
     objects = read_objects(path)
     options = objects.get("opt") if isinstance(objects, Mapping) else None

@@ -61,7 +61,7 @@ def read_words(path: str | os.PathLike) -> list[str]:
 def has_words(path: str | os.PathLike) -> bool:
     """Returns whether a file is a torch checkpoint that includes its vocabulary."""
     path = epath.Path(path)
-    if not path.name.endswith(torch_files.SUFFIXES):
+    if not torch_files.is_torch(path):
         return False
     objects = torch_files.read_objects(path)
     return isinstance(objects, Mapping) and "word2idx" in objects

@@ -34,7 +34,7 @@ FORMATS = (
     ".safetensors",
     "Keras .h5, .weights.h5 or .keras",
     ".npz",
-    "torch's .pth, .pt, .pth.tar or .bin, also TorchScript",
+    "torch's .pth, .pt, .pth.tar, .ckpt or .bin, also TorchScript",
 )
 
 _PARTIAL = (".part", ".partial", ".incomplete", ".crdownload", ".download", ".tmp", ".aria2")
