@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from xmodal.base.array_damage import DAMAGE
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 from xmodal.base.entries import find_entries
 from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult, Numbers
@@ -154,9 +155,9 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
     if not content.startswith(b"PK"):
         raise UserError(f"{path} is not an npz file; name the ranks.npz of an evaluation.")
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        with load_arrays(io.BytesIO(content)) as file:
             arrays = dict(file)
-        header = json.loads(str(arrays[_HEADER])) if _HEADER in arrays else {}
+        header = parse_json_text(str(arrays[_HEADER])) if _HEADER in arrays else {}
         if not isinstance(header, dict) or header.get("format") != _FORMAT:
             problem = (
                 f"holds the arrays {sorted(arrays)[:5]} but no header of an evaluation; name the "

@@ -21,7 +21,7 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.base.entries import find_entries
 from xmodal.runs.folder import run_folder
-from xmodal.runs.folder.checkpoint_shapes import check_arrays, read_shapes
+from xmodal.runs.folder.checkpoint_shapes import check_arrays, read_shapes, reading
 from xmodal.runs.folder.file_hashes import find_frozen_damage, find_step_damage, save_hashes
 from xmodal.runs.folder.run_folder import ITEMS
 from xmodal.runs.sections import CheckpointConfig, SelectConfig
@@ -156,11 +156,12 @@ def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, 
     """
     check_fits(run_dir, step, state, items)
     sources = _sources(run_dir, step, items)
+    restored = {}
     with ocp.StandardCheckpointer() as checkpointer:
-        restored = {}
         for name, tree in _non_empty(state, tuple(sources)).items():
             abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
-            restored[name] = checkpointer.restore(sources[name], abstract)
+            with reading(sources[name]):
+                restored[name] = checkpointer.restore(sources[name], abstract)
     return dataclasses.replace(state, **restored)
 
 
@@ -276,8 +277,12 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
 
 
 def read_arrays(folder: epath.Path) -> Tree:
-    """Returns the checkpoint item in a folder, as NumPy arrays."""
-    with ocp.StandardCheckpointer() as checkpointer:
+    """Returns the checkpoint item in a folder, as NumPy arrays.
+
+    Raises:
+      UserError: it is damaged.
+    """
+    with reading(folder), ocp.StandardCheckpointer() as checkpointer:
         return checkpointer.restore(folder, _on_host(read_shapes(folder)))
 
 

@@ -111,7 +111,12 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
         elif (folder / LOCK).exists():
             remedy = "The run has not reached its first step; rerun the command that started it."
         raise UserError(f"{run_dir!r} is not a run of xmodal.main: {path} is missing. {remedy}")
-    config = ml_collections.ConfigDict(read_json(path, "copy it from a backup."))
+    content = read_json(path, "copy it from a backup.")
+    data = content.get("data")
+    text = data.get("text", "") if isinstance(data, dict) else ""
+    if not (isinstance(text, dict | None) and isinstance(content.get("select"), dict)):
+        raise UserError(f"{path} is damaged: it has no data or select: copy it from a backup.")
+    config = ml_collections.ConfigDict(content)
     if config.data.text is None:
         return config
     own = next((folder / name for name in FILES if (folder / name).exists()), None)
