@@ -28,6 +28,7 @@ setuptools.setup(
         "data_prep": ["py.typed", "*/README.md", "*/CITATIONS.bib"],
         "xmodal": ["py.typed"],
         "xmodal.base": ["page.html"],
+        "xmodal.apps.explore": ["board.html", "board.css", "board.js"],
         "xmodal.apps.annotate": ["templates/*.html", "static/*"],
     },
     install_requires=[

@@ -10,7 +10,7 @@ evaluation.
 `pretrained` starts from a small sentence encoder, all-MiniLM-L6-v2, and trains its last layer on
 stored features of the five lower ones. `pretrained_i2t` is the same without the caption-caption
 task. `pretrained_images` continues from a run of `pretrained` and trains MobileNetV2 on the
-pictures.
+pictures. `vit` trains ViT-Ti/16 on them from random weights; it has no measured row yet.
 
     python -m xmodal convert --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.main --config=configs/flickr8k.py:pretrained \\
@@ -42,7 +42,7 @@ Flickr8k, so its T->T (R@1 62.2 on validation with a random projection) is not f
 
 from ml_collections import ConfigDict
 
-from configs import base, cxc
+from configs import base, clip, cxc
 
 DIMENSION = 512
 
@@ -55,6 +55,7 @@ def get_config(argument: str = "") -> ConfigDict:
         pretrained=pretrained,
         pretrained_i2t=pretrained_i2t,
         pretrained_images=pretrained_images,
+        vit=vit,
     )
 
 
@@ -145,4 +146,22 @@ def pretrained_images(config: ConfigDict) -> ConfigDict:
     config.init_from.include = ("text/", "image/projection/")
     config.init_from.optimizer = False
     config.optimizer.learning_rate = 3e-4
+    return config
+
+
+def vit(config: ConfigDict) -> ConfigDict:
+    """ViT-Ti/16 from random weights, on the pictures instead of their features."""
+    config.name += "_vit"
+    config.total_steps, config.batch_size, config.log_every = 60, 128, 10
+    config.model.image.encoder = {
+        "name": "vit", "patch": 16, "width": 192, "depth": 12, "heads": 3, "mlp_dim": 768
+    }  # fmt: skip
+    config.model.image.head = {"name": "first"}
+    config.data.config = "images"
+    config.data.image = {
+        "size": 160, "augment": clip.crops() | {"flip": True},
+        "eval_crop": 1.0, "eval_recipe": "cxc",
+    }  # fmt: skip
+    config.optimizer.schedule.warmup_steps = "up to 10"
+    config.evals.flickr8k.every = config.checkpoint.every = 30
     return config

@@ -14,7 +14,8 @@ adds the ratings of Crisscrossed Captions, `--config.evals.coco.annotations=DIR`
 PMRP. `regions` evaluates SCAN, SGRAF, VSRN, CVSE and VSE-infinity on SCAN's released regions.
 `clue` and `cite` use the evaluators of `cmcm_clue.py` and `cmcm_cite.py` instead of COCO's: pools,
 with and without refinement, and relations. `blip` ranks the best 256 of its towers again, as
-BLIP's authors do.
+BLIP's authors do; `vilt` scores all pairs, in float32 where ViLT's authors use float16, whose
+scores tie.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ def get_config(argument: str = "") -> ConfigDict:
     papers = {"clue": cmcm_clue, "cite": cmcm_cite}
     variants: dict[str, Callable[..., ConfigDict]] = {}
     variants |= {name: partial(_bare, paper.get_config()) for name, paper in papers.items()}
-    variants |= {"regions": itm.use_regions, "blip": _rank_again}
+    variants |= {"regions": itm.use_regions, "blip": _rank_again, "vilt": _score_all_pairs}
     return base.variant(_on_coco(), argument, **variants)
 
 
@@ -44,6 +45,11 @@ def _bare(config: ConfigDict, _: ConfigDict) -> ConfigDict:
 
 def _rank_again(config: ConfigDict) -> ConfigDict:
     config.evals.coco.reranker = {"name": "pair_scorer", "top": 256, "add_first_stage": True}
+    return config
+
+
+def _score_all_pairs(config: ConfigDict) -> ConfigDict:
+    config.evals.coco.reranker = {"name": "pair_scorer"}
     return config
 
 

@@ -6,13 +6,13 @@
 import argparse
 import contextlib
 import io
+import os
 import re
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow_datasets as tfds
-from etils import epath
 
 import data_prep
 from data_prep.building.record_counts import counts_table, loss_line, short_splits
@@ -64,7 +64,7 @@ def build(
                 f"--{flag}={folder} is in an object store; a build needs a folder mounted on this "
                 "machine, but a prepared dataset may be copied there"
             )
-    if manual_dir and not any(epath.Path(manual_dir).glob("*")):
+    if manual_dir and not (os.path.isdir(manual_dir) and os.listdir(manual_dir)):
         raise FileNotFoundError(f"{manual_dir} does not exist or is empty")
 
     cls = data_prep.builder_class(name)

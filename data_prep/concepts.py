@@ -20,6 +20,8 @@ from data_prep.concept_counts import count_concepts
 from data_prep.errors import NotPreparedError, UnexpectedFilesError
 from data_prep.prepared import open_configs, read_columns
 from data_prep.untrusted import plain_pickles
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
+from data_prep.untrusted.json_text import parse_json_text
 
 _NO_WORDNET = (
     "The lemmas come from WordNet, whose data is not installed: run `python -m nltk.downloader "
@@ -85,7 +87,7 @@ def read_names(path: pathlib.Path) -> list[str]:
       UnexpectedFilesError: it is not such a file.
     """
     try:
-        numbers = json.loads(path.read_text(encoding="utf-8"))
+        numbers = parse_json_text(path.read_text(encoding="utf-8"))
         names = sorted(numbers, key=numbers.__getitem__)
         is_complete = sorted(numbers.values()) == list(range(len(numbers)))
     except (OSError, ValueError, AttributeError, TypeError) as error:
@@ -103,9 +105,11 @@ def read_vectors(path: pathlib.Path) -> np.ndarray:
     """
     try:
         with path.open("rb") as file:
-            found: Any = np.load(file) if path.suffix == ".npy" else plain_pickles.load_plain(file)
+            found: Any = (
+                load_arrays(file) if path.suffix == ".npy" else plain_pickles.load_plain(file)
+            )
         vectors = np.asarray(found, np.float32)
-    except (OSError, *plain_pickles.DAMAGE) as error:
+    except (*DAMAGE, *plain_pickles.DAMAGE) as error:
         raise UnexpectedFilesError(f"{path} has no word vectors ({error}).") from error
     if vectors.ndim != 2 or not np.isfinite(vectors).all():
         raise UnexpectedFilesError(

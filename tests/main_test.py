@@ -90,6 +90,22 @@ def test_mistakes_end_with_a_message(command, tmp_path, arguments, message):
     assert not workdir.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a[x]", "a[x] has [ and ] in its path, which the folder of a run cannot have; rename it"),
+        ("a*?", "a*? has * and ? in its path"),
+        ("a\\b", "a\\b has \\ in its path"),
+        ("\udcff", "\\udcff' is not UTF-8; rename the file or folder."),
+    ],
+)
+def test_folders_that_cannot_have_checkpoints(command, tmp_path, name, message):
+    code, said = command(QUICKSTART, f"--workdir={tmp_path}/{name}")
+    assert code == 1
+    assert message in said
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(("is_done", "exit_code"), [(True, 0), (False, 143)])
 def test_hands_config_and_flags_to_the_loop(command, monkeypatch, is_done, exit_code):
     called = []

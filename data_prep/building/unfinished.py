@@ -27,7 +27,7 @@ def claimed(folder: pathlib.Path) -> Iterator[None]:
     try:
         try_lock(descriptor)
         for other in folder.parent.glob(f"incomplete.*_{folder.name.rpartition('_')[2]}"):
-            if other.name != folder.name and _is_dead(other):
+            if other.name != folder.name and is_dead(other):
                 logging.info("Removing %s, which a killed build left behind.", other)
                 shutil.rmtree(other, ignore_errors=True)
         yield
@@ -35,8 +35,8 @@ def claimed(folder: pathlib.Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _is_dead(folder: pathlib.Path) -> bool:
-    """Whether no process is building in a folder. An empty folder may be new."""
+def is_dead(folder: pathlib.Path) -> bool:
+    """Returns whether the process that locked a folder has ended; an empty folder may be new."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:  # It no longer exists.

@@ -5,9 +5,10 @@
 """
 
 import ast
-import json
 import re
 from typing import Any
+
+from data_prep.untrusted.json_text import parse_json_text
 
 NOTHING = frozenset(("nan", "NaN", "None", "null", "NULL", "NaT", "<NA>"))
 """How writers of tables spell a missing value."""
@@ -47,7 +48,7 @@ def list_items(value: Any) -> list[Any] | None:
         return None
     if text.startswith("["):
         try:
-            return list(json.loads(text))
+            return list(parse_json_text(text))
         except ValueError:
             pass
     items = _python_items(text)

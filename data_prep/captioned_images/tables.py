@@ -18,6 +18,7 @@ from data_prep.reading.csv_files import IsRow, scan_csv
 from data_prep.reading.picture_names import IMAGE_ENDINGS
 from data_prep.reading.quoted_cells import follows_a_writer
 from data_prep.reading.text_files import read_json, read_jsonl, read_lines
+from data_prep.untrusted.parquet_rows import parquet_rows
 
 TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".token", ".jsonl", ".ndjson", ".json", ".parquet")
 Row = tuple[str, dict[str, Any]]
@@ -76,7 +77,7 @@ class Table:
     def column(self, name: str) -> Iterator[Any]:
         """Yields the values of a column; of a Parquet file, reads no other."""
         if ending(self.path) == ".parquet":
-            rows: Iterator[Row | LeftOut] = _parquet_rows(self.path, [name])
+            rows = _parquet_rows(self.path, [name])
         else:
             rows = self.rows()
         return (row[1].get(name) for row in rows if not isinstance(row, LeftOut))
@@ -243,7 +244,9 @@ def _as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _parquet_rows(path: pathlib.Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
+def _parquet_rows(
+    path: pathlib.Path, columns: Sequence[str] | None = None
+) -> Iterator[Row | LeftOut]:
     import pyarrow
     import pyarrow.parquet
 
@@ -251,8 +254,12 @@ def _parquet_rows(path: pathlib.Path, columns: Sequence[str] | None = None) -> I
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
             for batch in table.iter_batches(_BATCH, columns=columns):
-                for row in batch.to_pylist():
-                    yield f"{path.name} row {number}", row
+                for row in parquet_rows(batch):
+                    place = f"{path.name} row {number}"
+                    if isinstance(row, UnicodeDecodeError):
+                        yield LeftOut(place, "not UTF-8", str(row))
+                    else:
+                        yield place, row
                     number += 1
     except (pyarrow.ArrowException, OSError) as error:
         detail = str(error).partition("\n")[0]

@@ -2,14 +2,13 @@
 
 import dataclasses
 import pathlib
-import zipfile
-import zlib
 from typing import Any
 
 import numpy as np
 
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
 
 _INSTANCES = tuple(
     f"instances_{part}{year}.json" for year in (2014, 2017) for part in ("train", "val")
@@ -83,13 +82,13 @@ def _without_outline(value: dict[str, Any]) -> Any:
 
 def _read_table(path: pathlib.Path) -> Categories:
     try:
-        with np.load(path) as archive:
+        with load_arrays(path) as archive:
             # A member that is not an array is returned as bytes.
             ids, labels = (np.atleast_1d(archive[name]) for name in ("image_ids", "labels"))
             labels = labels.astype(np.uint8)
             names = tuple(map(str, archive["category_names"]))
         if labels.shape != (len(ids), len(names)):
             raise ValueError(f"labels have the shape {labels.shape}")
-    except (EOFError, KeyError, OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except (AttributeError, *DAMAGE) as error:
         raise wrong_form(str(path), error) from error
     return Categories(names, dict(zip(ids.tolist(), labels, strict=True)))

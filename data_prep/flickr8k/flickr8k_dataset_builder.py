@@ -1,8 +1,6 @@
 """Flickr8k: 8,091 photographs with five captions each, and graded image-caption pairs."""
 
 import pathlib
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -19,6 +17,7 @@ from data_prep.published_figures import Figure, Within
 from data_prep.reading.image_files import open_images
 from data_prep.same_text import text_key
 from data_prep.semeval_sts.semeval_files import find_sets
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
 
 # The release and its misspelled folder, Kaggle's copy, and a smaller copy.
 _IMAGES = ("Flickr8k_Dataset", "Flicker8k_Dataset", "Images", "images_160")
@@ -197,10 +196,10 @@ def _read_features(path: pathlib.Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with load_arrays(path) as archive:
             # A member that is not an array is returned as bytes.
             names, features = (np.atleast_1d(archive[name]) for name in ("files", "features"))
-    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (AttributeError, *DAMAGE) as error:
         raise UnexpectedFilesError(
             f"{path} is truncated or not an archive with `files` and `features`: {error}"
         ) from error

@@ -6,7 +6,6 @@ url list only for some shard sizes, so a sample is identified by its stored url.
 
 import dataclasses
 import functools
-import json
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,8 @@ from typing import Any
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.reading.picture_names import IMAGE_ENDINGS, composed, is_picture, read_picture
+from data_prep.untrusted.json_text import parse_json_text
+from data_prep.untrusted.parquet_rows import parquet_rows
 
 SIDECAR_ENDINGS = (".txt", ".json")
 
@@ -72,8 +73,12 @@ def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
             columns = [name for name in names if name in wanted]
             row = 0
             for batch in table.iter_batches(_BATCH, columns=columns):
-                for meta in batch.to_pylist():
-                    image = meta.get(image_column)
+                for meta in parquet_rows(batch):
+                    if isinstance(meta, UnicodeDecodeError):
+                        yield LeftOut(f"{where} row {row}", "not UTF-8", str(meta))
+                        row += 1
+                        continue
+                    image: Any = meta.get(image_column or "")
                     failed = meta.get("status", "success") != "success"
                     if image or failed or image_column:
                         yield Fetched(
@@ -139,8 +144,8 @@ def _give(image: bytes) -> bytes:
 def parse_meta(data: bytes) -> Mapping[str, Any] | None:
     """Returns metadata written by a downloader; None if damaged, so the image has no known url."""
     try:
-        meta = json.loads(data)
-    except (RecursionError, ValueError):
+        meta = parse_json_text(data)
+    except ValueError:
         return None
     return meta if isinstance(meta, dict) else None
 

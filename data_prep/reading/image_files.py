@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable
 from data_prep.building.image_check import BadImageError
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.folders import is_note
-from data_prep.reading.tar_samples import TAR_ENDINGS, TAR_ERRORS, open_tar
+from data_prep.reading.tar_samples import TAR_ENDINGS, open_tar
 from data_prep.reading.text_files import open_archive, read_member
+from data_prep.untrusted.archives import TAR_ERRORS, read_part, tar_members
+from data_prep.untrusted.names import is_inside
 
 ENDINGS = ("", ".zip", *TAR_ENDINGS)
 
@@ -128,7 +130,7 @@ class _Folder(ImageFiles):
         self.path = path
 
     def __contains__(self, name: str) -> bool:
-        return (self.path / name).is_file()
+        return is_inside(name) and (self.path / name).is_file()
 
     def _read(self, name: str) -> bytes:
         return (self.path / name).read_bytes()
@@ -186,7 +188,7 @@ class _Tar(ArchivedImages):
             self._file = open_tar(path)
             with tarfile.open(fileobj=self._file, mode="r:") as archive:
                 self._members: dict[str, list[tuple[int, int]]] = collections.defaultdict(list)
-                for member in archive:
+                for member in tar_members(archive):
                     if member.isfile() and not _is_note(member.name):
                         self._members[member.name].append((member.offset_data, member.size))
         except TAR_ERRORS as error:
@@ -203,5 +205,7 @@ class _Tar(ArchivedImages):
         return self._content(*self._members[self._path(name)][-1])
 
     def _content(self, start: int, size: int) -> bytes:
-        self._file.seek(start)
-        return self._file.read(size)
+        content = read_part(self._file, start, size)
+        if content is None:
+            raise BadImageError("truncated image", f"its {size:,} bytes are not all there")
+        return content

@@ -6,13 +6,11 @@ dot after the folders.
 
 import contextlib
 import dataclasses
-import gzip
 import itertools
 import pathlib
 import shutil
 import tarfile
 import tempfile
-import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import BinaryIO
 
@@ -21,9 +19,9 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.reading.fetched_files import Fetched, parse_meta
 from data_prep.reading.folders import is_note
 from data_prep.reading.picture_names import composed, is_picture, is_unread_picture
+from data_prep.untrusted.archives import TAR_ERRORS, open_gzip, read_part, tar_members
 
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
-TAR_ERRORS = (tarfile.TarError, OSError, EOFError, zlib.error)
 
 _LINK = -1
 
@@ -33,8 +31,8 @@ def open_tar(path: pathlib.Path) -> BinaryIO:
     if path.suffix.lower() == ".tar":
         return path.open("rb")
     file = tempfile.TemporaryFile()  # noqa: SIM115
-    with gzip.open(path) as packed:
-        shutil.copyfileobj(packed, file)
+    with path.open("rb") as packed:
+        shutil.copyfileobj(open_gzip(packed), file)
     file.seek(0)
     return file
 
@@ -93,10 +91,9 @@ class _Member:
     size: int
 
     def read(self, file: BinaryIO) -> bytes:
-        file.seek(self.start)
-        content = file.read(self.size)
-        if len(content) < self.size:
-            raise BadImageError("truncated image", f"{len(content):,} of {self.size:,} bytes")
+        content = read_part(file, self.start, self.size)
+        if content is None:
+            raise BadImageError("truncated image", f"its {self.size:,} bytes are not all there")
         return content
 
 
@@ -196,8 +193,7 @@ def _samples(file: BinaryIO) -> tuple[list[_Sample], str]:
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[_Member]:
-    while (member := archive.next()) is not None:
-        archive.members.clear()  # type: ignore[attr-defined]  # else all headers stay in memory
+    for member in tar_members(archive):
         is_link = member.islnk() or member.issym()
         if is_note(pathlib.PurePosixPath(member.name).name):
             continue

@@ -1,7 +1,6 @@
 """Readers of lines, JSON and zip archives; a truncated or damaged file is an error."""
 
 import gzip
-import json
 import pathlib
 import zipfile
 import zlib
@@ -11,12 +10,13 @@ from typing import Any, TypeAlias
 from etils import epath
 
 from data_prep.errors import UnexpectedFilesError
+from data_prep.untrusted.archives import ZIP_ERRORS, open_gzip, open_zip
+from data_prep.untrusted.json_text import parse_json_text
 
 AnyPath: TypeAlias = pathlib.Path | epath.Path
 """A path on the disk or, as `epath.Path`, in a bucket."""
 
 _GZIP = b"\x1f\x8b"
-_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
 def read_json(
@@ -63,8 +63,10 @@ def parse_json(
       UnexpectedFilesError: it is truncated or not JSON.
     """
     try:
-        return json.loads(encoded, object_hook=object_hook, object_pairs_hook=object_pairs_hook)
-    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+        return parse_json_text(
+            encoded, object_hook=object_hook, object_pairs_hook=object_pairs_hook
+        )
+    except ValueError as error:
         raise UnexpectedFilesError(f"{source} is truncated or not JSON: {error}") from error
 
 
@@ -107,7 +109,7 @@ def read_lines(path: AnyPath) -> Iterator[bytes]:
         packed = file.read(2) == _GZIP
         file.seek(0)
         try:
-            for line in gzip.GzipFile(fileobj=file) if packed else file:
+            for line in open_gzip(file) if packed else file:
                 number += 1
                 yield line
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -124,10 +126,10 @@ def open_archive(path: pathlib.Path) -> zipfile.ZipFile:
       UnexpectedFilesError: it is truncated or not a zip archive.
     """
     try:
-        return zipfile.ZipFile(path)
+        return open_zip(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist") from None
-    except (*_ZIP_ERRORS, ValueError, OSError) as error:
+    except (*ZIP_ERRORS, ValueError, OSError) as error:
         raise UnexpectedFilesError(
             f"{path} is truncated or not a zip archive ({error}); download it again"
         ) from error
@@ -141,5 +143,5 @@ def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
     """
     try:
         return archive.read(member)
-    except (KeyError, ValueError, OSError, *_ZIP_ERRORS) as error:
+    except (KeyError, ValueError, OSError, *ZIP_ERRORS) as error:
         raise UnexpectedFilesError(f"{archive.filename}: {member}: {error}") from error

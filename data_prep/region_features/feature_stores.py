@@ -11,21 +11,20 @@ import base64
 import io
 import pathlib
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import h5py
 import numpy as np
 
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.folders import files_below
 from data_prep.reading.text_lines import TextLines
+from data_prep.untrusted import arrays
+from data_prep.untrusted.hdf5 import HDF5_ERRORS, Hdf5File
 from data_prep.untrusted.plain_pickles import DAMAGE, load_plain
 
 _NUMBER = re.compile(r"(\d+)(\.\w+)*$", re.ASCII)
-_ERRORS = (*DAMAGE, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_ERRORS = (*DAMAGE, *HDF5_ERRORS, *arrays.DAMAGE)
 
 
 def number_of_name(name: str) -> int | None:
@@ -150,9 +149,10 @@ class _Hdf5(FeatureStore):
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
         try:
-            self._file = h5py.File(path, "r")
-        except OSError as error:
+            self._bounded = Hdf5File(path)
+        except HDF5_ERRORS as error:
             raise UnexpectedFilesError(f"{path} is truncated or not HDF5: {error}") from error
+        self._file = self._bounded.root
 
     def places(self) -> Iterator[tuple[str, Any]]:
         shared = next((n for n in ("image_features", "features") if n in self._file), None)
@@ -167,12 +167,12 @@ class _Hdf5(FeatureStore):
 
     def read(self, place: tuple[str, Any]) -> np.ndarray:
         name, rows = place
-        features = self._file[name][rows]
+        features = self._bounded.read(self._file[name], rows)
         used = np.flatnonzero(features.any(1))
         return features[: used[-1] + 1 if len(used) else 0]
 
     def _read(self, name: str) -> np.ndarray | None:
-        return self._file[name][()] if name in self._file else None
+        return self._bounded.read(self._file[name]) if name in self._file else None
 
     def _rows(self) -> dict[str, int]:
         """Name of an image -> its row."""
@@ -232,7 +232,7 @@ class _Arrays(FeatureStore):
             yield path.stem, path
 
     def read(self, place: pathlib.Path) -> np.ndarray:
-        loaded = np.load(place, allow_pickle=False)
+        loaded = arrays.load_arrays(place)
         if isinstance(loaded, np.ndarray):
             return loaded
         with loaded:

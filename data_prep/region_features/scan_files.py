@@ -7,6 +7,7 @@ import numpy as np
 
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_lines import TextLines
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
 
 CAPTIONS_PER_IMAGE = 5
 # The largest number of float16; region features stay below 100.
@@ -66,8 +67,8 @@ def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> Feat
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist")
     try:
-        features = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        features = load_arrays(path, mmap_mode="r")
+    except DAMAGE as error:
         raise UnexpectedFilesError(f"{path} is truncated or not an array: {error}") from error
     if features.dtype.kind != "f" or not _fits(features.shape[1:], shape):
         raise UnexpectedFilesError(

@@ -12,6 +12,7 @@ import pytest
 
 from tests.browser import SIZES, check_accessibility, check_layout, open_page
 from xmodal.base.page import Group, Page, PageItem, PageRow, Section, from_markdown, to_data_uri
+from xmodal.base.text_table import format_document
 
 EVIL = """<script>alert(1)</script> & "quotes" 'too'"""
 
@@ -198,3 +199,28 @@ def test_a_frame_of_a_notebook(chromium, tmp_path):
         top = inner.evaluate("document.querySelector('#g2').getBoundingClientRect().top")
         assert -1 <= top < 720
         assert inner.locator("h1").inner_text() == "A page <of> tests"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "[c](javascript:alert(1))",
+        "![c](http://x/y.png)",
+        "<http://x>",
+        "<b>c</b>",
+        "[c][d]\n\n[d]: http://x",
+        "https://x.org/y",
+        "www.x.org",
+        "[c](../../other.html)",
+        "[c](//host/x)",
+    ],
+)
+def test_names_are_no_links(name):
+    document = format_document([f"# {name}", f"It was {name}.", [["model", "r"], [name, "1"]]])
+    for text in (document, f"# t\n\n{name}\n"):
+        page = from_markdown(text).body
+        assert "<a" not in page
+        assert "<img" not in page
+    # Elsewhere, in a report.md, by the rules of CommonMark and of hosts that link addresses.
+    assert not re.search(r"\][(\[:]|(?<!\\)<[\w/!?]|(https?:)//|www\.", document)
+    assert '<a href="examples.html">' in from_markdown("# t\n\n[own](examples.html)\n").body

@@ -1,5 +1,7 @@
 """Result files are written atomically, all or none."""
 
+import csv
+import io
 import json
 import math
 import os
@@ -7,6 +9,8 @@ import os
 import pytest
 from etils import epath
 
+from data_prep.building import record_counts
+from data_prep.building.record_counts import LeftOut
 from xmodal.base import result_files
 from xmodal.base.config import UserError
 
@@ -102,3 +106,14 @@ def test_json_has_null_for_undefined_values():
     )
     found = json.loads(text, parse_constant=refuse)
     assert found == {"a": None, "b": {"c": None, "d": 1.5}, "e": "f", "g": [3, [None]]}
+
+
+@pytest.mark.parametrize(
+    "name", ['=HYPERLINK("x","y")', "+1+cmd", "-2+3", "@A1", " =1", "\t=1", "\uff1d1"]
+)
+def test_names_are_no_formulas_in_a_spreadsheet(name):
+    [_, row] = csv.reader(io.StringIO(result_files.format_csv(name, {"r": -1.5})))
+    assert row[:3] == [f"'{name}", "r", "-1.5"]
+    assert result_files.csv_text([["-1.5", "+2", -3, "a=b", "-inf"]]) == "-1.5,+2,-3,a=b,-inf\n"
+    left_out = LeftOut(name, "no image")
+    assert next(csv.reader([record_counts._csv_row(left_out.where, "x").decode()]))[0] == f"'{name}"

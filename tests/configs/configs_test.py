@@ -47,7 +47,7 @@ ARGUMENTS = {
     ],
     "cvse": ["", "flickr30k", "quick"],
     "cxc_text_text": ["", "minilm", "quick"],
-    "flickr8k": ["", "pretrained", "pretrained_i2t", "pretrained_images"],
+    "flickr8k": ["", "pretrained", "pretrained_i2t", "pretrained_images", "vit"],
     "flickr8k_itm": [
         "vse0",
         "vsepp",

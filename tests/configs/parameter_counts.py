@@ -51,6 +51,11 @@ BLIP_VIT = linear(16 * 16 * 3, 768) + 578 * 768 + vit_layers(768, 3072, depth=12
 BLIP_BERT = BERT_BASE - 2 * 768
 BLIP_CROSS = 12 * (4 * linear(768, 768) + 2 * 768)
 
+# ViLT-B/32, the published 111.6 million.
+VILT_IMAGE = linear(32 * 32 * 3, 768) + 145 * 768 + 768
+VILT_PAIRS = (30522 + 40 + 2 + 2) * 768 + vit_layers(768, 3072, depth=12) + 2 * (2 * 768)
+VILT_PAIRS += linear(768, 768) + linear(768, 2)
+
 VSEPP = {
     "image/encoder": RESNET152,
     "image/projection": 2048 * 1024 + 1024,
@@ -126,6 +131,7 @@ PUBLISHED = {
         "text/encoder": VOCABULARY * 300 + 2 * gru(300, 1024),
         "text/head": 4 * linear(1024, 1024) + 2 * 1024 + 2 * 2 * 1024 + 300 * 512 + 512 * 1024,
     },
+    "vilt": {"image/encoder": VILT_IMAGE, "pair_scorer": VILT_PAIRS},
     "vit": {
         # 6 x 6 patches of 8 x 8 pixels and a class token; a layer norm at the end.
         "image/encoder": linear(8 * 8 * 3, 128)
@@ -181,6 +187,7 @@ FROZEN = {
     "sgraf": [],
     "cvse": [],
     "scan": [],
+    "vilt": [],
     "vit": [],
     "vete": ["image/encoder"],
     "cmcm_clue": [],

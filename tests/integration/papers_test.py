@@ -43,6 +43,8 @@ PAPERS = {
     "clip_finetune:multitask,quick": ["shapes/i2t/recall@10", "shapes/t2t/recall@10"],
     # Its layers are those of the text tower.
     "blip": ["reranked/shapes/i2t/recall@10"],
+    # It has no embeddings, only a pair scorer.
+    "vilt": ["shapes/i2t/recall@10"],
 }
 
 

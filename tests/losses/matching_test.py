@@ -56,6 +56,29 @@ def test_loss_is_the_mean_over_the_pairs_that_were_drawn(make_pairs, make_contex
     np.testing.assert_allclose(scalars["accuracy"], np.mean(right), rtol=1e-6)
 
 
+@pytest.mark.parametrize("groups", ["some", "one"])
+def test_pair_softmax_is_the_mean_over_images(make_pairs, make_context, groups):
+    rng = np.random.default_rng(1)
+    ids = rng.integers(0, 6, SIZE) if groups == "some" else np.full(SIZE, 3)
+    table = PairTable(jnp.asarray(rng.normal(size=(SIZE, SIZE, 1)), jnp.float32))
+    context = make_context(jnp.asarray(ids), key=jax.random.key(5), pair_logits=table)
+    loss, scalars = LOSSES["pair_softmax"].function(*make_pairs(SIZE), context, negatives=4)
+    if groups == "one":  # There is no negative to draw.
+        assert loss == 0
+        return
+    asked = np.array(table.asked).reshape(SIZE, 5, 2)
+    losses, right = [], []
+    for image, pairs in enumerate(asked):
+        assert set(pairs[:, 0]) == {image} == {pairs[0, 1]}
+        assert all(ids[text] != ids[image] for text in pairs[1:, 1])
+        scores = np.array([float(table.table[image, text, 0]) for text in pairs[:, 1]])
+        losses.append(np.log(np.exp(scores).sum()) - scores[0])
+        right.append(scores[0] > scores[1:].max())
+    assert len(np.unique(asked[:, 1:, 1])) > SIZE / 2
+    np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-5)
+    np.testing.assert_allclose(scalars["accuracy"], np.mean(right), rtol=1e-6)
+
+
 def test_negatives_are_drawn_in_proportion_to_the_softmax():
     logits = jnp.array([[5.0, 1.0, 0.0, -1.0], [0.0, 9.0, 2.0, 2.0], [1.0, 1.0, 1.0, 1.0]])
     is_negative = jnp.array([[False, True, True, True], [True, False, True, True], [False] * 4])

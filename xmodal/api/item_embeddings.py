@@ -63,8 +63,13 @@ def join(
       side: "image" or "text".
       keep_side: whether the side counts, so that an array does not suffice.
       tokens: tokens of the same parts, if the model compares them.
+
+    Raises:
+      UserError: the model has no embeddings, only a pair scorer.
     """
     vector = np.concatenate([vectors for vectors, _ in parts])
+    if not vector.shape[-1]:
+        raise UserError("The model has no embeddings; compare images and texts by `score_pairs`.")
     sigmas = [sigma for _, sigma in parts if sigma is not None]
     if vector.ndim == 2 and not sigmas and not keep_side:
         return vector

@@ -1,7 +1,6 @@
 """Reads runs and folders of converted weights."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import ml_collections
 import numpy as np
 from etils import epath
 
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.api.model import Model
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, read
@@ -96,7 +96,8 @@ def _is_run(folder: epath.Path) -> bool:
     if not path.exists():
         return False
     try:
-        return "model_type" not in json.loads(path.read_text())
+        content = parse_json_text(path.read_text())
+        return not (isinstance(content, dict) and "model_type" in content)
     except ValueError:  # The error of a run names the damage.
         return True
 

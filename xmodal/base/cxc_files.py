@@ -21,6 +21,7 @@ from data_prep.cxc.rating_files import (
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import without_bad_rows
 from data_prep.reading.text_files import AnyPath
+from data_prep.untrusted.cells import inert_cell
 from xmodal.base.config import UserError
 
 __all__ = [
@@ -126,5 +127,6 @@ def format_cxc_file(rating: str, columns: Mapping[str, np.ndarray]) -> str:
     lines = [",".join([*SIDES[rating], SCORE, METHOD])]
     rows = (columns[name].tolist() for name in ("left_ids", "right_ids", "scores", "methods"))
     for left, right, score, method in zip(*rows, strict=True):
-        lines.append(f"{names[0].format(left)},{names[1].format(right)},{round(score, 2)},{method}")
+        ids = f"{names[0].format(left)},{names[1].format(right)}"
+        lines.append(f"{ids},{round(score, 2)},{inert_cell(method)}")
     return "\n".join([*lines, ""])

@@ -1,11 +1,11 @@
 """Reads the JSON files of runs, evaluations, indexes and models, any of which may be damaged."""
 
-import json
 import math
 from typing import Any
 
 from etils import epath
 
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 
 
@@ -20,7 +20,7 @@ def read_json(path: epath.Path, remedy: str) -> dict[str, Any]:
       UserError: the file is truncated or changed.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json_text(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged: it is not JSON ({error}): {remedy}") from error
     if not isinstance(found, dict):

@@ -1,15 +1,19 @@
 """Single-file HTML pages with sections of pictures and text, readable without a server.
 
-A page loads nothing and runs no scripts, so it can be mailed and opened offline. Its colors follow
-the reader's light or dark scheme, and its links lead from section to section by keyboard.
+A page loads nothing and runs no script but its own, so it can be mailed and opened offline. Its
+colors follow the reader's light or dark scheme, and its links lead from section to section by
+keyboard.
 """
 
 import base64
 import dataclasses
 import functools
+import hashlib
 import html
 import io
+import re
 from collections.abc import Sequence
+from typing import Any
 
 import jinja2
 import PIL.Image
@@ -18,6 +22,7 @@ from data_prep.untrusted.pictures import open_picture
 
 Picture = bytes | PIL.Image.Image
 
+_BESIDE = re.compile(r"[\w-][\w./-]*")  # No scheme, and not another host or folder above.
 _SIDE = 320  # In pixels; larger pictures are shrunk.
 _SHOWN = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 
@@ -92,12 +97,22 @@ class Page:
       groups: groups of sections; groups without a title have no heading.
       notes: paragraphs under the title.
       body: HTML before the groups, inserted unchanged; see `from_markdown`.
+      style: CSS after that of every page.
+      script: JavaScript at the end, the only one that runs.
     """
 
     title: str
     groups: Sequence[Group] = ()
     notes: Sequence[str] = ()
     body: str = ""
+    style: str = ""
+    script: str = ""
+
+    @property
+    def script_source(self) -> str:
+        """The script as the content security policy names it."""
+        digest = hashlib.sha256(f"\n{self.script}\n".encode()).digest()
+        return f"'sha256-{base64.b64encode(digest).decode()}'"
 
     def to_html(self) -> str:
         """Returns the page as HTML with embedded pictures."""
@@ -114,7 +129,8 @@ class Page:
 def from_markdown(text: str) -> Page:
     """Returns a page of a text whose first line is its title, such as a report.
 
-    HTML in the text is escaped; wide tables scroll.
+    HTML in the text is escaped; wide tables scroll. Of links, those to files beside the page stay;
+    there are no pictures.
     """
     import markdown
 
@@ -122,9 +138,21 @@ def from_markdown(text: str) -> Page:
     converter = markdown.Markdown(extensions=["tables", "fenced_code"])
     converter.preprocessors.deregister("html_block")
     converter.inlinePatterns.deregister("html")
+    for name in ("image_link", "image_reference", "short_image_ref", "autolink", "automail"):
+        converter.inlinePatterns.deregister(name)
+    links = markdown.treeprocessors.Treeprocessor(converter)
+    links.run = _unlink
+    converter.treeprocessors.register(links, "links to files beside", 0)
     table = '<div class="table" tabindex="0" role="region" aria-label="Table"><table>'
     body = converter.convert(rest).replace("<table>", table)
     return Page(head.removeprefix("# "), body=body.replace("</table>", "</table></div>"))
+
+
+def _unlink(element: Any) -> None:
+    for link in element.iter("a"):
+        if not _BESIDE.fullmatch(link.get("href", "")):
+            link.tag = "span"
+            link.attrib.clear()
 
 
 def to_data_uri(picture: Picture) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from etils import epath
 
+from data_prep.untrusted.cells import inert_cell
 from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import DiskError
@@ -107,9 +108,9 @@ def format_csv(model: str, metrics: Mapping[str, float]) -> str:
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """The content of a CSV file with these rows."""
+    """The content of a CSV file with these rows, in which no spreadsheet finds a formula."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows(map(inert_cell, row) for row in rows)
     return text.getvalue()
 
 

@@ -21,6 +21,11 @@ _LATEX = {
     "≤": r"$\leq$",
     "\n": " ",
 }
+# Where a link, a picture, the address of one, HTML, or an address that becomes a link begins.
+_LINK = re.compile(
+    r"(?<=\])(?=[(\[:])|(?=<[\w/!?])|(?<=https:)(?=//)|(?<=http:)(?=//)|(?<=ftp:)(?=//)|(?<=www)(?=\.)",
+    re.IGNORECASE,
+)
 _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 
 
@@ -60,12 +65,17 @@ def format_document(parts: Sequence[str | Rows], format: str = "markdown") -> st
     lookup("format", format, _FORMATS)
     if format == "latex":
         return _document_as_latex(parts)
-    found = [part if isinstance(part, str) else format_table(part) for part in parts]
+    found = [without_links(part) if isinstance(part, str) else format_table(part) for part in parts]
     return "\n\n".join(found) + "\n"
 
 
+def without_links(text: str) -> str:
+    """Returns Markdown in which names, whatever they contain, are neither links nor HTML."""
+    return _LINK.sub(r"\\", text)
+
+
 def _as_markdown(rows: Rows) -> str:
-    rows = [[cell.replace("|", r"\|").replace("\n", " ") for cell in row] for row in rows]
+    rows = [[without_links(_cell(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     lines = []
@@ -73,6 +83,10 @@ def _as_markdown(rows: Rows) -> str:
         cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
         lines.append(" | ".join([row[0].ljust(widths[0]), *cells[1:]]))
     return "\n".join(f"| {line} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|").replace("\n", " ")
 
 
 def _as_latex(rows: Rows) -> str:

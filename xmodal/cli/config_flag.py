@@ -1,6 +1,7 @@
 """Common parts of all commands: --config, a readable log, and user errors."""
 
 import ast
+import os
 import re
 import runpy
 import sys
@@ -103,9 +104,19 @@ def run(main: Callable[[list[str]], None]) -> None:
         if len(argv) > 1:
             raise app.UsageError(f"Unknown arguments {argv[1:]}; everything is a flag.")
         with readable_errors():
+            _check_encoding()
             main(argv)
 
     app.run(main_for_users, flags_parser=_parse_flags)
+
+
+def _check_encoding() -> None:
+    """Raises an error for names that TensorFlow and JSON files cannot hold."""
+    for argument in (*sys.argv[1:], os.getcwd()):
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{argument!a} is not UTF-8; rename the file or folder.") from None
 
 
 def read_config() -> ConfigDict:

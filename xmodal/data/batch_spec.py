@@ -33,8 +33,9 @@ def batch_spec(
       trains: whether the batches are for training; sentence pairs can only be evaluated.
 
     Returns:
-      `image` uint8 [B, S, S, 3], or float16 [B, ...] of stored features, padded to [B, R, ...]
-      with `image_mask` bool [B, R] if the number of regions varies; `text_ids` and `text_mask`
+      `image` uint8 [B, S, S, 3], or patches, see `ImageConfig.shape`, or float16 [B, ...] of
+      stored features, padded to [B, R, ...] with `image_mask` bool [B, R] if the number of regions
+      varies; `text_ids` and `text_mask`
       int32 [B, C, T]; `image_id` int32 [B]; `caption_id` int32 [B, C]; with `label_captions` L,
       `text_label_ids` int32 [B, C, L T], the ids of that many captions; with `mined_negatives`, two
       more captions of each row, and their images as `mined_image` [B, 2, ...]; each column of
@@ -102,8 +103,7 @@ def _image_spec(
 ) -> BatchSpec:
     check_size(image, column.is_picture)
     if column.is_picture:
-        size = image.size
-        return {"image": _struct((batch_size, size, size, 3), np.uint8)}
+        return {"image": _struct((batch_size, *image.shape), np.uint8)}
     if not column.is_ragged:
         return {"image": _struct((batch_size, *column.fixed_shape), column.dtype)}
     regions = image.max_regions

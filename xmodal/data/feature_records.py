@@ -83,7 +83,13 @@ class FeatureReader:
             what=f"A record of {self.folder}",
             remedy="delete the folder to compute the features again.",
         )
-        arrays = [np.frombuffer(record, DTYPE).reshape(-1, self.width) for record in records]
+        try:
+            arrays = [np.frombuffer(record, DTYPE).reshape(-1, self.width) for record in records]
+        except ValueError as error:
+            raise UserError(
+                f"A record of {self.folder} is not of width {self.width}; delete the folder to "
+                "compute the features again."
+            ) from error
         features, mask = pad_rows(arrays, length)
         return (
             features.reshape(*items.shape, length, self.width),
@@ -125,6 +131,8 @@ def open_features(folder: str) -> FeatureReader:
     try:
         with open(os.path.join(folder, _METADATA), encoding="utf-8") as file:
             reader = FeatureReader(folder, **json.load(file))
+        if reader.name not in _REPLACES or not reader.width > 0:
+            raise ValueError(f"its {_METADATA} is not of features")
         found = len(reader._source)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise UserError(

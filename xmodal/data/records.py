@@ -73,6 +73,8 @@ def _find_records(path: str) -> list[tuple[str, int, int]]:
                 (length,) = struct.unpack("<Q", head)
                 found.append((path, place + 12, length))
                 place += length + 16
+                if place > size:
+                    break
                 file.seek(place)
     except (OSError, struct.error) as error:
         raise UserError(f"{path} cannot be read: {error}; prepare the dataset again.") from error

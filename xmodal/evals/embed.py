@@ -334,9 +334,10 @@ class _Group:
 
     def restore_order(self, array: np.ndarray) -> np.ndarray:
         """Returns [R, ...] of all processes' results, one after the other: a b e f c d f f."""
-        items = array.shape[1:]
-        by_process = array.reshape(self.processes, -1, self.size, *items)
-        return by_process.swapaxes(0, 1).reshape(-1, *items)[: len(self.rows)]
+        items, batches = array.shape[1:], len(array) // self._batch_size
+        # The number is explicit, since an item may have no values.
+        by_process = array.reshape(self.processes, batches, self.size, *items)
+        return by_process.swapaxes(0, 1).reshape(array.shape)[: len(self.rows)]
 
     @property
     def _batch_size(self) -> int:

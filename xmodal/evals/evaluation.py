@@ -266,7 +266,7 @@ def evaluate_source(
 def _describe_second_stage(boards: Sequence[BoardResult]) -> list[str]:
     """A sentence for every direction whose pairs were scored by a pair scorer."""
     return [
-        f"{board.name}/{direction}: {each.rescored.describe()}; other items follow in its order."
+        f"{board.name}/{direction}: {each.rescored.describe()}."
         for board in boards
         for direction, each in board.directions.items()
         if each.rescored is not None

@@ -79,7 +79,7 @@ def make_groups(
 
     `rankings` is called once for every pick.
     """
-    shown = _Shown(split)
+    shown = ShownItems(split)
     galleries = {"image": evaluator.labels.image_ids, "text": evaluator.labels.caption_ids}
     groups = []
     for pick in picks:
@@ -122,7 +122,7 @@ def _make_section(
     scored: np.ndarray,
     gallery: np.ndarray,
     boards: Mapping[str, Board],
-    shown: "_Shown",
+    shown: "ShownItems",
 ) -> Section:
     """One query.
 
@@ -203,7 +203,7 @@ def _ratings(
     return found
 
 
-class _Shown:
+class ShownItems:
     """Images and captions of a split by id; a caption has the picture of its image."""
 
     def __init__(self, split: Items) -> None:
@@ -218,6 +218,7 @@ class _Shown:
     def __call__(
         self, side: str, item_id: int, notes: Sequence[str] = (), mark: str = ""
     ) -> PageItem:
+        """Returns the item of a side, "image" or "text", that has an id."""
         image, text = int(item_id), ""
         if side == "text":
             (at,) = self._captions(np.array([item_id]))

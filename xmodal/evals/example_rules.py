@@ -75,13 +75,13 @@ def pick_examples(
         result = ranked[main]
         picks.append(_pick_worst(main, direction, result))
         if main in theirs and direction in theirs[main].directions:
-            picks.append(_pick_changed(main, direction, result, theirs[main].directions[direction]))
+            picks.append(pick_changed(main, direction, result, theirs[main].directions[direction]))
         own = next(iter(ranked))
         for right, wrong in itertools.permutations(ranked, 2):
             if own in (right, wrong):
                 picks.append(_pick_disputed(right, wrong, direction, ranked[right], ranked[wrong]))
         picks.append(_pick_tied(main, direction, result))
-    return [_cut(pick, count) for pick in picks if len(pick.queries)]
+    return [cut_pick(pick, count) for pick in picks if len(pick.queries)]
 
 
 def pick_fixed(boards: Sequence[Board], results: Sequence[BoardResult], count: int) -> list[Pick]:
@@ -138,9 +138,10 @@ def _pick_worst(board: str, direction: str, result: DirectionResult) -> Pick:
     return Pick("worst rank", note, direction, board, ids[at], rank[at])
 
 
-def _pick_changed(
+def pick_changed(
     board: str, direction: str, ours: DirectionResult, theirs: DirectionResult
 ) -> Pick:
+    """Returns the queries of both models whose ranks changed, by the ratio of the ranks."""
     ids, mine, yours = np.intersect1d(ours.query_ids, theirs.query_ids, return_indices=True)
     if theirs.rank is None:
         return Pick("changed", "", direction, board, ids[:0], ids[:0])
@@ -174,7 +175,8 @@ def _pick_tied(board: str, direction: str, result: DirectionResult) -> Pick:
     return Pick("tied", note, direction, board, ids[at], rank[at])
 
 
-def _cut(pick: Pick, count: int) -> Pick:
+def cut_pick(pick: Pick, count: int) -> Pick:
+    """Returns the first queries of a pick."""
     others = None if pick.others is None else pick.others[:count]
     queries, ranks = pick.queries[:count], pick.ranks[:count]
     return dataclasses.replace(pick, queries=queries, ranks=ranks, others=others)

@@ -20,6 +20,7 @@ from xmodal.evals.ranking.score_tiles import one_device
 
 _TEXTS_PER_IMAGE = 8  # In a block; an image with more texts is scored in several blocks.
 _LENGTHS = 8  # Texts are padded to a multiple of this.
+_IMAGE_LENGTHS = 4  # Images, to one of so many lengths that some of them have.
 _MOST_IMAGES = 64  # Per device and block.
 _UNKNOWN_MEMORY = 1 << 31  # Of a device that does not say how much it has, such as a CPU.
 _SHARE = 8  # A block takes this part of a device's memory.
@@ -111,6 +112,7 @@ class PairScores:
         self.definition = program.functions.definition
         self._program, self._params, self._images = program, params, images
         self._lengths = _padded_lengths(captions)
+        self._image_lengths = _common_lengths(images)
         self._captions = captions
         self._texts: dict[int, Any] = {}
         # Place of a caption among those of its length.
@@ -145,10 +147,12 @@ class PairScores:
         names = names[np.argsort(-counts, kind="stable")]
         unread: tuple[jax.Array, Any] | None = None
         with progress(f"Scoring {len(images):,} pairs", len(images), jointly=True) as advance:
-            for start in range(0, len(names), size):
-                block = names[start : start + size]
+            for block in self._image_blocks(names, size):
                 padded = np.pad(block, (0, size - len(block)), mode="edge")
-                placed = program.put((tokens.tokens[padded], tokens.mask[padded]))
+                longest = self._image_lengths[block[0]]
+                placed = program.put(
+                    (tokens.tokens[padded, :longest], tokens.mask[padded, :longest])
+                )
                 prepared = program.prepare("image", self._params, *placed)
                 own = np.isin(images, block)
                 for length, slots, places, at in self._blocks(
@@ -161,6 +165,13 @@ class PairScores:
                     unread = found, (slots, at)
                     advance(len(at[0]))
             self._keep(unread)
+
+    def _image_blocks(self, names: np.ndarray, size: int) -> Iterator[np.ndarray]:
+        """Yields at most `size` images of one padded length at a time."""
+        lengths = self._image_lengths[names]
+        for length in np.unique(lengths):
+            own = names[lengths == length]
+            yield from (own[start : start + size] for start in range(0, len(own), size))
 
     def _blocks(
         self, block: np.ndarray, images: np.ndarray, captions: np.ndarray, size: int
@@ -225,3 +236,11 @@ def _padded_lengths(captions: Tokens) -> np.ndarray:
     """Tokens of every caption, rounded up, so that few shapes are compiled; int [M]."""
     lengths = np.maximum(captions.mask.sum(axis=1), 1)
     return np.minimum(-(-lengths // _LENGTHS) * _LENGTHS, captions.mask.shape[1])
+
+
+def _common_lengths(images: Tokens) -> np.ndarray:
+    """Tokens of every image, rounded up to the next of a few lengths that are common; int [N]."""
+    lengths = np.maximum(images.mask.sum(axis=1), 1)
+    shares = np.arange(1, _IMAGE_LENGTHS + 1) / _IMAGE_LENGTHS
+    common = np.unique(np.quantile(lengths, shares, method="higher"))
+    return common[np.searchsorted(common, lengths)]

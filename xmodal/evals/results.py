@@ -12,7 +12,8 @@ class Rescored:
 
     Attributes:
       score: definition of the score of a pair.
-      first_stage: similarity that chose the candidates, and ranks all other items after them.
+      first_stage: similarity that chose the candidates, and ranks all other items after them; ""
+        if there is none and all pairs were scored.
       top: K, candidates of a query.
       positives: number of positives of all queries.
       outside: how many of them were no candidates, so that they were not scored.
@@ -30,10 +31,12 @@ class Rescored:
 
     def describe(self) -> str:
         """Returns a sentence without its subject."""
+        if not self.first_stage:
+            return f"ranked by {self.score}, without a first stage: all pairs are scored"
         return (
             f"ranked by {self.score} among the top {self.top:,} of {self.first_stage}, which lack "
             f"{self.outside:,} of {self.positives:,} positives, and all positives of "
-            f"{self.missed:,} of {self.queries:,} queries"
+            f"{self.missed:,} of {self.queries:,} queries; other items follow in its order"
         )
 
 

@@ -70,7 +70,7 @@ def compute_boards(
     if isinstance(source, RankedLists):
         answers, correlations = _read_lists(source, boards, labels), {}
     else:
-        scores, ordered = _open(source, labels, block_size, mesh)
+        scores, ordered = _open(source, labels, block_size, mesh, reranker)
         reranked = None if reranker is None else _rerank(scores, ordered, reranker, task)
         _check_finite(scores, boards, source.place)
         answers = _rank(scores, boards, reranked)
@@ -95,13 +95,25 @@ def compute_boards(
 
 
 def _open(
-    source: Embeddings | ScoreMatrix, labels: galleries.Ids, block_size: int, mesh: Mesh | None
+    source: Embeddings | ScoreMatrix,
+    labels: galleries.Ids,
+    block_size: int,
+    mesh: Mesh | None,
+    reranker: Reranker | None,
 ) -> tuple[dict[Modalities, Scores], Embeddings | ScoreMatrix]:
     """Scores between every two galleries of the split, and embeddings in its order."""
     if isinstance(source, ScoreMatrix):
         matrix = galleries.order_scores(source, labels)
         return {("image", "text"): SavedScores(matrix, block_size=block_size, mesh=mesh)}, source
     ordered = galleries.order_embeddings(source, labels)
+    if ordered.pairs is not None and not ordered.sides:
+        if not isinstance(reranker, PairReranker):
+            raise UserError(
+                f"{source.place} has no embeddings, only a pair scorer: set the evaluator's "
+                "reranker to {'name': 'pair_scorer'}."
+            )
+        equal = np.broadcast_to(np.float32(0), (len(labels.image_ids), len(labels.caption_ids)))
+        return {("image", "text"): SavedScores(equal, block_size=block_size, mesh=mesh)}, ordered
     return open_scores(ordered, block_size=block_size, mesh=mesh), ordered
 
 
@@ -115,7 +127,7 @@ def _rerank(
     between = scores.get(("image", "text"))
     if isinstance(reranker, PairReranker):
         pairs = source.pairs if isinstance(source, Embeddings) else None
-        similarity = source.similarity if isinstance(source, Embeddings) else ""
+        similarity = source.similarity if isinstance(source, Embeddings) and source.sides else ""
         return SecondStage(between, similarity, pairs, reranker, source.place)
     predictions = source.predictions if isinstance(source, Embeddings) else {}
     if task not in predictions:
@@ -136,7 +148,7 @@ def open_rankings(
 
     See `compute_boards` for the arguments.
     """
-    scores, ordered = _open(source, labels, block_size, mesh)
+    scores, ordered = _open(source, labels, block_size, mesh, reranker)
     reranked = None if reranker is None else _rerank(scores, ordered, reranker, task)
 
     def open_one(name: str) -> Scores:

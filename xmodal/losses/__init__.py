@@ -5,7 +5,7 @@ import dataclasses
 from xmodal.losses.captioning import caption_generation
 from xmodal.losses.context import ChunkSize, Context, LossFunction, NonNegative
 from xmodal.losses.correlation import covariance, pearson, soft_kendall
-from xmodal.losses.matching import matching
+from xmodal.losses.matching import matching, pair_softmax
 from xmodal.losses.momentum_softmax import momentum_softmax
 from xmodal.losses.quintuplet import quintuplet
 from xmodal.losses.regularizers import concept_divergence, diversity, mmd, uniformity
@@ -52,6 +52,7 @@ LOSSES: dict[str, Loss] = {
     "matching": Loss(matching, pairs=True),
     "mmd": Loss(mmd, negatives=False),
     "momentum_softmax": Loss(momentum_softmax, module="momentum_queue"),
+    "pair_softmax": Loss(pair_softmax, pairs=True),
     "pearson": Loss(pearson, negatives=False),
     "quintuplet": Loss(quintuplet, mined=True),
     "relation_bce": Loss(relation_bce, module="relation_classifier", views=(1, 2), negatives=False),

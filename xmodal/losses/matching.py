@@ -1,12 +1,14 @@
 """Image-text matching: trains a pair scorer on the pairs of a batch and hard negatives."""
 
+from typing import Annotated
+
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError
-from xmodal.losses.context import Context, Embedding
+from xmodal.base.config import Bounds, UserError
+from xmodal.losses.context import Context, Embedding, PairLogits
 
 
 def matching(
@@ -16,9 +18,9 @@ def matching(
 
     ITM with hard negatives of Li et al., "Align before Fuse" (2021) and BLIP (2022): each image
     gets a text, and each text an image, drawn in proportion to the softmax of the towers' logits
-    over the global batch, without items of the same image. The draws have no gradient. They depend
-    on the key and on positions in the global batch, not on the number of devices. The B x B logits
-    are held as a whole, divided among the devices.
+    over the global batch, without items of the same image; without towers, all are as probable. The
+    draws have no gradient. They depend on the key and on positions in the global batch, not on the
+    number of devices. The B x B logits are held as a whole, divided among the devices.
 
     Args:
       left: embedding of B images.
@@ -32,13 +34,8 @@ def matching(
     Raises:
       UserError: the model has no pair scorer.
     """
-    if context.pair_logits is None:
-        raise UserError(
-            "The loss 'matching' trains a pair scorer, and the model has none; set "
-            "config.model.pair_scorer, or remove the task."
-        )
-    assert context.key is not None
-    keys = jax.random.split(context.key, 4)
+    compute, key = _require_pair_logits(context, "matching")
+    keys = jax.random.split(key, 4)
     similarity = context.similarity
     prepared = jax.lax.stop_gradient(context.prepare(left, right))
     logits = jax.lax.stop_gradient(similarity.logits(*prepared, context.similarity_params))
@@ -47,9 +44,14 @@ def matching(
     images, has_image = draw_negatives(keys[1], logits.T, is_negative.T, context.mesh)
 
     own = jnp.arange(len(texts))
-    with_own_image = context.pair_logits(None, jnp.stack([own, texts], axis=1), keys[2])
-    with_drawn_image = context.pair_logits(images, own[:, None], keys[3])
+    with_own_image = compute(None, jnp.stack([own, texts], axis=1), keys[2])
+    with_drawn_image = compute(images, own[:, None], keys[3])
     found = jnp.concatenate([with_own_image, with_drawn_image], axis=1)  # [B, 3, 2]
+    if found.shape[-1] != 2:
+        raise UserError(
+            "The loss 'matching' needs the logits of two classes; set config.model.pair_scorer."
+            "classes to 2, or the loss to 'pair_softmax'."
+        )
     odds = found[..., 1] - found[..., 0]
     is_match = jnp.array([True, False, False])
     counted = jnp.stack([jnp.ones_like(has_text), has_text, has_image], axis=1)
@@ -61,6 +63,62 @@ def matching(
         return jnp.sum(jnp.where(counted, values, 0)) / jnp.sum(counted)
 
     return mean(loss), {"accuracy": mean(is_right.astype(jnp.float32))}
+
+
+def pair_softmax(
+    left: Embedding,
+    right: Embedding,
+    context: Context,
+    *,
+    negatives: Annotated[int, Bounds(at_least=1)] = 15,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the cross-entropy of every image's text among texts drawn at random.
+
+    The ranking loss of dandelin/ViLT, vilt/modules/objectives.py (compute_irtr), which draws from
+    all captions of the dataset, those of the same image included; here, texts of other images in
+    the global batch are drawn with replacement. The draws depend on the key and on positions in
+    the global batch, not on the number of devices.
+
+    Args:
+      left: embedding of B images.
+      right: embedding of their B texts.
+      context: with `pair_logits`, and a key.
+      negatives: number of texts drawn for an image.
+
+    Returns:
+      The mean over the images, less those without a negative; and `accuracy`, the share of them
+      whose own text has the highest score.
+
+    Raises:
+      UserError: the model has no pair scorer.
+    """
+    compute, key = _require_pair_logits(context, "pair_softmax")
+    keys = jax.random.split(key, 2)
+    is_negative = context.left_ids[:, None] != context.right_ids[None, :]
+    equal = jnp.zeros(is_negative.shape, jnp.float32)
+    drawn, found = jax.vmap(lambda key: draw_negatives(key, equal, is_negative, context.mesh))(
+        jax.random.split(keys[0], negatives)
+    )
+    own = jnp.arange(is_negative.shape[0])
+    scores = compute(None, jnp.concatenate([own[None], drawn]).T, keys[1])[..., -1]
+    counted = found[0]
+    losses = jax.nn.logsumexp(scores, axis=1) - scores[:, 0]
+    is_right = scores[:, 0] > jnp.max(scores[:, 1:], axis=1)
+
+    def mean(values: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.where(counted, values, 0)) / jnp.maximum(jnp.sum(counted), 1)
+
+    return mean(losses), {"accuracy": mean(is_right.astype(jnp.float32))}
+
+
+def _require_pair_logits(context: Context, loss: str) -> tuple[PairLogits, jax.Array]:
+    if context.pair_logits is None:
+        raise UserError(
+            f"The loss {loss!r} trains a pair scorer, and the model has none; set "
+            "config.model.pair_scorer, or remove the task."
+        )
+    assert context.key is not None
+    return context.pair_logits, context.key
 
 
 def draw_negatives(

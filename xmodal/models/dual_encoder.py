@@ -38,6 +38,11 @@ class DualEncoder:
     pair_scorer: PairScorer | None = None
     shared: tuple[str, ...] = ()
 
+    @property
+    def embeds(self) -> bool:
+        """Whether items have vectors; without them, the pair scorer alone compares items."""
+        return all(tower.embeds for tower in self.towers.values())
+
     def init(
         self, key: jax.Array, example_inputs: Mapping[str, Mapping[str, Any]]
     ) -> tuple[Tree, Tree]:
@@ -111,7 +116,7 @@ class DualEncoder:
         params = self.share(params)
         with jax.named_scope(side):
             return tower.apply(
-                params[side], model_state[side], inputs, train=train, frozen=frozen, key=key
+                params.get(side, {}), model_state[side], inputs, train=train, frozen=frozen, key=key
             )
 
     def share(self, params: Tree) -> Tree:
@@ -203,6 +208,7 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
         kept = {"image": "tokens", "text": "ids" if scorer.reads_ids else "tokens"}
         towers = {side: tower.keeping(kept[side]) for side, tower in towers.items()}
     similarity = make_similarity(model.similarity)
+    _check_vectors(towers, scorer, similarity)
     if similarity.module is not None and len(towers) < len(SIDES):
         raise UserError(
             f"config.model.similarity {similarity.name!r} compares images with texts, but the "
@@ -214,3 +220,22 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
             f"only the side {next(iter(towers))!r}; set it to ()."
         )
     return DualEncoder(towers, similarity, scorer, tuple(model.shared))
+
+
+def _check_vectors(
+    towers: Mapping[str, Tower], scorer: PairScorer | None, similarity: Similarity
+) -> None:
+    """Raises an error if items without vectors are to be compared by their vectors."""
+    without = sorted(side for side, tower in towers.items() if not tower.embeds)
+    if not without:
+        return
+    if scorer is None or len(without) < len(SIDES):
+        raise UserError(
+            f"config.model.{without[0]}.head is 'none', which only a pair scorer can use: set "
+            "config.model.pair_scorer and the heads of both sides to 'none', or choose a head."
+        )
+    if similarity.name != "dot" or similarity.parameters:
+        raise UserError(
+            "config.model.similarity compares vectors, which a model with the head 'none' lacks; "
+            "set it to {'name': 'dot'}."
+        )

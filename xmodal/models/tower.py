@@ -15,6 +15,7 @@ from xmodal.models.encoders import make_encoder
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import Features, join_summands, split_summands
 from xmodal.models.heads import make_head
+from xmodal.models.heads.no_vector import NoVector
 from xmodal.models.heads.pooling import Pooling
 from xmodal.models.mode import Mode
 from xmodal.models.projection import make_projection
@@ -154,6 +155,11 @@ class Tower:
     def keeping(self, features: str) -> "Tower":
         """Returns this tower with `features` in its embeddings, see `Side.keeps`."""
         return Tower(self.module.clone(keeps=features))
+
+    @property
+    def embeds(self) -> bool:
+        """Whether items have vectors, and not only features for a pair scorer."""
+        return not isinstance(self.module.head, NoVector)
 
     @property
     def feature_column(self) -> str | None:

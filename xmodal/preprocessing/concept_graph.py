@@ -5,7 +5,6 @@ section 3.2, and the authors' code, BruceW91/CVSE.
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 
 # Shares of captions are scaled as 5^(share - 0.02) - 5^-0.02; from 0.3 on, concepts are connected.
@@ -90,7 +90,7 @@ def read_concepts(path: str | os.PathLike) -> Concepts:
       UserError: the file is missing, or not such a file.
     """
     try:
-        return parse_concepts(json.loads(epath.Path(path).read_text(encoding="utf-8")))
+        return parse_concepts(parse_json_text(epath.Path(path).read_text(encoding="utf-8")))
     except FileNotFoundError as error:
         raise UserError(
             f"There is no concept file at {path}; write one with `python -m data_prep.concepts`."

@@ -18,6 +18,7 @@ import simplejpeg
 from data_prep.untrusted.pictures import TooManyPixelsError, check_pixels, open_picture
 from xmodal.base.config import UserError, setting
 from xmodal.preprocessing.augment import AugmentConfig, draw, erase
+from xmodal.preprocessing.patches import cut_into_patches, most_patches
 from xmodal.preprocessing.resample import (
     resample,
     resample_bicubic,
@@ -47,6 +48,8 @@ class ImageConfig:
         (openai/CLIP: 1.0). "squash" and "big_vision" resize the center like "cxc", but
         bicubically (the SigLIP of open_clip and transformers: 1.0) or bilinearly without
         antialiasing, rounded down (google-research/big_vision, which trained SigLIP: 1.0).
+      patch: side of the patches of pictures of any shape, see `patches.cut_into_patches`, whose
+        shorter side has `size` pixels; 0 for squares.
       max_regions: R, rows of a padded image if the number of stored regions varies; images
         with more regions keep the first R.
     """
@@ -55,7 +58,26 @@ class ImageConfig:
     augment: AugmentConfig | None = None
     eval_crop: float = setting(0.875, above=0, at_most=1)
     eval_recipe: str = setting("cxc", one_of=_RECIPES)
+    patch: int = setting(0, at_least=0)
     max_regions: int = setting(0, at_least=0)
+
+    def __post_init__(self) -> None:
+        if self.patch and (self.size % self.patch or self.size < self.patch):
+            raise UserError(
+                f"config.data.image.size={self.size} is not a multiple of patch={self.patch}."
+            )
+        if self.patch and self.augment is not None:
+            raise UserError(
+                f"config.data.image.patch={self.patch} keeps whole pictures, and augment crops "
+                "them; set config.data.image.augment to None."
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a picture as the model reads it, of dtype uint8."""
+        if self.patch:
+            return 1 + most_patches(self.size, self.patch), 3 * self.patch**2
+        return self.size, self.size, 3
 
 
 def prepare_images(
@@ -69,18 +91,17 @@ def prepare_images(
       seeds: int64 [N, 2] of the training augmentation; None for the evaluation crop.
 
     Returns:
-      uint8 [N, size, size, 3].
+      uint8 [N, size, size, 3], or `config.shape` of patches.
 
     Raises:
       ValueError: an image is damaged or of an unknown format.
     """
-    results = np.empty([len(images), config.size, config.size, 3], np.uint8)
-    crop = EVALUATION_CROPS[config.eval_recipe]
+    results = np.empty([len(images), *config.shape], np.uint8)
 
     def fill(result: np.ndarray, encoded: bytes, seed: np.ndarray | None) -> None:
         picture = decode_image(encoded)
         if seed is None or config.augment is None:
-            result[:] = crop(picture, config.size, config.eval_crop)
+            result[:] = evaluation_view(picture, config)
         else:
             result[:] = augmented_crop(picture, seed, config.size, config.augment)
 
@@ -88,6 +109,13 @@ def prepare_images(
     for _ in _WORKERS.map(fill, results, images, rows):
         pass  # Raises the error of a worker.
     return results
+
+
+def evaluation_view(picture: np.ndarray, config: ImageConfig) -> np.ndarray:
+    """Returns a picture uint8 [H, W, 3] as the model reads it in evaluation."""
+    if config.patch:
+        return cut_into_patches(picture, config.size, config.patch)
+    return EVALUATION_CROPS[config.eval_recipe](picture, config.size, config.eval_crop)
 
 
 def decode_image(encoded: bytes) -> np.ndarray:

@@ -6,13 +6,13 @@ in the order of their ids.
 
 import dataclasses
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etils import epath
 
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 from xmodal.preprocessing.byte_pairs import merged_tokens
 from xmodal.preprocessing.published_merges import (
@@ -82,7 +82,7 @@ def _vocabulary_tokens(content: bytes) -> list[str]:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
+        parse_json_text(text)
     except ValueError:
         return False
     return True

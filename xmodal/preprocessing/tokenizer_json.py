@@ -6,10 +6,10 @@ those of the config instead.
 
 import functools
 import itertools
-import json
 from collections.abc import Callable
 from typing import Any
 
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 
 _PROBE = "a photo"  # Any text with a token.
@@ -53,7 +53,7 @@ class JsonPieces:
         """
         self._tokenizer, self._clean = _load(content), clean
         self.start, self.end = _find_markers(self._tokenizer)
-        settings = json.loads(content.decode("utf-8-sig"))
+        settings = parse_json_text(content.decode("utf-8-sig"))
         self.pad = (settings.get("padding") or {}).get("pad_token", "")
         model = settings["model"]
         number = model.get("unk_id")

@@ -1,10 +1,9 @@
 """Files of named arrays: safetensors, Keras, NumPy and torch."""
 
 import io
-import json
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
+from typing import BinaryIO
 
 import h5py
 import ml_dtypes
@@ -12,7 +11,10 @@ import numpy as np
 import safetensors
 from etils import epath
 
-from xmodal.base.array_damage import DAMAGE
+from data_prep.untrusted.archives import ZIP_ERRORS, open_zip
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
+from data_prep.untrusted.hdf5 import HDF5_ERRORS, Hdf5File
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 from xmodal.pretrained import torch_files
 
@@ -60,7 +62,7 @@ def check_safetensors(path: epath.Path) -> None:
             start = 8 + int.from_bytes(file.read(8), "little")
             if start > size:
                 raise ValueError(f"its header should have {start:,} of its {size:,} bytes")
-            header = json.loads(file.read(start - 8))
+            header = parse_json_text(file.read(start - 8))
         tensors = [entry for name, entry in header.items() if name != "__metadata__"]
         expected = start + max((entry["data_offsets"][1] for entry in tensors), default=0)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -76,7 +78,7 @@ def read_npz(path: epath.Path) -> dict[str, np.ndarray]:
             if not zipfile.is_zipfile(file):
                 raise ValueError("it is not an archive")
             file.seek(0)
-            with np.load(file, allow_pickle=False) as arrays:
+            with load_arrays(file) as arrays:
                 return {name: _with_bfloat16(array) for name, array in arrays.items()}
     except DAMAGE as error:
         raise UserError(f"{path} cannot be read ({error}): {_DAMAGED}.") from error
@@ -90,9 +92,9 @@ def _with_bfloat16(array: np.ndarray) -> np.ndarray:
 def read_keras(path: epath.Path) -> dict[str, np.ndarray]:
     """Returns all variables of a `.keras` archive."""
     try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        with path.open("rb") as file, open_zip(file) as archive:
             weights = io.BytesIO(archive.read("model.weights.h5"))
-    except (KeyError, zlib.error, zipfile.BadZipFile) as error:
+    except (KeyError, ValueError, OSError, *ZIP_ERRORS) as error:
         raise UserError(f"{path} cannot be read ({error}): {_DAMAGED}.") from error
     return _read_h5(path, weights)
 
@@ -103,14 +105,14 @@ def read_h5(path: epath.Path) -> dict[str, np.ndarray]:
         return _read_h5(path, file)
 
 
-def _read_h5(path: epath.Path, file: io.IOBase) -> dict[str, np.ndarray]:
+def _read_h5(path: epath.Path, file: BinaryIO) -> dict[str, np.ndarray]:
     try:
-        with h5py.File(file, "r") as root:
-            tree = root.get("model_weights", root)
+        with Hdf5File(file) as opened:
+            tree = opened.root.get("model_weights", opened.root)
             long: dict[str, np.ndarray] = {}
             short: dict[str, str] = {}
-            _walk(tree, "", [], long, short)
-    except (OSError, KeyError, RuntimeError) as error:
+            _walk(opened, tree, "", [], long, short)
+    except HDF5_ERRORS as error:
         raise UserError(f"{path} cannot be read ({error}): {_DAMAGED}.") from error
     names = list(short.values())
     unique = len(set(names)) == len(names)
@@ -118,22 +120,23 @@ def _read_h5(path: epath.Path, file: io.IOBase) -> dict[str, np.ndarray]:
 
 
 def _walk(
+    file: Hdf5File,
     group: h5py.Group,
     path: str,
     layers: list[str],
     long: dict[str, np.ndarray],
     short: dict[str, str],
 ) -> None:
-    for key, child in group.items():
+    for key, child in file.children(group):
         name = f"{path}/{key}" if path else key
         if key.startswith("optimizer"):
             continue
         if isinstance(child, h5py.Group):
             # Keras 3 keeps a layer's variables in LAYER_CLASS_3/vars and its name in an attribute.
             layer = child.attrs.get("name", key) if key == "vars" else key
-            _walk(child, name, [*layers, str(layer)], long, short)
+            _walk(file, child, name, [*layers, str(layer)], long, short)
         else:
-            long[name] = np.asarray(child)
+            long[name] = file.read_once(child)
             variable = key.removesuffix(":0")
             # conv1/conv1/kernel:0 -> conv1/kernel; layers/conv2d/vars/0 -> its layer's name/0.
             short[name] = f"{layers[-1]}/{variable}" if layers else variable

@@ -18,6 +18,7 @@ import numpy as np
 import safetensors.numpy
 from etils import epath
 
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.atomic import new_folder
 from xmodal.base.buckets import is_on_bucket
 from xmodal.base.checksums import check_files, sha256_of
@@ -136,7 +137,7 @@ def read_description(folder: str | os.PathLike) -> Description:
             f"{folder} is not a converted tower: {path} is missing. Make one with `xmodal convert`."
         )
     with damage(path):
-        content = json.loads(path.read_text())
+        content = parse_json_text(path.read_text())
         encoder, head = content["encoder"], content["head"]
         preprocessing = content["preprocessing"]
         encoder["name"]
@@ -184,7 +185,7 @@ def read_checked(path: epath.Path, name: str) -> dict[str, np.ndarray]:
       UserError: a file is damaged.
     """
     with damage(path):
-        checksums = dict(json.loads(path.read_text()).get("checksums", {}))
+        checksums = dict(parse_json_text(path.read_text()).get("checksums", {}))
     own = {each: digits for each, digits in checksums.items() if each == name}
     arrays = array_files.read_safetensors(path.parent / name)
     check_files(path.parent, own, "convert the weights again.")

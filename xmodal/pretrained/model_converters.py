@@ -18,6 +18,7 @@ from xmodal.pretrained import (
     pvse,
     scan_weights,
     sgraf_weights,
+    vilt,
     vse_infinity,
     vsepp,
     vsrn,
@@ -108,6 +109,10 @@ MODELS: Mapping[str, ModelConverter] = {
         variants=clip.SIGLIP_VARIANTS,
         has_default=False,
         expected_unexpected=clip.EXPECTED_UNEXPECTED,
+    ),
+    "vilt": ModelConverter(
+        lambda source, variant: vilt.describe_vilt(source.arrays),
+        expected_unexpected=vilt.EXPECTED_UNEXPECTED,
     ),
     "vse_infinity": ModelConverter(
         lambda source, variant: vse_infinity.describe_vse_infinity(source.arrays, variant),

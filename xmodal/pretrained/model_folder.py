@@ -19,6 +19,7 @@ import numpy as np
 import safetensors.numpy
 from etils import epath
 
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.atomic import new_folder
 from xmodal.base.checksums import sha256_of
 from xmodal.base.config import UserError
@@ -109,7 +110,7 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
             "config.init_from.towers."
         )
     with damage(path):
-        content = json.loads(path.read_text())
+        content = parse_json_text(path.read_text())
         similarity, parameters = dict(content["similarity"]), dict(content["parameters"])
         tasks, scorer = (dict(content.get(part, {})) for part in ("tasks", "pair_scorer"))
     sides = {side: read_description(epath.Path(folder) / side) for side in SIDES}
@@ -130,7 +131,7 @@ def read_part(folder: str | os.PathLike, part: str) -> dict[str, np.ndarray]:
     root = epath.Path(folder)
     path, name = root / "model.json", f"{part}.safetensors"
     with damage(path):
-        names = json.loads(path.read_text()).get("checksums", {})
+        names = parse_json_text(path.read_text()).get("checksums", {})
     if name not in names:
         return {}
     if not (root / name).exists():

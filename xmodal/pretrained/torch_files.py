@@ -8,7 +8,6 @@ import dataclasses
 import io
 import math
 import reprlib
-import zipfile
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, BinaryIO
 
@@ -16,13 +15,12 @@ import ml_dtypes
 import numpy as np
 from etils import epath
 
+from data_prep.untrusted.archives import ZIP_ERRORS, open_zip
 from data_prep.untrusted.pickles import ERRORS, Inert, Known, Resolver, StandIn, Unpickler
 from xmodal.base.config import UserError
 
-SUFFIXES = (".pth", ".pt", ".pth.tar")
+SUFFIXES = (".pth", ".pt", ".pth.tar", ".ckpt")
 
-# Damaged headers request methods, encryption and offsets that `zipfile` does not support.
-_ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError)
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _DTYPES = {
@@ -113,7 +111,7 @@ def read_objects(path: epath.Path) -> Any:
             is_zip = file.read(4) == b"PK\x03\x04"
             file.seek(0)
             return _Resolver().resolve((_read_zip if is_zip else _read_legacy)(file))
-    except (*ERRORS, *_ZIP_ERRORS) as error:
+    except (*ERRORS, *ZIP_ERRORS, OSError) as error:
         raise _damaged(path, error) from error
 
 
@@ -146,9 +144,14 @@ def _damaged(path: epath.Path, error: Exception) -> UserError:
     )
 
 
+def is_torch(path: epath.Path) -> bool:
+    """Returns whether a path is a torch checkpoint, and not the start of a TensorFlow one's."""
+    return path.name.endswith(SUFFIXES) and path.exists()
+
+
 def read_options(path: epath.Path) -> Mapping[str, Any]:
     """Returns a checkpoint's training options, its `opt`; empty if it has none."""
-    if not path.name.endswith(SUFFIXES):
+    if not is_torch(path):
         return {}
     objects = read_objects(path)
     options = objects.get("opt") if isinstance(objects, Mapping) else None
@@ -219,7 +222,7 @@ def _holds_tensor(contents: Iterable[Any], depth: int = 1) -> bool:
 
 
 def _read_zip(file: BinaryIO) -> Any:
-    with zipfile.ZipFile(file) as archive:
+    with open_zip(file) as archive:
         names = archive.namelist()
         root = next((name for name in names if name.endswith("data.pkl")), None)
         if root is None:

@@ -10,6 +10,7 @@ import numpy as np
 from xmodal.base.config import UserError
 from xmodal.losses import LOSSES
 from xmodal.models import Embedding, make_dual_encoder, make_task_module
+from xmodal.preprocessing import ImageConfig
 from xmodal.pretrained.bert_weights import HUGGING_FACE_PARTS
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description, model_section
@@ -100,8 +101,9 @@ def _example(description: Description) -> dict[str, np.ndarray]:
     if features := description.encoder.get("features"):
         shape = (features,) if isinstance(features, int) else tuple(features)
         return {"image": np.zeros((1, *shape), np.float32)}
-    size = description.preprocessing.get("size") or 96
-    return {"image": np.zeros((1, size, size, 3), np.uint8)}
+    inputs = description.preprocessing
+    config = ImageConfig(size=inputs.get("size") or 96, patch=inputs.get("patch", 0))
+    return {"image": np.zeros((1, *config.shape), np.uint8)}
 
 
 def _task_shapes(section: Mapping[str, Any], vectors: Mapping[str, Embedding]) -> Any:

@@ -1,13 +1,13 @@
 """Vocabularies and tokenizers as published with models."""
 
 import io
-import json
 import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from etils import epath
 
+from data_prep.untrusted.json_text import parse_json_text
 from data_prep.untrusted.pickles import ERRORS, Inert, Unpickler
 from xmodal.base.config import UserError
 from xmodal.preprocessing.tokenizer_files import TokenizerFile, parse_file, read_vocabulary
@@ -52,7 +52,7 @@ def read_words(path: str | os.PathLike) -> list[str]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
         if path.name.endswith(".json"):
-            return _sort(path, json.loads(text))
+            return _sort(path, parse_json_text(text))
     except ValueError as error:
         raise UserError(f"{path} cannot be read as a vocabulary ({error}).") from error
     return _check(path, [line.strip() for line in text.rstrip("\n").split("\n")])
@@ -61,7 +61,7 @@ def read_words(path: str | os.PathLike) -> list[str]:
 def has_words(path: str | os.PathLike) -> bool:
     """Returns whether a file is a torch checkpoint that includes its vocabulary."""
     path = epath.Path(path)
-    if not path.name.endswith(torch_files.SUFFIXES):
+    if not torch_files.is_torch(path):
         return False
     objects = torch_files.read_objects(path)
     return isinstance(objects, Mapping) and "word2idx" in objects

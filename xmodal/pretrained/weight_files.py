@@ -1,7 +1,6 @@
 """Readers of published weights: a path -> {name: array}."""
 
 import dataclasses
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -10,6 +9,8 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from data_prep.untrusted.json_text import parse_json_text
+from data_prep.untrusted.names import is_inside
 from xmodal.base.config import UserError
 from xmodal.pretrained import array_files, tensorflow_files
 
@@ -33,7 +34,7 @@ FORMATS = (
     ".safetensors",
     "Keras .h5, .weights.h5 or .keras",
     ".npz",
-    "torch's .pth, .pt, .pth.tar or .bin, also TorchScript",
+    "torch's .pth, .pt, .pth.tar, .ckpt or .bin, also TorchScript",
 )
 
 _PARTIAL = (".part", ".partial", ".incomplete", ".crdownload", ".download", ".tmp", ".aria2")
@@ -148,8 +149,12 @@ def _recognize_folder(folder: epath.Path) -> Callable[[], dict[str, np.ndarray]]
 
 
 def _read_shards(folder: epath.Path, table: str) -> dict[str, np.ndarray]:
-    weights = _parse(folder / table).get("weight_map", {})
-    files = sorted(set(weights.values()))
+    content = _parse(folder / table)
+    weights = content.get("weight_map", {}) if isinstance(content, dict) else {}
+    names = weights.values() if isinstance(weights, dict) else [weights]
+    if wrong := [name for name in names if not (isinstance(name, str) and is_inside(name))]:
+        raise UserError(f"{folder / table} names {wrong[0]!r:.80}, not a file beside it.")
+    files = sorted(set(names))
     if absent := [name for name in files if not (folder / name).exists()]:
         raise UserError(
             f"{folder} is only partly downloaded: {table} names {len(files)} files, of which "
@@ -215,6 +220,6 @@ def _small_files(folder: epath.Path) -> dict[str, Any]:
 
 def _parse(path: epath.Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json_text(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{path} is damaged or truncated ({error}): download it again.") from error

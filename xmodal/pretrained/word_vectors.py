@@ -11,7 +11,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from xmodal.base.array_damage import DAMAGE
+from data_prep.untrusted.archives import open_gzip
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.base.progress import progress
 from xmodal.preprocessing.words import find_row
@@ -75,7 +76,7 @@ def load_word_vectors(
                 return _collect(_read_npz(path, raw), keep)
             if magic == b"PK":
                 raise UserError(f"{path} is a zip archive: unpack it and name the file inside.")
-            file: Any = gzip.GzipFile(fileobj=raw) if magic == b"\x1f\x8b" else raw
+            file: Any = open_gzip(raw) if magic == b"\x1f\x8b" else raw
             is_binary = path.removesuffix(".gz").endswith(".bin")
             return _collect((_read_binary if is_binary else _read_text)(path, file, keep), keep)
     except FileNotFoundError as error:
@@ -198,7 +199,7 @@ def _read_binary(path: str, file: BinaryIO, keep: frozenset[str] | None) -> _Tab
 
 def _read_npz(path: str, file: BinaryIO) -> _Table:
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        with load_arrays(file) as arrays:
             words, vectors = arrays["words"], arrays["vectors"]
     except DAMAGE as error:
         raise UserError(

@@ -63,6 +63,7 @@ def train(
       reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
     """
     if processes.index() == 0:
+        run_folder.check_path(run_dir)
         check_writable(run_dir)
         folder_lock.check_free(run_dir)
     parts = resolve(config, run_dir, allow_changes=allow_changes)

@@ -13,6 +13,7 @@ from xmodal import data
 from xmodal.base import processes
 from xmodal.base.page import from_markdown
 from xmodal.base.result_files import write_files
+from xmodal.base.text_table import without_links
 from xmodal.evals import Evaluation
 from xmodal.evals.evaluation import REPORT
 from xmodal.pretrained.packaged_towers import describe_source
@@ -41,7 +42,7 @@ def write_card(
         return
     stretches = _stretches(read_starts(run_dir), parts.settings.total_steps)
     sections = [
-        f"# {parts.settings.name}",
+        f"# {without_links(parts.settings.name)}",
         "## Model",
         f"```\n{describe(parts)}\n```",
         _describe_start(parts),

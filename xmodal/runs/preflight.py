@@ -40,7 +40,7 @@ from xmodal.runs.costs import accelerators, cost, memory
 from xmodal.runs.costs.memory import STEP
 from xmodal.runs.costs.program_report import format_costs, format_traffic, to_json
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation, make_embedder
-from xmodal.runs.folder import folder_lock
+from xmodal.runs.folder import folder_lock, run_folder
 from xmodal.runs.folder.damaged_checkpoints import newest_whole
 from xmodal.runs.parts import Parts
 from xmodal.runs.run import resolve
@@ -102,6 +102,7 @@ def check(
 
 def _check_folders(run_dir: str, output: str) -> None:
     if processes.index() == 0:
+        run_folder.check_path(run_dir)
         check_writable(run_dir)
         folder_lock.check_free(run_dir)
         if output:

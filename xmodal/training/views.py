@@ -88,7 +88,7 @@ def embed_views(
             key=None if key is None else jax.random.fold_in(key, SIDES.index(side)),
         )
         count = len(names)
-        rows = jax.tree.map(lambda x, c=count: x.reshape(-1, c, *x.shape[1:]), embedding)
+        rows = jax.tree.map(lambda x, c=count: x.reshape(len(x) // c, c, *x.shape[1:]), embedding)
         for place, name in enumerate(names):
             views[name] = jax.tree.map(lambda x, p=place: x[:, p], rows)
     return views, states

@@ -66,7 +66,9 @@ def test_a_real_row(ledger, real_data, tmp_path, monkeypatch, capfd):
     folders = folders_of(ledger, [])
     assert reproduce.reproduce([system], ledger, folders, tmp_path) == 0
     report = tmp_path / "results/relations/cite_tf_idf/reproduced.json"
-    assert json.loads(report.read_text())["reproduced"] is True
+    content = json.loads(report.read_text())
+    assert content["reproduced"] is True
+    assert [check["inside"] for check in content["checks"]] == [True] * 8
 
     measured = {"mean/average_precision": Value("60.0")}
     rows = [dataclasses.replace(row, measured=measured) for row in ledger.of_system(system.name)]

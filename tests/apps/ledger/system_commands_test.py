@@ -50,7 +50,8 @@ def test_every_command_can_be_read(tmp_path):
             assert not any("{" in word or "}" in word for word in words), words
             named = [word for word in words if word.startswith("--config=")]
             key = (*named, *(word.split("=")[0] for word in words if "--config." in word))
-            if not named or key in seen:
+            # The config of `mine` is that of a dataset.
+            if not named or key in seen or words[0] == "mine":
                 continue
             seen.add(key)
             config = load(named[0].removeprefix("--config="))

@@ -9,6 +9,7 @@ from typing import Any
 
 from etils import epath
 
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError, read, setting
 from xmodal.base.result_files import format_json
 from xmodal.preprocessing import ImageConfig, TextConfig
@@ -131,6 +132,8 @@ def read_bundle(folder: str | os.PathLike) -> tuple[Card, dict[str, bytes]]:
     content = _read_content(root)
     records = content.pop("files", {})
     card = read(Card, f"{CARD} of {folder}", content)
+    if not isinstance(records, dict) or not all(map(_is_record, records.values())):
+        raise UserError(_damaged(root / CARD))
     if set(records) != set(card.files()):
         raise UserError(f"{root / CARD} lists {sorted(records)} instead of {sorted(card.files())}.")
     return card, {name: _read_file(root / name, record) for name, record in records.items()}
@@ -138,11 +141,10 @@ def read_bundle(folder: str | os.PathLike) -> tuple[Card, dict[str, bytes]]:
 
 def _read_content(root: epath.Path) -> dict[str, Any]:
     path = root / CARD
-    damaged = f"{path} is damaged or was changed: export the model again."
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json_text(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(damaged) from error
+        raise UserError(_damaged(path)) from error
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
         raise UserError(f"{path} is not the card of an xmodal bundle.")
     version = content.pop("version", None)
@@ -153,8 +155,17 @@ def _read_content(root: epath.Path) -> dict[str, Any]:
         )
     expected = content.pop("sha256", None)
     if expected != _hash({"format": FORMAT, "version": VERSION, **content}):
-        raise UserError(damaged)
+        raise UserError(_damaged(path))
     return content
+
+
+def _damaged(path: epath.Path) -> str:
+    return f"{path} is damaged or was changed: export the model again."
+
+
+def _is_record(record: Any) -> bool:
+    kinds = {"bytes": int, "sha256": str}
+    return isinstance(record, dict) and {name: type(x) for name, x in record.items()} == kinds
 
 
 def _read_file(path: epath.Path, record: Mapping[str, Any]) -> bytes:

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
 from xmodal.api.item_embeddings import Embedding, tokens_of
 from xmodal.api.model import Model
 from xmodal.api.search.embedded_items import embed
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.items import Items
 from xmodal.base import processes
-from xmodal.base.array_damage import DAMAGE
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
 from xmodal.base.json_files import read_json
@@ -191,7 +191,7 @@ class EmbeddedParts:
 
 def _load(part: _Part) -> np.ndarray:
     try:
-        vectors = np.load(part.path, allow_pickle=False)
+        vectors = load_arrays(part.path)
     except DAMAGE as error:
         raise _damaged(part, str(error)) from error
     if len(vectors) != part.stop - part.start:
@@ -201,7 +201,7 @@ def _load(part: _Part) -> np.ndarray:
 
 def _load_tokens(part: _Part) -> RaggedTokens:
     try:
-        tokens = RaggedTokens(**np.load(part.tokens, allow_pickle=False))
+        tokens = RaggedTokens(**load_arrays(part.tokens))
     except DAMAGE as error:
         raise _damaged(part, str(error)) from error
     if len(tokens.lengths) != part.stop - part.start:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmodal.base.array_damage import DAMAGE
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.base.folder_walk import (
     IMAGE_ENDINGS,
@@ -234,6 +234,6 @@ def read_array(path: pathlib.Path) -> np.ndarray:
       UserError: it is not such a file.
     """
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return load_arrays(path, mmap_mode="r")
     except DAMAGE as error:
         raise UserError(f"{path} is not a NumPy array: {error}.") from error

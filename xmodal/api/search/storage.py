@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.api.bundles import card as bundle_card
 from xmodal.api.loading import load
 from xmodal.api.model import Model
 from xmodal.api.search.approximate import Effort, read_lists, save_lists
 from xmodal.api.search.gallery import IndexGallery, Quality
-from xmodal.base.array_damage import DAMAGE
 from xmodal.base.atomic import new_folder
 from xmodal.base.checksums import check_files, sha256_of
 from xmodal.base.config import UserError
@@ -96,7 +97,7 @@ def read_index(
             "`python -m xmodal search build`."
         )
     try:
-        content = json.loads((root / CARD).read_text(encoding="utf-8"))
+        content = parse_json_text((root / CARD).read_text(encoding="utf-8"))
         if content["format"] != FORMAT or content["version"] != VERSION:
             raise UserError(
                 f"{folder} is {content['format']!r} of version {content['version']!r}; this xmodal "
@@ -119,8 +120,12 @@ def read_index(
 
 
 def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> IndexGallery:
-    vectors = np.load(root / f"{kind}.npy", mmap_mode="r", allow_pickle=False)
-    names = json.loads((root / f"{kind}.json").read_text(encoding="utf-8"))
+    if kind not in ("image", "caption"):
+        raise ValueError(f"items of an unknown kind {kind!r:.40}")
+    vectors = load_arrays(root / f"{kind}.npy", mmap_mode="r")
+    names = parse_json_text((root / f"{kind}.json").read_text(encoding="utf-8"))
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TypeError("its names are not a list of texts")
     if not len(vectors) == len(names) == record["count"]:
         raise ValueError(f"{len(vectors)} embeddings and {len(names)} names of {record['count']}")
     effort, quality = record["effort"], record["quality"]
@@ -129,11 +134,11 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Ind
         names,
         vectors,
         dataset=record["dataset"],
-        left_out=json.loads(left_out.read_text(encoding="utf-8")) if left_out.exists() else {},
+        left_out=parse_json_text(left_out.read_text(encoding="utf-8")) if left_out.exists() else {},
         lists=None if effort is None else read_lists(root / f"{kind}.faiss"),
         effort=Effort(**effort or {}),
         quality=None if quality is None else Quality(**quality),
-        tokens=RaggedTokens(**np.load(tokens)) if tokens.exists() else None,
+        tokens=RaggedTokens(**load_arrays(tokens)) if tokens.exists() else None,
     )
 
 

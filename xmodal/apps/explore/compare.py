@@ -8,6 +8,7 @@ The command prints the table, and the paired differences of the first model from
 
 import argparse
 import functools
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ from xmodal.base.text_table import Bold, format_table
 from xmodal.evals.metrics import lower_is_better
 from xmodal.evals.reports.paired_differences import Difference, Differences
 from xmodal.evals.reports.paired_differences import compare as compare_results
-from xmodal.evals.reports.store import RANKS, load_ranks
+from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks
 from xmodal.evals.results import evaluator_tag
 from xmodal.runs.folder.finished import FINAL
 
@@ -51,9 +52,27 @@ def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
         raise UserError(f"results are {results!r}; pass a mapping of names to folders.")
     if len(results) < 2:
         raise UserError(f"A comparison needs at least two models; given: {list(results)}.")
+    return open_results(results)
+
+
+def open_results(results: Mapping[str, str | os.PathLike]) -> "Comparison":
+    """Opens the results of one or more models; see `compare` for arguments and errors."""
     comparison = Comparison({name: _find(folder) for name, folder in results.items()})
     comparison.check_labels()
     return comparison
+
+
+def read_names(models: Sequence[str]) -> dict[str, str]:
+    """Returns name -> folder for arguments `[NAME=]FOLDER`.
+
+    Raises:
+      UserError: two models have the same name.
+    """
+    named = (each.rpartition("=") for each in models)
+    folders = [(name or os.path.basename(os.path.normpath(at)), at) for name, _, at in named]
+    if len(names := {name for name, _ in folders}) < len(folders):
+        raise UserError(f"Models share a name, of {sorted(names)}: write NAME=FOLDER.")
+    return dict(folders)
 
 
 def _find(folder: str | os.PathLike) -> epath.Path:
@@ -145,7 +164,7 @@ class Comparison:
         # A metric that is undefined for some models is a row, too.
         reported = {name: dict.fromkeys(numbers, 0.0) for name, numbers in self.metrics.items()}
         for tag in choose_metrics(reported, tags, at_least=1):
-            best = self._find_best(tag) if format == "latex" else ()
+            best = self.find_best(tag) if format == "latex" else ()
             cells = [(name, self._cell(name, tag, format)) for name in self.metrics]
             rows.append([tag, *(Bold(cell) if name in best else cell for name, cell in cells)])
         return format_table(rows, format)
@@ -189,24 +208,60 @@ class Comparison:
                 found |= {_tag(name, tag): each for tag, each in differences.items()}
         return found
 
-    def _find_best(self, tag: str) -> list[str]:
-        """The models with the best value of a metric, or not separable from it."""
+    def stored(self, model: str) -> dict[str, StoredResults]:
+        """Returns the results of a model by query: evaluator -> its boards and numbers."""
+        return {name: load_ranks(at) for name, at in self._evaluations[model].items()}
+
+    def rank_limits(self, tag: str) -> dict[str, tuple[int, int]]:
+        """Returns the best and the worst rank that a model can have by a metric.
+
+        The best is 1 plus the number of models that are separably better, the worst the number of
+        models minus that of those which are separably worse, see `separates`.
+
+        Args:
+          tag: tag of `metrics`.
+
+        Returns:
+          Model -> ranks from 1, of the models that have the metric.
+        """
+        values, ahead = self._values(tag), -1.0 if lower_is_better(tag) else 1.0
+        better, worse = dict.fromkeys(values, 0), dict.fromkeys(values, 0)
+        for one, other in itertools.combinations(values, 2):
+            difference = ahead * (values[one] - values[other])
+            if difference and self.separates(one, other, tag):
+                first, second = (one, other) if difference > 0 else (other, one)
+                better[second] += 1
+                worse[first] += 1
+        return {name: (1 + better[name], len(values) - worse[name]) for name in values}
+
+    def _values(self, tag: str) -> dict[str, float]:
+        """The models that have a metric, and its values."""
         values = {name: numbers.get(tag, math.nan) for name, numbers in self.metrics.items()}
-        values = {name: value for name, value in values.items() if not math.isnan(value)}
+        return {name: value for name, value in values.items() if not math.isnan(value)}
+
+    def find_best(self, tag: str) -> list[str]:
+        """Returns the models with the best value of a metric, or not separable from it."""
+        values = self._values(tag)
         if len(values) < 2:
             return []
         best = (min if lower_is_better(tag) else max)(values, key=lambda name: values[name])
-        return [name for name in values if name == best or not self._separates(best, name, tag)]
+        return [name for name in values if name == best or not self.separates(best, name, tag)]
 
-    def _separates(self, best: str, other: str, tag: str) -> bool:
-        paired = self._differences(best, other).get(tag)
+    def separates(self, ours: str, theirs: str, tag: str) -> bool:
+        """Returns whether a metric of two models is separable from noise.
+
+        By the paired difference, or, where values by query are not stored, because their intervals
+        do not overlap.
+        """
+        ours, theirs = sorted((ours, theirs))  # Their differences are computed once.
+        paired = self._differences(ours, theirs).get(tag)
         if paired is not None:
             return paired.separable
-        (low, high), (other_low, other_high) = (self._limits(name, tag) for name in (best, other))
+        (low, high), (other_low, other_high) = (self.limits(name, tag) for name in (ours, theirs))
         return low > other_high or high < other_low
 
-    def _limits(self, model: str, tag: str) -> tuple[float, float]:
-        """The interval of a metric; the value itself without one."""
+    def limits(self, model: str, tag: str) -> tuple[float, float]:
+        """Returns the interval of a metric; the value itself without one."""
         numbers = self.metrics[model]
         low, high = (numbers.get(f"{tag}_{end}", numbers[tag]) for end in ("low", "high"))
         return low, high
@@ -215,7 +270,7 @@ class Comparison:
         value = self.metrics[model].get(tag, math.nan)
         if math.isnan(value):
             return "-"
-        low, high = self._limits(model, tag)
+        low, high = self.limits(model, tag)
         with_interval = format == "latex" and low < high
         return f"{value:.2f} [{low:.2f}, {high:.2f}]" if with_interval else f"{value:.2f}"
 
@@ -246,11 +301,8 @@ def main() -> None:
     parser.add_argument("--metrics", help="tags, separated by commas; by default a selection")
     parser.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
     args = parser.parse_args()
-    named = (each.rpartition("=") for each in args.models)
-    folders = [(name or os.path.basename(os.path.normpath(at)), at) for name, _, at in named]
-    if len(names := {name for name, _ in folders}) < len(folders):
-        raise UserError(f"Models share a name, of {sorted(names)}: write NAME=FOLDER.")
-    comparison, format = compare(dict(folders)), "latex" if args.latex else "markdown"
+    comparison = compare(read_names(args.models))
+    format = "latex" if args.latex else "markdown"
     print(comparison.table(args.metrics and args.metrics.split(","), format), end="\n\n")
     ours, *others = comparison.metrics
     print("\n".join(comparison.differences(ours, each, format) for each in others), end="")

@@ -22,7 +22,7 @@ class Check:
       tag: the metric.
       against: "stored", the number measured earlier, "published", or "unverified".
       expected: that number.
-      allowed: the table's tolerance, and twice the deviation of a number that has one.
+      allowed: the row's tolerance, and twice the deviation of a number that has one.
       reason: why the tolerance is not 0.
       measured: the mean over seeds; None if the commands do not compute it.
       low: lower end of the 95 % interval of one seed, if there is one.
@@ -63,9 +63,12 @@ def compare_rows(rows: Sequence[Row], metrics: Sequence[Numbers]) -> list[Check]
         for against, values in ((paper, row.published), ("stored", row.measured)):
             for tag, value in values.items():
                 if value.number is not None and (against == "stored" or tag not in row.measured):
-                    allowed = row.table.tolerance + 2 * value.deviation
-                    place = (row.table.name, tag, against, value.number, allowed, row.table.reason)
-                    checks.append(Check(*place, *_measure(tag, row.system, metrics)))
+                    tolerance, reason = row.tolerance
+                    allowed = tolerance + 2 * value.deviation
+                    place = (row.table.name, tag, against, value.number, allowed, reason)
+                    measured = _measure(tag, row.system, metrics)
+                    scaled = (each and each * row.table.scale for each in measured)
+                    checks.append(Check(*place, *scaled))
     return checks
 
 

@@ -1,4 +1,27 @@
-"""The ledger: every number that a paper or this project prints, `configs/results/*.toml`."""
+"""The ledger: every number that a paper or this project prints, `configs/results/*.toml`.
+
+    title = "A paper (2020)"
+
+    [systems.mine]                         # the fields of `System`
+    label = "Mine"
+    needs = ["coco"]                       # of files.toml
+    run = ["evaluate --config=... --config.data.manual_dir={coco} --output={out}"]
+
+    [[tables]]                             # the fields of `Table`
+    name = "table 1"
+    source = "table 1"
+    columns = "coco5k/{i2t,t2i}/recall@1"  # two tags
+    tolerance = 0.2
+    reason = "other decoders change single ranks"
+    [tables.published]                     # and [tables.measured]
+    mine = "41.3 30.3"                     # or a list of cells; "-" is an empty cell
+    "other_file/theirs" = "50.3±0.4 -"
+
+The file's name is the group. With `system = "KEY"`, all rows of a table belong to one system, and
+their keys are their labels. Commands may contain the folders of files.toml and parts that its
+`commands` name; {out}, the folder of the results; {model}, that of converted weights; {work}, that
+of everything; and {seed}.
+"""
 
 import dataclasses
 import importlib.util
@@ -79,6 +102,8 @@ class System:
       minutes: CPU minutes of all commands and seeds; None if unknown.
       parity: a test that compares the implementation with the publisher's, or with its labels.
       like: the paper's system that it imitates on other data.
+      tolerance: the tolerance of all of its rows, if it is trained again where the paper's numbers
+        are of released weights.
       evaluator: the evaluator of its numbers, if several have metrics of the same name.
       metric: replaces the metric in the tags of its rows.
       note: what a reader has to know.
@@ -92,6 +117,7 @@ class System:
     minutes: float | None = None
     parity: str = ""
     like: str = ""
+    tolerance: float = 0.0
     evaluator: str = ""
     metric: str = ""
     note: str = ""
@@ -107,6 +133,7 @@ class Table:
       tolerance: largest difference, in the units of the table, that counts as reproduced.
       reason: why it is not 0.
       source: table and place of the paper.
+      scale: factor from metrics to the table's units.
       unverified: the numbers were not checked in the source, and are never printed as published.
       page: the Markdown file that shows the table.
       heads: names of the columns there.
@@ -121,6 +148,7 @@ class Table:
     tolerance: float
     reason: str
     source: str = ""
+    scale: float = 1.0
     unverified: bool = False
     page: str = ""
     heads: tuple[str, ...] = ()
@@ -147,6 +175,13 @@ class Row:
     published: Mapping[str, Value]
     measured: Mapping[str, Value]
     label: str
+
+    @property
+    def tolerance(self) -> tuple[float, str]:
+        """The largest difference that counts as reproduced, and why it is not 0."""
+        if self.system.tolerance > self.table.tolerance:
+            return self.system.tolerance, "two trainings of a model differ"
+        return self.table.tolerance, self.table.reason
 
     @property
     def status(self) -> str:

@@ -120,7 +120,8 @@ def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathl
     ]
     write_report(results_of(system, work), system, checks, commands)
     verdict = "reproduced" if is_reproduced(checks) else "NOT reproduced"
-    print(f"\n{system.name}: {verdict}\n\n{format_checks(checks)}\n", flush=True)
+    inside = f"{sum(check.inside is True for check in checks)} of {len(checks)} numbers inside"
+    print(f"\n{system.name}: {verdict}, {inside}\n\n{format_checks(checks)}\n", flush=True)
     return 0 if is_reproduced(checks) else OUTSIDE
 
 

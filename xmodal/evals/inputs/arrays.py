@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from xmodal.base.array_damage import DAMAGE
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.base.result_files import write_files
 from xmodal.evals.inputs.array_checks import (
@@ -210,7 +210,7 @@ def open_arrays(
     known |= {"scores", "sentences", "sentence_embeddings", _SIMILARITY, *_PARAMETERS}
     known |= set(_LOG_SIGMA.values())
     try:
-        with np.load(place, allow_pickle=False) as file:
+        with load_arrays(place) as file:
             if len(set(file.files)) < len(file.files):
                 twice = max(file.files, key=file.files.count)
                 raise ValueError(f"it holds {twice!r} twice")
@@ -243,7 +243,7 @@ def named_similarity(path: str) -> str:
     if not path.endswith(".npz"):
         return ""
     try:
-        with epath.Path(path).open("rb") as file, np.load(file) as arrays:
+        with epath.Path(path).open("rb") as file, load_arrays(file) as arrays:
             return str(arrays[_SIMILARITY])
     except DAMAGE:
         return ""

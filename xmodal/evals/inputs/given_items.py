@@ -12,9 +12,9 @@ import PIL.Image
 from xmodal.base.config import UserError
 from xmodal.preprocessing import ImageConfig, Tokenizer
 from xmodal.preprocessing.images import (
-    EVALUATION_CROPS,
     decode_image,
     decode_upright,
+    evaluation_view,
     flatten,
     stand_upright,
 )
@@ -113,7 +113,7 @@ class GivenItems:
             # The last two are PyTorch's, for tensors that NumPy cannot read.
             if self._unreadable is not None and self._config.size:
                 self._unreadable[self._first + int(place)] = str(error)
-                return np.zeros((self._config.size, self._config.size, 3), np.uint8)
+                return np.zeros(self._config.shape, np.uint8)
             given = self._images[place]
             name = f" ({os.fspath(given)})" if isinstance(given, (str, os.PathLike)) else ""
             raise UserError(
@@ -153,8 +153,7 @@ def prepare_image(given: Picture, config: ImageConfig, *, upright: bool = True) 
     """
     if config.size == 0:
         return _features(given, config)
-    crop = EVALUATION_CROPS[config.eval_recipe]
-    return crop(_pixels(given, upright), config.size, config.eval_crop)
+    return evaluation_view(_pixels(given, upright), config)
 
 
 def _features(given: Any, config: ImageConfig) -> np.ndarray:

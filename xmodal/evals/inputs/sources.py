@@ -189,7 +189,8 @@ class Embeddings(_Given):
     Attributes:
       place: names the source in messages.
       image_ids: int64 [N].
-      images: float32 [N, D], or [N, K, D] with K embeddings per item; float64 if a file has it.
+      images: float32 [N, D], or [N, K, D] with K embeddings per item; float64 if a file has it;
+        [N, 0] of a model that only scores pairs.
       caption_ids: int64 [M].
       captions: [M, D] or [M, K, D], likewise.
       similarity: name in `xmodal.similarity.SIMILARITIES` or `PAIR_MODULES`; "" if not yet known.
@@ -219,7 +220,9 @@ class Embeddings(_Given):
     def sides(self) -> frozenset[str]:
         """The sides with embeddings, of "image" and "text"."""
         given = {"image": self.images, "text": self.captions}
-        return frozenset(side for side, vectors in given.items() if vectors is not None)
+        return frozenset(
+            side for side, vectors in given.items() if vectors is not None and vectors.shape[-1] > 0
+        )
 
     def take_tokens(self, positions: Mapping[str, np.ndarray]) -> dict[str, RaggedTokens]:
         """Returns the tokens of the items at some positions, by side; others are left out."""

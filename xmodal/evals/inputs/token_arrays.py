@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.inputs.sources import Embeddings
@@ -78,7 +79,7 @@ def read_tokens(
                 node = node.setdefault(parent, {})
             node[last] = arrays[name]
     try:
-        options = json.loads(str(arrays[OPTIONS]))
+        options = parse_json_text(str(arrays[OPTIONS]))
     except (KeyError, ValueError) as error:
         raise UserError(f"{place} has tokens, but its {OPTIONS} is not JSON: {error}.") from error
     return tokens, options, parameters

@@ -1,7 +1,6 @@
 """Finds, reads and counts the released label files; `cxc_files` reads the ratings."""
 
 import filecmp
-import json
 import os
 import zipfile
 from collections.abc import Mapping
@@ -10,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base import cxc_files
-from xmodal.base.array_damage import DAMAGE
 from xmodal.base.config import UserError
 from xmodal.base.folder_walk import walk
 from xmodal.evals.inputs.arrays import first_line
@@ -166,7 +166,7 @@ def _read_category_table(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray
     try:
         if not zipfile.is_zipfile(path):
             raise zipfile.BadZipFile("not an npz file, or truncated")
-        with np.load(path) as table:
+        with load_arrays(path) as table:
             ids, labels = table["image_ids"], table["labels"]
     except DAMAGE as error:
         reason = f"lacks image_ids and labels that can be read ({first_line(error)})"
@@ -203,7 +203,7 @@ def _read_instances(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int
 
 def _read_json(path: Path, object_hook: Any = None) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"), object_hook=object_hook)
+        return parse_json_text(path.read_text(encoding="utf-8-sig"), object_hook=object_hook)
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, f"cannot be read as JSON ({first_line(error)})") from error
 

@@ -83,13 +83,22 @@ class SecondStage:
     ) -> None:
         """Takes the scores of the first stage and their name, and the scores of pairs.
 
+        Without a first stage, its scores are equal and its name is "": all pairs are scored.
+
         Raises:
-          UserError: there is no pair scorer; `place` names the source.
+          UserError: there is no pair scorer, or no first stage to choose from; `place` names the
+            source.
         """
         if pairs is None or first is None:
             raise UserError(
                 f"The reranker 'pair_scorer' needs a model with a pair scorer, and {place} has "
                 "none: evaluate a run with config.model.pair_scorer, or remove the reranker."
+            )
+        if not similarity and (options.top is not None or options.add_first_stage):
+            raise UserError(
+                f"The reranker 'pair_scorer' has top={options.top} and add_first_stage="
+                f"{options.add_first_stage}, but {place} has no embeddings, which would be its "
+                "first stage: remove both, so that all pairs are scored."
             )
         self._first, self._pairs, self._options, self._place = first, pairs, options, place
         self._similarity = similarity

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from xmodal.base.array_damage import DAMAGE
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
+from xmodal.base.entries import find_entries
 from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult, Numbers
 
 _FORMAT = "xmodal ranks"
@@ -114,7 +116,9 @@ def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
     place = epath.Path(folder)
     if not place.is_dir() or (place / RANKS).exists():
         return load_ranks(place)
-    files = sorted([*place.glob(f"*/{RANKS}"), *place.glob(f"*/*/{RANKS}")])
+    inner = find_entries(place, "*")
+    folders = inner + [each for folder in inner for each in find_entries(folder, "*")]
+    files = sorted(each / RANKS for each in folders if (each / RANKS).exists())
     if not files:
         return load_ranks(place)  # Its error names the missing file.
     stored = {file.parent: load_ranks(file) for file in files}
@@ -151,9 +155,9 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
     if not content.startswith(b"PK"):
         raise UserError(f"{path} is not an npz file; name the ranks.npz of an evaluation.")
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        with load_arrays(io.BytesIO(content)) as file:
             arrays = dict(file)
-        header = json.loads(str(arrays[_HEADER])) if _HEADER in arrays else {}
+        header = parse_json_text(str(arrays[_HEADER])) if _HEADER in arrays else {}
         if not isinstance(header, dict) or header.get("format") != _FORMAT:
             problem = (
                 f"holds the arrays {sorted(arrays)[:5]} but no header of an evaluation; name the "

@@ -13,11 +13,13 @@ from xmodal.models.encoders import (
     inception_v3,
     mobilenet_v2,
     modified_resnet,
+    patch_tokens,
     precomputed,
     resnet,
     rnn,
     text_transformer,
     textcnn,
+    token_ids,
     vit,
     word_embedding,
 )
@@ -32,6 +34,7 @@ ENCODERS: Mapping[str, Row] = {
     "modified_resnet": Row(
         modified_resnet.ModifiedResNetConfig, modified_resnet.make_modified_resnet
     ),
+    "patch_tokens": Row(patch_tokens.PatchTokensConfig, patch_tokens.make_patch_tokens),
     "precomputed": Row(precomputed.PrecomputedConfig, precomputed.make_precomputed),
     "resnet": Row(resnet.ResNetConfig, resnet.make_resnet),
     "rnn": Row(rnn.RnnConfig, rnn.make_rnn),
@@ -39,6 +42,7 @@ ENCODERS: Mapping[str, Row] = {
         text_transformer.TextTransformerConfig, text_transformer.make_text_transformer
     ),
     "textcnn": Row(textcnn.TextCnnConfig, textcnn.make_textcnn),
+    "token_ids": Row(token_ids.TokenIdsConfig, token_ids.make_token_ids),
     "vit": Row(vit.VitConfig, vit.make_vit),
     "words": Row(word_embedding.WordsConfig, word_embedding.make_words),
 }

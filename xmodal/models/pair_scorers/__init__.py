@@ -6,7 +6,7 @@ from typing import Any
 import flax.linen as nn
 
 from xmodal.models.entry_table import Row, make_part
-from xmodal.models.pair_scorers import cross_attention, matching_head
+from xmodal.models.pair_scorers import cross_attention, matching_head, single_stream
 from xmodal.models.pair_scorers.pair_scorer import PairScorer
 
 PAIR_SCORERS: Mapping[str, Row] = {
@@ -14,6 +14,7 @@ PAIR_SCORERS: Mapping[str, Row] = {
         cross_attention.CrossAttentionConfig, cross_attention.make_cross_attention
     ),
     "matching_head": Row(matching_head.MatchingHeadConfig, matching_head.make_matching_head),
+    "single_stream": Row(single_stream.SingleStreamConfig, single_stream.make_single_stream),
 }
 
 __all__ = ["PAIR_SCORERS", "PairScorer", "make_pair_scorer"]

@@ -14,10 +14,10 @@ from xmodal.models.mode import Mode
 
 Tree = dict[str, Any]
 
-# Logits [..., 2] of "no match" and "match" -> scores [...].
+# Logits [..., 2] of "no match" and "match", or the only one, [..., 1] -> scores [...].
 SCORES: dict[str, Callable[[jax.Array], jax.Array]] = {
     "log_odds": lambda logits: logits[..., 1] - logits[..., 0],
-    "logit": lambda logits: logits[..., 1],
+    "logit": lambda logits: logits[..., -1],
 }
 
 
@@ -34,7 +34,7 @@ class PairScorer:
       score: key of `SCORES`, the definition of the score that ranks pairs.
       module: has the methods `image` and `text` (features, mode) -> tree of arrays with items
         first, and is called with `(image tree [I, ...], text tree [I, J, ...], mode)` -> float32
-        logits [I, J, 2]; `pair_bytes` estimates the memory of a pair.
+        logits [I, J, 2] or [I, J, 1]; `pair_bytes` estimates the memory of a pair.
       reads_ids: whether the features of texts are the ids themselves, as tokens int32 [N, T, 1].
       shared: parameters of the text encoder -> those of the module that are the same arrays, by
         path; None if all are its own.
@@ -105,7 +105,7 @@ class PairScorer:
         mode: Mode = Mode.EVALUATE,
         key: jax.Array | None = None,
     ) -> jax.Array:
-        """Returns the logits of "no match" and "match", float32 [I, J, 2].
+        """Returns the logits of "no match" and "match", float32 [I, J, 2], or one, [I, J, 1].
 
         Args:
           params: parameters of the whole model, with those of `init` as `pair_scorer`.

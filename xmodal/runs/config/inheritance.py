@@ -89,9 +89,11 @@ def inherit(
 
 def _convert_published(config: ml_collections.ConfigDict) -> None:
     """Replaces the folder or file of a published model by the folder that it is converted into."""
-    section = config.get("init_from") or {}
-    path = epath.Path(section.get("model") or "")
-    if not section.get("model") or not path.exists():
+    section = config.get("init_from")
+    if not section or not section.get("model"):
+        return
+    path = epath.Path(section.model)
+    if not path.exists():
         return
     if any((path / name).exists() for name in ("model.json", "tower.json")):
         return

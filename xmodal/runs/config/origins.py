@@ -31,7 +31,7 @@ _FREE = frozenset(
         "remat_policy", "samples", "seed", "score", "statistics", "unroll", "variance",
     )
 )  # fmt: skip
-_PIXELS = ("size", "eval_recipe", "eval_crop")
+_PIXELS = ("size", "patch", "eval_recipe", "eval_crop")
 
 
 @dataclasses.dataclass(frozen=True)

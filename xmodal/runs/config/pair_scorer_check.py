@@ -8,7 +8,7 @@ from xmodal.models import DualEncoder
 
 
 def check_pair_scorer(evals: Mapping[str, Options], model: DualEncoder) -> None:
-    """Raises an error if an evaluator ranks by a pair scorer that the model lacks.
+    """Raises an error if an evaluator ranks by what the model lacks, a pair scorer or embeddings.
 
     Raises:
       UserError: names the evaluator and the remedy.
@@ -18,4 +18,10 @@ def check_pair_scorer(evals: Mapping[str, Options], model: DualEncoder) -> None:
             raise UserError(
                 f"config.evals.{name}.reranker is 'pair_scorer', but the model has none; set "
                 "config.model.pair_scorer, or the reranker to None."
+            )
+        if not options.scores_pairs and not model.embeds:
+            raise UserError(
+                f"config.evals.{name} compares embeddings, and the model has only a pair scorer; "
+                "set its type to 'boards' and its reranker to {'name': 'pair_scorer'}, or remove "
+                "it."
             )

@@ -13,6 +13,7 @@ from etils import epath
 
 from xmodal.base import result_files
 from xmodal.base.config import UserError
+from xmodal.base.entries import find_entries
 from xmodal.base.json_files import read_json, read_numbers
 from xmodal.evals.evaluation import EXAMPLES, REPORT
 from xmodal.evals.metrics import MEAN_SELECTED
@@ -97,7 +98,7 @@ def event_writer(
                 f"{path.name}{_EVENTS_END}": path.read_bytes()
                 for path in epath.Path(folder).iterdir()
             }
-            older = epath.Path(output).glob(f"events.out.tfevents.*{_EVENTS_END}")
+            older = find_entries(output, f"events.out.tfevents.*{_EVENTS_END}")
             result_files.write_files(output, events, stale=[path.name for path in older])
 
 

@@ -1,5 +1,7 @@
 """Compares the names and shapes of a checkpoint's arrays with those of a model."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -11,9 +13,28 @@ from xmodal.training.tree import Tree, path_of
 
 
 def read_shapes(source: epath.Path) -> Tree:
-    """Returns an item of a checkpoint with shapes and dtypes in place of arrays."""
-    with ocp.StandardCheckpointer() as checkpointer:
+    """Returns an item of a checkpoint with shapes and dtypes in place of arrays.
+
+    Raises:
+      UserError: it is damaged.
+    """
+    with reading(source), ocp.StandardCheckpointer() as checkpointer:
         return checkpointer.metadata(source).item_metadata.tree
+
+
+@contextlib.contextmanager
+def reading(source: epath.Path) -> Iterator[None]:
+    """Reports what libraries raise for a checkpoint as damage to it."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # Libraries raise errors of any type.
+        problem = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"{source} is not a checkpoint that can be read ({type(error).__name__}: "
+            f"{problem:.200}): use another step, or copy it from a backup."
+        ) from error
 
 
 def check_arrays(source: epath.Path, tree: Any) -> None:

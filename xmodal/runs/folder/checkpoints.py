@@ -19,8 +19,9 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from xmodal.base import buckets, processes
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
+from xmodal.base.entries import find_entries
 from xmodal.runs.folder import run_folder
-from xmodal.runs.folder.checkpoint_shapes import check_arrays, read_shapes
+from xmodal.runs.folder.checkpoint_shapes import check_arrays, read_shapes, reading
 from xmodal.runs.folder.file_hashes import find_frozen_damage, find_step_damage, save_hashes
 from xmodal.runs.folder.run_folder import ITEMS
 from xmodal.runs.sections import CheckpointConfig, SelectConfig
@@ -111,7 +112,7 @@ class Checkpoints:
     def _hash_files(self) -> None:
         """Hashes the checkpoint that is being written before it gets its final name."""
         if jax.process_index() == 0:
-            written = self._checkpoints.glob(f"{self._writing}{_TEMPORARY}*")
+            written = find_entries(self._checkpoints, f"{self._writing}{_TEMPORARY}*")
             # Object stores cannot rename.
             save_hashes(next(iter(written), self._checkpoints / str(self._writing)))
 
@@ -122,7 +123,7 @@ class Checkpoints:
         finally:
             self._manager.close()
             if jax.process_index() == 0:
-                for folder in self._manager.directory.glob(f"*{_TEMPORARY}*"):
+                for folder in find_entries(self._manager.directory, f"*{_TEMPORARY}*"):
                     folder.rmtree(missing_ok=True)
 
 
@@ -155,11 +156,12 @@ def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, 
     """
     check_fits(run_dir, step, state, items)
     sources = _sources(run_dir, step, items)
+    restored = {}
     with ocp.StandardCheckpointer() as checkpointer:
-        restored = {}
         for name, tree in _non_empty(state, tuple(sources)).items():
             abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
-            restored[name] = checkpointer.restore(sources[name], abstract)
+            with reading(sources[name]):
+                restored[name] = checkpointer.restore(sources[name], abstract)
     return dataclasses.replace(state, **restored)
 
 
@@ -275,8 +277,12 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
 
 
 def read_arrays(folder: epath.Path) -> Tree:
-    """Returns the checkpoint item in a folder, as NumPy arrays."""
-    with ocp.StandardCheckpointer() as checkpointer:
+    """Returns the checkpoint item in a folder, as NumPy arrays.
+
+    Raises:
+      UserError: it is damaged.
+    """
+    with reading(folder), ocp.StandardCheckpointer() as checkpointer:
         return checkpointer.restore(folder, _on_host(read_shapes(folder)))
 
 

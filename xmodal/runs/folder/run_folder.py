@@ -26,6 +26,20 @@ ITEMS = ("params", "model_state", "opt_state")
 Records = dict[str, Any]
 
 
+def check_path(run_dir: str) -> None:
+    """Raises an error if Orbax, which reads paths as patterns, could not save or find checkpoints.
+
+    Raises:
+      UserError: the path has a character of a pattern.
+    """
+    path = os.fspath(buckets.absolute(run_dir))
+    if found := sorted(set(path) & set("*?[]\\")):
+        raise UserError(
+            f"{path} has {' and '.join(found)} in its path, which the folder of a run cannot have; "
+            "rename it, or use another folder."
+        )
+
+
 def save_config(
     run_dir: str, config: ml_collections.ConfigDict, vocabulary: Sequence[str] | None = None
 ) -> None:
@@ -87,6 +101,7 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
     Raises:
       UserError: the folder is not a run.
     """
+    check_path(run_dir)
     folder = epath.Path(run_dir)
     path = folder / "config.json"
     if not path.exists():
@@ -96,7 +111,12 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
         elif (folder / LOCK).exists():
             remedy = "The run has not reached its first step; rerun the command that started it."
         raise UserError(f"{run_dir!r} is not a run of xmodal.main: {path} is missing. {remedy}")
-    config = ml_collections.ConfigDict(read_json(path, "copy it from a backup."))
+    content = read_json(path, "copy it from a backup.")
+    data = content.get("data")
+    text = data.get("text", "") if isinstance(data, dict) else ""
+    if not (isinstance(text, dict | None) and isinstance(content.get("select"), dict)):
+        raise UserError(f"{path} is damaged: it has no data or select: copy it from a backup.")
+    config = ml_collections.ConfigDict(content)
     if config.data.text is None:
         return config
     own = next((folder / name for name in FILES if (folder / name).exists()), None)

@@ -42,6 +42,8 @@ def write_projector(
     config = ProjectorConfig()
     files: dict[str, str | bytes] = {}
     for name, (source, items) in embeddings.items():
+        if not source.sides:  # The model only scores pairs.
+            continue
         vectors, rows, pictures = _gather(source, items, min(count, _MOST // 2))
         entry = config.embeddings.add()
         entry.tensor_name = name

@@ -15,7 +15,7 @@ _MOST_METRICS = 12
 # A few metrics per board, for boards that table 5 does not have.
 _HEADLINES = ("*/mean/recall@1", "*/t2t/recall@1", "*/i2i/recall@1", "*/spearman")
 # Tags that accompany a metric and do not rank models.
-_SUFFIXES = ("_low", "_high", "_std")
+SUFFIXES = ("_low", "_high", "_std")
 _COUNTS = ("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample")
 # The step of a checkpoint, and a copy of the metric that selected it.
 _OF_TRAINING = ("step", MEAN_SELECTED)
@@ -95,4 +95,4 @@ def _board(tag: str) -> str:
 
 
 def _is_background(tag: str) -> bool:
-    return tag.endswith(_SUFFIXES) or tag.split("/")[-1] in (*_COUNTS, *_OF_TRAINING)
+    return tag.endswith(SUFFIXES) or tag.split("/")[-1] in (*_COUNTS, *_OF_TRAINING)

@@ -1,0 +1,167 @@
+"""The board of several models: ranks, tables, and the page in a browser."""
+
+import csv
+import io
+import json
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+from tests.apps.explore.compare_test import save
+from tests.browser import check_accessibility, check_layout, open_page
+from xmodal.apps.explore import board as board_lib
+from xmodal.apps.explore.compare import open_results
+from xmodal.apps.explore.result_board import ResultBoard
+from xmodal.base.config import UserError
+from xmodal.base.page import PageItem
+
+TAG = "shapes_own/i2t/recall@1"
+
+
+def write_numbers(folder, numbers):
+    folder.mkdir(parents=True)
+    (folder / "metrics.json").write_text(json.dumps(numbers))
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """Three models with results by query."""
+    root = tmp_path_factory.mktemp("stored")
+    folders = {name: str(root / name) for name in ("first", "second", "third")}
+    for seed, folder in enumerate(folders.values()):
+        save(folder, seed)
+    return folders
+
+
+def test_ranks_are_intervals_of_separable_places(tmp_path):
+    values = {"a": (50, 48, 52), "b": (51, 49, 53), "c": (40, 39, 41), "d": (30, 20, 45)}
+    folders = {
+        name: write_numbers(tmp_path / name, {TAG: value, f"{TAG}_low": low, f"{TAG}_high": high})
+        for name, (value, low, high) in values.items()
+    }
+    comparison = open_results(folders)
+    # a and b overlap; c is below both; d overlaps only with c.
+    assert comparison.rank_limits(TAG) == {"a": (1, 2), "b": (1, 2), "c": (3, 4), "d": (3, 4)}
+    flipped = {
+        "m/i2t/median_rank": 3.0,
+        "m/i2t/median_rank_low": 2.0,
+        "m/i2t/median_rank_high": 4.0,
+    }
+    worse = {tag: value + 10 for tag, value in flipped.items()}
+    folders = {
+        "x": write_numbers(tmp_path / "x", flipped),
+        "y": write_numbers(tmp_path / "y", worse),
+    }
+    assert open_results(folders).rank_limits("m/i2t/median_rank") == {"x": (1, 1), "y": (2, 2)}
+
+
+def test_paired_differences_decide_the_ranks_of_stored_results(stored):
+    comparison = open_results(stored)
+    limits = comparison.rank_limits(TAG)
+    for name, (best, worst) in limits.items():
+        others = [other for other in stored if other != name]
+        apart = [other for other in others if comparison.separates(name, other, TAG)]
+        ahead = sum(comparison.metrics[o][TAG] > comparison.metrics[name][TAG] for o in apart)
+        assert (best, worst) == (1 + ahead, 3 - (len(apart) - ahead))
+
+
+def test_the_command_writes_tables_and_a_page(stored, tmp_path, monkeypatch, capsys):
+    published = tmp_path / "paper.csv"
+    published.write_text(f"model,metric,value\nPaper & Co,{TAG},61.5\n")
+    arguments = [
+        *(f"{name}={folder}" for name, folder in stored.items()),
+        f"--published={published}",
+        "--metrics=*/i2t/recall@*",
+        "--queries=2",
+        "--between=third,first",
+        f"--output={tmp_path}/out",
+    ]
+    monkeypatch.setattr(sys, "argv", ["board", *arguments])
+    board_lib.main()
+    assert "4 models x 3 metrics" in capsys.readouterr().out
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "out/board.csv").read_text())))
+    numbers = json.loads(pathlib.Path(stored["second"], "metrics.json").read_text())
+    (row,) = [row for row in rows if (row["model"], row["metric"]) == ("second", TAG)]
+    assert float(row["value"]) == numbers[TAG]
+    assert float(row["low"]) == numbers[f"{TAG}_low"]
+    (quoted,) = [row for row in rows if row["published"] == "1"]
+    assert (quoted["value"], quoted["low"], quoted["best_rank"]) == ("61.5", "", "")
+    text = (tmp_path / "out/board.md").read_text()
+    assert "| Paper & Co (published) " in text
+    assert f"{numbers[TAG]:.2f} [{numbers[f'{TAG}_low']:.2f}, " in text
+    assert r"Paper \& Co (published)" in (tmp_path / "out/board.tex").read_text()
+    page = (tmp_path / "out/board.html").read_text()
+    assert "by third, " in page
+
+
+def test_queries_are_those_with_the_largest_change(stored):
+    comparison, shown = open_results(stored), []
+
+    def show(side, item):
+        shown.append((side, item))
+        return PageItem(f"{side} {item}")
+
+    groups = board_lib.query_differences(comparison, "first", "second", 1, show)
+    one, other = (
+        {b.name: b for b in comparison.stored(name)["."].results}["shapes_own"].directions["i2t"]
+        for name in ("first", "second")
+    )
+    change = np.abs(np.log1p(one.rank) - np.log1p(other.rank))
+    top = set(one.query_ids[change == change.max()].tolist())
+    assert shown[0][0] == "image"
+    assert shown[0][1] in top
+    assert groups[0].sections[0].query.text == f"image {shown[0][1]}"
+    with pytest.raises(UserError, match=r"fifth.*first"):
+        board_lib.query_differences(comparison, "first", "fifth", 1, show)
+
+
+def test_published_tables_that_cannot_be_read(stored, tmp_path):
+    path = tmp_path / "paper.csv"
+    for content, message in (
+        ("model,value\na,1\n", "line 2.*metric"),
+        ("model,metric,value\n", "no"),
+    ):
+        path.write_text(content)
+        with pytest.raises(UserError, match=message):
+            board_lib.load_published(str(path))
+    comparison = open_results(stored)
+    with pytest.raises(UserError, match="both measured and published"):
+        ResultBoard(comparison, stored, {"first": {TAG: 1.0}})
+    with pytest.raises(UserError, match=r"No model has the metric\(s\) \['nope/\*'\]"):
+        ResultBoard(comparison, stored, {}, ["nope/*"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_the_page_sorts_filters_and_plots(size, chromium, stored, tmp_path):
+    board = ResultBoard(open_results(stored), stored, {"paper": {TAG: 61.5}}, ["*/recall@*"])
+    path = tmp_path / "board.html"
+    path.write_text(board.page().to_html())
+    with open_page(chromium, path, size=size) as page:
+        check_layout(page)
+        check_accessibility(page)
+        shown = "[...document.querySelectorAll('#board tbody tr:not([hidden]) th')]"
+        names = f"{shown}.map(e => e.innerText)"
+        head = page.get_by_role("button", name=TAG, exact=True)
+        head.focus()
+        page.keyboard.press("Enter")  # The highest first.
+        values = {row.name: {c.tag: c.value for c in row.cells}[TAG] for row in board.rows}
+        order = [name.removesuffix(" (published)") for name in page.evaluate(names)]
+        assert [values[name] for name in order] == sorted(values.values(), reverse=True)
+        assert order[0] == "paper"
+        page.keyboard.press("Enter")
+        assert page.evaluate(names)[-1] == "paper (published)"
+        page.get_by_label("Published rows").uncheck()
+        page.get_by_role("searchbox", name="Models").fill("ir")
+        assert set(page.evaluate(names)) == {"first", "third"}
+        assert page.locator("#shown").inner_text() == "2 of 4 rows"
+        assert page.locator("#scatter circle").count() == 2
+        page.get_by_role("searchbox", name="Metrics").fill("t2i/recall@5")
+        assert page.locator("#board thead th:not([hidden])").count() == 2
+        assert "tau-b of shapes_own/" in page.locator("#tau").inner_text()
+        page.locator("summary").first.press("Enter")
+        check_layout(page)
+        check_accessibility(page)

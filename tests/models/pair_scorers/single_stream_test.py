@@ -1,0 +1,38 @@
+"""A model without embeddings; its scores equal transformers' (`vilt_weights_test`)."""
+
+import pytest
+
+from xmodal.base.config import UserError
+from xmodal.models import make_dual_encoder
+
+MODEL = {
+    "image": {
+        "encoder": {"name": "patch_tokens", "patch": 4, "width": 8, "grid": 2},
+        "head": {"name": "none"},
+    },
+    "text": {"encoder": {"name": "token_ids", "vocab_size": 9}, "head": {"name": "none"}},
+    "pair_scorer": {"name": "single_stream", "width": 8, "depth": 1, "heads": 2, "mlp_dim": 8},
+}
+
+
+def test_only_the_pair_scorer_compares():
+    assert not make_dual_encoder(MODEL).embeds
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pair_scorer": None}, "head is 'none', which only a pair scorer can use"),
+        ({"image": MODEL["image"] | {"head": {"name": "mean"}}}, "text.head is 'none'"),
+        ({"similarity": {"name": "cosine"}}, "compares vectors, which .* lacks"),
+        (
+            {"text": {"encoder": {"name": "words", "vocab_size": 9, "width": 4},
+                      "head": {"name": "none"}}},
+            "use 'token_ids' there",
+        ),
+        ({"pair_scorer": MODEL["pair_scorer"] | {"score": "log_odds"}}, "score='log_odds' reads"),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_fit_are_refused(change, message):
+    with pytest.raises(UserError, match=message):
+        make_dual_encoder(MODEL | change)

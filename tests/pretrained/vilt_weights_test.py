@@ -1,0 +1,226 @@
+"""ViLT with the released names gives the same scores, gradients and updates as torch."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import parity
+import pytest
+
+from xmodal.evals.pair_scores import PairProgram, PairScores, Tokens
+from xmodal.models import Features, make_dual_encoder
+from xmodal.preprocessing.patches import cut_into_patches
+from xmodal.pretrained.model_converters import convert_model
+from xmodal.pretrained.model_folder import read_model, read_part, save_model
+from xmodal.runs.pair_functions import make_pair_functions
+from xmodal.training.tree import flatten, unflatten
+
+PATCH, SIZE, ROWS, WIDTH = 8, 24, 16, 64
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{number}" for number in range(ROWS - 4))]
+LENGTHS = (7, 2, 4)
+RNG = np.random.default_rng(0)
+IDS = np.where(np.arange(7) == 0, 2, RNG.integers(4, ROWS, (len(LENGTHS), 7)))
+MASK = np.arange(7) < np.array(LENGTHS)[:, None]
+IDS = np.where(MASK, IDS, 0)
+# Of 3 x 3, 3 x 4 and 1 x 4 patches.
+PICTURES = [RNG.integers(0, 256, (*shape, 3), np.uint8) for shape in ((24, 24), (24, 35), (9, 39))]
+IMAGES = np.stack([cut_into_patches(picture, SIZE, PATCH) for picture in PICTURES])
+# In exact arithmetic, they have no gradient.
+CONSTANT = (
+    *(f"pair_scorer/layers_{number}/key/bias" for number in range(3)), "pair_scorer/output/bias"
+)  # fmt: skip
+RATE, DECAY = 1e-3, 0.01
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    transformers = pytest.importorskip("transformers")
+    import torch
+
+    torch.manual_seed(0)
+    config = transformers.ViltConfig(
+        vocab_size=ROWS, hidden_size=WIDTH, num_attention_heads=1, intermediate_size=80,
+        num_hidden_layers=3, max_position_embeddings=9, image_size=SIZE, patch_size=PATCH,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, layer_norm_eps=1e-6,
+        max_image_length=-1, modality_type_vocab_size=2, qkv_bias=True,
+    )  # fmt: skip
+    model = transformers.ViltForImageAndTextRetrieval(config).eval()
+    # As in the released code.
+    model.vilt.embeddings.text_embeddings.LayerNorm.eps = 1e-12
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+    return model
+
+
+def convert(weights, path):
+    import torch
+
+    torch.save({"state_dict": weights}, path / "model.ckpt")
+    (path / "vocab.txt").write_text("\n".join(WORDS))
+    made = convert_model("vilt", path / "model.ckpt", vocabulary=str(path / "vocab.txt"))
+    save_model(path / "made", *made)
+    return path / "made"
+
+
+@pytest.fixture(scope="module")
+def folder(theirs, tmp_path_factory):
+    return convert(theirs.state_dict(), tmp_path_factory.mktemp("vilt"))
+
+
+def to_released(weights):
+    """The names of dandelin/ViLT, with the heads of pretraining beside them."""
+    renamed = {}
+    for name, array in weights.items():
+        name = name.removeprefix("vilt.")
+        for old, new in (
+            ("embeddings.text_embeddings", "text_embeddings"),
+            ("embeddings.cls_token", "transformer.cls_token"),
+            ("embeddings.position_embeddings", "transformer.pos_embed"),
+            ("embeddings.patch_embeddings.projection", "transformer.patch_embed.proj"),
+            ("embeddings.token_type_embeddings", "token_type_embeddings"),
+            ("encoder.layer.", "transformer.blocks."),
+            ("attention.output.dense", "attn.proj"),
+            ("intermediate.dense", "mlp.fc1"),
+            ("output.dense", "mlp.fc2"),
+            ("layernorm_before", "norm1"),
+            ("layernorm_after", "norm2"),
+            ("layernorm.", "transformer.norm."),
+        ):
+            if name.startswith("text_embeddings."):
+                break
+            name = name.replace(old, new)
+        renamed[name] = array
+    for kind in ("weight", "bias"):
+        for number in range(3):
+            start = f"transformer.blocks.{number}."
+            parts = [
+                renamed.pop(f"{start}attention.attention.{part}.{kind}")
+                for part in ("query", "key", "value")
+            ]
+            renamed[f"{start}attn.qkv.{kind}"] = np.concatenate([p.numpy() for p in parts])
+    import torch
+
+    renamed = {name: torch.as_tensor(array) for name, array in renamed.items()}
+    return {**renamed, "mlm_score.bias": torch.zeros(3)}
+
+
+def load(folder):
+    description = read_model(folder)
+    model = make_dual_encoder(description.model())
+    image, _ = parity.nest(parity.read_weights(folder / "image"))
+    scorer = unflatten(read_part(folder, "pair_scorer"))
+    return model, {"image": image, "pair_scorer": scorer}
+
+
+def our_scores(model, params):
+    """Scores [I, J] of all pairs."""
+    image, _ = model.embed("image", params, {"image": {}}, {"image": IMAGES})
+    texts = Features(jnp.asarray(IDS[..., None], jnp.int32), jnp.asarray(MASK))
+    images = model.pair_scorer.prepare("image", params, image.extras["features"])
+    texts = model.pair_scorer.prepare("text", params, texts)
+    every = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(IMAGES), *x.shape)), texts)
+    return model.pair_scorer.scores(params, images, every)
+
+
+def torch_scores(model):
+    """Scores [I, J] of pictures that are padded below and on the right, as in the released code."""
+    import torch
+
+    rows = []
+    for image in IMAGES:
+        (height, width), pixels = image[0, :2].astype(int), image[1:]
+        grid = pixels[: height * width].reshape(height, width, PATCH, PATCH, 3).swapaxes(1, 2)
+        picture = grid.reshape(height * PATCH, width * PATCH, 3) / 127.5 - 1
+        padded, mask = np.zeros((3, SIZE, 40)), np.zeros((SIZE, 40), np.int64)
+        padded[:, : height * PATCH, : width * PATCH] = picture.transpose(2, 0, 1)
+        mask[: height * PATCH, : width * PATCH] = 1
+        found = model(
+            input_ids=torch.tensor(IDS),
+            attention_mask=torch.tensor(MASK.astype(np.int64)),
+            pixel_values=torch.tensor(padded, dtype=torch.float32).expand(len(IDS), -1, -1, -1),
+            pixel_mask=torch.tensor(mask).expand(len(IDS), -1, -1),
+        )
+        rows.append(found.logits[:, 0])
+    return torch.stack(rows)
+
+
+def loss_of(scores, log_softmax):
+    """Text j belongs to image j."""
+    log_p = log_softmax(scores)
+    return -(log_p[0, 0] + log_p[1, 1] + log_p[2, 2]) / 3
+
+
+@pytest.mark.slow
+def test_scores_gradients_and_updates_equal_transformers(theirs, folder, tmp_path):
+    import torch
+
+    model, params = load(folder)
+    start = params
+
+    @jax.jit
+    def compute(params):
+        def loss(params):
+            scores = our_scores(model, params)
+            return loss_of(scores, jax.nn.log_softmax), scores
+
+        return jax.value_and_grad(loss, has_aux=True)(params)
+
+    (value, ours), gradients = compute(params)
+    with torch.no_grad():
+        assert parity.relative(ours, torch_scores(theirs)) < 1e-5
+    weights = {name: array.clone() for name, array in theirs.state_dict().items()}
+    rule = torch.optim.AdamW(theirs.parameters(), RATE, (0.9, 0.98), 1e-8, weight_decay=DECAY)
+    optimizer = optax.adamw(RATE, 0.9, 0.98, 1e-8, weight_decay=DECAY)
+    state = optimizer.init(params)
+    for step in range(3):
+        theirs.zero_grad()
+        expected = loss_of(torch_scores(theirs), lambda x: torch.log_softmax(x, -1))
+        expected.backward()
+        (value, _), gradients = compute(params)
+        assert abs(float(value) - expected.item()) < 1e-4
+        if step == 0:
+            grads = {
+                name: torch.zeros_like(p) if p.grad is None else p.grad
+                for name, p in theirs.named_parameters()
+            }
+            wanted = load(convert(grads, tmp_path))[1]
+            parity.check_gradients(gradients, wanted, ignored=CONSTANT)
+        rule.step()
+        updates, state = optimizer.update(gradients, state, params)
+        params = optax.apply_updates(params, updates)
+    (tmp_path / "after").mkdir()
+    moved = flatten(load(convert(theirs.state_dict(), tmp_path / "after"))[1])
+    theirs.load_state_dict(weights)
+    for path, array in flatten(params).items():
+        before = flatten(start)[path]
+        if path not in CONSTANT:
+            change = np.linalg.norm(moved[path] - before)
+            assert np.linalg.norm(array - moved[path]) < 1e-2 * change + 1e-7, path
+
+
+def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):
+    other = convert(to_released(theirs.state_dict()), tmp_path)
+    one, two = flatten(load(folder)[1]), flatten(load(other)[1])
+    assert one.keys() == two.keys() >= {"image/encoder/class_token", "pair_scorer/output/kernel"}
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, two[name])
+
+
+def test_a_pretrained_checkpoint_ranks_by_the_logit_of_a_match(theirs, tmp_path):
+    import torch
+
+    weights = theirs.state_dict()
+    row, bias = weights.pop("rank_output.weight"), weights.pop("rank_output.bias")
+    weights["itm_score.fc.weight"] = torch.cat([-3 * row, row])
+    weights["itm_score.fc.bias"] = torch.cat([bias + 1, bias])
+    model, params = load(convert(weights, tmp_path))
+    assert params["pair_scorer"]["output"]["kernel"].shape == (WIDTH, 2)
+    # Scored image by image and in blocks, with as much padding as their lengths need.
+    program = PairProgram(make_pair_functions(model), None)
+    images = model.embed("image", params, {"image": {}}, {"image": IMAGES})[0].extras["features"]
+    images = Tokens(np.asarray(images.tokens), np.asarray(images.mask))
+    texts = Tokens(IDS[..., None].astype(np.int32), MASK)
+    found = PairScores(program, params, images, texts).pairs(*np.indices((3, 3)).reshape(2, -1))
+    with torch.no_grad():
+        assert parity.relative(found.reshape(3, 3), torch_scores(theirs)) < 1e-5

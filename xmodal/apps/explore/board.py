@@ -1,0 +1,164 @@
+r"""The results of any number of models as a page and as tables for papers.
+
+    python -m xmodal board runs/a other=results/b --published=paper.json --output=board
+
+writes board.html, board.md, board.tex and board.csv into the folder. The page sorts and filters
+models and metrics, plots two metrics against each other, and has a card for every model; it needs
+no server. --queries=5 adds the queries on which two models differ most, with captions and pictures
+of the dataset of a run, --items=RUN. --published is `{"model": {"tag": number}}` in JSON, or a CSV
+file with the columns model, metric and value; its rows are gray and have no rank.
+"""
+
+import argparse
+import csv
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from etils import epath
+
+from xmodal.apps.analysis.agreement.model_table import load_models
+from xmodal.apps.explore.compare import Comparison, open_results, read_names
+from xmodal.apps.explore.result_board import ResultBoard
+from xmodal.base import console
+from xmodal.base.config import UserError, lookup
+from xmodal.base.page import Group, PageItem, Section
+from xmodal.base.result_files import check_writable, write_files
+from xmodal.evals.boards.definitions import DIRECTIONS
+from xmodal.evals.example_rules import Pick, cut_pick, pick_changed
+
+Show = Callable[[str, int], PageItem]
+"""From a side and an id to the item."""
+
+
+def load_published(path: str) -> dict[str, dict[str, float]]:
+    """Returns model -> tag -> number of a JSON or CSV table.
+
+    Raises:
+      UserError: the file cannot be read, lacks a column, or has a cell that is not a number.
+    """
+    if not path.endswith(".csv"):
+        return load_models([path])
+    models: dict[str, dict[str, float]] = {}
+    try:
+        with epath.Path(path).open("r") as file:
+            rows = list(csv.DictReader(file))
+    except OSError as error:
+        raise UserError(f"--published: cannot read {path}: {error}.") from error
+    for number, row in enumerate(rows, 2):
+        try:
+            models.setdefault(row["model"], {})[row["metric"]] = float(row["value"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path}, line {number}: {error!r}; a table of published results has the columns "
+                "model, metric and value, a number."
+            ) from error
+    if not models:
+        raise UserError(f"{path} has no rows.")
+    return models
+
+
+def query_differences(
+    comparison: Comparison, ours: str, theirs: str, count: int, show: Show
+) -> list[Group]:
+    """Returns the queries whose ranks differ most between two models.
+
+    Args:
+      comparison: the results.
+      ours: name of a model.
+      theirs: name of another model.
+      count: largest number of queries per board and direction.
+      show: makes the item of a query.
+
+    Raises:
+      UserError: a model is unknown, or no ranks are stored.
+    """
+    for name in (ours, theirs):
+        lookup("--between", name, comparison.metrics)
+    one, other = comparison.stored(ours), comparison.stored(theirs)
+    groups = []
+    for evaluator in (name for name in one if name in other):
+        boards = {board.name: board for board in other[evaluator].results}
+        for board in one[evaluator].results:
+            found = boards[board.name].directions if board.name in boards else {}
+            for name, direction in board.directions.items():
+                if name in found and direction.rank is not None:
+                    pick = cut_pick(pick_changed(board.name, name, direction, found[name]), count)
+                    if len(pick.queries):
+                        groups.append(_make_group(pick, ours, theirs, show))
+    if not groups:
+        raise UserError(
+            f"{ours} and {theirs} have no query with stored ranks that differ: leave out --queries."
+        )
+    return groups
+
+
+def _make_group(pick: Pick, ours: str, theirs: str, show: Show) -> Group:
+    assert pick.others is not None
+    side = DIRECTIONS[pick.direction][0]
+    sections = [
+        Section(
+            f"{side.capitalize()} {query}: rank {rank + 1:,} by {ours}, {other + 1:,} by {theirs}",
+            [],
+            show(side, int(query)),
+        )
+        for query, rank, other in zip(pick.queries, pick.ranks, pick.others, strict=True)
+    ]
+    return Group(f"{ours} and {theirs}, {pick.title}", sections, pick.note)
+
+
+def _open_items(run: str) -> Show:
+    """Shows items of the test split of a run's dataset."""
+    from xmodal import data
+    from xmodal.evals.embed import Items
+    from xmodal.evals.example_page import ShownItems
+    from xmodal.runs.folder import run_folder
+
+    split = data.eval_split(run_folder.load_run(run).data.to_dict(), split="test")
+    return ShownItems(cast(Items, split))
+
+
+def _differences(args: argparse.Namespace, comparison: Comparison) -> Sequence[Group]:
+    if not args.queries:
+        return ()
+    pair = args.between.split(",") if args.between else list(comparison.metrics)[:2]
+    if len(pair) != 2:
+        raise UserError(f"--queries compares two models; name them, --between=A,B; got {pair}.")
+    show: Show = _open_items(args.items) if args.items else lambda side, item: PageItem()
+    ours, theirs = pair
+    return query_differences(comparison, ours, theirs, args.queries, show)
+
+
+@console.readable_errors()
+def main() -> None:
+    """Writes the board that the command line names."""
+    parser = argparse.ArgumentParser(
+        prog="xmodal board",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("models", nargs="+", metavar="[NAME=]FOLDER", help="runs or results")
+    parser.add_argument("--metrics", help="tags, separated by commas, * for any characters")
+    parser.add_argument("--published", help="table of published results, .json or .csv")
+    parser.add_argument("--queries", type=int, default=0, help="queries per board and direction")
+    parser.add_argument("--between", help="the two models of --queries, A,B; by default the first")
+    parser.add_argument("--items", help="run whose dataset has the captions and pictures")
+    parser.add_argument("--output", required=True, help="folder of the page and the tables")
+    args = parser.parse_args()
+    check_writable(args.output)
+    folders = read_names(args.models)
+    comparison = open_results(folders)
+    published = load_published(args.published) if args.published else {}
+    patterns = args.metrics.split(",") if args.metrics else None
+    board = ResultBoard(comparison, folders, published, patterns)
+    files = {
+        "board.html": board.page(_differences(args, comparison)).to_html(),
+        "board.md": board.document("markdown"),
+        "board.tex": board.document("latex"),
+        "board.csv": board.to_csv(),
+    }
+    write_files(args.output, files)
+    print(f"{args.output}: {len(board.rows)} models x {len(board.tags)} metrics; board.html")
+
+
+if __name__ == "__main__":
+    console.run(main)

@@ -1,0 +1,194 @@
+"""One transformer over the words of a text and the tokens of an image.
+
+Kim et al., "ViLT: Vision-and-Language Transformer Without Convolution or Region Supervision"
+(2021), and dandelin/ViLT, vilt/modules/vilt_module.py.
+"""
+
+import dataclasses
+from functools import partial
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from xmodal.base.config import UserError, setting
+from xmodal.models.attention import attend, split_heads
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders.bert import EPSILON
+from xmodal.models.encoders.token_ids import TokenIds
+from xmodal.models.encoders.word_embedding import look_up
+from xmodal.models.features import Features
+from xmodal.models.layer_init import BERT
+from xmodal.models.mode import Mode
+from xmodal.models.pair_scorers.pair_scorer import SCORES, PairScorer
+from xmodal.models.transformer_layers import layer_norm
+
+_dense = partial(nn.Dense, kernel_init=BERT)
+
+
+@dataclasses.dataclass(frozen=True)
+class SingleStreamConfig:
+    """Settings of the pair scorer "single_stream"; the defaults are ViLT-B.
+
+    Attributes:
+      width: width of the layers and of the tokens of an image.
+      depth: number of layers.
+      heads: attention heads of a layer.
+      mlp_dim: hidden width of the MLPs.
+      positions: most tokens of a text.
+      types: rows of the table of BERT's token types, whose first one all words have.
+      epsilon: epsilon of the layer norms but that of the words.
+      dropout: dropout rate of the words, of the output of attention, and twice in the MLP.
+      classes: 2 logits, of "no match" and "match"; or 1, a score trained by "pair_softmax".
+      score: see `MatchingHeadConfig`; only "logit" with one class.
+      dtype: compute dtype; parameters are float32.
+    """
+
+    width: int = setting(768, at_least=1)
+    depth: int = setting(12, at_least=1)
+    heads: int = setting(12, at_least=1)
+    mlp_dim: int = setting(3072, at_least=1)
+    positions: int = setting(40, at_least=1)
+    types: int = setting(2, at_least=1)
+    epsilon: float = setting(1e-6, above=0)
+    dropout: float = setting(0.1, at_least=0, below=1)
+    classes: int = setting(1, at_least=1, at_most=2)
+    score: str = setting("logit", one_of=SCORES)
+    dtype: str = setting("float32", one_of=DTYPES)
+
+
+class StreamLayer(nn.Module):
+    """A pre-norm layer, without dropout of attention weights and with dropout inside the MLP."""
+
+    config: SingleStreamConfig
+
+    @nn.compact
+    def __call__(self, x: jax.Array, mask: jax.Array, mode: Mode, queries: int) -> jax.Array:
+        """X [N, T, W] and bool mask [N, T] -> the first `queries` tokens [N, queries, W]."""
+        config = self.config
+        dtype: DTypeLike = DTYPES[config.dtype]
+        drop = nn.Dropout(config.dropout, deterministic=not mode.drops)
+        normed = layer_norm(config.epsilon, dtype, "attention_norm")(x)
+        first = normed[:, :queries]
+        query, key, value = (
+            split_heads(_dense(config.width, dtype=dtype, name=name)(tokens), config.heads)
+            for name, tokens in (("query", first), ("key", normed), ("value", normed))
+        )
+        attended = attend(query, key, value, mask)
+        x = x[:, :queries] + drop(
+            _dense(config.width, dtype=dtype, name="attention_output")(attended)
+        )
+        hidden = _dense(config.mlp_dim, dtype=dtype, name="mlp_hidden")(
+            layer_norm(config.epsilon, dtype, "mlp_norm")(x)
+        )
+        hidden = drop(jax.nn.gelu(hidden, approximate=False))
+        return x + drop(_dense(config.width, dtype=dtype, name="mlp_output")(hidden))
+
+
+class SingleStream(nn.Module):
+    """Reads ids of texts and tokens of images, and scores with the first word, `[CLS]`.
+
+    Parameters: `word_embeddings`, `position_embeddings`, `token_type_embeddings`,
+    `embeddings_norm`, `modality_embeddings` [2, W] of text and image, `layers_0`, ..., `norm`,
+    `pooler` and `output`.
+    """
+
+    config: SingleStreamConfig
+    vocab_size: int
+
+    def setup(self) -> None:
+        """Makes the embeddings and the layers."""
+        config, dtype = self.config, DTYPES[self.config.dtype]
+
+        def table(name: str, rows: int) -> jax.Array:
+            return self.param(name, BERT, (rows, config.width))
+
+        self.word_embeddings = table("word_embeddings", self.vocab_size)
+        self.position_embeddings = table("position_embeddings", config.positions)
+        self.token_type_embeddings = table("token_type_embeddings", config.types)
+        self.modality_embeddings = table("modality_embeddings", 2)
+        self.embeddings_norm = layer_norm(EPSILON, dtype, "embeddings_norm")
+        self.layers = [StreamLayer(config) for _ in range(config.depth)]
+        self.norm = layer_norm(config.epsilon, dtype, "norm")
+        self.pooler = _dense(config.width, dtype=dtype)
+        self.output = _dense(config.classes, dtype=jnp.float32)
+        self.drop = nn.Dropout(config.dropout)
+
+    def image(self, features: Features, mode: Mode) -> dict[str, jax.Array]:
+        """Tokens [N, R, W] -> the same with the modality added, and `mask` [N, R].
+
+        Raises:
+          UserError: they have another width than the layers.
+        """
+        del mode
+        mask = features.full_mask()
+        if features.tokens.shape[-1] != self.config.width:
+            raise UserError(
+                f"The pair scorer 'single_stream' has width={self.config.width}, and the image "
+                f"encoder's tokens have {features.tokens.shape[-1]} numbers; make them equal."
+            )
+        # Selected, not multiplied: a padding token may be NaN.
+        x = jnp.where(mask[..., None], features.tokens, 0) + self.modality_embeddings[1]
+        return {"mask": mask, "tokens": x.astype(DTYPES[self.config.dtype])}
+
+    def text(self, features: Features, mode: Mode) -> dict[str, jax.Array]:
+        """Ids as tokens int [N, T, 1] -> embedded words [N, T, W], and `mask` [N, T].
+
+        Raises:
+          UserError: there are more tokens than positions.
+        """
+        length = features.tokens.shape[1]
+        if length > self.config.positions:
+            raise UserError(
+                f"Texts have up to {length} tokens, and config.model.pair_scorer has positions="
+                f"{self.config.positions}; make config.data.text.max_length at most that number."
+            )
+        x = look_up(self.word_embeddings, features.tokens[..., 0], jnp.float32)
+        x = x + self.position_embeddings[:length] + self.token_type_embeddings[0]
+        x = self.drop(self.embeddings_norm(x), deterministic=not mode.drops)
+        return {"mask": features.full_mask(), "tokens": x + self.modality_embeddings[0]}
+
+    def __call__(
+        self, images: dict[str, jax.Array], texts: dict[str, jax.Array], mode: Mode
+    ) -> jax.Array:
+        """Prepared images [I, ...] and texts [I, J, ...] -> float32 logits [I, J, classes]."""
+        pairs = texts["mask"].shape[:2]
+
+        def join(name: str) -> jax.Array:
+            image, text = images[name][:, None], texts[name]
+            image = jnp.broadcast_to(image, (*pairs, *image.shape[2:]))
+            joined = jnp.concatenate([text.astype(image.dtype), image], axis=2)
+            return joined.reshape(-1, *joined.shape[2:])
+
+        x, mask = join("tokens"), join("mask")
+        *layers, last = self.layers
+        for layer in layers:
+            x = layer(x, mask, mode, x.shape[1])
+        # Nothing reads the other tokens of the last layer.
+        x = self.norm(last(x, mask, mode, 1)[:, 0])
+        logits = self.output(jnp.tanh(self.pooler(x)).astype(jnp.float32))
+        return logits.reshape(*pairs, self.config.classes)
+
+    def pair_bytes(self, image_tokens: int, text_tokens: int) -> int:
+        """Returns the bytes of a layer's float32 values of one pair."""
+        config, tokens = self.config, image_tokens + text_tokens
+        return 4 * tokens * (6 * config.width + config.mlp_dim + config.heads * tokens)
+
+
+def make_single_stream(config: SingleStreamConfig, text_encoder: nn.Module) -> PairScorer:
+    """Returns a single-stream pair scorer.
+
+    Raises:
+      UserError: the text encoder is not "token_ids", or one class has log-odds.
+    """
+    where = "config.model.pair_scorer 'single_stream'"
+    if not isinstance(text_encoder, TokenIds):
+        raise UserError(
+            f"{where} reads the ids of texts, and config.model.text.encoder is a "
+            f"{type(text_encoder).__name__}; use 'token_ids' there."
+        )
+    if config.classes == 1 and config.score != "logit":
+        raise UserError(f"{where} has classes=1, one logit, and score={config.score!r} reads two.")
+    module = SingleStream(config, text_encoder.vocab_size)
+    return PairScorer("single_stream", config.score, module)
