@@ -34,8 +34,8 @@ from xmodal.training.tasks import (
     columns,
     make_tasks,
     reads_mined,
-    trace_losses,
 )
+from xmodal.training.trace_losses import trace_losses
 from xmodal.training.tree import check_patterns, flatten
 
 _ANY_LENGTH = 2**31 - 1

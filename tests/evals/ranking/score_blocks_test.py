@@ -71,6 +71,11 @@ def test_blocks_cover_every_pair_with_little_padding(many, step, monkeypatch):
     assert np.all(found == 1)
 
 
+@pytest.mark.parametrize(("items", "most", "size"), [(40, 34, 20), (7, 100, 7), (9, 0, 1)])
+def test_the_last_block_is_filled_as_far_as_possible(items, most, size):
+    assert score_blocks._even(items, most) == size
+
+
 def test_small_blocks_on_eight_devices_give_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setattr(score_blocks, "_BLOCK_FLOPS", 2e4)
     one = compute(folder=tmp_path / "one")

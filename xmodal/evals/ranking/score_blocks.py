@@ -165,8 +165,8 @@ def _plan(
         right = jax.eval_shape(prepare, captions.block(columns[:1], int(length)))
         cost = similarity.cost(left, right)
         most = max(1.0, min(_BLOCK_BYTES / cost.bytes, _BLOCK_FLOPS / cost.flops))
-        height = min(len(images.vectors), max(1, math.isqrt(int(most))))
-        width = min(len(columns), max(1, int(most) // height))
+        height = _even(len(images.vectors), math.isqrt(int(most)))
+        width = _even(len(columns), int(most) // height)
         for start in range(0, len(columns), width):
             for first in range(0, len(images.vectors), height):
                 rows = np.arange(first, first + height)
@@ -175,6 +175,11 @@ def _plan(
                     columns[np.minimum(np.arange(start, start + width), len(columns) - 1)],
                     int(length),
                 )
+
+
+def _even(items: int, most: int) -> int:
+    """Size of blocks of at most `most` items, of which the last is filled as far as possible."""
+    return -(-items // -(-items // max(1, most)))
 
 
 def _rounds(blocks: Sequence[_Block], done: np.ndarray, devices: int) -> Iterator[list[int]]:
