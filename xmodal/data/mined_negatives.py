@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from etils import epath
 
-from xmodal.base.array_damage import DAMAGE
+from data_prep.untrusted.arrays import DAMAGE
 from xmodal.base.config import UserError
 from xmodal.base.json_files import read_json
 
