@@ -18,11 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from etils import epath
 
-<<<<<<< HEAD
 from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
-=======
-from data_prep.untrusted.arrays import DAMAGE
->>>>>>> xattn
 from xmodal.base.config import UserError
 from xmodal.base.json_files import read_json
 
