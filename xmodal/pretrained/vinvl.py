@@ -79,7 +79,7 @@ def _describe_image(
         "encoder/regions": torch_models.linear(f"{bert}img_embedding"),
         "encoder/norm": torch_models.norm(f"{bert}LayerNorm"),
     }
-    return Description(encoder, {"name": "none"}, {"max_regions": _REGIONS}), rules
+    return Description(encoder, {"name": "none"}, {"max_regions": _REGIONS, "tags": True}), rules
 
 
 def _describe_scorer(
