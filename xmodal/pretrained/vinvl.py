@@ -25,6 +25,7 @@ EXPECTED_UNEXPECTED = (r"(.*\.)?cls\.", r"(.*\.)?position_ids$")
 _HEAD_WIDTH = 64
 _REGIONS = 70  # The first ones of an image are used.
 _WORDS = 70  # Of a caption and the tags after it.
+_DROPOUT = 0.1
 _HIDDEN = "intermediate.dense.weight"
 # Values of config.json that other checkpoints of BERT's architecture may have.
 _REQUIRED = {"hidden_act": "gelu", "layer_norm_eps": EPSILON}
@@ -74,6 +75,7 @@ def _describe_image(
         "features": features,
         "width": width,
         "epsilon": settings.get("img_layer_norm_eps", EPSILON),
+        "dropout": settings.get("hidden_dropout_prob", _DROPOUT),
     }
     rules = {
         "encoder/regions": torch_models.linear(f"{bert}img_embedding"),
@@ -102,6 +104,8 @@ def _describe_scorer(
         "name": "single_stream", "norm_first": False, "modalities": False, "epsilon": EPSILON,
         "width": width, "depth": depth, "mlp_dim": hidden, "positions": positions,
         "heads": settings.get("num_attention_heads", max(1, width // _HEAD_WIDTH)),
+        "dropout": settings.get("hidden_dropout_prob", _DROPOUT),
+        "pooled_dropout": settings.get("hidden_dropout_prob", _DROPOUT),
         "length": min(_WORDS, positions), "classes": 2, "score": "log_odds",
     }, rules  # fmt: skip
 
