@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.arrays import DAMAGE
+from data_prep.untrusted.arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.base.json_files import read_json
 
@@ -109,7 +109,7 @@ def open_mined(
 
 def _open(path: str, rows: int) -> np.ndarray:
     try:
-        table = np.load(path, mmap_mode="r", allow_pickle=False)
+        table = load_arrays(path, mmap_mode="r")
     except DAMAGE as error:
         raise UserError(f"{path} is damaged ({error}); {_REMEDY}") from error
     if table.ndim != 2 or len(table) != rows:
