@@ -20,8 +20,8 @@ from data_prep.concept_counts import count_concepts
 from data_prep.errors import NotPreparedError, UnexpectedFilesError
 from data_prep.prepared import open_configs, read_columns
 from data_prep.untrusted import plain_pickles
-from data_prep.untrusted.arrays import DAMAGE, load_arrays
 from data_prep.untrusted.json_text import parse_json_text
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 
 _NO_WORDNET = (
     "The lemmas come from WordNet, whose data is not installed: run `python -m nltk.downloader "

@@ -10,7 +10,7 @@ import PIL.Image
 import PIL.ImageOps
 import simplejpeg
 
-from data_prep.untrusted.pictures import TooManyPixelsError, open_picture
+from data_prep.untrusted.picture_formats import TooManyPixelsError, open_picture
 
 # An MPO is a JPEG with further pictures after the first.
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")

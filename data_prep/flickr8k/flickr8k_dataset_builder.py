@@ -17,7 +17,7 @@ from data_prep.published_figures import Figure, Within
 from data_prep.reading.image_files import open_images
 from data_prep.same_text import text_key
 from data_prep.semeval_sts.semeval_files import find_sets
-from data_prep.untrusted.arrays import DAMAGE, load_arrays
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 
 # The release and its misspelled folder, Kaggle's copy, and a smaller copy.
 _IMAGES = ("Flickr8k_Dataset", "Flicker8k_Dataset", "Images", "images_160")

@@ -19,12 +19,12 @@ import numpy as np
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.folders import files_below
 from data_prep.reading.text_lines import TextLines
-from data_prep.untrusted import arrays
+from data_prep.untrusted import saved_arrays
 from data_prep.untrusted.hdf5 import HDF5_ERRORS, Hdf5File
 from data_prep.untrusted.plain_pickles import DAMAGE, load_plain
 
 _NUMBER = re.compile(r"(\d+)(\.\w+)*$", re.ASCII)
-_ERRORS = (*DAMAGE, *HDF5_ERRORS, *arrays.DAMAGE)
+_ERRORS = (*DAMAGE, *HDF5_ERRORS, *saved_arrays.DAMAGE)
 
 
 def number_of_name(name: str) -> int | None:
@@ -232,7 +232,7 @@ class _Arrays(FeatureStore):
             yield path.stem, path
 
     def read(self, place: pathlib.Path) -> np.ndarray:
-        loaded = arrays.load_arrays(place)
+        loaded = saved_arrays.load_arrays(place)
         if isinstance(loaded, np.ndarray):
             return loaded
         with loaded:

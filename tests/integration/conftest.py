@@ -105,6 +105,28 @@ def matching_config(few_shapes, tmp_path):
     return path
 
 
+CLIP = """
+from configs import clip
+
+
+def get_config():
+    config = clip.get_config({variant!r})
+    config.data.data_dir, config.batch_size, config.log_every = {data_dir!r}, 16, 100
+    config.evals.shapes.update({{"batch_size": 24, "bootstrap_samples": 10}})
+    # The gradient of the biases of keys is only rounding, which Adam would enlarge.
+    config.optimizer.options["eps"] = 1e-4
+    return config
+"""
+
+
+@pytest.fixture
+def siglip_config(few_shapes, tmp_path):
+    """Path of a config file for a small SigLIP with its loss."""
+    path = tmp_path / "siglip_small.py"
+    path.write_text(CLIP.format(variant="quick_sigmoid", data_dir=few_shapes))
+    return path
+
+
 @pytest.fixture
 def read_arrays():
     """Function that reads an item of a checkpoint, whatever devices wrote it."""

@@ -115,10 +115,14 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "trained"),
-    [("tokens_config", "similarity"), ("matching_config", "pair_scorer")],
+    [
+        ("tokens_config", "similarity"),
+        ("matching_config", "pair_scorer"),
+        ("siglip_config", "similarity"),
+    ],
 )
 def test_two_processes_score_pairs_like_one(name, trained, start, read_arrays, tmp_path, request):
-    """Sets of tokens that are compared in tiles; a pair scorer beside a ViT."""
+    """Sets of tokens that are compared in tiles; a pair scorer beside a ViT; learned scales."""
     together = {
         "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",
         "JAX_NUM_PROCESSES": "2",

@@ -245,3 +245,14 @@ def test_a_zip_of_something_else(tmp_path):
         archive.writestr("config.json", "{}")
     with pytest.raises(UserError, match=r"model.keras cannot be read .*model.weights.h5"):
         load_source(tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize("table", [{"a": "../b.safetensors"}, {"a": "/b"}, {"a": 1}, ["a"], "a"])
+def test_a_table_of_shards_names_only_files_beside_it(tmp_path, table):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "b.safetensors").write_bytes(safetensors.numpy.save({"a": np.zeros(1)}))
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": table}))
+    with pytest.raises(UserError, match="not a file beside it|no weight_map of names"):
+        load_source(folder)

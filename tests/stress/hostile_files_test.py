@@ -10,7 +10,7 @@ from tests.stress.hostile_readers import READERS
 @pytest.mark.filterwarnings("ignore")  # Pillow and h5py warn of damage.
 @pytest.mark.parametrize("name", READERS)
 def test_only_values_and_errors_for_users_come_out(name, tmp_path):
-    if name.startswith(("torch", "Torch", "options")):
+    if name.startswith(("torch", "Torch")):
         pytest.importorskip("torch")
     counts = attack(READERS[name], tmp_path, mutations=300, seed=1)
     assert counts["errors for users"] + counts["other values"] > counts["mutations"] // 5

@@ -1,10 +1,9 @@
-"""Tiny files of every kind that come from elsewhere, and their readers."""
+"""Tiny files of every kind from elsewhere, and their readers."""
 
 import dataclasses
 import gzip
 import io
 import json
-import os
 import pathlib
 import pickle
 import tarfile
@@ -260,10 +259,7 @@ def _read_tfrecord(folder: pathlib.Path) -> Any:
 
 def _write_frozen(folder: pathlib.Path) -> list[pathlib.Path]:
     arrays = [np.ones((2, 3), feature_records.DTYPE), np.zeros((1, 3), feature_records.DTYPE)]
-    made = feature_records.write_features(
-        str(folder / "f"), "image_features", {"weights": "x"}, arrays
-    )
-    del made
+    feature_records.write_features(str(folder / "f"), "image_features", {"weights": "x"}, arrays)
     return sorted(path for path in (folder / "f").iterdir() if path.name != "lock")
 
 
@@ -301,16 +297,13 @@ _EMBEDDINGS = {
 _SCORES = {"scores": np.eye(2), "image_ids": np.arange(2), "caption_ids": np.arange(2)}
 _GRAPH = {"concepts": ["a", "b"], "forms": {"a": 0}, "captions": [2, 1], "joint": [[0, 1, 1]]}
 _TSV = "9\t6\t4\t1\tAAAA\tAACAPwAAAEA=\n4\t6\t4\t1\tAAAA\tAACAPw==\n"
+_BINARY = b"2 3\ncat " + bytes(12) + b"dog " + bytes(12)
 _VECTORS = b"2 3\ncat 1 2 3\ndog 4 5 6\n"
 _WORDS = {"word2idx": {"a": 0, "b": 1}, "idx2word": {0: "a"}}
 
 
-def _string(path: pathlib.Path) -> str:
-    return os.fspath(path)
-
-
 def _vectors(path: pathlib.Path) -> Any:
-    return load_word_vectors(_string(path))
+    return load_word_vectors(str(path))
 
 
 def _torch_tensors(path: pathlib.Path) -> Any:
@@ -325,6 +318,10 @@ def _lines(path: pathlib.Path) -> Any:
     return list(read_jsonl(path))
 
 
+def _samples(path: pathlib.Path) -> Any:
+    return _read_samples(read_tar(path, "a"))
+
+
 def _table(path: pathlib.Path) -> Any:
     return _read_samples(read_table(path, "a"))
 
@@ -337,9 +334,6 @@ READERS: Mapping[str, Reader] = {
         _torch_tensors,
     ),
     "TorchScript": _file("a.pt", _written(_script), _torch_tensors),
-    "options of a checkpoint": _file(
-        "a.pth", _torch(), lambda p: torch_files.read_options(epath.Path(p))
-    ),
     "pickled vocabulary": _file("a.pkl", lambda: pickle.dumps(_WORDS), read_words),
     "pickled features": Reader(
         _write_lmdb, lambda f: load_plain((f / "item.pkl").open("rb")), DAMAGE
@@ -363,20 +357,16 @@ READERS: Mapping[str, Reader] = {
     "word vectors": _file(
         "a.txt.gz", lambda: gzip.compress(_VECTORS), _vectors
     ),
-    "binary word vectors": _file(
-        "a.bin",
-        lambda: b"2 3\n" + b"".join(w + np.ones(3, "<f4").tobytes() for w in (b"cat ", b"dog ")),
-        _vectors,
-    ),
+    "binary word vectors": _file("a.bin", lambda: _BINARY, _vectors),
     "embeddings": _file(
         "a.npz",
         _written(lambda file: np.savez(file, **_EMBEDDINGS)),
-        lambda p: load_embeddings(_string(p)),
+        lambda p: load_embeddings(str(p)),
     ),
     "scores": _file(
-        "a.npz", _written(lambda file: np.savez(file, **_SCORES)), lambda p: load_scores(_string(p))
+        "a.npz", _written(lambda file: np.savez(file, **_SCORES)), lambda p: load_scores(str(p))
     ),
-    "rankings": _file("a.json", _json(_RANKINGS), lambda p: load_rankings(_string(p))),
+    "rankings": _file("a.json", _json(_RANKINGS), lambda p: load_rankings(str(p))),
     "concepts": _file("a.json", _json(_GRAPH), read_concepts),
     "vocabulary": _file("vocab.txt", lambda: b"[PAD]\n[UNK]\nred\nstar\n", read_vocabulary),
     "merges": _file(
@@ -385,12 +375,8 @@ READERS: Mapping[str, Reader] = {
     "CxC ratings": _file("sts_val.csv", _CXC.encode, lambda p: read_cxc_file(p, "sts")),
     "gzipped JSON": _file("a.json", lambda: gzip.compress(_json(_RANKINGS)()), read_json),
     "JSON lines": _file("a.jsonl", lambda: b'{"a": 1}\n{"b": [2]}\n', _lines),
-    "tar shard": _file("a.tar", _written(_tar), lambda p: _read_samples(read_tar(p, "a"))),
-    "gzipped tar shard": _file(
-        "a.tar.gz",
-        lambda: gzip.compress(_written(_tar)()),
-        lambda p: _read_samples(read_tar(p, "a")),
-    ),
+    "tar shard": _file("a.tar", _written(_tar), _samples),
+    "gzipped tar shard": _file("a.tar.gz", lambda: gzip.compress(_written(_tar)()), _samples),
     "tar of images": _file("a.tar", _written(_tar), _read_archive),
     "zip of images": _file("a.zip", _written(_zip), _read_archive),
     "Parquet shard": _file("a.parquet", _written(_parquet), _table),
@@ -398,9 +384,7 @@ READERS: Mapping[str, Reader] = {
     "npz features": _file(
         "9.npz", _written(lambda file: np.savez(file, x=_ARRAYS["a"], num_bbox=2)), _read_stores
     ),
-    "TSV features": _file(
-        "a.tsv", _TSV.encode, _read_stores, (*FOR_USERS, FileNotFoundError)
-    ),
+    "TSV features": _file("a.tsv", _TSV.encode, _read_stores, (*FOR_USERS, FileNotFoundError)),
     **{
         f"{kind} picture": _file("a.jpg", _picture(kind), _read_pictures)
         for kind in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")

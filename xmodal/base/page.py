@@ -18,7 +18,7 @@ from typing import Any
 import jinja2
 import PIL.Image
 
-from data_prep.untrusted.pictures import open_picture
+from data_prep.untrusted.picture_formats import open_picture
 
 Picture = bytes | PIL.Image.Image
 

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.arrays import load_arrays
+from data_prep.untrusted.saved_arrays import load_arrays
 from xmodal.base import console, processes
 from xmodal.base.atomic import new_folder, replacing
 from xmodal.base.config import UserError

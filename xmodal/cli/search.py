@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import PIL.Image
 
-from data_prep.untrusted.pictures import open_picture
+from data_prep.untrusted.picture_formats import open_picture
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.hits import Hit
 from xmodal.api.search.index import KINDS, METHODS, Index, check_method

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.arrays import DAMAGE, load_arrays
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.base.json_files import read_json
 

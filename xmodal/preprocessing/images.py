@@ -15,7 +15,7 @@ import PIL.Image
 import PIL.ImageOps
 import simplejpeg
 
-from data_prep.untrusted.pictures import TooManyPixelsError, check_pixels, open_picture
+from data_prep.untrusted.picture_formats import TooManyPixelsError, check_pixels, open_picture
 from xmodal.base.config import UserError, setting
 from xmodal.preprocessing.augment import AugmentConfig, draw, erase
 from xmodal.preprocessing.patches import cut_into_patches, most_patches
@@ -121,9 +121,9 @@ def evaluation_view(picture: np.ndarray, config: ImageConfig) -> np.ndarray:
 def decode_image(encoded: bytes) -> np.ndarray:
     """Returns the pixels of an encoded picture, uint8 [H, W, 3].
 
-    Reads the formats of `data_prep.untrusted.pictures`; for an animation, the first frame. JPEG and
-    PNG have the pixels of `tf.io.decode_image`, except JPEGs with a recoverable error, which PIL
-    decodes. The EXIF orientation is ignored, as in published code.
+    Reads the formats of `data_prep.untrusted.picture_formats`; for an animation, the first frame.
+    JPEG and PNG have the pixels of `tf.io.decode_image`, except JPEGs with a recoverable error,
+    which PIL decodes. The EXIF orientation is ignored, as in published code.
 
     Raises:
       ValueError: the picture is damaged, of an unknown format, or has more than 2^26 pixels.

@@ -12,9 +12,9 @@ import safetensors
 from etils import epath
 
 from data_prep.untrusted.archives import ZIP_ERRORS, open_zip
-from data_prep.untrusted.arrays import DAMAGE, load_arrays
 from data_prep.untrusted.hdf5 import HDF5_ERRORS, Hdf5File
 from data_prep.untrusted.json_text import parse_json_text
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.pretrained import torch_files
 

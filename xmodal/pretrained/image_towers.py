@@ -49,6 +49,9 @@ def describe_resnet(source: WeightSource, variant: str) -> Description:
 def describe_efficientnet(source: WeightSource, variant: str) -> Description:
     """Returns the requested variant; the converter checks whether the source matches it."""
     del source
+    # tensorflow/tpu trains Lite on (pixel - 127) / 128. Converted from torch, too, it prefers them:
+    # ridge regression from TF-IDF of captions to features of 328 test images of Flickr8k, trained
+    # on 328, finds 47.8 % in the top 10, and 42.4 % with ImageNet's statistics.
     normalization = "efficientnet_lite" if variant.startswith("lite") else "imagenet"
     keywords = {"variant": variant}
     return _describe("efficientnet", keywords, normalization, _EFFICIENTNET_SIZES[variant])

@@ -150,8 +150,10 @@ def _recognize_folder(folder: epath.Path) -> Callable[[], dict[str, np.ndarray]]
 
 def _read_shards(folder: epath.Path, table: str) -> dict[str, np.ndarray]:
     content = _parse(folder / table)
-    weights = content.get("weight_map", {}) if isinstance(content, dict) else {}
-    names = weights.values() if isinstance(weights, dict) else [weights]
+    weights = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(weights, dict):
+        raise UserError(f"{folder / table} has no weight_map of names: download it again.")
+    names = weights.values()
     if wrong := [name for name in names if not (isinstance(name, str) and is_inside(name))]:
         raise UserError(f"{folder / table} names {wrong[0]!r:.80}, not a file beside it.")
     files = sorted(set(names))

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from data_prep.untrusted.archives import open_gzip
-from data_prep.untrusted.arrays import DAMAGE, load_arrays
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.base.progress import progress
 from xmodal.preprocessing.words import find_row

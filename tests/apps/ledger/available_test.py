@@ -10,7 +10,7 @@ from xmodal.apps.ledger.available import (
     folders_of,
     missing_files,
 )
-from xmodal.apps.ledger.entries import Files, Ledger, System, read_ledger
+from xmodal.apps.ledger.ledger_entries import Files, Ledger, System, read_ledger
 from xmodal.base.config import UserError
 
 CONTENT = b"weights"

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from xmodal.apps.ledger.comparison import compare_rows, is_reproduced, write_report
-from xmodal.apps.ledger.entries import Row, System, Table, Value
+from xmodal.apps.ledger.ledger_entries import Row, System, Table, Value
 
 SYSTEM = System("group/key", "key")
 TABLE = Table("group/table", ("a/x", "a/y"), tolerance=0.5, reason="seeds")

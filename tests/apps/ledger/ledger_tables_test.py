@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from xmodal.apps.ledger.entries import read_ledger
+from xmodal.apps.ledger.ledger_entries import read_ledger
 from xmodal.apps.ledger.ledger_tables import fill_page, pages_of, rewrite_pages, table_of
 from xmodal.base.config import UserError
 

@@ -8,7 +8,7 @@ import pytest
 
 from xmodal.apps.ledger import reproduce
 from xmodal.apps.ledger.available import folders_of
-from xmodal.apps.ledger.entries import Value, read_ledger
+from xmodal.apps.ledger.ledger_entries import Value, read_ledger
 
 
 @pytest.fixture(scope="module")

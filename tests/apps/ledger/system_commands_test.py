@@ -7,7 +7,7 @@ import pytest
 
 from xmodal.__main__ import COMMANDS
 from xmodal.apps.ledger.available import folders_of
-from xmodal.apps.ledger.entries import Ledger, System, read_ledger
+from xmodal.apps.ledger.ledger_entries import Ledger, System, read_ledger
 from xmodal.apps.ledger.system_commands import commands_of, run_system
 from xmodal.base.config import UserError
 from xmodal.cli.config_files import find_config_file

@@ -11,7 +11,7 @@ import pytest
 
 from data_prep.building import image_check
 from data_prep.building.image_check import BadImageError, checked_image
-from data_prep.untrusted import pictures
+from data_prep.untrusted import picture_formats
 from xmodal.preprocessing import decode_image
 from xmodal.preprocessing.images import decode_upright, flatten
 
@@ -315,6 +315,6 @@ def test_far_too_large_images_are_refused_before_they_are_decoded(monkeypatch):
     bomb = small[:12] + header + struct.pack(">I", zlib.crc32(header)) + small[33:]
     with pytest.raises(BadImageError, match="too many pixels"):
         checked_image(bomb)
-    monkeypatch.setattr(pictures, "MAX_PIXELS", 100)
+    monkeypatch.setattr(picture_formats, "MAX_PIXELS", 100)
     with pytest.raises(BadImageError, match="too many pixels: 53 x 37, more than 100"):
         checked_image(_encode(_picture(), "JPEG"))

@@ -18,9 +18,9 @@ from data_prep.reading.tar_samples import read_tar
 from data_prep.reading.text_files import open_archive, read_json
 from data_prep.region_features.feature_stores import FeatureStores
 from data_prep.untrusted import archives, hdf5
-from data_prep.untrusted.arrays import DAMAGE, load_arrays
 from data_prep.untrusted.json_text import parse_json_text
 from data_prep.untrusted.names import is_inside
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 
 
 @pytest.fixture

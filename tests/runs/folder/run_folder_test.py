@@ -96,6 +96,10 @@ def test_lost_files_of_a_run_are_named(tmp_path):
     (tmp_path / "vocab.txt").rename(tmp_path / "kept.txt")
     with pytest.raises(UserError, match=r"the run's vocabulary, is missing: .* from a backup"):
         run_folder.load_run(str(tmp_path))
+    config.data.text.vocabulary = str(tmp_path / "kept.txt")
+    (tmp_path / "config.json").write_text(config.to_json())
+    with pytest.raises(UserError, match="the run's vocabulary, is missing"):  # Not of elsewhere.
+        run_folder.load_run(str(tmp_path))
     (tmp_path / "kept.txt").rename(tmp_path / "vocab.txt")
     assert run_folder.load_run(str(tmp_path)).data.text.vocabulary == str(tmp_path / "vocab.txt")
     hashes = {"vocabulary": run_folder.hash_vocabulary(["[PAD]", "[UNK]", "red"])}

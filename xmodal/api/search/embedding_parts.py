@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.arrays import DAMAGE, load_arrays
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.api.item_embeddings import Embedding, tokens_of
 from xmodal.api.model import Model
 from xmodal.api.search.embedded_items import embed

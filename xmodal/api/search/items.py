@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_prep.untrusted.arrays import DAMAGE, load_arrays
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.base.folder_walk import (
     IMAGE_ENDINGS,

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.arrays import DAMAGE, load_arrays
 from data_prep.untrusted.json_text import parse_json_text
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.api.bundles import card as bundle_card
 from xmodal.api.loading import load
 from xmodal.api.model import Model

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_prep.untrusted.pictures import open_picture
+from data_prep.untrusted.picture_formats import open_picture
 from xmodal.apps.annotate.study_file import StudyCaption, StudyPicture
 from xmodal.base.config import UserError
 from xmodal.base.console import quietly

@@ -1,10 +1,8 @@
 """Measured and published results as one board: its cells, its tables and its page."""
 
-import csv
 import dataclasses
 import fnmatch
 import functools
-import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -16,6 +14,7 @@ from xmodal.apps.analysis.agreement.rank_correlation import kendall_tau_b
 from xmodal.apps.explore.compare import Comparison
 from xmodal.base.config import UserError
 from xmodal.base.page import Group, Page
+from xmodal.base.result_files import csv_text
 from xmodal.base.text_table import Bold, format_document
 from xmodal.evals.metrics import lower_is_better
 
@@ -126,15 +125,13 @@ class ResultBoard:
 
     def to_csv(self) -> str:
         """Returns a line per model and metric, with intervals and ranks."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
+        lines: list[Sequence[object]] = [_COLUMNS]
         for row in self.rows:
             for cell in row.cells:
                 if not math.isnan(cell.value):
                     ends = (*(cell.limits or ("", "")), *(cell.ranks or ("", "")))
-                    writer.writerow([row.name, cell.tag, cell.value, *ends, int(row.published)])
-        return text.getvalue()
+                    lines.append([row.name, cell.tag, cell.value, *ends, int(row.published)])
+        return csv_text(lines)
 
     def page(self, groups: Sequence[Group] = ()) -> Page:
         """Returns the page: the table, two metrics against each other, and a card per model."""

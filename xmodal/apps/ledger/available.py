@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from etils import epath
 
-from xmodal.apps.ledger.entries import Files, Ledger, System
+from xmodal.apps.ledger.ledger_entries import Files, Ledger, System
 from xmodal.base.checksums import sha256_of
 from xmodal.base.config import UserError
 

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping, Sequence
 
 import xmodal
-from xmodal.apps.ledger.entries import Row, System
+from xmodal.apps.ledger.ledger_entries import Row, System
 from xmodal.apps.ledger.system_commands import Numbers
 from xmodal.base.result_files import write_files
 from xmodal.base.text_table import format_table

@@ -8,7 +8,7 @@ import pathlib
 import re
 from collections.abc import Mapping
 
-from xmodal.apps.ledger.entries import Ledger, Row, Value
+from xmodal.apps.ledger.ledger_entries import Ledger, Row, Value
 from xmodal.base.config import UserError
 
 COUNTS = "counts"

@@ -31,7 +31,7 @@ from xmodal.apps.ledger.comparison import (
     is_reproduced,
     write_report,
 )
-from xmodal.apps.ledger.entries import Ledger, System, read_ledger
+from xmodal.apps.ledger.ledger_entries import Ledger, System, read_ledger
 from xmodal.apps.ledger.ledger_tables import count_rows, rewrite_pages
 from xmodal.apps.ledger.system_commands import commands_of, results_of, run_system
 from xmodal.base import console

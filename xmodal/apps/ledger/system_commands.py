@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from etils import epath
 
-from xmodal.apps.ledger.entries import Ledger, System
+from xmodal.apps.ledger.ledger_entries import Ledger, System
 from xmodal.base.config import UserError
 from xmodal.base.json_files import read_numbers
 

@@ -103,7 +103,7 @@ def search(
       UserError: the folder has another sweep, the disk is full, a dataset is missing, or several
         trials in a row fail with the same error.
     """
-    run_folder.check_path(folder)
+    run_folder.check_path(str(folder))
     check_writable(folder)
     lock = filelock.FileLock(folder / "sweep.lock")
     with lock:

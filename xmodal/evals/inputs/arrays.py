@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.arrays import DAMAGE, load_arrays
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.base.result_files import write_files
 from xmodal.evals.inputs.array_checks import (

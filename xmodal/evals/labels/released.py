@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.untrusted.arrays import DAMAGE, load_arrays
 from data_prep.untrusted.json_text import parse_json_text
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base import cxc_files
 from xmodal.base.config import UserError
 from xmodal.base.folder_walk import walk

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.arrays import DAMAGE, load_arrays
 from data_prep.untrusted.json_text import parse_json_text
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.base.entries import find_entries
 from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult, Numbers

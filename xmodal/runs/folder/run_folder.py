@@ -114,8 +114,8 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
     content = read_json(path, "copy it from a backup.")
     data = content.get("data")
     text = data.get("text", "") if isinstance(data, dict) else ""
-    if not (isinstance(text, dict | None) and isinstance(content.get("select"), dict)):
-        raise UserError(f"{path} is damaged: it has no data or select: copy it from a backup.")
+    if not isinstance(text, dict | None):
+        raise UserError(f"{path} is damaged: it has no data.text: copy it from a backup.")
     config = ml_collections.ConfigDict(content)
     if config.data.text is None:
         return config
@@ -123,7 +123,7 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
     if own is not None:
         _check_vocabulary(run_dir, own)
         config.data.text.vocabulary = os.fspath(own)
-    elif (name := config.data.text.get("vocabulary")) in FILES:
+    elif name := config.data.text.get("vocabulary"):  # Never a file of another folder.
         raise UserError(
             f"{folder / name}, the run's vocabulary, is missing: copy it from a backup."
         )
@@ -171,7 +171,10 @@ def explain_best_step(run_dir: str) -> str:
 
 
 def _load_select(run_dir: str) -> SelectConfig:
-    return read(SelectConfig, "config.select", load_run(run_dir).select.to_dict())
+    select = load_run(run_dir).get("select")
+    if not isinstance(select, ml_collections.ConfigDict):
+        raise UserError(f"{run_dir}/config.json has no select: copy it from a backup.")
+    return read(SelectConfig, "config.select", select.to_dict())
 
 
 def resolve_step(run_dir: str, step: int | str) -> int:

@@ -10,7 +10,7 @@ import PIL.Image
 import PIL.ImageDraw
 import PIL.ImageFont
 
-from data_prep.untrusted.pictures import open_picture
+from data_prep.untrusted.picture_formats import open_picture
 from xmodal.base.page import PageItem, PageRow, Section
 
 # In pixels. TensorBoard shows pictures about 350 wide, so text is legible only in few columns. A

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 
-from data_prep.untrusted.pictures import open_picture
+from data_prep.untrusted.picture_formats import open_picture
 from xmodal.base.result_files import write_files
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.embed import Items

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from xmodal.apps.ledger.entries import STATUSES, Value, read_ledger
+from xmodal.apps.ledger.ledger_entries import STATUSES, Value, read_ledger
 from xmodal.evals import published
 
 ROOT = pathlib.Path(__file__).parents[3]

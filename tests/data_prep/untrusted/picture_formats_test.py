@@ -10,7 +10,7 @@ import PIL.Image
 import pytest
 
 from data_prep.building.image_check import checked_image, small_jpeg, thumbnail
-from data_prep.untrusted.pictures import open_picture
+from data_prep.untrusted.picture_formats import open_picture
 from xmodal.apps.annotate.split_items import _as_picture
 from xmodal.base.page import to_data_uri
 from xmodal.cli.search import _open
