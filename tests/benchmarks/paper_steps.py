@@ -1,4 +1,4 @@
-"""Compares the training steps of the CxC paper's models with the same steps in torch.
+"""Compares the training steps of CLIP and of the CxC paper's models with the same in torch.
 
     python -m tests.benchmarks.paper_steps [--figure=text] [--rounds=5] [--no-compiled]
     python -m tests.benchmarks.paper_steps --dtype=bfloat16 --batch_size=256    # on a GPU
@@ -6,10 +6,11 @@
 `efficientnet_b4`: the image side, compared with itself. `text`: frozen BERT-Base and the three
 layers that the paper trains, two captions per image. `stored`: the same step on stored features of
 BERT, for which torch has no counterpart, so its rival also computes BERT. Drop connect, L2,
-clipping and Adam are as in the paper; the parameters are float32, and the encoders compute in
---dtype (torch's with autocast). torch's models are those of transformers (channels-last on the
-image side), eager and with `torch.compile`, which needs a C++ compiler. Both sides run on a GPU if
-JAX finds one; torch then also needs CUDA.
+clipping and Adam are as in the paper. `clip_b32`: both towers of CLIP ViT-B/32, with its AdamW and
+clipping. The parameters are float32, and the encoders compute in --dtype (torch's with autocast).
+torch's models are those of transformers (channels-last on the CNN's side), eager and with
+`torch.compile`, which needs a C++ compiler. Both sides run on a GPU if JAX finds one; torch then
+also needs CUDA.
 The sides take turns in separate processes. Prints one line of JSON per figure and rival: medians of
 seconds and of CPU seconds; the goals are for CPUs.
 """
@@ -29,8 +30,14 @@ from tests.benchmarks.loss import processor
 from tests.benchmarks.training_steps import Rival, run_ours
 
 # Batch size, pixels of an image's side or tokens of a caption, and the goal on CPUs.
-FIGURES = {"efficientnet_b4": (8, 380, 1.25), "text": (32, 32, 0.55), "stored": (32, 32, 0.25)}
+FIGURES = {
+    "efficientnet_b4": (8, 380, 1.25),
+    "text": (32, 32, 0.55),
+    "stored": (32, 32, 0.25),
+    "clip_b32": (8, 224, 1.1),
+}
 CAPTIONS, WORDS, WIDTH, HEADS = 2, 30522, 768, 8
+CLIP_WORDS, CLIP_TOKENS = 49408, 77
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +56,13 @@ class Task:
         if self.figure == "efficientnet_b4":
             shape = (self.batch_size, self.length, self.length, 3)
             return {"image": generator.integers(0, 256, shape, np.uint8)}
+        if self.figure == "clip_b32":
+            pixels = (self.batch_size, self.length, self.length, 3)
+            shape = (self.batch_size, 1, CLIP_TOKENS)
+            ids = generator.integers(1, CLIP_WORDS - 2, shape, np.int32)
+            ids[..., -1] = CLIP_WORDS - 1  # the end
+            image = generator.integers(0, 256, pixels, np.uint8)
+            return {"image": image, "text_ids": ids, "text_mask": np.ones(shape, np.int32)}
         shape = (self.batch_size, CAPTIONS, self.length)
         ids = generator.integers(1, WORDS, shape, np.int32)
         return {"text_ids": ids, "text_mask": np.ones(shape, np.int32)}
@@ -59,7 +73,7 @@ def step_ours(task: Task) -> Iterator[int]:
     import jax
     import ml_collections
 
-    from configs import base, cxc_multitask, cxc_text_text
+    from configs import base, clip, cxc_multitask, cxc_text_text
     from xmodal.base import mesh as mesh_lib
     from xmodal.runs import compiled_step, preflight, run
     from xmodal.training.optimization import run_lengths
@@ -72,6 +86,11 @@ def step_ours(task: Task) -> Iterator[int]:
         config.data.image.size = task.length
         config.tasks = {"i2i": base.task("image", "image", "softmax")}
         config.freeze = ()
+    elif task.figure == "clip_b32":
+        config = clip.get_config("vit_b32")
+        config.model.text.encoder.vocab_size, config.optimizer.clip_norm = CLIP_WORDS, 1.0
+        for side in ("image", "text"):
+            config.model[side].encoder.dtype = task.dtype
     else:
         config = cxc_text_text.get_config()
         config.model.text.encoder.dtype = config.model.text.head.dtype = task.dtype
@@ -85,7 +104,8 @@ def step_ours(task: Task) -> Iterator[int]:
     features = [preflight.feature_shapes(parts, side) for side in config.frozen_features.sides]
     items = np.arange(task.batch_size, dtype=np.int32)
     columns = task.batch() | {"image_id": items}
-    columns["caption_id"] = items[:, None] * CAPTIONS + np.arange(CAPTIONS)
+    captions = config.data.captions_per_image
+    columns["caption_id"] = items[:, None] * captions + np.arange(captions)
     for name, spec in compiled_step.abstract_batch(parts, features).items():
         if name not in columns:  # stored features
             columns[name] = np.random.default_rng(1).normal(size=spec.shape)
@@ -98,7 +118,8 @@ def step_torch(task: Task) -> Iterator[int | str]:
 
     yield 0
     kind = "cuda" if torch.cuda.is_available() else "cpu"
-    make = make_images if task.figure == "efficientnet_b4" else make_texts
+    makers = {"efficientnet_b4": make_images, "clip_b32": make_clip}
+    make = makers.get(task.figure, make_texts)
     with torch.device(kind):
         modules, penalized, embed = make(torch, task)
     if task.compiled:
@@ -154,6 +175,21 @@ def make_images(torch: Any, task: Task) -> tuple[list, list, Callable]:
         return vectors, vectors
 
     return [model], [p for p in model.parameters() if p.ndim == 4], embed
+
+
+def make_clip(torch: Any, task: Task) -> tuple[list, list, Callable]:
+    """Like `make_images`; the images' vectors are multiplied by the scale."""
+    import transformers
+
+    model = transformers.CLIPModel(transformers.CLIPConfig()).train()  # ViT-B/32
+
+    def embed(batch: dict[str, Any]) -> tuple[Any, Any]:
+        ids, mask = (batch[name][:, 0].long() for name in ("text_ids", "text_mask"))
+        pixels = (batch["image"].permute(0, 3, 1, 2) / 127.5 - 1).contiguous()
+        found = model(input_ids=ids, attention_mask=mask, pixel_values=pixels)
+        return found.image_embeds * model.logit_scale.exp(), found.text_embeds
+
+    return [model], [], embed
 
 
 def make_texts(torch: Any, task: Task) -> tuple[list, list, Callable]:

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from etils import epath
 
+from data_prep.untrusted.saved_arrays import load_arrays
 from xmodal.base import console, processes
 from xmodal.base.atomic import new_folder, replacing
 from xmodal.base.config import UserError
@@ -88,7 +89,7 @@ def _mine(args: argparse.Namespace) -> None:
         def write() -> None:
             with new_folder(args.output) as folder:
                 for name, paths in blocks.items():
-                    np.save(folder / f"{name}.npy", np.concatenate([np.load(p) for p in paths]))
+                    np.save(folder / f"{name}.npy", np.concatenate(list(map(load_arrays, paths))))
                 (folder / "mined.json").write_text(json.dumps(card, indent=2) + "\n")
             parts.remove()
             print(f"{args.captions} captions of each image and {args.images} images of each "
