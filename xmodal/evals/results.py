@@ -8,13 +8,14 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Rescored:
-    """Facts of a direction whose pairs were scored by a pair scorer.
+    """Facts of a direction whose pairs were scored by a second stage.
 
     Attributes:
       score: definition of the score of a pair.
       first_stage: similarity that chose the candidates, and ranks all other items after them; ""
         if there is none and all pairs were scored.
       top: K, candidates of a query.
+      gallery: items among which they were chosen.
       positives: number of positives of all queries.
       outside: how many of them were no candidates, so that they were not scored.
       queries: queries with a positive.
@@ -24,10 +25,18 @@ class Rescored:
     score: str
     first_stage: str
     top: int
+    gallery: int
     positives: int
     outside: int
     queries: int
     missed: int
+
+    @property
+    def candidates(self) -> str:
+        """What was scored; results are comparable where it is equal."""
+        if self.top == self.gallery:
+            return "all items"
+        return f"the top {self.top:,} of {self.first_stage}"
 
     def describe(self) -> str:
         """Returns a sentence without its subject."""
@@ -56,7 +65,7 @@ class DirectionResult:
       skipped: queries without a positive.
       has_median: whether the median of `rank` is a metric of the board.
       missing: metric -> why it could not be computed.
-      rescored: facts of the second stage, if a pair scorer ranked the items.
+      rescored: facts of the second stage, if one ranked the items.
       chance: metric -> its value for a random order of the items, see `chance.compute_chance`.
     """
 

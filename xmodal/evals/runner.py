@@ -20,14 +20,16 @@ from xmodal.evals.metrics import (
     compute_spearman,
     draw_pairs,
 )
+from xmodal.evals.ranking.first_stage import open_first_stage
 from xmodal.evals.ranking.from_lists import answer_lists
 from xmodal.evals.ranking.from_scores import RankedQueries, has_positives, rank_directions
 from xmodal.evals.ranking.products import open_scores
 from xmodal.evals.ranking.rerank import RowReranker, rerank
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_tiles import Scores
-from xmodal.evals.ranking.second_stage import PairReranker, SecondStage
+from xmodal.evals.ranking.second_stage import PairReranker, Pairs, SecondStage, SimilarityReranker
 from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
+from xmodal.evals.token_pairs import open_token_pairs
 
 Modalities = tuple[str, str]
 Reranker = RowReranker | PairReranker
@@ -70,8 +72,10 @@ def compute_boards(
     if isinstance(source, RankedLists):
         answers, correlations = _read_lists(source, boards, labels), {}
     else:
-        scores, ordered = _open(source, labels, block_size, mesh, reranker)
-        reranked = None if reranker is None else _rerank(scores, ordered, reranker, task)
+        scores, ordered, first = _open(source, labels, block_size, mesh, reranker)
+        reranked = (
+            None if reranker is None else _rerank(scores, ordered, reranker, task, first, mesh)
+        )
         _check_finite(scores, boards, source.place)
         answers = _rank(scores, boards, reranked)
         rating: dict[Modalities, ScoresOfPairs] = dict(scores)
@@ -100,12 +104,24 @@ def _open(
     block_size: int,
     mesh: Mesh | None,
     reranker: Reranker | None,
-) -> tuple[dict[Modalities, Scores], Embeddings | ScoreMatrix]:
-    """Scores between every two galleries of the split, and embeddings in its order."""
+) -> tuple[dict[Modalities, Scores], Embeddings | ScoreMatrix, str]:
+    """Scores between every two galleries of the split, embeddings in its order, and a name.
+
+    Scores of images and captions are those of the first stage, if it is another model; the name is
+    its, or else that of the similarity, "" without embeddings.
+    """
     if isinstance(source, ScoreMatrix):
         matrix = galleries.order_scores(source, labels)
-        return {("image", "text"): SavedScores(matrix, block_size=block_size, mesh=mesh)}, source
+        saved = SavedScores(matrix, block_size=block_size, mesh=mesh)
+        return {("image", "text"): saved}, source, ""
     ordered = galleries.order_embeddings(source, labels)
+    if isinstance(reranker, PairReranker) and reranker.first_stage:
+        place = reranker.first_stage
+        first, name = open_first_stage(place, labels, block_size=block_size, mesh=mesh)
+        # Opening a similarity of token sets scores all pairs.
+        within = ordered.sides and not isinstance(reranker, SimilarityReranker)
+        others = open_scores(ordered, block_size=block_size, mesh=mesh) if within else {}
+        return {**others, ("image", "text"): first}, ordered, name
     if ordered.pairs is not None and not ordered.sides:
         if not isinstance(reranker, PairReranker):
             raise UserError(
@@ -113,8 +129,9 @@ def _open(
                 "reranker to {'name': 'pair_scorer'}."
             )
         equal = np.broadcast_to(np.float32(0), (len(labels.image_ids), len(labels.caption_ids)))
-        return {("image", "text"): SavedScores(equal, block_size=block_size, mesh=mesh)}, ordered
-    return open_scores(ordered, block_size=block_size, mesh=mesh), ordered
+        saved = SavedScores(equal, block_size=block_size, mesh=mesh)
+        return {("image", "text"): saved}, ordered, ""
+    return open_scores(ordered, block_size=block_size, mesh=mesh), ordered, ordered.similarity
 
 
 def _rerank(
@@ -122,13 +139,16 @@ def _rerank(
     source: Embeddings | ScoreMatrix,
     reranker: Reranker,
     task: str,
+    first: str,
+    mesh: Mesh | None,
 ) -> Reranked:
     """The scores of both directions to rank by; nothing is computed yet."""
     between = scores.get(("image", "text"))
     if isinstance(reranker, PairReranker):
-        pairs = source.pairs if isinstance(source, Embeddings) else None
-        similarity = source.similarity if isinstance(source, Embeddings) and source.sides else ""
-        return SecondStage(between, similarity, pairs, reranker, source.place)
+        pairs: Pairs | None = source.pairs if isinstance(source, Embeddings) else None
+        if isinstance(reranker, SimilarityReranker) and isinstance(source, Embeddings):
+            pairs = open_token_pairs(source, mesh, reranker.top)
+        return SecondStage(between, first, pairs, reranker, source.place)
     predictions = source.predictions if isinstance(source, Embeddings) else {}
     if task not in predictions:
         raise UserError(f"{source.place} has no predictions of task {task!r} for reranking.")
@@ -148,8 +168,8 @@ def open_rankings(
 
     See `compute_boards` for the arguments.
     """
-    scores, ordered = _open(source, labels, block_size, mesh, reranker)
-    reranked = None if reranker is None else _rerank(scores, ordered, reranker, task)
+    scores, ordered, first = _open(source, labels, block_size, mesh, reranker)
+    reranked = None if reranker is None else _rerank(scores, ordered, reranker, task, first, mesh)
 
     def open_one(name: str) -> Scores:
         modalities = DIRECTIONS[name]

@@ -46,8 +46,10 @@ class BoardsOptions(Options):
         for the dataset's own labels.
       boards: names of boards; None for every board that the labels allow.
       reranker: `{"name": ..., **options}`, see `ranking.rerank`; `{"name": "pair_scorer", "top":
-        K}` ranks the best K items of the towers by the model's pair scorer.
-      task: task whose predictions the reranker uses; not for "pair_scorer".
+        K}` ranks the best K items of the towers by the model's pair scorer, `{"name":
+        "similarity", "top": K, "first_stage": FILE}` those of another model by this one's
+        similarity of token sets.
+      task: task whose predictions the reranker uses; not for a second stage.
       concepts: of a model with the head "consensus", "own" labels a caption with the concepts of
         its own words; "completed" also with those of similar captions of the split, by the rule of
         CVSE's authors for COCO, and "completed_flickr30k" by that for Flickr30k.
@@ -67,15 +69,16 @@ class BoardsOptions(Options):
     @property
     def scores_pairs(self) -> bool:
         """See `Options`."""
-        return isinstance(make_board_reranker("", self.reranker), PairReranker)
+        return (self.reranker or {}).get("name") == "pair_scorer"
 
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)
-        make_board_reranker(f"{where}.reranker", self.reranker)
-        if self.task and self.scores_pairs:
+        reranker = make_board_reranker(f"{where}.reranker", self.reranker)
+        if self.task and isinstance(reranker, PairReranker):
             raise UserError(
-                f"{where}.task={self.task!r} names predictions, which the reranker 'pair_scorer' "
+                f"{where}.task={self.task!r} names predictions, which the reranker "
+                f"{(self.reranker or {})['name']!r} "
                 "does not use; remove the task, or choose another reranker."
             )
 

@@ -2,7 +2,7 @@
 
 `RERANKERS` maps names to functions of (scores [B, N], probabilities [B, N, C], **options) that
 return [B, N]; `config.evals.NAME.reranker = {"name": ..., **options}` picks one. An evaluator of
-boards also knows "pair_scorer", see `second_stage.PairReranker`.
+boards also knows "pair_scorer" and "similarity", see `second_stage`.
 """
 
 import functools
@@ -17,7 +17,7 @@ from xmodal.base.config import Bounds, check_options, lookup, read
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_tiles import Scores, complete_rows
-from xmodal.evals.ranking.second_stage import PairReranker
+from xmodal.evals.ranking.second_stage import PairReranker, SimilarityReranker
 
 _PREDICTIONS_AT_A_TIME = 1 << 26  # Of some queries with the whole gallery.
 
@@ -83,7 +83,10 @@ def refine_selectively(
 RowReranker = Callable[[jax.Array, jax.Array], jax.Array]
 
 RERANKERS: dict[str, Callable[..., jax.Array]] = {"selective_refinement": refine_selectively}
-_PAIR_SCORER = "pair_scorer"
+_SECOND_STAGES: dict[str, type[PairReranker]] = {
+    "pair_scorer": PairReranker,
+    "similarity": SimilarityReranker,
+}
 
 
 def make_reranker(where: str, options: Mapping[str, Any] | None) -> RowReranker | None:
@@ -103,14 +106,17 @@ def make_reranker(where: str, options: Mapping[str, Any] | None) -> RowReranker 
 def make_board_reranker(
     where: str, options: Mapping[str, Any] | None
 ) -> RowReranker | PairReranker | None:
-    """Returns what `make_reranker` does, or a `PairReranker` for "pair_scorer".
+    """Returns what `make_reranker` does, or a `PairReranker` for a second stage.
 
     Raises:
-      UserError: an unknown name or option in the section `where`.
+      UserError: an unknown name or option in the section `where`, or no file of a first stage.
     """
     if options is None:
         return None
-    lookup(f"{where}.name", options.get("name", ""), {**RERANKERS, _PAIR_SCORER: PairReranker})
-    if options["name"] != _PAIR_SCORER:
+    lookup(f"{where}.name", options.get("name", ""), {**RERANKERS, **_SECOND_STAGES})
+    if options["name"] not in _SECOND_STAGES:
         return make_reranker(where, options)
-    return read(PairReranker, where, {key: x for key, x in options.items() if key != "name"})
+    given = {key: x for key, x in options.items() if key != "name"}
+    found = read(_SECOND_STAGES[options["name"]], where, given)
+    found.check(where)
+    return found

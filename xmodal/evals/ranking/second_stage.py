@@ -8,6 +8,7 @@ first stage.
 
 import dataclasses
 import functools
+import os
 from typing import Protocol
 
 import numpy as np
@@ -40,10 +41,39 @@ class PairReranker:
       top: K, items per query and direction that are scored; None for all.
       add_first_stage: add the towers' score, without temperature, to the score of a pair, as BLIP
         adds the cosine to its logit.
+      first_stage: file of another model's embeddings of the same items, with their similarity,
+        whose best items are ranked; "" for the towers of the model itself.
     """
 
     top: int | None = setting(None, at_least=1)
     add_first_stage: bool = False
+    first_stage: str = ""
+
+    def check(self, where: str) -> None:
+        """Checks that the file of a first stage exists; `where` is the section.
+
+        Raises:
+          UserError: there is none.
+        """
+        if self.first_stage and not os.path.isfile(self.first_stage):
+            raise UserError(
+                f"{where}.first_stage={self.first_stage!r} is not a file: name one of embeddings, "
+                "which xmodal evaluate writes with --save_embeddings."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class SimilarityReranker(PairReranker):
+    """The reranker "similarity": the similarity of token sets ranks another model's best items."""
+
+    def check(self, where: str) -> None:
+        """See `PairReranker`; a first stage is needed."""
+        if not self.first_stage:
+            raise UserError(
+                f"{where} is 'similarity', whose first stage is another model: name a file of its "
+                f"embeddings in {where}.first_stage, or remove the reranker to score all pairs."
+            )
+        super().check(where)
 
 
 class SecondStageScores(SavedScores):
@@ -98,7 +128,8 @@ class SecondStage:
             raise UserError(
                 f"The reranker 'pair_scorer' has top={options.top} and add_first_stage="
                 f"{options.add_first_stage}, but {place} has no embeddings, which would be its "
-                "first stage: remove both, so that all pairs are scored."
+                "first stage: remove both, so that all pairs are scored, or name another "
+                "model's embeddings in first_stage."
             )
         self._first, self._pairs, self._options, self._place = first, pairs, options, place
         self._similarity = similarity
@@ -152,6 +183,7 @@ class SecondStage:
             score=self.definition,
             first_stage=self._similarity,
             top=candidates.shape[1],
+            gallery=(self._first.shape[0] if transposed else self._first.shape[1]),
             positives=int(total.sum()),
             outside=int((total - inside).sum()),
             queries=int(np.sum(total > 0)),

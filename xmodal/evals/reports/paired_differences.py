@@ -120,7 +120,8 @@ def compare(
     comparisons: 5 % of the metrics of two equally good models look separable.
 
     Raises:
-      UserError: labels, records or queries differ, or there are no common metrics.
+      UserError: labels, records, queries, or the candidates of second stages differ, or there are
+        no common metrics.
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
     other_boards = {board.name: board for board in theirs.results}
@@ -277,6 +278,13 @@ def _check_labels(ours: Board | BoardResult | Numbers, theirs: BoardResult | Num
 
 def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> DirectionResult:
     """Their direction, with its queries in the order of ours."""
+    if ours.rescored and theirs.rescored:
+        candidates, others = ours.rescored.candidates, theirs.rescored.candidates
+        if candidates != others:
+            raise UserError(
+                f"The second stages of {place} scored {candidates} against {others}; evaluate both "
+                "models with equal `top` and `first_stage` of the reranker."
+            )
     order, other_order = (
         np.argsort(direction.query_ids, kind="stable") for direction in (ours, theirs)
     )

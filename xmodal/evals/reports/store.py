@@ -19,7 +19,7 @@ from data_prep.untrusted.json_text import parse_json_text
 from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.base.entries import find_entries
-from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult, Numbers
+from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult, Numbers, Rescored
 
 _FORMAT = "xmodal ranks"
 _VERSION = 2
@@ -206,6 +206,7 @@ def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, 
                 "missing": dict(direction.missing),
                 "chance": dict(direction.chance),
             }
+            | _pack_second_stage(direction)
             for name, direction in board.directions.items()
         },
         "correlations": {
@@ -214,6 +215,12 @@ def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, 
         },
         "skipped": dict(board.skipped),
     }
+
+
+def _pack_second_stage(direction: DirectionResult) -> dict[str, Any]:
+    if direction.rescored is None:
+        return {}
+    return {"rescored": dataclasses.asdict(direction.rescored)}
 
 
 def _unpack_numbers(packed: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Numbers:
@@ -233,6 +240,7 @@ def _unpack_board(packed: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> B
             },
             rank=arrays.get(f"{prefix}/rank"),
             tied=arrays.get(f"{prefix}/tied"),
+            rescored=Rescored(**direction.pop("rescored")) if "rescored" in direction else None,
             **direction,
         )
     for name, counts in packed["correlations"].items():
