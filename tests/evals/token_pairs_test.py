@@ -9,6 +9,7 @@ import pytest
 from tests.evals.tiny_split import TinySplit
 from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import make_params, make_view
+from xmodal.apps.explore.compare import compare as compare_models
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.evals import evaluate_source, make_evaluator, read_options
@@ -112,6 +113,11 @@ def test_boards_rank_the_best_of_another_model(tmp_path):
         unequal = evaluate_source(*make_case(make_source(), **options), name="n")
         with pytest.raises(UserError, match="scored the top . of dot of .* against the top 2 of"):
             unequal.compare(stored)
+        unequal.save(tmp_path / "unequal")
+        both = compare_models({"m": tmp_path / "results", "n": tmp_path / "unequal"})
+        with pytest.raises(UserError, match="equal `top` and `first_stage`"):
+            both.differences("m", "n")
+        assert both.find_best("shapes_own/t2i/recall@1")  # By intervals alone.
 
 
 def test_a_pair_scorer_ranks_the_best_of_another_model(tmp_path):

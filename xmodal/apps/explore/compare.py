@@ -25,7 +25,7 @@ from xmodal.base import console
 from xmodal.base.config import UserError, lookup
 from xmodal.base.text_table import Bold, format_table
 from xmodal.evals.metrics import lower_is_better
-from xmodal.evals.reports.paired_differences import Difference, Differences
+from xmodal.evals.reports.paired_differences import Difference, Differences, UnequalCandidatesError
 from xmodal.evals.reports.paired_differences import compare as compare_results
 from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks
 from xmodal.evals.results import evaluator_tag
@@ -187,7 +187,7 @@ class Comparison:
                 f"{ours} and {theirs} have no evaluation in common: those of {ours} are in "
                 f"{places[0]}, those of {theirs} in {places[1]}."
             )
-        if not (found := self._differences(ours, theirs)):
+        if not (found := self._differences(ours, theirs, True)):
             raise UserError(
                 f"The evaluations {shared} of {ours} and {theirs} have no values for single items "
                 "or samples to compare; evaluate both on boards or in pools."
@@ -198,14 +198,23 @@ class Comparison:
         """Evaluators that both models have."""
         return [each for each in self._evaluations[ours] if each in self._evaluations[theirs]]
 
-    def _compute_differences(self, ours: str, theirs: str) -> dict[str, Difference]:
-        """Paired differences by the tags of `metrics`; empty without values by query."""
+    def _compute_differences(self, ours: str, theirs: str, refuses: bool) -> dict[str, Difference]:
+        """Paired differences by the tags of `metrics`; empty without values by query.
+
+        Second stages with other candidates are an error, or left out unless it `refuses` them.
+        """
         found: dict[str, Difference] = {}
         for name in self._shared(ours, theirs):
             stored = [load_ranks(self._evaluations[model][name]) for model in (ours, theirs)]
-            if all(each.results or each.numbers for each in stored):
+            if not all(each.results or each.numbers for each in stored):
+                continue
+            try:
                 differences = compare_results(*stored)
-                found |= {_tag(name, tag): each for tag, each in differences.items()}
+            except UnequalCandidatesError:
+                if refuses:
+                    raise
+                continue
+            found |= {_tag(name, tag): each for tag, each in differences.items()}
         return found
 
     def stored(self, model: str) -> dict[str, StoredResults]:
@@ -250,11 +259,11 @@ class Comparison:
     def separates(self, ours: str, theirs: str, tag: str) -> bool:
         """Returns whether a metric of two models is separable from noise.
 
-        By the paired difference, or, where values by query are not stored, because their intervals
-        do not overlap.
+        By the paired difference, or, where values by query are not stored or second stages scored
+        other candidates, because their intervals do not overlap.
         """
         ours, theirs = sorted((ours, theirs))  # Their differences are computed once.
-        paired = self._differences(ours, theirs).get(tag)
+        paired = self._differences(ours, theirs, False).get(tag)
         if paired is not None:
             return paired.separable
         (low, high), (other_low, other_high) = (self.limits(name, tag) for name in (ours, theirs))

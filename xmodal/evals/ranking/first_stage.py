@@ -44,7 +44,8 @@ def open_first_stage(
             raise UserError(
                 f"The first stage {path} lacks {lacking.sum():,} of the {len(wanted):,} {kind}s "
                 f"that are ranked, the first is {kind} id {np.asarray(wanted)[lacking.argmax()]}: "
-                "save its embeddings of the same split, with --save_embeddings."
+                "save its embeddings of the same split, with --save_embeddings, or set the "
+                "evaluator's `split` to that of the file."
             )
     ordered = order_embeddings(found, items)
     scores = open_scores(ordered, block_size=block_size, mesh=mesh)["image", "text"]

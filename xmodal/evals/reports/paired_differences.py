@@ -28,6 +28,10 @@ _HOW_TO_READ = (
 )
 
 
+class UnequalCandidatesError(UserError):
+    """Second stages scored other candidates, so that values of a query are not paired."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Difference:
     """One metric of two models: `value - other`, with its 95 % interval.
@@ -281,7 +285,7 @@ def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> Direct
     if ours.rescored and theirs.rescored:
         candidates, others = ours.rescored.candidates, theirs.rescored.candidates
         if candidates != others:
-            raise UserError(
+            raise UnequalCandidatesError(
                 f"The second stages of {place} scored {candidates} against {others}; evaluate both "
                 "models with equal `top` and `first_stage` of the reranker."
             )
