@@ -200,9 +200,11 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--images", type=_positive, default=60, help="negatives of a caption")
     parser.add_argument(
         "--exclude", type=lambda names: names.split(","), default=[],
-        help="boards, such as coco_cxc, whose positives are no negatives",
+        help="boards, such as coco_cxc, whose positives are never negatives",
     )  # fmt: skip
-    parser.add_argument("--part_size", type=int, default=1 << 14, help="items embedded together")
+    parser.add_argument(
+        "--part_size", type=_positive, default=1 << 14, help="items embedded together"
+    )
     parser.add_argument(
         "--block_size", type=_positive, default=1024, help="queries and items compared together"
     )
