@@ -15,7 +15,7 @@ PMRP. `regions` evaluates SCAN, SGRAF, VSRN, CVSE and VSE-infinity on SCAN's rel
 `clue` and `cite` use the evaluators of `cmcm_clue.py` and `cmcm_cite.py` instead of COCO's: pools,
 with and without refinement, and relations. `blip` ranks the best 256 of its towers again, as
 BLIP's authors do; `vilt` scores all pairs, in float32 where ViLT's authors use float16, whose
-scores tie.
+scores tie; `vinvl` does so on VinVL's regions and tags.
 """
 
 from collections.abc import Callable
@@ -32,6 +32,7 @@ def get_config(argument: str = "") -> ConfigDict:
     variants: dict[str, Callable[..., ConfigDict]] = {}
     variants |= {name: partial(_bare, paper.get_config()) for name, paper in papers.items()}
     variants |= {"regions": itm.use_regions, "blip": _rank_again, "vilt": _score_all_pairs}
+    variants["vinvl"] = _score_regions
     return base.variant(_on_coco(), argument, **variants)
 
 
@@ -51,6 +52,13 @@ def _rank_again(config: ConfigDict) -> ConfigDict:
 def _score_all_pairs(config: ConfigDict) -> ConfigDict:
     config.evals.coco.reranker = {"name": "pair_scorer"}
     return config
+
+
+def _score_regions(config: ConfigDict) -> ConfigDict:
+    config.data.dataset, config.data.config = "region_features", "coco_vinvl"
+    config.data.image.update({"max_regions": 70, "tags": True})
+    config.data.text = base.wordpiece(max_length=70)
+    return _score_all_pairs(config)
 
 
 def _on_coco() -> ConfigDict:

@@ -21,7 +21,7 @@ PIXELS = tfds.features.Image(shape=(None, None, 3))
 
 
 def captioned_image_features(
-    image: Any, *, relations: int = 0, categories: bool = False
+    image: Any, *, relations: int = 0, categories: bool = False, tags: bool = False
 ) -> tfds.features.FeaturesDict:
     """Features of the configs `images`, `features` and `captions`: an image with all its captions.
 
@@ -30,13 +30,14 @@ def captioned_image_features(
         `feature_vector(...)` for precomputed features, or None to leave it out.
       relations: number R of labels of the image-caption pair; 0 for none.
       categories: whether the object categories of some images are known.
+      tags: whether the objects that a detector found are named.
 
     Returns:
       `image`, unless it is None; `image_id` int32, stable and unique; `captions`, text [C];
       `caption_ids` int32 [C], stable and unique over the dataset, in the order of `captions`;
       `relations` int32 [R] of 0 and 1, if any, with their names under the same key in
       `info.metadata`; `categories` uint8 [K] of 0 and 1, likewise, or [0] for an image with unknown
-      categories.
+      categories; `tags`, the names of the objects, joined by spaces.
     """
     features = ({} if image is None else {"image": image}) | {
         "image_id": np.int32,
@@ -47,6 +48,8 @@ def captioned_image_features(
         features["relations"] = tfds.features.Tensor(shape=(relations,), dtype=np.int32)
     if categories:
         features["categories"] = tfds.features.Sequence(np.uint8)
+    if tags:
+        features["tags"] = tfds.features.Text()
     return tfds.features.FeaturesDict(features)
 
 

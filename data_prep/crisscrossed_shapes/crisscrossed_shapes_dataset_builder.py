@@ -2,7 +2,7 @@
 
 import itertools
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,13 +15,22 @@ from data_prep.crisscrossed_shapes.captions import DESCRIBERS, SceneCaption, des
 from data_prep.crisscrossed_shapes.coherence import RELATIONS, relate
 from data_prep.crisscrossed_shapes.graph_similarity import encode
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
-from data_prep.crisscrossed_shapes.scene_graph import COLORS, SHAPES, Scene, full_content
+from data_prep.crisscrossed_shapes.scene_graph import (
+    COLORS,
+    COLUMNS,
+    ROWS,
+    SHAPES,
+    SIZES,
+    Scene,
+    full_content,
+)
 from data_prep.crisscrossed_shapes.scenes import make_scenes
 from data_prep.crisscrossed_shapes.simulated_ratings import SimulatedRatings, rate_split
 from data_prep.cxc.rating_files import KINDS
 from data_prep.published_figures import Figure, Within
 from data_prep.schema import (
     captioned_image_features,
+    feature_vector,
     positive_features,
     rating_example,
     rating_features,
@@ -31,6 +40,9 @@ from data_prep.schema import (
 
 # Label column -> its values, which are also attributes of an item.
 _CLASSES = {"shape": SHAPES, "color": COLORS}
+# The attributes of an item that a row of `regions` has, each as 0 and 1.
+_ATTRIBUTES = {**_CLASSES, "size": SIZES, "row": ROWS, "column": COLUMNS}
+_WITH_TRAINING = ("images", "coherence", "objects", "regions")
 
 
 class Builder(RandomAccessBuilder):
@@ -53,6 +65,9 @@ class Builder(RandomAccessBuilder):
             name="matches", description="All images that a caption is true of, and vice versa."
         ),
         tfds.core.BuilderConfig(
+            name="regions", description="Attributes of the objects of every image, and their names."
+        ),
+        tfds.core.BuilderConfig(
             name="objects", description="The images of one object, with its shape and color."
         ),
     ]
@@ -68,6 +83,9 @@ class Builder(RandomAccessBuilder):
             return positive_features()
         if self.builder_config.name == "rated_captions":
             return sentence_pair_features()
+        if self.builder_config.name == "regions":
+            rows = feature_vector(None, sum(map(len, _ATTRIBUTES.values())))
+            return captioned_image_features(rows, tags=True)
         related = self.builder_config.name == "coherence"
         features = captioned_image_features(image, relations=len(RELATIONS) if related else 0)
         if self.builder_config.name == "objects":
@@ -88,6 +106,7 @@ class Builder(RandomAccessBuilder):
             return {"*/lowest score *": Within(0, 5), "*/highest score *": Within(0, 5)}
         if config == "objects":
             return {"*/captions of an image": "5"}
+        in_fives = config in ("images", "regions")
         sizes: dict[str, Figure] = {
             f"{split}/records": size for split, size in cls.SPLIT_SIZES.items()
         }
@@ -99,7 +118,7 @@ class Builder(RandomAccessBuilder):
                 for direction, queries in each.items()
                 if split != "train"
             }
-        return sizes | {"*/captions of an image": "5" if config == "images" else "1"}
+        return sizes | {"*/captions of an image": "5" if in_fives else "1"}
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record]]:
         del folder  # everything is drawn
@@ -108,7 +127,7 @@ class Builder(RandomAccessBuilder):
         return {
             split: self._examples(scenes, first_id)
             for (split, scenes), first_id in splits
-            if self.builder_config.name in ("images", "coherence", "objects") or split != "train"
+            if self.builder_config.name in _WITH_TRAINING or split != "train"
         }
 
     def _examples(self, scenes: Sequence[Scene], first_id: int) -> Iterator[Record]:
@@ -123,6 +142,9 @@ class Builder(RandomAccessBuilder):
             return
         if self.builder_config.name == "objects":
             yield from self._objects(image_ids, scenes, captions)
+            return
+        if self.builder_config.name == "regions":
+            yield from _regions(image_ids, scenes, captions)
             return
         images = [
             render(scene, np.random.default_rng((self.SEED, 1, image_id)))
@@ -187,19 +209,43 @@ class Builder(RandomAccessBuilder):
 
 def _captioned_images(
     image_ids: Sequence[int],
-    images: Sequence[np.ndarray],
+    images: Sequence[Any],
     captions: Sequence[Sequence[SceneCaption]],
+    store: Callable[[Any], Any] = png,
 ) -> Iterator[Record]:
     for image_id, image, group in zip(image_ids, images, captions, strict=True):
         yield (
             image_id,
             {
-                "image": png(image),
+                "image": store(image),
                 "image_id": image_id,
                 "captions": [caption.text for caption in group],
                 "caption_ids": [image_id * DESCRIBERS + k for k in range(DESCRIBERS)],
             },
         )
+
+
+def _regions(
+    image_ids: Sequence[int],
+    scenes: Sequence[Scene],
+    captions: Sequence[Sequence[SceneCaption]],
+) -> Iterator[Record]:
+    """Yields a row of every item, as a detector would find it, and the names of all items."""
+    for (key, example), scene in zip(
+        _captioned_images(image_ids, scenes, captions, _attributes), scenes, strict=True
+    ):
+        names = [f"{item.color} {item.shape}" for item in scene.items]
+        yield key, example | {"tags": " ".join(names)}
+
+
+def _attributes(scene: Scene) -> np.ndarray:
+    rows = [
+        np.concatenate(
+            [np.equal(values, getattr(item, name)) for name, values in _ATTRIBUTES.items()]
+        )
+        for item in scene.items
+    ]
+    return np.array(rows, np.float16)
 
 
 def _matches(

@@ -2,7 +2,8 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,10 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
 
 
 def examples(
-    images: Iterable[Photograph], stores: FeatureStores, channels: int
+    images: Iterable[Photograph],
+    stores: FeatureStores,
+    channels: int,
+    tags: Mapping[int, str] | None = None,
 ) -> Iterator[Record | LeftOut]:
     """Joins images with their features by the number in the name of their file.
 
@@ -51,9 +55,10 @@ def examples(
       images: images of a split.
       stores: stores of features.
       channels: number C of channels of every region.
+      tags: names of the objects by the number of the image; None for none.
 
     Yields:
-      Examples with `image` float16 [R, C], and images without valid features.
+      Examples with `image` float16 [R, C], and images without valid features, or without tags.
     """
     for image in images:
         number = number_of_name(image.name)
@@ -69,5 +74,11 @@ def examples(
         if isinstance(features, str):
             yield LeftOut(image.name, "bad features", features)
             continue
-        example = schema.captioned_example(image.image_id, image.captions, image=features)
+        columns: dict[str, Any] = {"image": features}
+        if tags is not None:
+            if number not in tags:
+                yield LeftOut(image.name, "no tags")
+                continue
+            columns["tags"] = tags[number]
+        example = schema.captioned_example(image.image_id, image.captions, **columns)
         yield image.image_id, example

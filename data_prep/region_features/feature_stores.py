@@ -23,6 +23,9 @@ from data_prep.untrusted import saved_arrays
 from data_prep.untrusted.hdf5 import HDF5_ERRORS, Hdf5File
 from data_prep.untrusted.plain_pickles import DAMAGE, load_plain
 
+TAGS = "predictions.tsv"
+"""Name of the files of `detected_tags`, which have no features."""
+
 _NUMBER = re.compile(r"(\d+)(\.\w+)*$", re.ASCII)
 _ERRORS = (*DAMAGE, *HDF5_ERRORS, *saved_arrays.DAMAGE)
 
@@ -101,7 +104,8 @@ class FeatureStores:
 
 def _open_stores(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, FeatureStore]]:
     for path in files_below(folder, "*.tsv", "*.tsv.[0-9]*"):
-        yield path, _Tsv(path)
+        if path.name != TAGS:
+            yield path, _Tsv(path)
     for path in files_below(folder, "*.hdf5", "*.h5"):
         yield path, _Hdf5(path)
     for path in files_below(folder, "data.mdb"):
@@ -110,14 +114,15 @@ def _open_stores(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, FeatureSt
 
 
 class _Tsv(FeatureStore):
-    """Lines written by two common detectors, without a header; boxes and features in base64.
+    """Lines written by common detectors, without a header; boxes and features in base64.
 
     Bottom-up attention (tools/generate_tsv.py): image_id, image_w, image_h, num_boxes, boxes,
     features. LXMERT: img_id, img_h, img_w, objects_id, objects_conf, attrs_id, attrs_conf,
-    num_boxes, boxes, features.
+    num_boxes, boxes, features. VinVL: image id, num_boxes, features.
     """
 
-    _COLUMNS = (6, 10)
+    # Columns of a line -> that of the number of boxes.
+    _COLUMNS: Mapping[int, int] = {3: 1, 6: 3, 10: 7}
 
     def __init__(self, path: pathlib.Path) -> None:
         self._lines = TextLines(path)
@@ -131,8 +136,8 @@ class _Tsv(FeatureStore):
     def read(self, place: int) -> np.ndarray:
         fields = self._lines[place].split(b"\t")
         if len(fields) not in self._COLUMNS:
-            raise ValueError(f"{len(fields)} fields, not 6 or 10")
-        return _of_item({"num_boxes": fields[-3], "features": fields[-1]})
+            raise ValueError(f"{len(fields)} fields, not {', '.join(map(str, self._COLUMNS))}")
+        return _of_item({"num_boxes": fields[self._COLUMNS[len(fields)]], "features": fields[-1]})
 
 
 class _Hdf5(FeatureStore):

@@ -13,6 +13,7 @@ from data_prep.building.record_counts import LeftOut, Record
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.text_lines import read_caption
 from data_prep.region_features import detections
+from data_prep.region_features.detected_tags import read_tags
 from data_prep.region_features.feature_stores import FeatureStores
 from data_prep.region_features.scan_files import (
     CAPTIONS_PER_IMAGE,
@@ -37,10 +38,12 @@ class FeatureConfig(tfds.core.BuilderConfig):
       shape: rows and channels of an image; None for any number of rows.
       karpathy: dataset whose captions, in Karpathy's split, are joined to the detections; "" for
         SCAN's files, which contain captions.
+      has_tags: whether the objects of an image are named.
     """
 
     shape: tuple[int | None, int] = (36, 2048)
     karpathy: Literal["", "coco", "flickr30k"] = ""
+    has_tags: bool = False
 
 
 class Builder(RandomAccessBuilder):
@@ -80,15 +83,23 @@ class Builder(RandomAccessBuilder):
             shape=(None, 2048),
             karpathy="flickr30k",
         ),
+        FeatureConfig(
+            name="coco_vinvl",
+            description="VinVL's regions of every COCO image, with their boxes and tags.",
+            shape=(None, 2054),
+            karpathy="coco",
+            has_tags=True,
+        ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    For coco_detections and flickr30k_detections, put these files into one folder:
+    For coco_detections, flickr30k_detections and coco_vinvl, put these files into one folder:
       - caption_datasets.zip from https://cs.stanford.edu/people/karpathy/deepimagesent/, or
         dataset_coco.json or dataset_flickr30k.json from it
       - features/ with any of: .tsv of bottom-up attention or LXMERT; .hdf5 of
         bottom-up-attention-vqa (with its _imgid2idx.pkl) or Meshed-Memory Transformer; data.mdb of
         ViLBERT's or MMF's LMDB (needs xmodal[lmdb]); one .npz per image of
-        bottom-up-attention.pytorch or self-critical.pytorch, or one .npy.
+        bottom-up-attention.pytorch or self-critical.pytorch, or one .npy; for coco_vinvl, VinVL's
+        features.tsv and predictions.tsv.
     For the other configs, put the files of data/coco_precomp or data/f30k_precomp that SCAN
     released (https://github.com/kuanghuei/SCAN), or your own in the same format, into one folder:
       - train_ims.npy, dev_ims.npy, test_ims.npy and, for COCO, testall_ims.npy: floating point
@@ -103,10 +114,14 @@ class Builder(RandomAccessBuilder):
         "flickr30k": {"train": 29_000, "dev": 1_014, "test": 1_000},
         "coco_detections": {"train": 113_287, "validation": 5_000, "test": 5_000},
         "flickr30k_detections": {"train": 29_000, "validation": 1_014, "test": 1_000},
+        "coco_vinvl": {"train": 113_287, "validation": 5_000, "test": 5_000},
     }
 
     def _features(self) -> tfds.features.FeaturesDict:
-        return schema.captioned_image_features(schema.feature_vector(*self.builder_config.shape))
+        config = self.builder_config
+        return schema.captioned_image_features(
+            schema.feature_vector(*config.shape), tags=config.has_tags
+        )
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
@@ -130,8 +145,9 @@ class Builder(RandomAccessBuilder):
             found = {split: len(images) for split, images in photographs.items()}
             schema.check_counts(found, expected, str(folder))
             stores = FeatureStores(folder / "features")
+            tags = read_tags(folder / "features") if config.has_tags else None
             return {
-                split: detections.examples(images, stores, config.shape[1])
+                split: detections.examples(images, stores, config.shape[1], tags)
                 for split, images in photographs.items()
             }
         files = {

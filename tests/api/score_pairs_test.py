@@ -7,7 +7,9 @@ from tiny_dual_encoder import FEATURES, PAIR_SCORER, SECTION, make_model, make_t
 
 import xmodal
 from xmodal.api import pair_scoring
+from xmodal.api.pair_scoring import score_given_pairs
 from xmodal.models import make_dual_encoder
+from xmodal.preprocessing import ImageConfig
 
 
 def slow_scores(params, images, texts, model):
@@ -75,3 +77,5 @@ def test_mistakes_are_named():
         model.score_pairs(images, ["a"])
     with pytest.raises(xmodal.UserError, match="in two lists, not 2 images and the text 'ab'"):
         model.score_pairs(images, "ab")
+    with pytest.raises(xmodal.UserError, match="reads the names of the objects of an image"):
+        score_given_pairs("m", lambda: None, images, ["a"], ImageConfig(tags=True), None)

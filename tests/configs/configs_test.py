@@ -102,6 +102,7 @@ ARGUMENTS = {
         "quick",
         "quick_grids",
     ],
+    "vinvl": ["", "large", "quick"],
     "vsepp": ["", "finetuned", "quick", "quick_finetuned"],
     "vsrn": ["", "flickr30k", "quick"],
     "aoq": ["", "flickr30k", "quick"],

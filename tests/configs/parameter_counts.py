@@ -56,6 +56,10 @@ VILT_IMAGE = linear(32 * 32 * 3, 768) + 145 * 768 + 768
 VILT_PAIRS = (30522 + 40 + 2 + 2) * 768 + vit_layers(768, 3072, depth=12) + 2 * (2 * 768)
 VILT_PAIRS += linear(768, 768) + linear(768, 2)
 
+# VinVL base: BERT-Base with its pooler.
+VINVL_IMAGE = linear(2054, 768) + 2 * 768
+VINVL_PAIRS = BERT_BASE + linear(768, 768) + linear(768, 2)
+
 VSEPP = {
     "image/encoder": RESNET152,
     "image/projection": 2048 * 1024 + 1024,
@@ -132,6 +136,7 @@ PUBLISHED = {
         "text/head": 4 * linear(1024, 1024) + 2 * 1024 + 2 * 2 * 1024 + 300 * 512 + 512 * 1024,
     },
     "vilt": {"image/encoder": VILT_IMAGE, "pair_scorer": VILT_PAIRS},
+    "vinvl": {"image/encoder": VINVL_IMAGE, "pair_scorer": VINVL_PAIRS},
     "vit": {
         # 6 x 6 patches of 8 x 8 pixels and a class token; a layer norm at the end.
         "image/encoder": linear(8 * 8 * 3, 128)
@@ -188,6 +193,7 @@ FROZEN = {
     "cvse": [],
     "scan": [],
     "vilt": [],
+    "vinvl": [],
     "vit": [],
     "vete": ["image/encoder"],
     "cmcm_clue": [],

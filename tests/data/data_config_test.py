@@ -44,6 +44,7 @@ def test_unknown_keys_list_the_known_ones(config, section, known):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
+        ({"image": {"tags": True}, "text": {"tokenizer": "words"}}, "image.tags needs ids of word"),
         ({"examples": "captions"}, r"'captions' in config\.data\.examples; known: .*images.*pairs"),
         ({"text": {"tokenizer": "word"}}, r"'word' in config\.data\.text\.tokenizer.*Did you mean"),
         ({"text": {"augment": {"unknown": 1.5}}}, r"augment\.unknown is 1\.5.*at most 1"),

@@ -12,8 +12,9 @@ from xmodal.evals.pair_scores import PairFunctions, PairProgram, PairScores, Tok
 IMAGES, CAPTIONS, WIDTH = 21, 45, 3
 
 
-def prepare(side, params, tokens, mask):
+def prepare(side, params, items):
     """The weighted sum of the real tokens, and their number."""
+    tokens, mask = items.tokens, items.mask
     tokens = jnp.where(mask[..., None], tokens, 0) * params[side]
     return {"sum": tokens.sum(axis=1), "count": mask.sum(axis=1)}
 
@@ -44,9 +45,9 @@ class Items:
         return Tokens(np.where(mask[..., None], tokens, np.nan), mask)
 
     def open(self, devices=1):
-        def watched(side, params, tokens, mask):
-            jax.debug.callback(lambda x: self.calls.append((side, len(x))), mask)
-            return prepare(side, params, tokens, mask)
+        def watched(side, params, items):
+            jax.debug.callback(lambda x: self.calls.append((side, len(x))), items.mask)
+            return prepare(side, params, items)
 
         functions = PairFunctions("sum", watched, score, lambda image, text: 4 * image * text)
         mesh = mesh_lib.make_mesh(jax.devices()[:devices])
@@ -118,10 +119,14 @@ def test_blocks_follow_the_memory_of_a_device(monkeypatch):
 def test_tokens_of_different_lengths_are_joined():
     rng = np.random.default_rng(0)
     parts = [
-        (rows, rng.normal(size=(len(rows), t, 2)), np.ones((len(rows), t), bool))
+        (
+            rows,
+            Tokens(rng.normal(size=(len(rows), t, 2)), np.ones((len(rows), t), bool), {"n": rows}),
+        )
         for rows, t in ((np.array([3, 0]), 2), (np.array([1, 2, 4]), 5))
     ]
     joined = Tokens.join(parts)
     assert joined.mask.sum(axis=1).tolist() == [2, 5, 5, 2, 5]
-    for rows, tokens, _ in parts:
-        np.testing.assert_array_equal(joined.tokens[rows, : tokens.shape[1]], tokens)
+    assert joined.extras["n"].tolist() == [0, 1, 2, 3, 4]
+    for rows, part in parts:
+        np.testing.assert_array_equal(joined.tokens[rows, : part.mask.shape[1]], part.tokens)

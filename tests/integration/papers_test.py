@@ -45,6 +45,8 @@ PAPERS = {
     "blip": ["reranked/shapes/i2t/recall@10"],
     # It has no embeddings, only a pair scorer.
     "vilt": ["shapes/i2t/recall@10"],
+    # Neither has this one, which reads regions and the names of objects.
+    "vinvl": ["shapes/i2t/recall@10"],
 }
 
 

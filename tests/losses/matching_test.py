@@ -56,6 +56,22 @@ def test_loss_is_the_mean_over_the_pairs_that_were_drawn(make_pairs, make_contex
     np.testing.assert_allclose(scalars["accuracy"], np.mean(right), rtol=1e-6)
 
 
+def test_a_fair_coin_replaces_the_text_or_the_image(make_pairs, make_context):
+    ids = np.random.default_rng(2).integers(0, 6, SIZE)
+    table = PairTable(jnp.asarray(np.random.default_rng(3).normal(size=(SIZE, SIZE, 2))))
+    context = make_context(jnp.asarray(ids), key=jax.random.key(5), pair_logits=table)
+    loss, _ = LOSSES["matching"].function(*make_pairs(SIZE), context, negatives="either")
+    own, (images, texts) = np.arange(SIZE), np.transpose(table.asked)
+    assert images[:SIZE].tolist() == texts[:SIZE].tolist() == own.tolist()
+    images, texts = images[SIZE:], texts[SIZE:]
+    assert all(ids[images] != ids[texts])
+    assert all((images == own) ^ (texts == own))
+    assert 2 < sum(images == own) < SIZE - 2
+    odds = np.array([np.diff(table.table[pair])[0] for pair in table.asked])
+    odds[:SIZE] *= -1
+    np.testing.assert_allclose(loss, np.log1p(np.exp(odds)).mean(), rtol=1e-5)
+
+
 @pytest.mark.parametrize("groups", ["some", "one"])
 def test_pair_softmax_is_the_mean_over_images(make_pairs, make_context, groups):
     rng = np.random.default_rng(1)

@@ -36,6 +36,11 @@ def score_given_pairs(
     """
     if embed is None:
         raise UserError(f"{name} has no pair scorer; compare embeddings by `similarity`.")
+    if config is not None and config.tags:
+        raise UserError(
+            f"{name} reads the names of the objects of an image, which given images lack; evaluate "
+            "it on a dataset with tags."
+        )
     if isinstance(texts, str) or not len(images) == len(texts) > 0:
         raise UserError(
             f"score_pairs takes as many images as texts, in two lists, not {len(images)} images "

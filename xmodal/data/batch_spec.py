@@ -35,11 +35,12 @@ def batch_spec(
     Returns:
       `image` uint8 [B, S, S, 3], or patches, see `ImageConfig.shape`, or float16 [B, ...] of
       stored features, padded to [B, R, ...] with `image_mask` bool [B, R] if the number of regions
-      varies; `text_ids` and `text_mask`
-      int32 [B, C, T]; `image_id` int32 [B]; `caption_id` int32 [B, C]; with `label_captions` L,
-      `text_label_ids` int32 [B, C, L T], the ids of that many captions; with `mined_negatives`, two
-      more captions of each row, and their images as `mined_image` [B, 2, ...]; each column of
-      `config.labels` as [B, ...]. For frozen features, see `FeatureReader.replace_spec`.
+      varies; with `tags`, `image_tags` int32 [B, T - 1], their ids and -1 after them; `text_ids`
+      and `text_mask` int32 [B, C, T]; `image_id` int32 [B]; `caption_id` int32 [B, C]; with
+      `label_captions` L, `text_label_ids` int32 [B, C, L T], the ids of that many captions; with
+      `mined_negatives`, two more captions of each row, and their images as `mined_image`
+      [B, 2, ...]; each column of `config.labels` as [B, ...]. For frozen features, see
+      `FeatureReader.replace_spec`.
 
     Raises:
       UserError: the dataset lacks a column, or a requested one cannot be part of a batch.
@@ -52,6 +53,9 @@ def batch_spec(
     spec: BatchSpec = {"image_id": _struct((batch_size,), np.int32)}
     if config.image is not None:
         images = _image_spec(config, config.image, columns["image"], batch_size)
+        if config.image.tags:
+            length = config.require_text().max_length - 1
+            images["image_tags"] = _struct((batch_size, length), np.int32)
         spec |= images
         if config.mined_negatives and trains:
             spec |= {
@@ -94,7 +98,7 @@ def cut_texts(batch: Mapping[str, Any], length: int) -> dict[str, Any]:
 
 
 def _evaluated(config: DataConfig, columns: Collection[str]) -> list[str]:
-    images = ["image"] if config.image is not None else []
+    images = [name for name in needed_columns(config) if name in ("image", "tags")]
     return list(dict.fromkeys([*images, *evaluated_columns(config, columns)]))
 
 

@@ -72,11 +72,19 @@ class DataConfig:
                 "config.data.label_captions labels captions of the batch's own images only; set it "
                 "to 0, or config.data.mined_negatives to ''."
             )
+        if self.image is not None and self.image.tags and not self._marks_words():
+            raise UserError(
+                "config.data.image.tags needs ids of word pieces; set config.data.text.tokenizer="
+                "'wordpiece', or config.data.image.tags=False."
+            )
         if list(self.text_lengths) != sorted({max(1, length) for length in self.text_lengths}):
             raise UserError(
                 f"config.data.text_lengths is {self.text_lengths}; give positive numbers in "
                 "ascending order"
             )
+
+    def _marks_words(self) -> bool:
+        return self.text is not None and self.text.tokenizer == "wordpiece"
 
     @property
     def texts_per_image(self) -> int:

@@ -189,6 +189,7 @@ def needed_columns(config: DataConfig) -> list[str]:
     """Returns the columns that training batches and evaluation splits of a config read."""
     needs = ["image_id"]
     needs += ["image"] if config.image is not None else []
+    needs += ["tags"] if config.image is not None and config.image.tags else []
     needs += ["captions", "caption_ids"] if config.text is not None else []
     return [*needs, *config.labels]
 
@@ -210,6 +211,7 @@ def check_columns(config: DataConfig, columns: Mapping[str, Any], needs: Collect
     remedies = {
         "image": "set config.data.image and config.model.image to None, or config.data.config to "
         "a config with images",
+        "tags": "set config.data.image.tags to False, or config.data.config to a config with tags",
         "captions": "sentence pairs are read by evaluators of type 'pairs'"
         if "sentence1" in columns
         else "set config.data.text and config.model.text to None",

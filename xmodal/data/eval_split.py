@@ -13,7 +13,7 @@ from xmodal.data.batch_spec import batch_spec
 from xmodal.data.columns import STRING, RaggedColumn, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import title_of
-from xmodal.data.item_inputs import image_columns
+from xmodal.data.item_inputs import image_columns, tag_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.matches import MATCHES, load_matches
 from xmodal.data.ratings import load_ratings, rating_hashes
@@ -104,6 +104,9 @@ class EvalSplit:
             self._beside[split] = found
         return self._beside[split]
 
+    def _load_tokenizer(self) -> Tokenizer:
+        return self._tokenizer or load_tokenizer(self._config, self._train_split)
+
     @property
     def folder(self) -> epath.Path:
         """Folder of the prepared dataset."""
@@ -163,8 +166,8 @@ class EvalSplit:
           rows: int [R], positions in `image_ids` of the images to read.
 
         Returns:
-          Iterator over dicts of `image` (and `image_mask`) as in `batch_spec`, with the evaluation
-          crop, and `image_id` int32 [b].
+          Iterator over dicts of `image` (and `image_mask`, `image_tags`) as in `batch_spec`, with
+          the evaluation crop, and `image_id` int32 [b].
 
         Raises:
           UserError: the config has no images.
@@ -181,8 +184,11 @@ class EvalSplit:
 
         def make_batch(start: int) -> dict[str, np.ndarray]:
             rows = wanted[start : start + batch_size]
-            images = source.get(["image"], rows)["image"]
-            return image_columns(images, image) | {"image_id": self.image_ids[rows]}
+            columns = image_columns(source.get(["image"], rows)["image"], image)
+            if image.tags:
+                tags = dense(source.get(["tags"], rows)["tags"])
+                columns |= tag_columns(tags, self._load_tokenizer())
+            return columns | {"image_id": self.image_ids[rows]}
 
         return read_ahead(make_batch, range(0, len(wanted), batch_size), config.prefetch)
 
@@ -212,8 +218,7 @@ class EvalSplit:
         config = self._config
         prompt = config.require_text().prompt or "{}"
         texts = [prompt.replace("{}", self.caption_texts[row]) for row in wanted]
-        tokenizer = self._tokenizer or load_tokenizer(config, self._train_split)
-        batches = text_batches(config, texts, batch_size, tokenizer=tokenizer)
+        batches = text_batches(config, texts, batch_size, tokenizer=self._load_tokenizer())
 
         def with_ids() -> Iterator[dict[str, np.ndarray]]:
             for number, batch in enumerate(batches):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from xmodal.data.columns import STRING, RaggedColumn
-from xmodal.preprocessing import ImageConfig, prepare_images
+from xmodal.preprocessing import ImageConfig, Tokenizer, prepare_images
 from xmodal.preprocessing.regions import pad_rows
 
 
@@ -24,3 +24,15 @@ def image_columns(
     if images.dtype == STRING:
         images = prepare_images(images.tolist(), config, seeds)
     return {"image": images}
+
+
+def tag_columns(tags: np.ndarray, tokenizer: Tokenizer) -> dict[str, np.ndarray]:
+    """Returns `image_tags`, the word pieces of tags and `[SEP]`; see `batch_spec`.
+
+    Args:
+      tags: bytes [N]; an image with an empty text has no words, nor `[SEP]`.
+      tokenizer: of word pieces, which puts `[CLS]` before a text.
+    """
+    ids, mask = tokenizer.encode([text.decode("utf-8", "ignore") for text in tags])
+    is_real = (mask > 0) & (mask.sum(axis=1, keepdims=True) > 2)
+    return {"image_tags": np.where(is_real, ids, -1).astype(np.int32)[:, 1:]}

@@ -10,7 +10,7 @@ from xmodal.data.columns import RaggedColumn, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, needed_columns
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
-from xmodal.data.item_inputs import image_columns
+from xmodal.data.item_inputs import image_columns, tag_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.mined_negatives import Draw, MinedNegatives, mined_name, open_mined
 from xmodal.data.order import Order
@@ -148,6 +148,19 @@ class _BatchMaker:
         images: np.ndarray | RaggedColumn | None = None,
     ) -> Batch:
         """Columns of the images of some records; `images` are theirs if they have been read."""
+        if config.tags and self._tokenizer is not None:
+            tags = dense(self._source.get(["tags"], records)["tags"])
+            found = self._picture_columns(config, records, seeds, images)
+            return found | tag_columns(tags, self._tokenizer)
+        return self._picture_columns(config, records, seeds, images)
+
+    def _picture_columns(
+        self,
+        config: ImageConfig,
+        records: np.ndarray,
+        seeds: np.ndarray,
+        images: np.ndarray | RaggedColumn | None,
+    ) -> Batch:
         if reader := self._features.get(IMAGE_FEATURES):
             varies = self._source.columns["image"].is_ragged
             length = config.max_regions if varies else reader.rows

@@ -28,7 +28,7 @@ _ID_COLUMNS = {"image": "image_id", "text": "caption_id"}
 _NOUNS = {"image": "images", "text": "captions"}
 _VECTORS, _LOG_SIGMA = "vectors", "log_sigma"
 _TOKENS = ("tokens", "mask")
-_OF_PAIRS = ("pair_tokens", "pair_mask")
+_OF_PAIRS = "of_pairs/"  # Starts the names of what the pair scorer reads.
 
 
 class Predictor(NamedTuple):
@@ -123,8 +123,8 @@ class Embedder:
             found = {name: array.astype(jnp.float32) for name, array in found.items()}
             if pairs is not None:
                 features = extras["features"]
-                kept = (features.tokens, features.full_mask())
-                found |= dict(zip(_OF_PAIRS, kept, strict=True))
+                kept = {**features.extras, "tokens": features.tokens, "mask": features.full_mask()}
+                found |= {f"{_OF_PAIRS}{name}": array for name, array in kept.items()}
             return found
 
         self._embed = jax.jit(embed_batch, static_argnums=(0, 1), out_shardings=by_row)
@@ -172,12 +172,9 @@ class Embedder:
                 ]
                 order = np.argsort(np.concatenate([group.rows for group in groups]))
                 tokens[side] = RaggedTokens.join(ragged).take(order)
-            if _OF_PAIRS[0] in parts[0]:
+            if self._pairs is not None:
                 of_pairs[side] = Tokens.join(
-                    [
-                        (group.rows, part[_OF_PAIRS[0]], part[_OF_PAIRS[1]])
-                        for group, part in zip(groups, parts, strict=True)
-                    ]
+                    [(group.rows, _of_pairs(p)) for group, p in zip(groups, parts, strict=True)]
                 )
         return Embeddings(
             place=f"{split.name} {split.split}",
@@ -304,6 +301,16 @@ class Embedder:
         if self.mesh is None:
             return jnp.asarray(rows)
         return mesh_lib.global_batch({"rows": rows}, self.mesh)["rows"]
+
+
+def _of_pairs(part: Mapping[str, np.ndarray]) -> Tokens:
+    """What the pair scorer reads of embedded items."""
+    found = {
+        name.removeprefix(_OF_PAIRS): array
+        for name, array in part.items()
+        if name.startswith(_OF_PAIRS)
+    }
+    return Tokens(found.pop("tokens"), found.pop("mask"), found)
 
 
 @dataclasses.dataclass(frozen=True)

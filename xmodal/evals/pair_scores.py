@@ -7,7 +7,7 @@ arrays, such as keys and values of every layer, are on the device.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -26,45 +26,61 @@ _UNKNOWN_MEMORY = 1 << 31  # Of a device that does not say how much it has, such
 _SHARE = 8  # A block takes this part of a device's memory.
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Tokens:
+    """The tokens of a side's items, on the host or, as arguments of functions, on devices.
+
+    Attributes:
+      tokens: [N, T, W].
+      mask: bool [N, T], True for real tokens, which come first.
+      extras: further arrays [N, ...] by name, see `models.features.OF_PAIRS`.
+    """
+
+    tokens: Any
+    mask: Any
+    extras: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def join(cls, parts: Sequence[tuple[np.ndarray, "Tokens"]]) -> "Tokens":
+        """Returns the tokens of parts (rows [R], tokens of R items) of a side."""
+        count = sum(len(rows) for rows, _ in parts)
+        longest = max(part.mask.shape[1] for _, part in parts)
+        first = parts[0][1]
+        tokens = np.zeros((count, longest, first.tokens.shape[-1]), first.tokens.dtype)
+        mask = np.zeros((count, longest), bool)
+        extras = {
+            name: np.zeros((count, *array.shape[1:]), array.dtype)
+            for name, array in first.extras.items()
+        }
+        for rows, part in parts:
+            length = part.mask.shape[1]
+            tokens[rows, :length], mask[rows, :length] = part.tokens, part.mask
+            for name, array in part.extras.items():
+                extras[name][rows] = array
+        return cls(tokens, mask, extras)
+
+    def take(self, rows: np.ndarray, length: int) -> "Tokens":
+        """Returns the items at `rows`, cut to `length` tokens."""
+        extras = {name: array[rows] for name, array in self.extras.items()}
+        return Tokens(self.tokens[rows, :length], self.mask[rows, :length], extras)
+
+
 @dataclasses.dataclass(frozen=True)
 class PairFunctions:
     """The functions of a pair scorer; all are pure, `params` are those of the whole model.
 
     Attributes:
       definition: names the score: "log_odds of matching_head".
-      prepare: (side, params, tokens [N, T, W], mask [N, T]) -> tree of arrays, items first.
+      prepare: (side, params, N items) -> tree of arrays, items first.
       score: (params, prepared images [I, ...], prepared texts [I, J, ...]) -> float32 [I, J].
       pair_bytes: (tokens of an image, tokens of a text) -> bytes needed to score a pair.
     """
 
     definition: str
-    prepare: Callable[[str, Any, jax.Array, jax.Array], Any]
+    prepare: Callable[[str, Any, Tokens], Any]
     score: Callable[[Any, Any, Any], jax.Array]
     pair_bytes: Callable[[int, int], int]
-
-
-@dataclasses.dataclass(frozen=True)
-class Tokens:
-    """The tokens of a side's items, on the host.
-
-    Attributes:
-      tokens: [N, T, W].
-      mask: bool [N, T], True for real tokens, which come first.
-    """
-
-    tokens: np.ndarray
-    mask: np.ndarray
-
-    @classmethod
-    def join(cls, parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> "Tokens":
-        """Returns the tokens of parts (rows [R], tokens [R, T, W], mask [R, T]) of a side."""
-        count, longest = sum(len(rows) for rows, _, _ in parts), max(m.shape[1] for *_, m in parts)
-        first = parts[0][1]
-        tokens = np.zeros((count, longest, first.shape[-1]), first.dtype)
-        mask = np.zeros((count, longest), bool)
-        for rows, own, real in parts:
-            tokens[rows, : own.shape[1]], mask[rows, : own.shape[1]] = own, real
-        return cls(tokens, mask)
 
 
 class PairProgram:
@@ -84,11 +100,9 @@ class PairProgram:
 
     def images_per_device(self, params: Any, images: Tokens, text_tokens: int) -> int:
         """Returns how many images of a block fit on a device with a block of their pairs."""
-        one = [
-            jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype) for x in (images.tokens, images.mask)
-        ]
+        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype), images)
         prepare = functools.partial(self.functions.prepare, "image")
-        prepared = jax.eval_shape(prepare, params, *one)
+        prepared = jax.eval_shape(prepare, params, one)
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(prepared))
         size += _TEXTS_PER_IMAGE * self.functions.pair_bytes(images.mask.shape[1], text_tokens)
         device = next(d for d in self.mesh.devices.flat if d.process_index == jax.process_index())
@@ -150,10 +164,8 @@ class PairScores:
             for block in self._image_blocks(names, size):
                 padded = np.pad(block, (0, size - len(block)), mode="edge")
                 longest = self._image_lengths[block[0]]
-                placed = program.put(
-                    (tokens.tokens[padded, :longest], tokens.mask[padded, :longest])
-                )
-                prepared = program.prepare("image", self._params, *placed)
+                placed = program.put(tokens.take(padded, longest))
+                prepared = program.prepare("image", self._params, placed)
                 own = np.isin(images, block)
                 for length, slots, places, at in self._blocks(
                     block, images[own], captions[own], size
@@ -206,10 +218,8 @@ class PairScores:
         for start in range(0, len(at), size):
             rows = at[start : start + size]
             padded = np.pad(rows, (0, size - len(rows)), mode="edge")
-            tokens, mask = (
-                x[padded, :length] for x in (self._captions.tokens, self._captions.mask)
-            )
-            found = program.prepare("text", self._params, *program.put((tokens, mask)))
+            placed = program.put(self._captions.take(padded, length))
+            found = program.prepare("text", self._params, placed)
             found = mesh_lib.to_host(found, program.mesh)
             parts.append(found)
         return jax.tree.map(lambda *arrays: np.concatenate(arrays)[: len(at)], *parts)

@@ -12,9 +12,13 @@ from xmodal.losses.context import Context, Embedding, PairLogits
 
 
 def matching(
-    left: Embedding, right: Embedding, context: Context
+    left: Embedding,
+    right: Embedding,
+    context: Context,
+    *,
+    negatives: Annotated[str, Bounds(one_of=("both", "either"))] = "both",
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns the cross-entropy of the pairs of a batch and two negatives for each of them.
+    """Returns the cross-entropy of the pairs of a batch and one or two negatives for each of them.
 
     ITM with hard negatives of Li et al., "Align before Fuse" (2021) and BLIP (2022): each image
     gets a text, and each text an image, drawn in proportion to the softmax of the towers' logits
@@ -26,10 +30,12 @@ def matching(
       left: embedding of B images.
       right: embedding of their B texts.
       context: with `pair_logits`, and a key.
+      negatives: "both", or for every pair the text or the image by a fair coin, "either", as in
+        microsoft/Oscar, oscar/run_retrieval.py, which draws from the whole dataset.
 
     Returns:
-      The mean over 3B pairs, less those of items without a negative; and `accuracy`, the share of
-      these pairs whose more probable class is right.
+      The mean over 3B or 2B pairs, less those of items without a negative; and `accuracy`, the
+      share of these pairs whose more probable class is right.
 
     Raises:
       UserError: the model has no pair scorer.
@@ -44,17 +50,29 @@ def matching(
     images, has_image = draw_negatives(keys[1], logits.T, is_negative.T, context.mesh)
 
     own = jnp.arange(len(texts))
-    with_own_image = compute(None, jnp.stack([own, texts], axis=1), keys[2])
-    with_drawn_image = compute(images, own[:, None], keys[3])
-    found = jnp.concatenate([with_own_image, with_drawn_image], axis=1)  # [B, 3, 2]
+    if negatives == "both":
+        with_own_image = compute(None, jnp.stack([own, texts], axis=1), keys[2])
+        with_drawn_image = compute(images, own[:, None], keys[3])
+        found = jnp.concatenate([with_own_image, with_drawn_image], axis=1)  # [B, 3, 2]
+        counted = jnp.stack([jnp.ones_like(has_text), has_text, has_image], axis=1)
+    else:
+        coin = jax.random.bernoulli(jax.random.fold_in(key, 4), shape=own.shape)
+        pairs = compute(None, own[:, None], keys[2])
+        drawn = jnp.where(coin, own, images), jnp.where(coin, texts, own)[:, None]
+        found = jnp.concatenate([pairs, compute(*drawn, keys[3])], axis=1)  # [B, 2, 2]
+        counted = jnp.stack([jnp.ones_like(has_text), jnp.where(coin, has_text, has_image)], axis=1)
+    return _classify(found, counted)
+
+
+def _classify(found: jax.Array, counted: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The loss and accuracy of logits [B, K, 2] of pairs, of which the first one is a match."""
     if found.shape[-1] != 2:
         raise UserError(
             "The loss 'matching' needs the logits of two classes; set config.model.pair_scorer."
             "classes to 2, or the loss to 'pair_softmax'."
         )
     odds = found[..., 1] - found[..., 0]
-    is_match = jnp.array([True, False, False])
-    counted = jnp.stack([jnp.ones_like(has_text), has_text, has_image], axis=1)
+    is_match = jnp.arange(odds.shape[1]) == 0
     # The cross-entropy of two classes.
     loss = jax.nn.softplus(jnp.where(is_match, -odds, odds))
     is_right = (odds > 0) == is_match

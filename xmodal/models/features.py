@@ -6,6 +6,9 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
+OF_PAIRS = ("tags",)
+"""The extras that pair scorers read."""
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +22,8 @@ class Features:
         vectors they read, and `state` [N, S], the concatenated final states of all directions.
         Every head gets `content` uint32 [N, 2], a hash of the item's inputs; see
         `content.hash_items`. Of texts with token ids it gets `label_ids` int [N, L], the tokens
-        that label a text with concepts: its own, or `text_label_ids` of the batch.
+        that label a text with concepts: its own, or `text_label_ids` of the batch. "region_tokens"
+        provides `tags` int32 [N, G], the ids of words about an image, -1 after the last.
     """
 
     tokens: jax.Array

@@ -13,7 +13,7 @@ from xmodal.models.devices import ONE_CPU, Devices
 from xmodal.models.embedding import Embedding
 from xmodal.models.encoders import make_encoder
 from xmodal.models.encoders.text_inputs import read_ids
-from xmodal.models.features import Features, join_summands, split_summands
+from xmodal.models.features import OF_PAIRS, Features, join_summands, split_summands
 from xmodal.models.heads import make_head
 from xmodal.models.heads.no_vector import NoVector
 from xmodal.models.heads.pooling import Pooling
@@ -41,8 +41,8 @@ class Side(nn.Module):
 
     Attributes:
       keeps: input of a pair scorer, which embeddings carry as the extra `features`:
-        "tokens", all of the encoder's; "ids", the ids of texts as tokens int32 [N, T, 1]; or "",
-        nothing.
+        "tokens", all of the encoder's, with the extras of `OF_PAIRS`; "ids", the ids of texts as
+        tokens int32 [N, T, 1]; or "", nothing.
     """
 
     encoder: nn.Module
@@ -62,7 +62,8 @@ class Side(nn.Module):
         if self.projection is not None:
             embedding = self.projection(embedding, modes.projection)
         if self.keeps:
-            kept = dataclasses.replace(features, extras={})
+            read = {name: features.extras[name] for name in OF_PAIRS if name in features.extras}
+            kept = dataclasses.replace(features, extras=read)
             if self.keeps == "ids":
                 kept = _read_as_tokens(inputs)
             embedding = dataclasses.replace(

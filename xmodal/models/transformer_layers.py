@@ -68,8 +68,13 @@ class TransformerLayer(nn.Module):
     depth: int
 
     @nn.compact
-    def __call__(self, x: jax.Array, mask: jax.Array | None) -> tuple[jax.Array, None]:
-        """X [N, T, W] and bool mask [N, T] or None -> ([N, T, W], nothing to stack)."""
+    def __call__(
+        self, x: jax.Array, mask: jax.Array | None, queries: int | None = None
+    ) -> tuple[jax.Array, None]:
+        """X [N, T, W] and bool mask [N, T] or None -> ([N, T, W], nothing to stack).
+
+        With `queries`, only so many first tokens are computed, [N, queries, W].
+        """
         spec, width = self.spec, x.shape[-1]
         dense = partial(nn.Dense, dtype=spec.dtype)
         init = LAYER_INITS[spec.init](width, spec.mlp_dim, self.depth)
@@ -78,9 +83,9 @@ class TransformerLayer(nn.Module):
         def self_attention(x: jax.Array) -> jax.Array:
             query, key, value = (
                 split_heads(
-                    dense(width, kernel_init=init.attention_input, name=name)(x), spec.heads
+                    dense(width, kernel_init=init.attention_input, name=name)(tokens), spec.heads
                 )
-                for name in ("query", "key", "value")
+                for name, tokens in (("query", x[:, :queries]), ("key", x), ("value", x))
             )
             attended = attend(query, key, value, mask, drop, causal=spec.causal)
             return dense(width, kernel_init=init.attention_output, name="attention_output")(
@@ -99,7 +104,12 @@ class TransformerLayer(nn.Module):
 
         for function, name in ((self_attention, "attention_norm"), (mlp, "mlp_norm")):
             norm = layer_norm(spec.epsilon, spec.dtype, name)
-            x = x + drop(function(norm(x))) if spec.norm_first else norm(x + drop(function(x)))
+            first = x[:, :queries]
+            x = (
+                first + drop(function(norm(x)))
+                if spec.norm_first
+                else norm(first + drop(function(x)))
+            )
         return x, None
 
 

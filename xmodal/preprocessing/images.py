@@ -52,6 +52,7 @@ class ImageConfig:
         shorter side has `size` pixels; 0 for squares.
       max_regions: R, rows of a padded image if the number of stored regions varies; images
         with more regions keep the first R.
+      tags: whether the names of objects in the column `tags` are read, too.
     """
 
     size: int = setting(0, at_least=0)
@@ -60,6 +61,7 @@ class ImageConfig:
     eval_recipe: str = setting("cxc", one_of=_RECIPES)
     patch: int = setting(0, at_least=0)
     max_regions: int = setting(0, at_least=0)
+    tags: bool = False
 
     def __post_init__(self) -> None:
         if self.patch and (self.size % self.patch or self.size < self.patch):

@@ -19,6 +19,7 @@ from xmodal.pretrained import (
     scan_weights,
     sgraf_weights,
     vilt,
+    vinvl,
     vse_infinity,
     vsepp,
     vsrn,
@@ -113,6 +114,10 @@ MODELS: Mapping[str, ModelConverter] = {
     "vilt": ModelConverter(
         lambda source, variant: vilt.describe_vilt(source.arrays),
         expected_unexpected=vilt.EXPECTED_UNEXPECTED,
+    ),
+    "vinvl": ModelConverter(
+        lambda source, variant: vinvl.describe_vinvl(source),
+        expected_unexpected=vinvl.EXPECTED_UNEXPECTED,
     ),
     "vse_infinity": ModelConverter(
         lambda source, variant: vse_infinity.describe_vse_infinity(source.arrays, variant),

@@ -38,6 +38,7 @@ FORMATS = (
 )
 
 _PARTIAL = (".part", ".partial", ".incomplete", ".crdownload", ".download", ".tmp", ".aria2")
+_TORCH = "pytorch_model.bin"
 _PICKLES = (".pkl", ".ckpt.tar")
 _SHARD = re.compile(r"(.*)\.data-(\d{5})-of-(\d{5})$")
 _TORCH_SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.safetensors$")
@@ -143,6 +144,8 @@ def _recognize_folder(folder: epath.Path) -> Callable[[], dict[str, np.ndarray]]
         _check_shards(folder, prefix, names)
         return lambda: tensorflow_files.read_checkpoint(folder / prefix)
     others = [name for name in names if name.endswith(tuple(array_files.READERS))]
+    # Beside the weights, transformers keeps options and states of a run in files of the same kind.
+    others = [_TORCH] if _TORCH in others else others
     if others:
         return _recognize(folder / _one(folder, others))
     raise UserError(_unknown(folder, names))

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from xmodal.evals.pair_scores import PairFunctions
+from xmodal.evals.pair_scores import PairFunctions, Tokens
 from xmodal.models import DualEncoder, Features
 
 
@@ -14,8 +14,8 @@ def make_pair_functions(model: DualEncoder) -> PairFunctions | None:
     if scorer is None:
         return None
 
-    def prepare(side: str, params: Any, tokens: jax.Array, mask: jax.Array) -> Any:
-        return scorer.prepare(side, params, Features(tokens, mask))
+    def prepare(side: str, params: Any, items: Tokens) -> Any:
+        return scorer.prepare(side, params, Features(items.tokens, items.mask, items.extras))
 
     def score(params: Any, images: Any, texts: Any) -> jax.Array:
         return scorer.scores(params, images, texts)

@@ -12,7 +12,7 @@ from xmodal.training.tree import Tree
 
 # Batch columns that a tower reads. Frozen features replace the raw columns.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "image": ("image", "image_mask", "image_features"),
+    "image": ("image", "image_mask", "image_tags", "image_features"),
     "text": ("text_ids", "text_mask", "text_label_ids", "text_features"),
 }
 # Columns [B, 2, ...] of two mined images for every row; mined texts are the last two of each row.

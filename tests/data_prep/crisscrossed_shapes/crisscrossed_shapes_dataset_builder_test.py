@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from data_prep import builder_class
+from data_prep.crisscrossed_shapes.scene_graph import COLORS, SHAPES
 
 SIZES = {"train": 60, "validation": 20, "test": 24}
 
@@ -47,6 +48,21 @@ def test_images_and_captions_have_stable_unique_ids(images):
         np.testing.assert_array_equal(
             example["caption_ids"], example["image_id"] * 5 + np.arange(5)
         )
+
+
+def test_regions_are_the_objects_of_the_images(images, data_dir):
+    builder = build("regions", data_dir)
+    for split in SIZES:
+        for example, other in zip(builder.as_data_source(split), images[split], strict=True):
+            assert example["image_id"] == other["image_id"]
+            assert list(example["captions"]) == list(other["captions"])
+            shapes, colors, *others = np.split(example["image"], [9, 19, 22, 25], axis=1)
+            names = [
+                f"{COLORS[color]} {SHAPES[shape]}"
+                for color, shape in zip(colors.argmax(1), shapes.argmax(1), strict=True)
+            ]
+            assert example["tags"].decode() == " ".join(names)
+            assert all((part.sum(axis=1) == 1).all() for part in (shapes, colors, *others))
 
 
 def test_ratings_refer_to_images_and_captions_of_their_split(images, data_dir):

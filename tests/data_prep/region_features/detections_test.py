@@ -12,6 +12,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from data_prep.errors import UnexpectedFilesError
+from data_prep.region_features.detected_tags import read_tags
 from data_prep.region_features.feature_stores import FeatureStores, number_of_name
 from data_prep.region_features.region_features_dataset_builder import Builder
 from xmodal import data
@@ -252,6 +253,55 @@ def test_regions_and_captions_are_joined_and_padded_in_batches(manual_dir):
         np.testing.assert_array_equal(image[:kept], expected)
 
 
+def test_vinvl_has_boxes_and_tags_which_follow_in_batches(manual_dir, monkeypatch):
+    monkeypatch.setitem(Builder.EXPECTED, "coco_vinvl", {"train": 2, "validation": 1, "test": 1})
+    rows = {i: np.full((_IMAGES[i][2], 2054), i % 100, np.float32) for i in _IMAGES}
+    tags = {9: ["of", "caption", "of"], 42: [], 73: ["of"], 391895: ["caption"]}
+    found = {i: [{"class": name, "conf": 0.5} for name in names] for i, names in tags.items()}
+    found[9] = {"image_h": 480, "objects": found[9]}  # Some releases have it so.
+    lines = [f"{i}\t{len(x)}\t{base64.b64encode(x).decode()}" for i, x in rows.items()]
+    (manual_dir / "features/features.tsv").write_text("\n".join(lines))
+    lines = [f"{i}\t{json.dumps(objects)}" for i, objects in found.items()]
+    (manual_dir / "features/predictions.tsv").write_text("\n".join(lines[:-1]))
+    with pytest.raises(UnexpectedFilesError, match="no usable record in split test"):
+        _build(manual_dir, "coco_vinvl")  # Its image has no tags.
+    (manual_dir / "features/predictions.tsv").write_text("\n".join(lines))
+    _build(manual_dir, "coco_vinvl")
+    config = {
+        "dataset": "region_features",
+        "config": "coco_vinvl",
+        "data_dir": str(manual_dir / "tfds"),
+        "image": {"max_regions": 10, "tags": True},
+        "text": {"vocabulary_size": 60, "max_length": 12},
+    }
+    (batch,) = data.train_batches(
+        config, split="train", seed=0, batch_size=2, first_step=0, total_steps=1
+    )
+    split = data.eval_split(config, split="train")
+    (images,) = split.images(4)
+    spec = data.batch_spec(config, 2)["image_tags"]
+    assert spec.shape == (2, 11)
+    assert spec.dtype == images["image_tags"].dtype
+    (texts,) = data.text_batches(config, ["of caption of"], 1)
+    words = texts["text_ids"][0, 1 : texts["text_mask"].sum()].tolist()  # With [SEP].
+    for columns in (batch, images):
+        for image_id, image, ids in zip(
+            columns["image_id"], columns["image"], columns["image_tags"], strict=True
+        ):
+            np.testing.assert_array_equal(image[0], rows[int(image_id)][0])
+            expected = words if image_id == 9 else []
+            assert ids.tolist() == expected + [-1] * (11 - len(expected))
+
+
+@pytest.mark.parametrize("line", ["7", "7\t[{}]", "cat\t[]", "7\t[]\n7\t[]", '7\t[{"class": 3}]'])
+def test_damaged_tags_are_named(tmp_path, line):
+    with pytest.raises(FileNotFoundError, match="has no predictions"):
+        read_tags(tmp_path)
+    (tmp_path / "predictions.tsv").write_text(line)
+    with pytest.raises(UnexpectedFilesError, match=r"predictions.tsv line \d is not an image"):
+        read_tags(tmp_path)
+
+
 def test_flickr30k_is_joined_by_the_names_of_files(tmp_path, monkeypatch):
     images = {"train": 1, "validation": 1, "test": 1}
     monkeypatch.setitem(Builder.EXPECTED, "flickr30k_detections", images)
@@ -290,7 +340,7 @@ def test_images_with_bad_or_missing_features_are_left_out(manual_dir):
     [
         ("7\t640\t480\t2\tAAAA\tAAAAAAAAAAAAAAAA\n", "3 numbers of 2 regions"),
         ("7\t640\t480\t1\tAAAA\t*\n", "Error"),
-        ("7\t640\t480\t1\tAAAA\n", "5 fields, not 6 or 10"),
+        ("7\t640\t480\t1\tAAAA\n", "5 fields, not 3, 6, 10"),
         ("7\t640\t480\t0\t\t\n", "0 numbers of 0 regions"),
         ("7\t640\t480\tmany\tAAAA\tAAAAAAAAAAAAAAAA\n", "invalid literal"),
     ],

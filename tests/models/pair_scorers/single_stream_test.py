@@ -30,6 +30,7 @@ def test_only_the_pair_scorer_compares():
                       "head": {"name": "none"}}},
             "use 'token_ids' there",
         ),
+        ({"pair_scorer": MODEL["pair_scorer"] | {"length": 50}}, "length=50, but positions=40"),
         ({"pair_scorer": MODEL["pair_scorer"] | {"score": "log_odds"}}, "score='log_odds' reads"),
     ],
 )  # fmt: skip

@@ -15,6 +15,7 @@ from xmodal.models.encoders import (
     modified_resnet,
     patch_tokens,
     precomputed,
+    region_tokens,
     resnet,
     rnn,
     text_transformer,
@@ -36,6 +37,7 @@ ENCODERS: Mapping[str, Row] = {
     ),
     "patch_tokens": Row(patch_tokens.PatchTokensConfig, patch_tokens.make_patch_tokens),
     "precomputed": Row(precomputed.PrecomputedConfig, precomputed.make_precomputed),
+    "region_tokens": Row(region_tokens.RegionTokensConfig, region_tokens.make_region_tokens),
     "resnet": Row(resnet.ResNetConfig, resnet.make_resnet),
     "rnn": Row(rnn.RnnConfig, rnn.make_rnn),
     "text_transformer": Row(
