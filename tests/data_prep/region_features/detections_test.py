@@ -12,7 +12,6 @@ import pytest
 import tensorflow_datasets as tfds
 
 from data_prep.errors import UnexpectedFilesError
-from data_prep.region_features.detected_tags import read_tags
 from data_prep.region_features.feature_stores import FeatureStores, number_of_name
 from data_prep.region_features.region_features_dataset_builder import Builder
 from xmodal import data
@@ -291,15 +290,6 @@ def test_vinvl_has_boxes_and_tags_which_follow_in_batches(manual_dir, monkeypatc
             np.testing.assert_array_equal(image[0], rows[int(image_id)][0])
             expected = words if image_id == 9 else []
             assert ids.tolist() == expected + [-1] * (11 - len(expected))
-
-
-@pytest.mark.parametrize("line", ["7", "7\t[{}]", "cat\t[]", "7\t[]\n7\t[]", '7\t[{"class": 3}]'])
-def test_damaged_tags_are_named(tmp_path, line):
-    with pytest.raises(FileNotFoundError, match="has no predictions"):
-        read_tags(tmp_path)
-    (tmp_path / "predictions.tsv").write_text(line)
-    with pytest.raises(UnexpectedFilesError, match=r"predictions.tsv line \d is not an image"):
-        read_tags(tmp_path)
 
 
 def test_flickr30k_is_joined_by_the_names_of_files(tmp_path, monkeypatch):
