@@ -1,4 +1,4 @@
-"""Files of the names of detected objects."""
+"""Tags of objects, as VinVL's detector writes them."""
 
 import pytest
 

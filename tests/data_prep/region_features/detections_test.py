@@ -12,7 +12,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from data_prep.errors import UnexpectedFilesError
-from data_prep.region_features.feature_stores import FeatureStores, number_of_name
+from data_prep.region_features.feature_stores import FeatureStores
 from data_prep.region_features.region_features_dataset_builder import Builder
 from xmodal import data
 
@@ -325,21 +325,6 @@ def test_images_with_bad_or_missing_features_are_left_out(manual_dir):
     assert f'{_name(42)}.jpg,bad features,"not finite' in listed
 
 
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [
-        ("7\t640\t480\t2\tAAAA\tAAAAAAAAAAAAAAAA\n", "3 numbers of 2 regions"),
-        ("7\t640\t480\t1\tAAAA\t*\n", "Error"),
-        ("7\t640\t480\t1\tAAAA\n", "5 fields, not 3, 6, 10"),
-        ("7\t640\t480\t0\t\t\n", "0 numbers of 0 regions"),
-        ("7\t640\t480\tmany\tAAAA\tAAAAAAAAAAAAAAAA\n", "invalid literal"),
-    ],
-)
-def test_damaged_lines_are_faults_of_their_image(tmp_path, content, fault):
-    (tmp_path / "some.tsv").write_text(content)
-    assert fault in FeatureStores(tmp_path).read(7)
-
-
 class _Harm:
     def __reduce__(self):
         return print, ("this must never run",)
@@ -390,9 +375,3 @@ def test_stores_that_cannot_be_used_are_named(tmp_path):
     np.save(tmp_path / "mean.npy", np.zeros((1, 8)))
     with pytest.raises(UnexpectedFilesError, match="the name 'mean' contains no image number"):
         FeatureStores(tmp_path)
-
-
-def test_numbers_of_names():
-    names = ["391895", "COCO_val2014_000000391895.jpg", "a/b/1000092795.npz", "000000000009"]
-    assert list(map(number_of_name, names)) == [391895, 391895, 1000092795, 9]
-    assert number_of_name("mean") is None
