@@ -43,7 +43,11 @@ def test_missing_files_end_with_2_and_unknown_names_with_an_error(monkeypatch, c
     said = capsys.readouterr().err
     assert "pcme_coco.pth is missing: from https://github.com/naver-ai/pcme" in said
     assert "--folder=weights=PATH or XMODAL_TEST_DATA names the folder" in said
-    assert "'pcme/pmce' is not in the ledger" in run(monkeypatch, "pcme/pmce")
+    said = run(monkeypatch, "pcme/pmce")
+    assert "'pcme/pmce' is not in the ledger" in said
+    assert "Did you mean 'pcme/pcme'?" in said
+    assert "clip/" not in said  # Systems of the same paper are enough.
+    assert "'clip'" in run(monkeypatch, "clpi")
     assert "cxc/use has no command" in run(monkeypatch, "cxc/use")
     assert "No system fits" in run(monkeypatch, "quickstart/i2t", "--minutes=1")
     assert run(monkeypatch, "--available") == 2

@@ -90,7 +90,11 @@ def choose_systems(
     """
     for name in names:
         if name not in ledger.systems:
-            raise UserError(f"{name!r} is not in the ledger; {suggest([name], ledger.systems)}")
+            group = f"{name.partition('/')[0]}/"
+            near = [other for other in ledger.systems if other.startswith(group)]
+            raise UserError(
+                f"{name!r} is not in the ledger; {suggest([name], near or ledger.titles)}"
+            )
         if not (system := ledger.systems[name]).run:
             raise UserError(f"{name} has no command: {system.note or system.parity}")
     systems = [ledger.systems[name] for name in names] or list(ledger.systems.values())
