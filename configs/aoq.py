@@ -8,15 +8,14 @@
 Chen et al., "Adaptive Offline Quintuplet Loss for Image-Text Matching" (ECCV 2020), and
 sunnychencool/AOQ. A second VSRN starts from random weights; its pairs bring two more images and
 captions, drawn from the 300 captions that the first one ranks highest for the image and the 60
-images for the caption. `--exclude` of the first command leaves out what released labels call
-matches; the authors leave out nothing. Differences from that code: it embeds a batch and its
+images for the caption. `xmodal mine --exclude` leaves out what released labels call matches; the
+authors leave out nothing. Differences from that code: it embeds a batch and its
 negatives one after the other, so that batch normalization (of the regions' graph) sees 128 images
 at a time, here 384; and it selects the checkpoint by R@1 and R@5 every 1,000 steps. `vsrn.py` lists
 further differences.
 
-Paper, COCO test, the mean of two models' similarities; R@1 (1K), R@1/5/10 (5K):
-    1K   I->T 77.5             T->I 63.5
-    5K   I->T 55.1 83.3 90.8   T->I 41.1 71.5 82.0
+Paper, COCO test, 1K, the mean of two models' similarities, R@1:
+    I->T 77.5   T->I 63.5
 """
 
 from ml_collections import ConfigDict

@@ -29,9 +29,8 @@ from the training captions; the authors' also includes those of the test images.
 scale-invariant weights gate by gate in a GRU; in their code, the gates are one matrix. `itm.py`
 lists differences that all of these papers share.
 
-Paper and README, COCO test:
-    1K   R@1 I->T 68.8   T->I 54.6      PMRP I->T 45.0   T->I 46.0
-    5K   R@1 I->T 44.2   T->I 31.9      by the means: 43.5, 31.7
+README of naver-ai/pcme, COCO test, 1K:
+    R@1 I->T 68.8   T->I 54.6      PMRP I->T 45.0   T->I 46.0
 Its PMRP on 1K is the board `pmrp_pcme_1k`, on 5K `pmrp_pcme`: both only if named, and from released
 labels. `python -m xmodal.eval_main --run=RUN2 --step=latest --evaluators=coco
 --save_embeddings=FILE` writes the file that `--embeddings=FILE --annotations=LABELS

@@ -18,9 +18,9 @@ starts from its classes of a wrong caption and of a match, not at random; the de
 computed before a step, not after it. Pairs are ranked by log-odds, without the ties of that code's
 probabilities, on all 5,000 images.
 
-The paper, COCO 5K, R@1/5/10:
-    base   I->T 74.6 92.6 96.3   T->I 58.1 83.2 90.1
-    large  I->T 75.4 92.9 96.2   T->I 58.8 83.5 90.3
+VinVL_MODEL_ZOO.md, COCO 5K, R@1/5:
+    base   I->T 74.6 92.6   T->I 58.1 83.2
+    large  I->T 75.4 92.9   T->I 58.8 83.5
 """
 
 from ml_collections import ConfigDict

@@ -3,7 +3,7 @@
 import unicodedata
 
 # What starts a formula; of full width, too, and after blanks.
-_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def inert_cell(value: object) -> object:

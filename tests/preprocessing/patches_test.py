@@ -41,3 +41,6 @@ def test_patches_follow_row_by_row():
 def test_what_does_not_fit_is_refused():
     with pytest.raises(UserError, match="not a multiple of patch=7"):
         ImageConfig(size=32, patch=7)
+    assert ImageConfig(size=153, patch=1).shape == (1 + 153 * 254, 3)
+    with pytest.raises(UserError, match="up to 256 patches"):
+        ImageConfig(size=154, patch=1)

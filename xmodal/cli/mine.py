@@ -26,6 +26,7 @@ from xmodal.base.disk_errors import disk_errors
 from xmodal.base.json_files import read_json
 from xmodal.base.mesh import make_mesh
 from xmodal.base.progress import progress
+from xmodal.data.mined_negatives import CARD
 from xmodal.evals.boards.make import make_boards
 from xmodal.evals.boards.positives import Ragged, Relation, own_pairs
 from xmodal.evals.ranking.nearest import find_negatives
@@ -87,13 +88,8 @@ def _mine(args: argparse.Namespace) -> None:
         processes.gather("mine its blocks", "done")
 
         def write() -> None:
-            with new_folder(args.output) as folder:
-                for name, paths in blocks.items():
-                    np.save(folder / f"{name}.npy", np.concatenate(list(map(load_arrays, paths))))
-                (folder / "mined.json").write_text(json.dumps(card, indent=2) + "\n")
+            _write_tables(args.output, blocks, card)
             parts.remove()
-            print(f"{args.captions} captions of each image and {args.images} images of each "
-                  f"caption in {args.output}")  # fmt: skip
 
         processes.first_does("write the tables", write)
 
@@ -166,9 +162,20 @@ def mine_blocks(
     return paths
 
 
+def _write_tables(
+    output: str, blocks: Mapping[str, Sequence[epath.Path]], card: Mapping[str, object]
+) -> None:
+    with new_folder(output) as folder:
+        for name, paths in blocks.items():
+            np.save(folder / f"{name}.npy", np.concatenate(list(map(load_arrays, paths))))
+        (folder / CARD).write_text(json.dumps(card, indent=2) + "\n")
+    print(f"{card['captions']} captions of each image and {card['images']} images of each caption "
+          f"in {output}")  # fmt: skip
+
+
 def _check_card(folder: epath.Path, card: Mapping[str, object]) -> None:
     """Raises an error if the folder has blocks of other settings."""
-    path = folder / "mined.json"
+    path = folder / CARD
 
     def begin() -> None:
         if not path.exists():
@@ -200,9 +207,11 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--images", type=_positive, default=60, help="negatives of a caption")
     parser.add_argument(
         "--exclude", type=lambda names: names.split(","), default=[],
-        help="boards, such as coco_cxc, whose positives are no negatives",
+        help="boards, such as coco_cxc, whose positives are never negatives",
     )  # fmt: skip
-    parser.add_argument("--part_size", type=int, default=1 << 14, help="items embedded together")
+    parser.add_argument(
+        "--part_size", type=_positive, default=1 << 14, help="items embedded together"
+    )
     parser.add_argument(
         "--block_size", type=_positive, default=1024, help="queries and items compared together"
     )

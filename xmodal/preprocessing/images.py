@@ -18,7 +18,7 @@ import simplejpeg
 from data_prep.untrusted.picture_formats import TooManyPixelsError, check_pixels, open_picture
 from xmodal.base.config import UserError, setting
 from xmodal.preprocessing.augment import AugmentConfig, draw, erase
-from xmodal.preprocessing.patches import cut_into_patches, most_patches
+from xmodal.preprocessing.patches import cut_into_patches, most_columns, most_patches
 from xmodal.preprocessing.resample import (
     resample,
     resample_bicubic,
@@ -67,6 +67,12 @@ class ImageConfig:
         if self.patch and (self.size % self.patch or self.size < self.patch):
             raise UserError(
                 f"config.data.image.size={self.size} is not a multiple of patch={self.patch}."
+            )
+        if self.patch and most_columns(self.size, self.patch) > 255:
+            raise UserError(
+                f"config.data.image.size={self.size} makes up to "
+                f"{most_columns(self.size, self.patch)} patches of patch={self.patch} in a row, "
+                "more than 255; reduce size or enlarge patch."
             )
         if self.patch and self.augment is not None:
             raise UserError(

@@ -91,7 +91,7 @@ def describe_vilt(arrays: Arrays) -> Published:
     start = torch_models.find_prefix(arrays, "pooler.dense.weight")
     names = _RELEASED if f"{start}{_RELEASED.modalities}" in arrays else _TRANSFORMERS
     image, image_layers = _describe_image(arrays, start, names)
-    text, scorer = _describe_scorer(arrays, start, names)
+    scorer = _scorer_rules(arrays, start, names)
     head, classes = _find_head(arrays)
     rows, width = torch_models.array_shape(arrays, f"{start}{names.text}word_embeddings.weight")
     layers = start + names.layers
@@ -109,7 +109,7 @@ def describe_vilt(arrays: Arrays) -> Published:
         similarity={"name": "dot"},
         layers={
             "image": image_layers,
-            "text": text,
+            "text": {},
             "pair_scorer": {**scorer, "output": torch_models.linear(head)},
         },
         pair_scorer={"name": "single_stream", "classes": classes, "score": "logit", **sizes},
@@ -165,9 +165,7 @@ def _patches(layer: str) -> LayerRule:
     return rule
 
 
-def _describe_scorer(
-    arrays: Arrays, start: str, names: _Names
-) -> tuple[dict[str, LayerRule], dict[str, LayerRule]]:
+def _scorer_rules(arrays: Arrays, start: str, names: _Names) -> dict[str, LayerRule]:
     words, layers = start + names.text, start + names.layers
     rules = {
         name: torch_models.whole(f"{words}{name}.weight")
@@ -179,4 +177,4 @@ def _describe_scorer(
         rules |= layer_rules.below(layers.format(number), {f"layers_{number}": names.layer})
     rules["norm"] = torch_models.norm(start + names.norm)
     rules["pooler"] = torch_models.linear(f"{start}pooler.dense")
-    return {}, rules
+    return rules

@@ -122,11 +122,15 @@ def test_published_tables_that_cannot_be_read(stored, tmp_path):
     path = tmp_path / "paper.csv"
     for content, message in (
         ("model,value\na,1\n", "line 2.*metric"),
-        ("model,metric,value\n", "no"),
+        ("model,metric,value\n", "no rows"),
+        ("model,metric,value\na,m,1\na,m,2\n", "line 3: 'a' has m twice; remove"),
+        (b"model,metric,value\nn\xe4,m,1\n", "UTF-8"),
     ):
-        path.write_text(content)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
         with pytest.raises(UserError, match=message):
             board_lib.load_published(str(path))
+    path.write_text("model,metric,value\nn\u00e4,m,1\n", encoding="utf-8-sig")
+    assert board_lib.load_published(str(path)) == {"n\u00e4": {"m": 1.0}}
     comparison = open_results(stored)
     with pytest.raises(UserError, match="both measured and published"):
         ResultBoard(comparison, stored, {"first": {TAG: 1.0}})

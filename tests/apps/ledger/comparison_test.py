@@ -5,7 +5,12 @@ import json
 
 import pytest
 
-from xmodal.apps.ledger.comparison import compare_rows, is_reproduced, write_report
+from xmodal.apps.ledger.comparison import (
+    compare_rows,
+    describe_verdict,
+    is_reproduced,
+    write_report,
+)
 from xmodal.apps.ledger.ledger_entries import Row, System, Table, Value
 
 SYSTEM = System("group/key", "key")
@@ -75,7 +80,11 @@ def test_unverified_numbers_and_words_do_not_decide():
     checks = compare_rows(rows, [{"a/x": 1.0}])
     assert [check.inside for check in checks] == [False, True]
     assert is_reproduced(checks)
-    assert not is_reproduced(checks[:1])
+    assert is_reproduced(checks[:1]) is None
+    assert describe_verdict(checks[:1]).startswith("undecided, ")
+    # What was not computed decides nothing, but is no success either.
+    assert is_reproduced(compare_rows(rows[:1], [{}])) is False
+    assert is_reproduced(compare_rows(rows, [{"a/x": float("nan")}])) is False
 
 
 def test_the_report(tmp_path):

@@ -34,7 +34,7 @@ def test_the_list_says_what_is_missing(monkeypatch, capsys):
     assert "missing: coco, cxc, labels, vit_b32" in lines["clip/vit_b32"]
     assert "would run train, 10 CPU minutes" in lines["quickstart/i2t"]
     assert "Graph-RISE" in lines["cxc/use"]
-    assert "published rows, " in said.splitlines()[-1]
+    assert "rows of published results, " in said.splitlines()[-1]
 
 
 def test_missing_files_end_with_2_and_unknown_names_with_an_error(monkeypatch, capsys):
@@ -43,8 +43,15 @@ def test_missing_files_end_with_2_and_unknown_names_with_an_error(monkeypatch, c
     said = capsys.readouterr().err
     assert "pcme_coco.pth is missing: from https://github.com/naver-ai/pcme" in said
     assert "--folder=weights=PATH or XMODAL_TEST_DATA names the folder" in said
-    assert "'pcme/pmce' is not in the ledger" in run(monkeypatch, "pcme/pmce")
+    said = run(monkeypatch, "pcme/pmce")
+    assert "'pcme/pmce' is not in the ledger" in said
+    assert "Did you mean 'pcme/pcme'?" in said
+    assert "clip/" not in said  # Systems of the same paper are enough.
+    assert "'clip'" in run(monkeypatch, "clpi")
     assert "cxc/use has no command" in run(monkeypatch, "cxc/use")
+    assert "No system fits" in run(monkeypatch, "quickstart/i2t", "--minutes=1")
+    assert run(monkeypatch, "--available") == 2
+    assert "choose among NAMEs or --all" in capsys.readouterr().err
 
 
 def test_available_systems(ledger, tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ file with the columns model, metric and value; its rows are gray and have no ran
 
 import argparse
 import csv
+import io
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -34,24 +35,30 @@ def load_published(path: str) -> dict[str, dict[str, float]]:
     """Returns model -> tag -> number of a JSON or CSV table.
 
     Raises:
-      UserError: the file cannot be read, lacks a column, or has a cell that is not a number.
+      UserError: the file cannot be read, lacks a column, has a cell that is not a number, or a
+        model has a metric twice.
     """
     if not path.endswith(".csv"):
         return load_models([path])
     models: dict[str, dict[str, float]] = {}
     try:
-        with epath.Path(path).open("r") as file:
-            rows = list(csv.DictReader(file))
-    except OSError as error:
-        raise UserError(f"--published: cannot read {path}: {error}.") from error
+        text = epath.Path(path).read_bytes().decode("utf-8-sig")  # Spreadsheets write a mark.
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(
+            f"--published: cannot read {path}: {error}; save it as CSV in UTF-8."
+        ) from error
     for number, row in enumerate(rows, 2):
         try:
-            models.setdefault(row["model"], {})[row["metric"]] = float(row["value"])
+            model, tag, value = row["model"], row["metric"], float(row["value"])
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{path}, line {number}: {error!r}; a table of published results has the columns "
                 "model, metric and value, a number."
             ) from error
+        if tag in models.setdefault(model, {}):
+            raise UserError(f"{path}, line {number}: {model!r} has {tag} twice; remove one.")
+        models[model][tag] = value
     if not models:
         raise UserError(f"{path} has no rows.")
     return models
@@ -118,7 +125,11 @@ def _open_items(run: str) -> Show:
 
 
 def _differences(args: argparse.Namespace, comparison: Comparison) -> Sequence[Group]:
+    if args.queries < 0:
+        raise UserError(f"--queries={args.queries} must be at least 0.")
     if not args.queries:
+        if args.between or args.items:
+            raise UserError("--between and --items choose and show queries: set --queries, too.")
         return ()
     pair = args.between.split(",") if args.between else list(comparison.metrics)[:2]
     if len(pair) != 2:

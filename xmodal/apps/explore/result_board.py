@@ -36,7 +36,7 @@ class Cell:
       value: its value; NaN if the model lacks it.
       limits: 95 % interval; None if unknown.
       ranks: best and worst rank; None for published values.
-      best: whether no model is separably better.
+      best: whether it is the best model's, or not separable from it.
     """
 
     tag: str

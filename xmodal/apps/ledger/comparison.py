@@ -12,6 +12,12 @@ from xmodal.apps.ledger.system_commands import Numbers
 from xmodal.base.result_files import write_files
 from xmodal.base.text_table import format_table
 
+_VERDICTS = {
+    True: "reproduced",
+    False: "not reproduced",
+    None: "undecided, since all expected numbers are unverified",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Check:
@@ -94,10 +100,21 @@ def _find(tag: str, evaluator: str, numbers: Numbers) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def is_reproduced(checks: Sequence[Check]) -> bool:
-    """Whether some number was measured, and none that is known to be right differs."""
+def is_reproduced(checks: Sequence[Check]) -> bool | None:
+    """Whether some number was measured, and none that is known to be right differs.
+
+    None if numbers were measured, and all that are expected are unverified.
+    """
     decisive = [check.inside for check in checks if check.against != "unverified"]
+    if not decisive and any(check.inside is not None for check in checks):
+        return None
     return any(decisive) and False not in decisive
+
+
+def describe_verdict(checks: Sequence[Check]) -> str:
+    """Returns `is_reproduced` in words, with the number of expected numbers that were met."""
+    inside = f"{sum(check.inside is True for check in checks)} of {len(checks)} numbers inside"
+    return f"{_VERDICTS[is_reproduced(checks)]}, {inside}"
 
 
 def write_report(
@@ -112,8 +129,7 @@ def write_report(
         "commands": list(commands),
         "checks": [dataclasses.asdict(check) | {"inside": check.inside} for check in checks],
     }
-    verdict = "reproduced" if is_reproduced(checks) else "not reproduced"
-    lines = [f"# {system.label}: {verdict}", format_checks(checks)]
+    lines = [f"# {system.label}: {describe_verdict(checks)}", format_checks(checks)]
     lines += [f"Tolerance in {table}: {reason}." for table, reason in _reasons(checks).items()]
     lines += ["\n".join(f"    xmodal {command}" for command in commands)]
     write_files(

@@ -37,7 +37,7 @@ from xmodal.base.config import UserError
 _NUMBER = re.compile(r"[-+]?\d*\.?\d+")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
 _BRACES = re.compile(r"\{([^}]*)\}")
-STATUSES = ("measured here", "parity only", "needs FILES", "unverified", "not covered")
+STATUSES = ("measured here", "parity only", "needs files", "unverified", "not covered")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Row:
             return "unverified"
         if self.system.parity:
             return "parity only"
-        return "needs FILES" if self.system.run else "not covered"
+        return "needs files" if self.system.run else "not covered"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,14 +53,14 @@ def pages_of(ledger: Ledger) -> list[str]:
 
 
 def count_rows(ledger: Ledger) -> str:
-    """Returns a sentence with the number of published rows by status, and of our own."""
+    """Returns sentences with the number of published rows by status."""
     published = [row for row in ledger.rows if row.published]
     counts = collections.Counter(row.status for row in published)
     return (
-        f"Of {len(published)} published rows, {counts['measured here']} were measured here "
-        f"({sum(map(_agrees, published))} agree), {counts['parity only']} have parity tests\nonly, "
-        f"{counts['needs FILES']} need files, {counts['unverified']} are unverified, "
-        f"{counts['not covered']} not covered; {len(ledger.rows) - len(published)} are our own."
+        f"Of {len(published)} rows of published results, {counts['measured here']} were measured "
+        f"here ({sum(map(_agrees, published))} agree). Tests compare the implementation with\nthe "
+        f"publisher's for another {counts['parity only']}; {counts['needs files']} need downloads, "
+        f"{counts['unverified']} are unverified, and {counts['not covered']} are not covered."
     )
 
 

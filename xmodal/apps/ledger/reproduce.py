@@ -4,12 +4,21 @@
     python -m xmodal reproduce clip/vit_b32 --folder=weights=DIR --folder=coco=DIR
     python -m xmodal reproduce --all --available --minutes=5
 
-The list names every system, its rows and what this machine lacks. `reproduce NAME` checks the
-files of a system, runs its commands (see `configs/results`), and compares its metrics with every
-number of the ledger; `reproduced.md` and `reproduced.json` in --work/results/NAME report it. The
-exit code is 1 if a number is outside of its tolerance, and 2 if files are missing. Folders are
-those in `XMODAL_TEST_DATA`, or --folder=NAME=PATH. `--write_tables` makes the tables of README.md
-and configs/results.md in the working directory again.
+The list names every system, a model or method of a table, with the number of its rows by status,
+and what this machine lacks to run it. The statuses:
+
+    measured here  the row was computed with this project
+    parity only    not computed, but a test compares the implementation with the publisher's
+    needs files    not computed; the files have to be downloaded first
+    unverified     the published numbers were not checked in their source
+    not covered    no command computes the row
+
+`reproduce NAME` checks the files of a system, runs its commands (see `configs/results`), and
+compares its metrics with every number of the ledger; `reproduced.md` and `reproduced.json` in
+--work/results/NAME report it. The exit code is 1 if a number is outside of its tolerance, other
+than an unverified one, and 2 if files are missing. Folders are those in `XMODAL_TEST_DATA`, or
+--folder=NAME=PATH. `--write_tables` makes the tables of README.md and configs/results.md in the
+working directory again.
 """
 
 import argparse
@@ -27,6 +36,7 @@ from xmodal.apps.ledger.available import (
 )
 from xmodal.apps.ledger.comparison import (
     compare_rows,
+    describe_verdict,
     format_checks,
     is_reproduced,
     write_report,
@@ -56,6 +66,11 @@ def main() -> None:
         print(list_ledger(ledger, folders))
         return
     systems = choose_systems(ledger, args.names, folders if args.available else None, args.minutes)
+    if not systems:
+        raise UserError(
+            "No system fits --available and --minutes; `xmodal reproduce` lists what each of them "
+            "lacks, and its minutes."
+        )
     sys.exit(reproduce(systems, ledger, folders, pathlib.Path(args.work).absolute()))
 
 
@@ -75,7 +90,11 @@ def choose_systems(
     """
     for name in names:
         if name not in ledger.systems:
-            raise UserError(f"{name!r} is not in the ledger; {suggest([name], ledger.systems)}")
+            group = f"{name.partition('/')[0]}/"
+            near = [other for other in ledger.systems if other.startswith(group)]
+            raise UserError(
+                f"{name!r} is not in the ledger; {suggest([name], near or ledger.titles)}"
+            )
         if not (system := ledger.systems[name]).run:
             raise UserError(f"{name} has no command: {system.note or system.parity}")
     systems = [ledger.systems[name] for name in names] or list(ledger.systems.values())
@@ -119,10 +138,9 @@ def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathl
         for arguments in commands_of(system, ledger, folders, work, seed)
     ]
     write_report(results_of(system, work), system, checks, commands)
-    verdict = "reproduced" if is_reproduced(checks) else "NOT reproduced"
-    inside = f"{sum(check.inside is True for check in checks)} of {len(checks)} numbers inside"
-    print(f"\n{system.name}: {verdict}, {inside}\n\n{format_checks(checks)}\n", flush=True)
-    return 0 if is_reproduced(checks) else OUTSIDE
+    verdict = describe_verdict(checks)
+    print(f"\n{system.name}: {verdict}\n\n{format_checks(checks)}\n", flush=True)
+    return OUTSIDE if is_reproduced(checks) is False else 0
 
 
 def list_ledger(ledger: Ledger, folders: Folders) -> str:
@@ -136,7 +154,9 @@ def list_ledger(ledger: Ledger, folders: Folders) -> str:
         ]
         if lines:
             parts.append(f"{title}\n{align_columns(lines, right=())}")
-    parts.append("`xmodal reproduce NAME` says where missing files come from.")
+    parts.append(
+        "`xmodal reproduce NAME` says where missing files come from; `--help` explains statuses."
+    )
     return "\n\n".join([*parts, count_rows(ledger).replace("\n", " ")])
 
 
@@ -153,7 +173,8 @@ def _next(system: System, ledger: Ledger, folders: Folders) -> str:
     work = pathlib.Path()
     steps = ", ".join(arguments[0] for arguments in commands_of(system, ledger, folders, work))
     seeds = f", {len(system.seeds)} seeds" if len(system.seeds) > 1 else ""
-    minutes = f", {system.minutes:g} CPU minutes" if system.minutes else ""
+    unit = "minute" if system.minutes == 1 else "minutes"
+    minutes = f", {system.minutes:g} CPU {unit}" if system.minutes else ""
     return f"would run {steps}{seeds}{minutes}"
 
 
@@ -164,13 +185,18 @@ def _parse() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="systems, as the list names them")
-    parser.add_argument("--folder", action="append", default=[], metavar="NAME=PATH")
+    parser.add_argument(
+        "--folder", action="append", default=[], metavar="NAME=PATH", help="folder of files"
+    )
     parser.add_argument("--all", action="store_true", help="all systems that have commands")
     parser.add_argument("--available", action="store_true", help="only those with all files")
     parser.add_argument("--minutes", type=float, help="only those known to take no longer (CPU)")
     parser.add_argument("--work", default="reproduced", help="folder of everything written")
     parser.add_argument("--write_tables", action="store_true", help="make Markdown tables again")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if (args.available or args.minutes is not None) and not (args.names or args.all):
+        parser.error("--available and --minutes choose among NAMEs or --all")
+    return args
 
 
 if __name__ == "__main__":
