@@ -62,13 +62,13 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path)
     pair = begin_pair(begin, tmp_path / "two", "xmodal.main", module=SLOWLY)
     assert any(line.startswith("Block of Embedding") for line in pair[1].stdout)
     pair[1].terminate()
-    outputs = [process.communicate(timeout=300)[0] for process in pair]
+    outputs = [process.communicate(timeout=900)[0] for process in pair]
     assert [process.returncode for process in pair] == [STOPPED] * 2, "\n".join(outputs)
     # The evaluation did not end, so the same command repeats it.
     assert run_folder.steps(str(tmp_path / "two")) == [0]
     assert run_folder.load_metrics(str(tmp_path / "two"), 0) == {}
     pair = begin_pair(begin, tmp_path / "two")
-    outputs = [process.communicate(timeout=300)[0] for process in pair]
+    outputs = [process.communicate(timeout=900)[0] for process in pair]
     assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
     assert len(list(tmp_path.glob("features/text_features-train-*"))) == 1
     one = begin(tmp_path / "one", devices=2)
@@ -94,7 +94,7 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path)
     def evaluate_together():
         arguments = (f"--run={tmp_path / 'two'}", f"--output={tmp_path / 'judged'}")
         pair = begin_pair(start, *arguments, module="xmodal.eval_main")
-        outputs = [process.communicate(timeout=300)[0] for process in pair]
+        outputs = [process.communicate(timeout=900)[0] for process in pair]
         return [process.returncode for process in pair], "\n".join(outputs)
 
     codes, output = evaluate_together()
@@ -139,7 +139,7 @@ def test_two_processes_score_pairs_like_one(name, trained, start, read_arrays, t
         return start(*arguments, f"--workdir={tmp_path / run}", **variables, **cache)
 
     pair = [begin("two", JAX_PROCESS_ID=str(index), **together) for index in range(2)]
-    outputs = [process.communicate(timeout=300)[0] for process in pair]
+    outputs = [process.communicate(timeout=900)[0] for process in pair]
     assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
     one = begin("one", devices=2)
     output, _ = one.communicate()
