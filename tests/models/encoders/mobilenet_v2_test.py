@@ -58,5 +58,5 @@ def _fold(params, stats):
 def test_options_name_what_is_known(tower):
     with pytest.raises(UserError, match="'auto', 'convolution', 'shifted'"):
         tower("mobilenet_v2", depthwise="none")
-    with pytest.raises(UserError, match="'caffe', 'clip', 'detector', 'imagenet'"):
+    with pytest.raises(UserError, match="'caffe', 'clip', 'detector', 'efficientnet_lite'"):
         tower("mobilenet_v2", normalization="bgr")
