@@ -99,7 +99,7 @@ def test_options_name_what_is_known(tower):
     with pytest.raises(UserError, match="'keras', 'simclr', 'slim', 'torchvision', 'vse_inf"):
         tower("resnet", variant="timm")
     with pytest.raises(
-        UserError, match="'caffe', 'clip', 'detector', 'imagenet', 'inception', 'torch', 'unit'"
+        UserError, match="'caffe', 'clip', 'detector', 'efficientnet_lite', 'imagenet', 'inception'"
     ):
         tower("resnet", normalization="bgr")
     with pytest.raises(ValueError, match=r"uint8 images .* float32"):
