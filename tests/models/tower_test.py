@@ -11,6 +11,7 @@ from xmodal.models.encoders import efficientnet
 
 TEXT = {"text_ids": np.ones((2, 5), np.int32), "text_mask": np.ones((2, 5), np.int32)}
 PIXELS = {"image": np.zeros((2, 80, 80, 3), np.uint8)}
+PATCHES = {"image": np.zeros((2, 5, 12), np.uint8)}
 REGIONS = {"image": np.zeros((2, 3, 6), np.float16), "image_mask": np.ones((2, 3), bool)}
 ENCODER_OPTIONS = {
     "bert": ({"vocab_size": 19, "width": 8, "depth": 2, "heads": 2, "mlp_dim": 12}, TEXT, 8),
@@ -19,7 +20,9 @@ ENCODER_OPTIONS = {
     "inception_v3": ({}, PIXELS, 2048),
     "mobilenet_v2": ({"width": 0.35}, PIXELS, 1280),
     "modified_resnet": ({"width": 4, "units": (1, 1)}, PIXELS, 32),
+    "patch_tokens": ({"patch": 2, "width": 8, "grid": 2}, PATCHES, 8),
     "precomputed": ({"features": (3, 6), "hidden": (8,)}, REGIONS, 8),
+    "region_tokens": ({"features": 6, "width": 8}, REGIONS, 8),
     "resnet": ({}, PIXELS, 2048),
     "rnn": ({"vocab_size": 9, "width": 4, "bidirectional": True}, TEXT, 8),
     "text_transformer": (
@@ -28,6 +31,7 @@ ENCODER_OPTIONS = {
         8,
     ),
     "textcnn": ({"vocab_size": 9, "windows": (2, 3), "maps": 4, "embedding_width": 6}, TEXT, 8),
+    "token_ids": ({"vocab_size": 9}, TEXT, 1),
     "vit": ({"patch": 16, "width": 8, "depth": 2, "heads": 2, "mlp_dim": 12}, PIXELS, 8),
     "words": ({"vocab_size": 9, "width": 8}, TEXT, 8),
 }
@@ -52,6 +56,8 @@ def _cheap(encoder):
 def test_every_head_follows_every_encoder(encoder, few_stages):
     options, inputs, width = ENCODER_OPTIONS[encoder]
     heads = HEADS if _cheap(encoder) else ["mean", "gaussian"]
+    if encoder == "token_ids":
+        heads = ["none"]  # Its tokens are no vectors.
     for head in heads:
         if head in ("flatten", "consensus"):
             continue  # They have other widths; see their tests.
@@ -68,7 +74,7 @@ def test_every_head_follows_every_encoder(encoder, few_stages):
             return tower.apply(params, state, inputs, train=True, key=key)
 
         embedding, new_state = jax.eval_shape(train, params, state, jax.random.key(0))
-        several = {"gaussian": (2, 7, 6), "pie": (2, 2, 6)}
+        several = {"gaussian": (2, 7, 6), "none": (2, 0), "pie": (2, 2, 6)}
         shape = several.get(head, (2, HEAD_OPTIONS.get(head, {}).get("width", width)))
         assert (embedding.vector.shape, embedding.vector.dtype) == (shape, np.float32)
         assert jax.tree.structure(new_state) == jax.tree.structure(state)
