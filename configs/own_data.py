@@ -39,7 +39,7 @@ def get_config(argument: str = "") -> ConfigDict:
 
 
 def small(config: ConfigDict) -> ConfigDict:
-    """Trains small towers from scratch, whatever is installed; see `complete`."""
+    """Trains small towers from scratch, even if pretrained towers are installed."""
     return config
 
 

@@ -1,4 +1,4 @@
-"""Archives from elsewhere: what they may expand to, and members that exist."""
+"""Archives from elsewhere: bounds of their expanded size, and checks of their members."""
 
 import gzip
 import io

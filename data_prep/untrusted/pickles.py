@@ -1,7 +1,7 @@
 """The only unpickler: it loads data and runs nothing that a pickle names.
 
-A pickle is a program that may call anything that it can name. Here it can name what the caller
-lists and classes that do nothing. It is Python's own unpickler in Python, since the one in C
+A pickle is a program that may call anything that it can name. Here it can name only the caller's
+list and classes that do nothing. It is Python's own unpickler in Python, since the one in C
 reserves memory for any number that a file claims, and hashes nested keys until it crashes.
 """
 
@@ -162,7 +162,7 @@ class Unpickler(_InPython):
 
     def load_frozenset(self) -> None:
         """Makes a set."""
-        items = self.pop_mark()  # Changes what `append` is.
+        items = self.pop_mark()  # Also restores `self.append`.
         self.append(frozenset(map(_checked, items)))
 
 
@@ -201,7 +201,7 @@ class Resolver:
         self._open: set[int] = set()
 
     def resolve(self, value: Any) -> Any:
-        """Returns a copy with the objects; what a pickle refers to twice is one object.
+        """Returns a copy with the objects; shared objects stay shared.
 
         Raises:
           Exception: one of `ERRORS`; an object is damaged, or a container is in itself.

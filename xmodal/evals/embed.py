@@ -28,7 +28,7 @@ _ID_COLUMNS = {"image": "image_id", "text": "caption_id"}
 _NOUNS = {"image": "images", "text": "captions"}
 _VECTORS, _LOG_SIGMA = "vectors", "log_sigma"
 _TOKENS = ("tokens", "mask")
-_OF_PAIRS = "of_pairs/"  # Starts the names of what the pair scorer reads.
+_OF_PAIRS = "of_pairs/"  # Prefix of the arrays for the pair scorer.
 
 
 class Predictor(NamedTuple):

@@ -25,8 +25,8 @@ ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
 
 STORE_NOTHING = "nothing_saveable"
 REMAT_POLICIES = (STORE_NOTHING, "dots_with_no_batch_dims_saveable", "dots_saveable")
-"""Names in `jax.checkpoint_policies` of what a recomputed layer stores nevertheless: nothing, the
-outputs of its linear layers, or the products of attention as well."""
+"""Names in `jax.checkpoint_policies`: a recomputed layer stores nothing, the outputs of its linear
+layers, or the products of attention as well."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +135,7 @@ def run_layers(
       dropout: dropout rate of the attention weights and of what is added.
       name: name of the stacked parameters, whose first axis is the layer.
       remat: recompute every layer in the backward pass instead of storing its values.
-      remat_policy: what is stored of a recomputed layer, one of `REMAT_POLICIES`.
+      remat_policy: values that a recomputed layer stores, one of `REMAT_POLICIES`.
       unroll: compile every layer separately instead of one for all: compilation takes longer, but
         the compiler's FLOPs, traffic and time then include all layers.
 
@@ -149,8 +149,8 @@ def run_layers(
         layer = nn.remat(TransformerLayer, prevent_cse=unroll, policy=policy)
     elif remat_policy != STORE_NOTHING:
         raise UserError(
-            f"An encoder of config.model has remat_policy={remat_policy}, which chooses what "
-            "recomputed layers store: set its remat to True."
+            f"An encoder of config.model has remat_policy={remat_policy}, which is for "
+            "recomputed layers: set its remat to True."
         )
     layers = nn.scan(
         layer,

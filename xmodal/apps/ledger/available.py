@@ -56,13 +56,13 @@ def missing_files(
 
 
 def describe_missing(missing: Mapping[str, Sequence[str]], ledger: Ledger) -> str:
-    """Returns a line per set of files: what is missing, and where it comes from."""
+    """Returns a line per incomplete set of files: missing names and their source."""
     lines = []
     for key, names in missing.items():
         files = ledger.files[key]
         where = f"--folder={_brace_of(key, files)}=PATH or {VARIABLE}"
         remedy = files.source if files.package else f"from {files.source}; {where} names the folder"
-        lines.append(f"{files.what}: {', '.join(names)} {_are(names)} missing: {remedy}.")
+        lines.append(f"{files.title}: {', '.join(names)} {_are(names)} missing: {remedy}.")
     return "\n".join(lines)
 
 

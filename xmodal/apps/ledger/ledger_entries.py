@@ -71,16 +71,16 @@ class Files:
     """Files that are downloaded, or come with a package.
 
     Attributes:
-      what: what they are.
-      source: where they come from.
+      title: a noun phrase for messages.
+      source: addresses or packages.
       folder: name of their folder, as in `XMODAL_TEST_DATA`; "." is that folder itself.
       package: name of an installed package in place of a folder.
       names: paths below the folder, or below a folder in it.
-      bytes: name -> size, where it is known.
-      sha256: name -> checksum, where it is known.
+      bytes: name -> size, if known.
+      sha256: name -> checksum, if known.
     """
 
-    what: str
+    title: str
     source: str
     names: tuple[str, ...]
     folder: str = ""
@@ -106,7 +106,7 @@ class System:
         are of released weights.
       evaluator: the evaluator of its numbers, if several have metrics of the same name.
       metric: replaces the metric in the tags of its rows.
-      note: what a reader has to know.
+      note: remarks for readers of the list.
     """
 
     name: str
@@ -125,7 +125,7 @@ class System:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """What the rows of a printed table share.
+    """The common fields of the rows of a printed table.
 
     Attributes:
       name: "GROUP/NAME"; of our tables, the marker in Markdown.
@@ -197,7 +197,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Ledger:
-    """All rows, and what their commands need.
+    """All rows, and the requirements of their commands.
 
     Attributes:
       titles: group -> title.

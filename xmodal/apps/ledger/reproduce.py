@@ -144,7 +144,7 @@ def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathl
 
 
 def list_ledger(ledger: Ledger, folders: Folders) -> str:
-    """Returns the groups, and a line per system: rows, status, and what would happen."""
+    """Returns the groups, and a line per system: rows, status, missing files or commands."""
     parts = []
     for group, title in ledger.titles.items():
         own = [system for system in ledger.systems.values() if system.name.startswith(f"{group}/")]
