@@ -61,6 +61,16 @@ def test_a_reranker_of_pairs_needs_a_pair_scorer(config):
         resolve(config)
 
 
+def test_a_reranker_of_token_sets_needs_their_similarity(config, tmp_path):
+    (tmp_path / "first.npz").touch()
+    first = str(tmp_path / "first.npz")
+    config.evals.shapes.reranker = {"name": "similarity", "top": 5, "first_stage": first}
+    with pytest.raises(
+        UserError, match=r"reranker is 'similarity', which compares token sets, and"
+    ):
+        resolve(config)
+
+
 def test_a_saved_run_whose_reranker_lacks_a_pair_scorer_is_found_before_embedding(text_config):
     text_config.model.text.encoder.vocab_size = 50
     text_config.evals.shapes.reranker = {"name": "pair_scorer", "top": 5}

@@ -76,7 +76,7 @@ def _mine(args: argparse.Namespace) -> None:
         card = {
             "records": split.hashes, "model": f"{model.name} {model.hash_weights()}",
             "split": args.split, "captions": args.captions, "images": args.images,
-            "excluded": list(args.exclude),
+            "excluded": list(args.exclude), "ratings_dir": args.ratings_dir if args.exclude else "",
         }  # fmt: skip
         _check_card(parts.folder, card)
         blocks = {

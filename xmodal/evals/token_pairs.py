@@ -60,7 +60,7 @@ def open_token_pairs(
         raise UserError(
             f"The reranker 'similarity' compares the tokens of images and captions, and "
             f"{embeddings.place} ranks vectors by {embeddings.similarity!r}: evaluate a run whose "
-            "config.similarity compares token sets, or remove the reranker."
+            "config.model.similarity compares token sets, or remove the reranker."
         )
     if top is None or top >= min(len(each.mask) for each in tokens.values()):
         scores = open_scores(embeddings, mesh=mesh)["image", "text"]

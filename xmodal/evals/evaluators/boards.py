@@ -71,6 +71,11 @@ class BoardsOptions(Options):
         """See `Options`."""
         return (self.reranker or {}).get("name") == "pair_scorer"
 
+    @property
+    def compares_tokens(self) -> bool:
+        """See `Options`."""
+        return (self.reranker or {}).get("name") == "similarity"
+
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)

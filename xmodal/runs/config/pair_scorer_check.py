@@ -1,4 +1,4 @@
-"""Checks that evaluators with a pair scorer have one."""
+"""Checks that the model has the scores that evaluators rank by."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from xmodal.models import DualEncoder
 
 
 def check_pair_scorer(evals: Mapping[str, Options], model: DualEncoder) -> None:
-    """Raises an error if an evaluator ranks by what the model lacks, a pair scorer or embeddings.
+    """Raises an error if a model has no pair scorer, embeddings or token sets to rank by.
 
     Raises:
       UserError: names the evaluator and the remedy.
@@ -18,6 +18,12 @@ def check_pair_scorer(evals: Mapping[str, Options], model: DualEncoder) -> None:
             raise UserError(
                 f"config.evals.{name}.reranker is 'pair_scorer', but the model has none; set "
                 "config.model.pair_scorer, or the reranker to None."
+            )
+        if options.compares_tokens and model.similarity.module is None:
+            raise UserError(
+                f"config.evals.{name}.reranker is 'similarity', which compares token sets, and "
+                f"config.model.similarity is {model.similarity.name!r}, of vectors; set the "
+                "reranker to None."
             )
         if not options.scores_pairs and not model.embeds:
             raise UserError(
