@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 
 from xmodal.base import mesh as mesh_lib
 from xmodal.losses import LOSSES
+
+torch = pytest.importorskip("torch")
 
 SIZE = 16
 IDS = np.arange(SIZE, dtype=np.int32)
