@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.losses.blocks import Items, Job, Weights, fold_block, merge
 from xmodal.losses.terms import State
-from xmodal.similarity.tiles import add_at, join, pad, take
+from xmodal.similarity.tiles import add_at, choose_size, join, pad, take
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ def fold_chunked(
       mesh: device mesh, or None.
     """
     sizes = rows.ids.shape[0], columns.ids.shape[0]
-    height, width = (_choose_size(size, job.chunk_size) for size in sizes)
+    height, width = (choose_size(size, job.chunk_size) for size in sizes)
     if mesh is not None and mesh.size > 1:
         height = sizes[0]
         # Once, since a tile cut from columns on all devices would be gathered on every visit.
@@ -59,14 +59,6 @@ def fold_chunked(
         join(_merge_all(job, row_states), sizes[0]),
         join(_merge_all(job, column_states), sizes[1]),
     )
-
-
-def _choose_size(items: int, most: int) -> int:
-    """Returns the size of a tile: a divisor near `most` if there is one, else tiles are padded."""
-    if items <= most:
-        return items
-    divisors = (size for size in range(most, most // 2, -1) if items % size == 0)
-    return next(divisors, most)
 
 
 def _merge_all(job: Job, states: State) -> State:

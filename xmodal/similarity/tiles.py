@@ -6,6 +6,13 @@ import jax
 import jax.numpy as jnp
 
 
+def choose_size(items: int, most: int) -> int:
+    """Returns the size of tiles, near `most`, that need the least padding; `items` if one fits."""
+    if items <= most:
+        return items
+    return min(range(most, most // 2, -1), key=lambda size: -items % size)
+
+
 def pad(items: Any, tile_size: int) -> Any:
     """Returns arrays [N, ...] padded with zeros to whole tiles."""
 

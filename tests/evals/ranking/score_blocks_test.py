@@ -46,8 +46,9 @@ def compute(devices=1, **options):
     return score_blocks.compute_score_matrix(SAF, params, *items, mesh=mesh, **options)
 
 
-@pytest.mark.parametrize("tile_bytes", [score_blocks._TILE_BYTES, 1])
+@pytest.mark.parametrize("tile_bytes", [score_blocks._TILE_BYTES, 10_000])
 def test_equals_the_slow_loop(tmp_path, monkeypatch, tile_bytes):
+    """Whole blocks, or padded tiles of at most 2 x 2 pairs."""
     monkeypatch.setattr(score_blocks, "_TILE_BYTES", tile_bytes)
     score_blocks._score_blocks.clear_cache()
     views, _, params = make_items()

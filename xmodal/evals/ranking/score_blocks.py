@@ -35,13 +35,11 @@ from xmodal.evals.ranking.score_files import (
     score_folder,
 )
 from xmodal.similarity import Similarity
-from xmodal.similarity.tiles import join, split
+from xmodal.similarity.tiles import choose_size, join, split
 
-# Limits of one block; a killed evaluation repeats at most one block of each device.
-_BLOCK_BYTES = 2**28
+# Limit of one block; a killed evaluation repeats at most one block of each device.
 _BLOCK_FLOPS = 2e11
-# Captions of a block are compared in tiles, so that the values between two products stay in a
-# processor's cache.
+# A block is scored in tiles, so that the values between two products stay in a processor's cache.
 _TILE_BYTES = 2**25
 # Captions are padded to multiples of the first number, so that few shapes are compiled; of the
 # second, where scoring takes so long that less padding saves more.
@@ -163,9 +161,9 @@ def _plan(
         left = jax.eval_shape(prepare, images.block(np.arange(1), regions))
         right = jax.eval_shape(prepare, captions.block(columns[:1], int(length)))
         cost = similarity.cost(left, right)
-        most = max(1.0, min(_BLOCK_BYTES / cost.bytes, _BLOCK_FLOPS / cost.flops))
-        height = _even(len(images.vectors), math.isqrt(int(most)))
-        width = _even(len(columns), int(most) // height)
+        most = max(1, int(_BLOCK_FLOPS / cost.flops))
+        height = _even(len(images.vectors), math.isqrt(most))
+        width = _even(len(columns), most // height)
         for start in range(0, len(columns), width):
             for first in range(0, len(images.vectors), height):
                 rows = np.arange(first, first + height)
@@ -230,17 +228,27 @@ def _score_blocks(
 
 
 def _score_tiles(similarity: Similarity, params: Any, left: Any, right: Any) -> jax.Array:
-    """Scores [a, b] of prepared items, some columns at a time."""
+    """Scores [a, b] of prepared items, in tiles of about as many rows as columns.
+
+    Products of a tile are then neither many small ones nor too large for a processor's cache.
+    """
     rows, columns = (jax.tree.leaves(side)[0].shape[0] for side in (left, right))
-    width = max(1, int(_TILE_BYTES / similarity.cost(left, right).bytes) // rows)
-    if width >= columns:
+    pairs = max(1, int(_TILE_BYTES / similarity.cost(left, right).bytes))
+    if pairs >= rows * columns:
         return similarity.score(left, right, params)
-    tiles = jax.lax.map(lambda tile: similarity.score(left, tile, params).T, split(right, width))
-    return join(tiles, columns).T
+    height = choose_size(rows, math.isqrt(pairs))
+    width = choose_size(columns, pairs // height)
+    column_tiles = split(right, width)
+
+    def score_rows(some: Any) -> jax.Array:
+        scores = jax.lax.map(lambda tile: similarity.score(some, tile, params).T, column_tiles)
+        return join(scores, columns).T
+
+    return join(jax.lax.map(score_rows, split(left, height)), rows)
 
 
 def _hash(similarity: Similarity, params: Any, *sides: HostItems) -> str:
-    limits = (_BLOCK_BYTES, _BLOCK_FLOPS, _TILE_BYTES, _LENGTHS, _MANY_PAIRS)
+    limits = (_BLOCK_FLOPS, _TILE_BYTES, _LENGTHS, _MANY_PAIRS)
     arrays = [x for side in sides for x in (side.vectors, side.tokens.values, side.tokens.lengths)]
     return hash_arrays(repr((similarity.name, similarity.options, limits)), arrays, params)
 
