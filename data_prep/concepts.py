@@ -18,7 +18,6 @@ import data_prep
 from data_prep.command_line import check_config, run
 from data_prep.concept_counts import count_concepts
 from data_prep.errors import NotPreparedError, UnexpectedFilesError
-from data_prep.prepared import open_configs, read_columns
 from data_prep.untrusted import plain_pickles
 from data_prep.untrusted.json_text import parse_json_text
 from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
@@ -33,6 +32,8 @@ _NO_WORDNET = (
 def main() -> None:
     """Writes the file that the command line names."""
     args = _parse()
+    from data_prep.prepared import open_configs, read_columns  # Imports TensorFlow.
+
     try:
         lemmatize, is_concept = load_wordnet()
         names = read_names(args.concepts) if args.concepts else ()

@@ -8,17 +8,19 @@ import argparse
 import sys
 
 import data_prep
-from data_prep import checks
-from data_prep.checks import figure_rows
-from data_prep.checks.prepared_dataset import Prepared
 from data_prep.command_line import check_config, run
 from data_prep.errors import NotPreparedError
-from data_prep.prepared import open_configs
 
 
 def main() -> None:
     """Checks the dataset that the command line names."""
     args = _parse()
+    # They import TensorFlow, but --help and errors in arguments should be fast.
+    from data_prep import checks
+    from data_prep.checks import figure_rows
+    from data_prep.checks.prepared_dataset import Prepared
+    from data_prep.prepared import open_configs
+
     found = []
     cls = data_prep.builder_class(args.dataset)
     try:

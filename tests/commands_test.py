@@ -138,6 +138,29 @@ def test_an_unknown_command_lists_the_known_ones(wheel, tmp_path):
     assert "  train " in refused.stderr
 
 
+# What the help of a command may not import: packages that take a second or more.
+SLOW = ("flax", "jax", "matplotlib", "optax", "orbax", "pandas", "scipy.stats", "tensorflow")
+# Its help lists the towers and models of the tables of converters.
+LISTS_MODELS = {"convert"}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - LISTS_MODELS))
+def test_help_imports_nothing_slow(name):
+    code = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print([each for each in {SLOW} if each in sys.modules]))\n"
+        f"sys.argv = ['xmodal', {name!r}, '--help']\n"
+        "from xmodal.__main__ import main\n"
+        "main()"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    usage, imported = shown.stdout.strip().rsplit("\n", 1)
+    assert len(usage) > 100, shown.stderr
+    assert imported == "[]"
+
+
 def test_every_command_is_a_module():
     for name, (module, _) in COMMANDS.items():
         assert importlib.util.find_spec(module), name

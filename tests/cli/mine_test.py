@@ -13,7 +13,7 @@ from xmodal import data
 from xmodal.api import loading
 from xmodal.api.model import Model
 from xmodal.base import mesh as mesh_lib
-from xmodal.cli import mine
+from xmodal.cli import mine, negative_tables
 from xmodal.preprocessing import ImageConfig
 from xmodal.similarity import make_similarity
 
@@ -105,7 +105,7 @@ def test_the_tables_are_those_of_a_slow_search(run, model, few_shapes, tmp_path)
 
 def test_a_killed_command_repeats_one_block_on_any_number_of_devices(run, monkeypatch, tmp_path):
     whole = run("whole", "--block_size=64")
-    find, calls = mine.find_negatives, []
+    find, calls = negative_tables.find_negatives, []
 
     def until_killed(*arguments):
         calls.append(arguments[1])
@@ -114,8 +114,8 @@ def test_a_killed_command_repeats_one_block_on_any_number_of_devices(run, monkey
         return find(*arguments)
 
     one = mesh_lib.make_mesh(jax.devices()[:1])
-    monkeypatch.setattr(mine, "make_mesh", lambda devices: one)
-    monkeypatch.setattr(mine, "find_negatives", until_killed)
+    monkeypatch.setattr(negative_tables, "make_mesh", lambda devices: one)
+    monkeypatch.setattr(negative_tables, "find_negatives", until_killed)
     with pytest.raises(SystemExit, match="130"):
         run("killed", "--block_size=64")
     assert not (tmp_path / "killed").exists()

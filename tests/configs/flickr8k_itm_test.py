@@ -35,7 +35,8 @@ def make(model):
 
 def without_widths(section):
     """Keywords of a head or a projection, or None."""
-    return section and {key: value for key, value in section.items() if key != "width"}
+    widths = ("width", "concept_width")
+    return section and {key: value for key, value in section.items() if key not in widths}
 
 
 @pytest.mark.parametrize("model", flickr8k_itm.MODELS)
@@ -86,6 +87,13 @@ def test_models_of_cells_differ_in_what_reads_the_images(model):
     assert len({str(each) for each in similarities}) == 1
     for task in (each for each in own["tasks"].values() if "mining" in each["loss"]["options"]):
         assert task["loss"]["options"]["mining"]["values"] == {"0": "all", "1 epochs": "hardest"}
+
+
+def test_concepts_are_as_wide_as_the_word_vectors():
+    own = make("cvse")
+    assert own["model"]["text"]["encoder"]["embedding_width"] == flickr8k_itm.WORDS
+    for side in ("image", "text"):
+        assert own["model"][side]["head"]["concept_width"] == flickr8k_itm.WORDS
 
 
 def test_softmax_differs_from_vsepp_in_its_loss():

@@ -16,20 +16,17 @@ import contextlib
 import pathlib
 from typing import TYPE_CHECKING
 
-import numpy as np
-import PIL.Image
-
-from data_prep.untrusted.picture_formats import open_picture
-from xmodal.api.search.gallery import IndexGallery
-from xmodal.api.search.hits import Hit
-from xmodal.api.search.index import KINDS, METHODS, Index, check_method
+from xmodal.api.search.methods import KINDS, METHODS, check_method
 from xmodal.base import console
-from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
-from xmodal.preprocessing.images import stand_upright
 
+# JAX and Pillow are slow to import, but --help and errors in arguments should be fast.
 if TYPE_CHECKING:
+    import PIL.Image
+
     from xmodal.api.model import Model
+    from xmodal.api.search.gallery import IndexGallery
+    from xmodal.api.search.hits import Hit
     from xmodal.api.search.items import Items
     from xmodal.data import EvalSplit
 
@@ -61,6 +58,7 @@ def _build(args: argparse.Namespace) -> None:
 def _build_together(args: argparse.Namespace) -> None:
     from xmodal.api.loading import load
     from xmodal.api.search.embedding_parts import EmbeddedParts
+    from xmodal.api.search.index import Index
     from xmodal.base import processes
     from xmodal.base.disk_errors import disk_errors
     from xmodal.pretrained.folder import check_new
@@ -120,7 +118,7 @@ def _items_of_dataset(args: argparse.Namespace, model: "Model") -> dict[str, "It
     return {kind: each for kind, each in found.items() if sides[kind] in model.sides}
 
 
-def _describe(gallery: IndexGallery) -> str:
+def _describe(gallery: "IndexGallery") -> str:
     found = gallery.quality
     if found is None:
         return "exact search"
@@ -131,13 +129,15 @@ def _describe(gallery: IndexGallery) -> str:
 
 
 def _query(args: argparse.Namespace) -> None:
-    from xmodal.api.search import formats
-    from xmodal.api.search import items as items_lib
-
     if (args.text is None) == (args.image is None):
         raise UserError("Use either a text or --image as the query.")
     if args.format == "html" and not args.output:
         raise UserError("--format=html needs --output, the file for the page.")
+    from xmodal.api.search import formats
+    from xmodal.api.search import items as items_lib
+    from xmodal.api.search.index import Index
+    from xmodal.base.atomic import replacing
+
     image, asked = args.image, None
     if image is not None and image.endswith(".npy"):
         image = items_lib.read_array(pathlib.Path(image))
@@ -164,6 +164,7 @@ def _query(args: argparse.Namespace) -> None:
 
 
 def _serve(args: argparse.Namespace) -> None:
+    from xmodal.api.search.index import Index
     from xmodal.api.search.server import make_server
 
     server = make_server(Index.open(args.index, model=args.model), args.host, args.port)
@@ -176,7 +177,7 @@ def _serve(args: argparse.Namespace) -> None:
 class _Pictures:
     """The pictures of hits, from their files or from their dataset; None for captions."""
 
-    def __init__(self, gallery: IndexGallery, kind: str) -> None:
+    def __init__(self, gallery: "IndexGallery", kind: str) -> None:
         self._split = None
         self._kind = kind
         if gallery.dataset is not None:
@@ -184,18 +185,23 @@ class _Pictures:
 
             self._split = open_split(gallery.dataset)
 
-    def __call__(self, hit: Hit) -> PIL.Image.Image | None:
+    def __call__(self, hit: "Hit") -> "PIL.Image.Image | None":
         if self._kind == "caption":
             return None
-        if self._split is not None:
-            _check_unchanged(self._split, hit)
-            (encoded,) = self._split.pictures(np.array([hit.row]))
-            return stand_upright(open_picture(encoded))
-        path = pathlib.Path(hit.item)
-        return _open(path) if path.is_file() else None
+        if self._split is None:
+            path = pathlib.Path(hit.item)
+            return _open(path) if path.is_file() else None
+        import numpy as np
+
+        from data_prep.untrusted.picture_formats import open_picture
+        from xmodal.preprocessing.images import stand_upright
+
+        _check_unchanged(self._split, hit)
+        (encoded,) = self._split.pictures(np.array([hit.row]))
+        return stand_upright(open_picture(encoded))
 
 
-def _check_unchanged(split: "EvalSplit", hit: Hit) -> None:
+def _check_unchanged(split: "EvalSplit", hit: "Hit") -> None:
     """Raises an error if a dataset has another image in the place of a hit."""
     from xmodal.api.search.items import name_item
 
@@ -206,7 +212,10 @@ def _check_unchanged(split: "EvalSplit", hit: Hit) -> None:
         )
 
 
-def _open(path: pathlib.Path) -> PIL.Image.Image:
+def _open(path: pathlib.Path) -> "PIL.Image.Image":
+    from data_prep.untrusted.picture_formats import open_picture
+    from xmodal.preprocessing.images import stand_upright
+
     try:
         return stand_upright(open_picture(path))
     except Exception as error:  # Damaged files make Pillow raise all kinds of errors.

@@ -1,7 +1,7 @@
 """Turns numbered records into decoded, augmented and tokenized batches with ids."""
 
 from xmodal.base.console import quietly
-from xmodal.data.tensorflow_import import without_keras
+from xmodal.base.tensorflow_import import without_keras
 
 with quietly(), without_keras():
     import tensorflow as tf

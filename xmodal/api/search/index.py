@@ -23,12 +23,11 @@ from xmodal.api.search.exact import ExactSearch, Scorer
 from xmodal.api.search.gallery import IndexGallery, Quality
 from xmodal.api.search.hits import Hit, rank_pairs
 from xmodal.api.search.items import Items, from_values
+from xmodal.api.search.methods import KINDS, check_method
 from xmodal.api.search.reranked import FIRST_STAGE, RerankedSearch
 from xmodal.base.config import UserError, lookup
 from xmodal.evals.ranking.score_blocks import HostItems
 
-KINDS = ("image", "caption")
-METHODS = ("auto", "exact", "approximate")
 _WORTH_LISTS = 20_000  # Fewer items are compared exactly in milliseconds.
 _SAMPLE = 256
 
@@ -271,18 +270,6 @@ class Index:
             _milliseconds(approximate, queries, top),
             f"{asking}s",
         )
-
-
-def check_method(method: str, recall: float) -> None:
-    """Raises an error for an invalid method or recall.
-
-    Raises:
-      UserError: names the value.
-    """
-    if method not in METHODS:
-        raise UserError(f"method is {method!r}; known: {list(METHODS)}.")
-    if not 0 < recall <= 1:
-        raise UserError(f"recall is {recall}; it must be more than 0 and at most 1.")
 
 
 def _as_items(kind: str, given: Iterable[Any] | Items) -> Items:

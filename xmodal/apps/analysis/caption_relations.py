@@ -10,7 +10,7 @@ scikit-learn is an extra: `pip install "xmodal[baselines]"`.
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from absl import flags
@@ -18,10 +18,10 @@ from absl import flags
 from xmodal.base.config import UserError
 from xmodal.base.console import quietly
 from xmodal.cli import config_flag
-from xmodal.evals import Evaluation, evaluate_source, make_evaluator, read_options
-from xmodal.evals.evaluators.evaluator import Split
-from xmodal.evals.evaluators.relations import RelationsOptions
-from xmodal.evals.inputs.sources import Embeddings, Predictions
+
+if TYPE_CHECKING:
+    from xmodal.evals import Evaluation
+    from xmodal.evals.evaluators.evaluator import Split
 
 flags.adopt_module_key_flags(config_flag)
 RESULTS = flags.DEFINE_string("results", None, "Folder of the results, one per evaluator.")
@@ -77,13 +77,16 @@ class CaptionRegression:
         return np.stack(scores, axis=1).astype(np.float32)
 
 
-def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict[str, Evaluation]:
+def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict[str, "Evaluation"]:
     """Returns the evaluation by every relations evaluator of a config, by evaluator name.
 
     Raises:
       UserError: the config has no such evaluator, or the dataset lacks the labels.
     """
     from xmodal import data
+    from xmodal.evals import evaluate_source, make_evaluator, read_options
+    from xmodal.evals.evaluators.relations import RelationsOptions
+    from xmodal.evals.inputs.sources import Embeddings, Predictions
 
     found = {
         name: options
@@ -109,7 +112,7 @@ def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict
             similarity="cosine",
             predictions={options.task: Predictions(None, regression.predict(split.caption_texts))},
         )
-        evaluator = make_evaluator(name, options, cast(Split, split), source.sides)
+        evaluator = make_evaluator(name, options, cast("Split", split), source.sides)
         evaluations[name] = evaluate_source(evaluator, source, name=_NAME, evaluator_name=name)
     return evaluations
 

@@ -49,11 +49,6 @@ from xmodal.base.config import UserError
 from xmodal.base.cxc_files import THRESHOLDS
 from xmodal.base.result_files import check_writable, write_files
 from xmodal.base.text_table import align_columns, format_table
-from xmodal.evals.inputs.arrays import load_embeddings
-from xmodal.preprocessing import decode_image
-from xmodal.pretrained import bag_of_words
-from xmodal.pretrained.word_vectors import load_word_vectors
-from xmodal.runs.tensorboard.writer import make_writer
 
 # Figure -> data that it needs.
 _FIGURES = {
@@ -94,15 +89,23 @@ def main() -> None:
     contents["summary.json"] = json.dumps({"title": title, "rows": rows}, indent=2) + "\n"
     stale = [f"{name}.png" for name in figures if name not in drawn]
     write_files(args.output, contents, stale=stale)
-    pictures = {f"describe/{name}": decode_image(png)[None] for name, png in drawn.items()}
-    try:
-        with contextlib.closing(make_writer(args.output)) as writer:
-            writer.write_images(0, pictures)
-    except OSError as error:
-        raise UserError(f"Cannot write to {args.output}: {error}.") from error
+    _write_images(args.output, drawn)
     for name in figures.keys() - drawn.keys():
         print(f"Without {name}: that needs {_FIGURES[name]}.")
     print(f"{args.output}: {', '.join(contents)}, TensorBoard images")
+
+
+def _write_images(output: str, drawn: Mapping[str, bytes]) -> None:
+    """Writes the figures, PNGs by name, for TensorBoard's IMAGES tab."""
+    from xmodal.preprocessing import decode_image
+    from xmodal.runs.tensorboard.writer import make_writer
+
+    pictures = {f"describe/{name}": decode_image(png)[None] for name, png in drawn.items()}
+    try:
+        with contextlib.closing(make_writer(output)) as writer:
+            writer.write_images(0, pictures)
+    except OSError as error:
+        raise UserError(f"Cannot write to {output}: {error}.") from error
 
 
 def _read_ratings(args: argparse.Namespace) -> dict[str, RatedPairs]:
@@ -147,6 +150,8 @@ def _cosines_of(
 
 
 def _read_embeddings(path: str) -> dict[str, Vectors]:
+    from xmodal.evals.inputs.arrays import load_embeddings  # Imports JAX.
+
     saved = load_embeddings(path)
     found = {
         "image": (saved.image_ids, saved.images),
@@ -171,6 +176,9 @@ def _averaged(path: str, texts: Mapping[int, str], rated: Mapping[str, RatedPair
     everything = [*texts.values(), *(text for column in of_pairs for text in column)]
     if not everything:
         raise UserError("--word_vectors needs texts: give --texts, or a --dataset that has them.")
+    from xmodal.pretrained import bag_of_words
+    from xmodal.pretrained.word_vectors import load_word_vectors
+
     words = load_word_vectors(path, bag_of_words.make_vocabulary(everything))
 
     def encode(each: Sequence[str]) -> np.ndarray:

@@ -48,7 +48,6 @@ from xmodal.base import console
 from xmodal.base.config import UserError
 from xmodal.base.cxc_files import THRESHOLDS, file_name
 from xmodal.base.result_files import check_writable, write_files
-from xmodal.evals.inputs.arrays import load_embeddings
 
 
 @console.readable_errors(FileNotFoundError, NotPreparedError, UnexpectedFilesError)
@@ -167,6 +166,8 @@ def _read_groups(args: argparse.Namespace) -> Groups:
 
 
 def _read_encoder(kind: str, path: str) -> Encoder:
+    from xmodal.evals.inputs.arrays import load_embeddings  # Imports JAX.
+
     saved = load_embeddings(path)
     ids, vectors = {
         "image": (saved.image_ids, saved.images),

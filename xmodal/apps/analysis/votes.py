@@ -16,7 +16,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from scipy import stats
 
 from xmodal.apps.analysis.judgment_table import print_outcome
 from xmodal.base.config import UserError, lookup
@@ -85,6 +84,8 @@ def tabulate_votes(votes: Mapping[str, Vote]) -> Rows:
 
 
 def _vote(examples: list[list[str]]) -> Vote:
+    from scipy import stats  # Slow to import.
+
     majorities = collections.Counter(
         answer
         for answers in examples

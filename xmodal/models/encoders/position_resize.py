@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 
 import jax
 import numpy as np
-import scipy.ndimage
 
 Resample = Callable[[np.ndarray, tuple[int, ...]], np.ndarray]
 
@@ -22,6 +21,8 @@ def _linear(grid: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _corners(grid: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    import scipy.ndimage  # Slow to import, and few models need it.
+
     factors = [new / old for new, old in zip(shape, grid.shape, strict=True)]
     return scipy.ndimage.zoom(grid, factors, order=1)
 

@@ -12,7 +12,6 @@ import ml_collections
 from absl import logging
 from etils import epath
 
-from xmodal.base import processes
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
 from xmodal.base.folder_walk import hash_files
@@ -33,6 +32,8 @@ def mark_finished(
       run_dir: the run's folder.
       files: hashes of the user's folders whose files the run depends on, see `hash_files`.
     """
+    from xmodal.base import processes  # Imports JAX, which readers of results do not need.
+
     if processes.index() == 0:
         mark = {"config_hash": _hash(config), "files": dict(files or {})}
         with replacing(epath.Path(run_dir) / _MARK) as file:

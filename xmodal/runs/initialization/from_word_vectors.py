@@ -2,18 +2,20 @@
 
 import dataclasses
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from absl import logging
 
-from xmodal import data
 from xmodal.base.config import UserError
 from xmodal.pretrained.word_vectors import find_vectors
 from xmodal.runs.sections import InitConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten, matches, path_of
+
+if TYPE_CHECKING:
+    from xmodal.data import DataConfig
 
 TABLE = "text/encoder/table"
 _WHERE = "config.init_from.word_vectors"
@@ -47,7 +49,7 @@ def check_file(source: InitConfig, has_text: bool) -> None:
 
 
 def load_rows(
-    shapes: TrainState, source: InitConfig, settings: data.DataConfig, train_split: str = "train"
+    shapes: TrainState, source: InitConfig, settings: "DataConfig", train_split: str = "train"
 ) -> dict[int, np.ndarray]:
     """Returns the file's vectors of words in the vocabulary, by row of the table.
 
@@ -67,6 +69,8 @@ def load_rows(
     table = flatten(shapes.all_params()).get(TABLE)
     if table is None:
         raise UserError(f"{_WHERE}.file={path!r}, but the text encoder has no word table.")
+    from xmodal import data  # Imports TensorFlow, which reading a model does not need.
+
     words = data.load_vocabulary(settings, train_split)
     rows = find_vectors(path, words, source.word_vectors.misses)
     if not rows:

@@ -9,6 +9,7 @@ import numpy as np
 import PIL.Image
 
 from xmodal.base.console import quietly
+from xmodal.base.tensorflow_import import without_keras
 
 if TYPE_CHECKING:
     from clu import metric_writers
@@ -21,7 +22,7 @@ def make_writer(folder: str) -> "metric_writers.MetricWriter":
 
     TensorFlow is imported here because training needs it for nothing else.
     """
-    with quietly():
+    with quietly(), without_keras():
         import tensorflow as tf
         from clu import metric_writers
 
@@ -56,9 +57,10 @@ def write_settings(writer: "metric_writers.MetricWriter", settings: Mapping[str,
     started on, where it finds no scalars. `MetricWriter.write_hparams` would name the row by a hash
     of the settings, and show the mean over folders with equal settings.
     """
-    from tensorboard.plugins.hparams import api
+    # Its module `api` has the same function, and imports Keras.
+    from tensorboard.plugins.hparams import summary_v2
 
-    (row,) = api.hparams_pb(flat_config(settings), trial_id="").value
+    (row,) = summary_v2.hparams_pb(flat_config(settings), trial_id="").value
     writer.write_summaries(0, {row.tag: np.float32(0)}, metadata={row.tag: row.metadata})
 
 

@@ -5,7 +5,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import stats
 
 from xmodal.evals.metrics import lower_is_better
 
@@ -44,6 +43,8 @@ def kendall_tau_b(models: Models, metrics: Sequence[str]) -> Agreement:
       The matrix. A pair is NaN, with a reason in the notes, if fewer than two models have both
       metrics or one metric is the same for all of them.
     """
+    from scipy import stats  # Slow to import.
+
     values = quality_table(models, metrics)
     shape = (len(metrics), len(metrics))
     tau, counts = np.full(shape, np.nan), np.zeros(shape, np.int64)
@@ -74,6 +75,8 @@ def ranks_of_models(models: Models, metrics: Sequence[str]) -> dict[str, dict[st
     Returns:
       Tag -> model -> rank, in the order of `models` and without those that lack the metric.
     """
+    from scipy import stats  # Slow to import.
+
     values = quality_table(models, metrics)
     ranks = {}
     for column, metric in enumerate(metrics):
