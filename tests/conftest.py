@@ -28,8 +28,12 @@ sys.modules.setdefault("triton", None)
 
 
 def pytest_collection_finish():
-    """Leaves the million objects of imported modules out of every garbage collection."""
+    """Leaves imported modules out of garbage collections, and collects less often.
+
+    Traces of JAX are millions of objects that live, so that most collections free nothing.
+    """
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 # A worker whose compiled functions take more memory forgets them after each file.

@@ -84,6 +84,17 @@ def test_a_folder_is_converted_once_and_embeds_as_the_library(clip, cache, tmp_p
     vectors = model.embed_texts(TEXTS)
     np.testing.assert_allclose(vectors, own["embed_texts"](TEXTS), atol=1e-5)
 
+    # Attention from the class token in the last layer.
+    import torch
+
+    theirs.set_attn_implementation("eager")
+    kept = theirs.vision_model(torch.tensor(pixels(images)), output_attentions=True).attentions
+    over_patches = kept[-1][:, :, 0, 1:].mean(1).detach().numpy()
+    expected = over_patches / over_patches.sum(1, keepdims=True)
+    weights = model.attend_images(images)
+    np.testing.assert_allclose(weights, expected.reshape(2, 3, 3), atol=1e-6)
+    assert np.ptp(weights) > 1e-3
+
     # Again from the cache.
     monkeypatch.setattr(published_models, "convert_model", None)
     np.testing.assert_array_equal(xmodal.load(str(folder)).embed_texts(TEXTS), vectors)
@@ -94,6 +105,8 @@ def test_a_folder_is_converted_once_and_embeds_as_the_library(clip, cache, tmp_p
         bundle.similarity(bundle.embed_texts(TEXTS), bundle.embed_images(images)),
         model.similarity(vectors, model.embed_images(images)), atol=1e-5,
     )  # fmt: skip
+    with pytest.raises(UserError, match="no weights for patches .* not in a bundle"):
+        bundle.attend_images(images)
 
 
 def test_a_config_starts_from_a_published_folder(clip, cache):

@@ -88,6 +88,13 @@ def test_models_of_cells_differ_in_what_reads_the_images(model):
         assert task["loss"]["options"]["mining"]["values"] == {"0": "all", "1 epochs": "hardest"}
 
 
+def test_concepts_are_as_wide_as_the_word_vectors():
+    own = make("cvse")
+    assert own["model"]["text"]["encoder"]["embedding_width"] == flickr8k_itm.WORDS
+    for side in ("image", "text"):
+        assert own["model"][side]["head"]["concept_width"] == flickr8k_itm.WORDS
+
+
 def test_softmax_differs_from_vsepp_in_its_loss():
     softmax, vsepp_ = make("softmax"), make("vsepp")
     assert softmax["model"].pop("similarity")["temperature"] == 0.07

@@ -8,6 +8,7 @@ import pytest
 from xmodal.base import mesh as mesh_lib
 from xmodal.evals import pair_scores
 from xmodal.evals.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
+from xmodal.evals.ranking import score_files
 
 IMAGES, CAPTIONS, WIDTH = 21, 45, 3
 
@@ -49,7 +50,7 @@ class Items:
             jax.debug.callback(lambda x: self.calls.append((side, len(x))), items.mask)
             return prepare(side, params, items)
 
-        functions = PairFunctions("sum", watched, score, lambda image, text: 4 * image * text)
+        functions = PairFunctions("sum", watched, score, lambda i, t: 4 * i * t, "a sum")
         mesh = mesh_lib.make_mesh(jax.devices()[:devices])
         return PairScores(PairProgram(functions, mesh), self.params, self.images, self.captions)
 
@@ -130,3 +131,39 @@ def test_tokens_of_different_lengths_are_joined():
     assert joined.extras["n"].tolist() == [0, 1, 2, 3, 4]
     for rows, part in parts:
         np.testing.assert_array_equal(joined.tokens[rows, : part.mask.shape[1]], part.tokens)
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+def test_a_killed_evaluation_scores_at_most_one_block_again(devices, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(pair_scores, "_MOST_IMAGES", 2 if devices == 1 else 1)
+    size = 2 if devices == 1 else 8
+    items, every = Items(), np.indices((IMAGES, CAPTIONS)).reshape(2, -1)
+    expected = items.open(devices).pairs(*every)  # In memory: there are few pairs.
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(pair_scores, "_SAVED_PAIRS", 0)
+    jax.effects_barrier()
+    total = items.calls.count(("image", size))
+    killed, keep, blocks = items.open(devices), PairScores._finish, []
+
+    def finish_one(self, *pairs):
+        if len(blocks) == 1:
+            raise KeyboardInterrupt
+        blocks.append(pairs)
+        keep(self, *pairs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PairScores, "_finish", finish_one)
+        with pytest.raises(KeyboardInterrupt):
+            killed.pairs(*every)
+    score_files._remove_complete()  # As the process that was killed.
+    (file,) = tmp_path.glob("**/finished.npy")
+    assert np.load(file).sum() == len(blocks[0][0]) < IMAGES * CAPTIONS
+    jax.effects_barrier()
+    items.calls.clear()
+    resumed = items.open(devices)
+    np.testing.assert_array_equal(resumed.pairs(*every), expected)
+    jax.effects_barrier()
+    assert items.calls.count(("image", size)) < total
+    score_files._remove_complete()
+    assert not list(tmp_path.glob("**/finished.npy"))

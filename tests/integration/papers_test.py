@@ -11,7 +11,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+import xmodal
 from xmodal import data
+from xmodal.api.exporting import export_model
 from xmodal.base import mesh as mesh_lib
 from xmodal.runs import loop, reporting
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
@@ -39,8 +41,8 @@ PAPERS = {
         *("shapes/i2t/recall@10", "shape/accuracy@1", "color_knn/accuracy@1"),
         "shape_probe/accuracy@1",
     ],
-    "vit": ["shapes/i2t/recall@10"],
     "clip_finetune:multitask,quick": ["shapes/i2t/recall@10", "shapes/t2t/recall@10"],
+    "clip:quick_sigmoid": ["shapes/i2t/recall@10"],
     # Its layers are those of the text tower.
     "blip": ["reranked/shapes/i2t/recall@10"],
     # It has no embeddings, only a pair scorer.
@@ -122,6 +124,8 @@ def test_a_paper_trains_resumes_and_does_not_depend_on_devices(name, few_shapes,
     if name == "vete":
         report = (tmp_path / "whole/test/sts/report.md").read_text()
         assert "Different sentences that are training captions: " in report
+    if name == "clip:quick_sigmoid":
+        check_bundle(tmp_path / "whole", tmp_path / "bundle")
 
     # A copy from step 2 continues on one device; `stress_test` compares bits on equal devices.
     shutil.copytree(tmp_path / "whole", tmp_path / "resumed")
@@ -142,6 +146,23 @@ def test_a_paper_trains_resumes_and_does_not_depend_on_devices(name, few_shapes,
     factors = [float(x) for path, x in whole.items() if path.endswith("factor")]
     assert len(factors) == (get_config(name, few_shapes).optimizer.plateau is not None)
     assert all(factor < 1 for factor in factors)
+
+
+def check_bundle(folder, bundle):
+    """The bundle of a run tokenizes, embeds and compares as the run itself."""
+    export_model(folder, bundle, platforms=["cpu"])
+    texts = ["a red star", "two small blue circles above a large green square", ""]
+    images = np.random.default_rng(0).integers(0, 256, (3, 50, 61, 3)).astype(np.uint8)
+    run, alone = (xmodal.load(each) for each in (folder, bundle))
+    for one, other in zip(alone.tokenize(texts), run.tokenize(texts), strict=True):
+        np.testing.assert_array_equal(one, other)
+    found, expected = (each.embed_texts(texts) for each in (alone, run))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    pictures, wanted = (each.embed_images(images) for each in (alone, run))
+    np.testing.assert_allclose(pictures, wanted, atol=1e-5)
+    np.testing.assert_allclose(
+        alone.similarity(pictures, found), run.similarity(wanted, expected), atol=1e-4
+    )
 
 
 def train_on(devices, name, few_shapes, folder, *, evaluates=True):

@@ -161,6 +161,15 @@ def test_bad_input_is_named(torch, clip, siglip, tmp_path):
     })  # fmt: skip
     refused("model_type='siglip2'; known: .*NaFlex is not supported", "siglip", tmp_path / "bare")
 
+    # Positions of SigLIP 2 with NaFlex, of big_vision and of open_clip.
+    positions = np.ones((3, 3, 64), np.float32)
+    np.savez(tmp_path / "naflex.npz", **{"params/img/pos_embedding": positions})
+    refused(r"NaFlex .*img/pos_embedding is \[3, 3, 64\]\), which is not supported", "siglip",
+            tmp_path / "naflex.npz")  # fmt: skip
+    published.write(tmp_path / "none", {"visual.trunk.embeds.pos_embed": positions[None]})
+    refused("it is a NaFlex model, whose pictures keep their aspect ratio", "siglip",
+            tmp_path / "none")  # fmt: skip
+
     # A truncated archive, and one that would run a command if it were unpickled.
     published.script(torch, arrays, tmp_path / "whole.pt")
     content = (tmp_path / "whole.pt").read_bytes()

@@ -4,17 +4,17 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import math
 import os
-import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import PIL.Image
 from jax.sharding import Mesh
 
+from xmodal.api.attention_weights import compute_weights
 from xmodal.api.item_embeddings import Embedding, join
 from xmodal.api.pair_scoring import score_given_pairs
 from xmodal.api.token_scores import compare_tokens
@@ -102,7 +102,7 @@ class Model:
         embed = make(lambda *inputs: model.embed(*inputs)[0])
         self._embed = functools.partial(embed, field=model.similarity.config.field)
         self._embed_pairs: Any = pairs and make(lambda *x: model.embed(*x)[0], pairs=pairs)
-        self._attend = make(functools.partial(_attention, model, name, tokenizer))
+        self._attend = make(functools.partial(compute_weights, model, name, tokenizer))
         learned = params.get("similarity", {})
         if model.similarity.module is not None:
             self.measure = (model.similarity, model.similarity.select_parameters(learned))
@@ -170,22 +170,8 @@ class Model:
         Raises:
           UserError: the model has no image side, or an image cannot be read.
         """
-        config = self._require_images()
-        one = isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim < 4
-        if one or isinstance(images, (str, os.PathLike, bytes, PIL.Image.Image)):
-            raise UserError(
-                "embed_images takes several images; put one in a list, or pass an array [N, H, "
-                "W, 3]."
-            )
-        return self._embed_all(
-            self._embed,
-            "image",
-            images,
-            lambda part, first: GivenItems(
-                images=part, config=config, upright=upright, first=first, unreadable=unreadable
-            ),
-            batch_size,
-        )
+        given = {"upright": upright, "unreadable": unreadable}
+        return self._embed_images(self._embed, "embed_images", images, batch_size, **given)
 
     def similarity(self, left: np.ndarray | Embedding, right: np.ndarray | Embedding) -> np.ndarray:
         """Compares embeddings by the model's own similarity; larger is more similar.
@@ -264,6 +250,24 @@ class Model:
             for row, real, of_text in zip(ids, mask, np.asarray(weights), strict=True)
         ]
 
+    def attend_images(
+        self, images: Iterable[Picture] | np.ndarray, *, batch_size: int = 64
+    ) -> np.ndarray:
+        """Returns the weights of an image's patches in the attention that pools them.
+
+        It is that of the head, such as SigLIP's `map` or `attention_pool` of CLIP's ResNets; with
+        `first`, as in CLIP's ViTs, that of the first token in the last layer.
+
+        Returns:
+          float32 [N, G, G], means over heads with the sum 1, over the square of `preprocess`.
+
+        Raises:
+          UserError: see `embed_images`; or the model has no attention over patches.
+        """
+        found = self._embed_images(self._attend, "attend_images", images, batch_size)
+        side = math.isqrt(np.shape(found)[1])
+        return np.asarray(found).reshape(-1, side, side)
+
     def tokenize(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the inputs of the text encoder: ids and mask, int32 [N, T].
 
@@ -325,6 +329,21 @@ class Model:
 
         return self._embed_all(embed, "text", texts, items, batch_size)
 
+    def _embed_images(
+        self, embed: Embed, method: str, images: Any, batch_size: int, **given: Any
+    ) -> np.ndarray | Embedding:
+        config = self._require_images()
+        one = isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim < 4
+        if one or isinstance(images, (str, os.PathLike, bytes, PIL.Image.Image)):
+            raise UserError(
+                f"{method} takes several images; put one in a list, or pass an array [N, H, W, 3]."
+            )
+
+        def items(part: Any, first: int) -> GivenItems:
+            return GivenItems(images=part, config=config, first=first, **given)
+
+        return self._embed_all(embed, "image", images, items, batch_size)
+
     def _embed_all(
         self, embed: Embed, side: str, given: Iterable[Any], items: Any, batch_size: int
     ) -> np.ndarray | Embedding:
@@ -377,24 +396,3 @@ def _check_several(method: str, texts: Iterable[str]) -> None:
 def _check_strings(texts: Sequence[Any]) -> None:
     if wrong := [each for each in texts if not isinstance(each, str)]:
         raise UserError(f"{wrong[0]!r} is not a string; pass only strings.")
-
-
-def _attention(
-    model: Encoders,
-    name: str,
-    tokenizer: Tokenizer | None,
-    side: str,
-    params: Any,
-    model_state: Any,
-    columns: Mapping[str, jax.Array],
-) -> Any:
-    """The attention weights of texts instead of their vectors, [N, max_length]."""
-    weights = model.embed(side, params, model_state, columns)[0].extras.get("attention")
-    if weights is None or weights.ndim != 2:
-        raise UserError(
-            f"The text side of {name} has no weights for single words; the head 'attention' has."
-        )
-    assert tokenizer is not None
-    missing = tokenizer.max_length - weights.shape[1]  # Batches of short texts are shorter.
-    padded = jnp.pad(weights, ((0, 0), (0, missing)))
-    return types.SimpleNamespace(vector=padded, log_sigma=None)

@@ -3,10 +3,17 @@
 Both sides are encoded once, by the towers. What depends on one item alone is computed once, too:
 for texts, before anything is scored; for images, in blocks, whose pairs are scored while their
 arrays, such as keys and values of every layer, are on the device.
+
+Scores of large galleries are in a file of the user's cache folder with a list of finished pairs,
+see `ranking.score_files`: an evaluation that was killed scores at most one block of images again.
+Those of several processes are in memory.
 """
 
+import contextlib
 import dataclasses
 import functools
+import os
+import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +23,15 @@ from jax.sharding import Mesh
 
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.progress import progress
+from xmodal.evals.ranking.score_files import (
+    FINISHED,
+    MATRIX,
+    hash_arrays,
+    keep_at_exit,
+    open_array,
+    remove_at_exit,
+    score_folder,
+)
 from xmodal.evals.ranking.score_tiles import one_device
 
 _TEXTS_PER_IMAGE = 8  # In a block; an image with more texts is scored in several blocks.
@@ -24,6 +40,7 @@ _IMAGE_LENGTHS = 4  # Images, to one of so many lengths that some of them have.
 _MOST_IMAGES = 64  # Per device and block.
 _UNKNOWN_MEMORY = 1 << 31  # Of a device that does not say how much it has, such as a CPU.
 _SHARE = 8  # A block takes this part of a device's memory.
+_SAVED_PAIRS = 1 << 22  # Scores of galleries with fewer pairs are computed again after a kill.
 
 
 @jax.tree_util.register_dataclass
@@ -75,12 +92,14 @@ class PairFunctions:
       prepare: (side, params, N items) -> tree of arrays, items first.
       score: (params, prepared images [I, ...], prepared texts [I, J, ...]) -> float32 [I, J].
       pair_bytes: (tokens of an image, tokens of a text) -> bytes needed to score a pair.
+      settings: everything but the parameters that determines the scores; "" if they are not kept.
     """
 
     definition: str
     prepare: Callable[[str, Any, Tokens], Any]
     score: Callable[[Any, Any, Any], jax.Array]
     pair_bytes: Callable[[int, int], int]
+    settings: str = ""
 
 
 class PairProgram:
@@ -134,15 +153,49 @@ class PairScores:
         for length in np.unique(self._lengths):
             at = np.flatnonzero(self._lengths == length)
             self._place[at] = np.arange(len(at))
-        self._scores = np.full((len(images.mask), len(captions.mask)), np.nan, np.float32)
+        self._key: tuple[pathlib.Path, str] | None = None
+        self._opened = functools.cache(self._open)
+
+    def _open(self) -> tuple[np.ndarray, np.ndarray]:
+        """The scores [N, M], and which of them are finished; in files, or in memory."""
+        shape = len(self._images.mask), len(self._captions.mask)
+        settings, mesh = self._program.functions.settings, self._program.mesh
+        few = shape[0] * shape[1] < _SAVED_PAIRS
+        if few or not settings or mesh_lib.process_count(mesh) > 1:
+            return np.zeros(shape, np.float32), np.zeros(shape, bool)
+        arrays = jax.tree.leaves((self._images, self._captions))
+        root, key = score_folder(), hash_arrays(settings, arrays, self._params)
+        self._key = root, key
+        place = root / key / "pairs"
+        return (
+            open_array(place / MATRIX, shape, np.float32),
+            open_array(place / FINISHED, shape, np.bool_),
+        )
+
+    def _finish(self, images: np.ndarray, captions: np.ndarray) -> None:
+        """Lists pairs [P] as finished; their scores are on the disk before."""
+        scores, finished = self._opened()
+        if isinstance(scores, np.memmap):
+            scores.flush()
+        finished[images, captions] = True
+        if isinstance(finished, np.memmap):
+            finished.flush()
+        if self._key is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(self._key[0] / self._key[1])  # Says that this evaluation is alive.
 
     def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """Returns the scores [P], float32, of pairs at positions [P]."""
-        fresh = np.isnan(self._scores[images, captions])
+        scores, finished = self._opened()
+        fresh = ~finished[images, captions]
         if fresh.any():
             keys = np.unique(images[fresh].astype(np.int64) * len(self._lengths) + captions[fresh])
+            if self._key is not None:
+                keep_at_exit(*self._key)  # It may be killed now.
             self._compute(*np.divmod(keys, len(self._lengths)))
-        return self._scores[images, captions]
+        if self._key is not None:
+            remove_at_exit(*self._key)
+        return np.asarray(scores[images, captions])
 
     def take(self, images: np.ndarray, captions: np.ndarray) -> "TakenPairs":
         """Returns the scores of the items at these positions."""
@@ -176,7 +229,9 @@ class PairScores:
                     self._keep(unread)
                     unread = found, (slots, at)
                     advance(len(at[0]))
-            self._keep(unread)
+                self._keep(unread)
+                unread = None
+                self._finish(images[own], captions[own])
 
     def _image_blocks(self, names: np.ndarray, size: int) -> Iterator[np.ndarray]:
         """Yields at most `size` images of one padded length at a time."""
@@ -207,7 +262,7 @@ class PairScores:
     def _keep(self, unread: tuple[jax.Array, Any] | None) -> None:
         if unread is not None:
             found, (slots, at) = unread
-            self._scores[at] = mesh_lib.to_host(found, self._program.mesh)[slots]
+            self._opened()[0][at] = mesh_lib.to_host(found, self._program.mesh)[slots]
 
     def _prepare_texts(self, length: int) -> Any:
         """What depends on the texts of a length alone, on the host."""

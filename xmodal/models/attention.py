@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError
+
+KEPT = "intermediates"
+"""Flax's collection for values beside the result, which exists only where a caller asks for it."""
 
 
 def split_heads(x: jax.Array, heads: int) -> jax.Array:
@@ -16,6 +20,17 @@ def split_heads(x: jax.Array, heads: int) -> jax.Array:
             f"heads={heads}."
         )
     return x.reshape(*x.shape[:-1], heads, -1)
+
+
+def keep_weights(module: nn.Module, weights: jax.Array) -> jax.Array:
+    """Returns attention weights [N, H, Q, T] unchanged, and keeps those of the first query.
+
+    `Tower.attend` reads them, as the mean over heads, `attention` [N, T] of the module.
+    """
+    if module.is_mutable_collection(KEPT):
+        first = jnp.mean(weights[:, :, 0], axis=1, dtype=jnp.float32)
+        module.sow(KEPT, "attention", first, init_fn=lambda: None, reduce_fn=lambda _, new: new)
+    return weights
 
 
 def attend(
@@ -34,7 +49,7 @@ def attend(
       key: [N, T, H, D].
       value: [N, T, H, D].
       mask: bool [N, T], True for the tokens that may be attended to; None if all may be.
-      drop: dropout for the attention weights [N, H, Q, T].
+      drop: function of the attention weights [N, H, Q, T], such as dropout.
       causal: whether query i attends only to the tokens 0 to i.
 
     Returns:

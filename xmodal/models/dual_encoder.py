@@ -119,6 +119,13 @@ class DualEncoder:
                 params.get(side, {}), model_state[side], inputs, train=train, frozen=frozen, key=key
             )
 
+    def attend(
+        self, side: str, params: Tree, model_state: Tree, inputs: Mapping[str, Any]
+    ) -> jax.Array | None:
+        """Returns the weights of the tokens of one side, see `Tower.attend`."""
+        own = self.share(params).get(side, {})
+        return self.towers[side].attend(own, model_state[side], inputs)
+
     def share(self, params: Tree) -> Tree:
         """Returns parameters in which the text tower's `shared` ones equal the image tower's.
 

@@ -8,6 +8,7 @@ import flax.linen as nn
 import jax
 
 from xmodal.base.config import UserError, read
+from xmodal.models.attention import KEPT
 from xmodal.models.content import hash_items
 from xmodal.models.devices import ONE_CPU, Devices
 from xmodal.models.embedding import Embedding
@@ -16,7 +17,7 @@ from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import OF_PAIRS, Features, join_summands, split_summands
 from xmodal.models.heads import make_head
 from xmodal.models.heads.no_vector import NoVector
-from xmodal.models.heads.pooling import Pooling
+from xmodal.models.heads.pooling import First, Pooling
 from xmodal.models.mode import Mode
 from xmodal.models.projection import make_projection
 
@@ -152,6 +153,31 @@ class Tower:
             variables, inputs, modes, rngs=rngs, mutable=list(model_state)
         )
         return applied
+
+    def attend(
+        self, params: Tree, model_state: Tree, inputs: Mapping[str, Any]
+    ) -> jax.Array | None:
+        """Returns the weights with which vectors read the tokens of their items.
+
+        They are those of the head's attention, or, if the vector is the first token, of this token
+        in the last layer of a transformer, as means over attention heads.
+
+        Args:
+          params: see `apply`.
+          model_state: see `apply`.
+          inputs: see `apply`.
+
+        Returns:
+          [N, T]; None if neither has attention.
+        """
+        variables = {"params": params, **model_state}
+        applied: Any = self.module.apply(variables, inputs, Modes(), mutable=[KEPT])
+        embedding, kept = applied[0], applied[1].get(KEPT, {})
+        if "attention" in (head := {**kept.get("head", {}), **embedding.extras}):
+            return head["attention"]
+        layers = kept.get("encoder", {}).get("layers", {})
+        is_first = isinstance(self.module.head, First)
+        return layers["attention"][-1] if is_first and "attention" in layers else None
 
     def keeping(self, features: str) -> "Tower":
         """Returns this tower with `features` in its embeddings, see `Side.keeps`."""

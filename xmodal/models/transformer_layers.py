@@ -13,7 +13,7 @@ import jax
 from jax.typing import DTypeLike
 
 from xmodal.base.config import UserError
-from xmodal.models.attention import attend, split_heads
+from xmodal.models.attention import KEPT, attend, keep_weights, split_heads
 from xmodal.models.layer_init import LAYER_INITS
 
 ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
@@ -87,7 +87,10 @@ class TransformerLayer(nn.Module):
                 )
                 for name, tokens in (("query", x[:, :queries]), ("key", x), ("value", x))
             )
-            attended = attend(query, key, value, mask, drop, causal=spec.causal)
+            attended = attend(
+                query, key, value, mask, lambda weights: drop(keep_weights(self, weights)),
+                causal=spec.causal,
+            )  # fmt: skip
             return dense(width, kernel_init=init.attention_output, name="attention_output")(
                 attended
             )
@@ -154,7 +157,7 @@ def run_layers(
         )
     layers = nn.scan(
         layer,
-        variable_axes={"params": 0},
+        variable_axes={"params": 0, KEPT: 0},
         split_rngs={"params": True, "dropout": True},
         in_axes=nn.broadcast,
         length=depth,

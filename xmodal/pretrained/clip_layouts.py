@@ -64,6 +64,7 @@ def find_layout(arrays: Arrays) -> Layout:
     Raises:
       UserError: it is neither a CLIP nor a SigLIP, holds several, or is a NaFlex model.
     """
+    _refuse_naflex(arrays)
     for anchor, separator, make in _LAYOUTS:
         pattern = re.compile(rf"((?:.*{re.escape(separator)})?){re.escape(anchor)}")
         found = [match[1] for match in map(pattern.fullmatch, arrays) if match]
@@ -74,6 +75,20 @@ def find_layout(arrays: Arrays) -> Layout:
     raise UserError(
         f"it is no CLIP or SigLIP: it has none of {', '.join(repr(row[0]) for row in _LAYOUTS)}."
     )
+
+
+def _refuse_naflex(arrays: Arrays) -> None:
+    """Raises an error for positions of patches that form a grid with axes of its own."""
+    for name in arrays:
+        of_timm = re.fullmatch(r"(.*\.)?visual\.trunk\.embeds\.pos_embed", name)
+        if not of_timm and not re.fullmatch(r"(.*/)?img/pos_embedding", name):
+            continue
+        shape = torch_models.array_shape(arrays, name)
+        if of_timm or (len(shape) == 3 and shape[0] > 1):
+            raise UserError(
+                f"it is a NaFlex model, whose pictures keep their aspect ratio ({name} is "
+                f"{list(shape)}), which is not supported: take a SigLIP 2 of a fixed size."
+            )
 
 
 def _openai(arrays: Arrays, start: str) -> Layout:

@@ -21,4 +21,5 @@ def make_pair_functions(model: DualEncoder) -> PairFunctions | None:
         return scorer.scores(params, images, texts)
 
     definition = f"{scorer.score} of {scorer.name}"
-    return PairFunctions(definition, prepare, score, scorer.pair_bytes)
+    settings = f"{definition} {scorer.module!r}"
+    return PairFunctions(definition, prepare, score, scorer.pair_bytes, settings)

@@ -57,8 +57,24 @@ def test_the_note_counts_the_pictures_that_there_are(images, note, monkeypatch):
         pictures=lambda rows: [buffer.getvalue()] * len(rows),
     )
     monkeypatch.setattr(show, "_find_best", lambda *_: [list(range(images))])
-    page = show.make_page([SimpleNamespace(name="mine", attend=refuse)], split, 1)
+    page = show.make_page([SimpleNamespace(name="mine", attend=refuse, sides=["text"])], split, 1)
     assert page.notes == [f"Pictures are {note}; the caption's own is framed."]
+
+
+def test_a_picture_is_dark_where_the_model_attends_little():
+    """Its view has four patches, of which the last one has half of the weights."""
+    weights = np.array([[[0.25, 0.25], [0.0, 0.5]]])
+    model = SimpleNamespace(
+        sides=["image"],
+        attend_images=lambda pictures: np.repeat(weights, len(pictures), axis=0),
+        preprocess=lambda pictures: np.stack([np.full((40, 40, 3), each) for each in pictures]),
+    )
+    split = SimpleNamespace(has_pictures=True, pictures=lambda places: 100 + places)
+    _, shown = show._attended_pictures(model, split, np.array([100, 0]))
+    corners = np.asarray(shown)[[0, 0, -1, -1], [0, -1, 0, -1]]
+    np.testing.assert_array_equal(corners, [[60] * 3, [60] * 3, [20] * 3, [100] * 3])
+    split.has_pictures = False
+    assert show._attended_pictures(model, split, np.array([0])) is None
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from xmodal.evals.inputs.files import choose_similarity
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.inputs.sources import Embeddings
-from xmodal.evals.ranking import score_blocks
+from xmodal.evals.ranking import score_blocks, score_files
 from xmodal.evals.ranking.products import open_scores
 from xmodal.similarity import make_similarity
 
@@ -201,10 +201,10 @@ def test_items_are_put_in_the_order_of_a_split():
 
 def test_processes_that_start_at_once_map_one_file(tmp_path, monkeypatch):
     path = tmp_path / "key" / "scores.npy"
-    first = score_blocks._open_array(path, (2, 3), np.float32)
+    first = score_files.open_array(path, (2, 3), np.float32)
     with monkeypatch.context() as patch:
         patch.setattr(type(path), "exists", lambda self: False)
-        second = score_blocks._open_array(path, (2, 3), np.float32)
+        second = score_files.open_array(path, (2, 3), np.float32)
     first[1, 2] = 5
     assert second[1, 2] == 5
     assert list(path.parent.iterdir()) == [path]
@@ -212,16 +212,16 @@ def test_processes_that_start_at_once_map_one_file(tmp_path, monkeypatch):
 
 def test_a_full_disk_is_found_before_the_file_is_made(tmp_path):
     with pytest.raises(UserError, match="all pairs take .* GB left: free space, or set XDG_CACHE"):
-        score_blocks._open_array(tmp_path / "scores.npy", (1 << 30, 1 << 30), np.float32)
+        score_files.open_array(tmp_path / "scores.npy", (1 << 30, 1 << 30), np.float32)
     assert not list(tmp_path.iterdir())
 
 
 def test_only_old_matrices_are_removed_and_scoring_keeps_its_own_young(tmp_path):
-    root = score_blocks._cache_folder()
+    root = score_files.score_folder()
     (root / "old").mkdir()
     (root / "gone").symlink_to(root / "nowhere")  # As if removed while the folder is listed.
     os.utime(root / "old", (0, 0))
-    score_blocks._cache_folder()
+    score_files.score_folder()
     assert not (root / "old").exists()
     compute(folder=tmp_path / "own")
     (place,) = (tmp_path / "own").iterdir()

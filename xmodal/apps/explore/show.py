@@ -3,9 +3,10 @@ r"""A page of captions: the words that a model attends to, and the pictures that
     python -m xmodal show --models=runs/cmcm,runs/cmca --count=20 --output=captions.html
 
 Figures 6 and 7 of the CMCM paper, for any models on the dataset of the first one: random captions
-of a split and, for every model, the words shaded by their weights (if it has attention) and the top
-pictures of the whole split, with the caption's own picture framed, or added with its rank if it is
-not among them. The page embeds its pictures.
+of a split and, for every model, the words shaded by their weights (if it has attention), the
+caption's own picture, dark where the model attends little (if it has attention over patches, as
+CLIP and SigLIP do), and the top pictures of the whole split, with the own one framed, or added with
+its rank if it is not among them. The page embeds its pictures.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import PIL.Image
 
 from xmodal.base import console
 from xmodal.base.config import UserError
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from xmodal.evals.embed import Items
 
 _TOP = 5
+_ATTENDED = "attention over patches"
 _DEEP = 1000  # A rank beyond this one is not looked for.
 
 
@@ -45,21 +48,28 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
     shown: list[list[PageRow]] = [[] for _ in rows]
     for model in models:
         attention, best = _attention(model, texts), _find_best(model, texts, split)
-        for number, row in enumerate(rows):
-            title = model.name
+        own = split.caption_rows[rows]
+        attended = _attended_pictures(model, split, own)
+        for number, place in enumerate(own):
+            found: list[list[PageItem]] = []
             if attention is not None:
-                shown[number].append(PageRow([PageItem(words=attention[number])], title))
-                title = ""
+                found.append([PageItem(words=attention[number])])
+            if attended is not None:
+                alt = _name(split, place)
+                found.append([PageItem(picture=attended[number], alt=alt, notes=[_ATTENDED])])
             if best is not None:
-                own = int(split.caption_rows[row])
-                shown[number].append(PageRow(_show(split, best[number], own), title))
+                found.append(_show(split, best[number], int(place)))
+            titles = [model.name] + [""] * len(found)
+            shown[number] += map(PageRow, found, titles)
     sections = [Section(text, found) for text, found in zip(texts, shown, strict=True)]
     items = [item for found in shown for row in found for item in row.items]
     total = len(split.image_ids)
     notes = []
     if any(item.words for item in items):
         notes.append("Words are shaded by their attention weights.")
-    if any(item.picture for item in items):
+    if any(_ATTENDED in item.notes for item in items):
+        notes.append("The caption's own picture is dark where the model attends little.")
+    if any(item.picture and _ATTENDED not in item.notes for item in items):
         shown_of = f"the top {_TOP} of {total:,}" if total > _TOP else f"all {total}, best first"
         notes.append(f"Pictures are {shown_of}; the caption's own is framed.")
     return Page(f"{split.title}, {split.split} split", [Group("", sections)], notes)
@@ -70,6 +80,35 @@ def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, flo
         return model.attend(texts)
     except UserError:  # For models without attention, only the pictures are shown.
         return None
+
+
+def _attended_pictures(
+    model: "Model", split: "EvalSplit", places: np.ndarray
+) -> list[PIL.Image.Image] | None:
+    """The pictures at `places` as the model sees them, dark where it attends little."""
+    if "image" not in model.sides or not split.has_pictures:
+        return None
+    pictures = list(split.pictures(places))
+    try:
+        weights = model.attend_images(pictures)
+    except UserError:  # As above.
+        return None
+    shares = weights / weights.max(axis=(1, 2), keepdims=True)
+    return [_darken(*each) for each in zip(model.preprocess(pictures), shares, strict=True)]
+
+
+def _darken(view: np.ndarray, shares: np.ndarray) -> PIL.Image.Image:
+    """The pixels [S, S, 3] times 0.2 to 1, by the shares [G, G] of the largest weight."""
+    smooth = PIL.Image.fromarray(shares.astype(np.float32)).resize(
+        view.shape[1::-1], PIL.Image.Resampling.BILINEAR
+    )
+    return PIL.Image.fromarray(
+        (view * (0.2 + 0.8 * np.asarray(smooth)[..., None])).astype(np.uint8)
+    )
+
+
+def _name(split: "EvalSplit", place: int) -> str:
+    return name_image(cast("Items", split), split.image_ids[place])
 
 
 def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list[list[int]] | None:
@@ -98,8 +137,7 @@ def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[PageItem]:
         if rank > _TOP:
             note = f"rank {best.index(own) + 1:,}" if own in best else f"after rank {len(best):,}"
             note += f" of {total:,}"
-        alt = name_image(cast("Items", split), split.image_ids[place])
-        items.append(PageItem(picture=picture, alt=alt, notes=[note], mark=mark))
+        items.append(PageItem(picture=picture, alt=_name(split, place), notes=[note], mark=mark))
     return items
 
 

@@ -8,17 +8,12 @@ evaluation that was killed resumes at the first unfinished block. The file is re
 process that completed it ends.
 """
 
-import atexit
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import math
 import os
 import pathlib
-import shutil
-import time
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,11 +23,17 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xmodal.base import mesh as mesh_lib
-from xmodal.base.cache_folder import cache_folder
-from xmodal.base.config import UserError
 from xmodal.base.mesh import BATCH_AXIS
 from xmodal.base.progress import progress
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
+from xmodal.evals.ranking.score_files import (
+    FINISHED,
+    MATRIX,
+    hash_arrays,
+    open_array,
+    remove_at_exit,
+    score_folder,
+)
 from xmodal.similarity import Similarity
 from xmodal.similarity.tiles import join, split
 
@@ -46,8 +47,6 @@ _TILE_BYTES = 2**25
 # second, where scoring takes so long that less padding saves more.
 _LENGTHS = (8, 2)
 _MANY_PAIRS = 2**22
-_KEPT_SECONDS = 7 * 24 * 3600
-_MATRIX, _FINISHED = "scores.npy", "finished.npy"
 
 
 @jax.tree_util.register_dataclass
@@ -127,12 +126,12 @@ def compute_score_matrix(
     """
     regions = int(images.tokens.lengths.max())
     blocks = list(_plan(similarity, params, images, captions, regions))
-    root = _cache_folder() if folder is None else pathlib.Path(folder)
+    root = score_folder() if folder is None else pathlib.Path(folder)
     key = _hash(similarity, params, images, captions)
     place = root / key / f"process-{jax.process_index()}"
     shape = len(images.vectors), len(captions.vectors)
-    matrix = _open_array(place / _MATRIX, shape, np.float32)
-    finished = _open_array(place / _FINISHED, (len(blocks),), np.bool_)
+    matrix = open_array(place / MATRIX, shape, np.float32)
+    finished = open_array(place / FINISHED, (len(blocks),), np.bool_)
     done = _agree(np.array(finished), mesh)
     pairs = sum(block.pairs for block, is_done in zip(blocks, done, strict=True) if not is_done)
     with progress(f"Scoring {pairs:,} pairs", pairs, jointly=True) as advance:
@@ -147,7 +146,7 @@ def compute_score_matrix(
             advance(sum(blocks[number].pairs for number in dict.fromkeys(numbers)))
             with contextlib.suppress(FileNotFoundError):
                 os.utime(root / key)  # Says that this evaluation is alive.
-    _remove_at_exit(root, key)
+    remove_at_exit(root, key)
     return matrix
 
 
@@ -242,39 +241,8 @@ def _score_tiles(similarity: Similarity, params: Any, left: Any, right: Any) -> 
 
 def _hash(similarity: Similarity, params: Any, *sides: HostItems) -> str:
     limits = (_BLOCK_BYTES, _BLOCK_FLOPS, _TILE_BYTES, _LENGTHS, _MANY_PAIRS)
-    digest = hashlib.sha256(repr((similarity.name, similarity.options, limits)).encode())
     arrays = [x for side in sides for x in (side.vectors, side.tokens.values, side.tokens.lengths)]
-    for path, leaf in jax.tree.leaves_with_path(params):
-        digest.update(jax.tree_util.keystr(path).encode())
-        arrays.append(np.asarray(leaf))
-    for array in arrays:
-        digest.update(repr((array.shape, array.dtype)).encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:32]
-
-
-def _open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.memmap:
-    """A mapped array, zero if it is new; processes that make it at once get the same file."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        needed, free = math.prod(shape) * np.dtype(dtype).itemsize, shutil.disk_usage(path.parent)
-        if free.free < needed:
-            raise UserError(
-                f"The scores of all pairs take {needed / 1e9:.1f} GB, but {path.parent} has only "
-                f"{free.free / 1e9:.1f} GB left: free space, or set XDG_CACHE_HOME to a folder on "
-                "a larger disk."
-            )
-        new = path.with_name(f"{uuid.uuid4().hex}-{path.name}")
-        np.lib.format.open_memmap(new, "w+", dtype, shape).flush()
-        # Unlike renaming, a link never replaces a file that another process has mapped.
-        try:
-            os.link(new, path)
-        except FileExistsError:
-            pass
-        except OSError:  # A file system without hard links.
-            new.replace(path)
-        new.unlink(missing_ok=True)
-    return np.lib.format.open_memmap(path, "r+")
+    return hash_arrays(repr((similarity.name, similarity.options, limits)), arrays, params)
 
 
 def _agree(done: np.ndarray, mesh: Mesh) -> np.ndarray:
@@ -284,36 +252,3 @@ def _agree(done: np.ndarray, mesh: Mesh) -> np.ndarray:
         return done
     own = np.repeat(done[None].astype(np.int32), mesh.size // processes, axis=0)
     return mesh_lib.to_host(mesh_lib.global_batch({"done": own}, mesh), mesh)["done"].all(axis=0)
-
-
-def _cache_folder() -> pathlib.Path:
-    folder = cache_folder("scores")
-    folder.mkdir(parents=True, exist_ok=True)
-    for place in folder.iterdir():
-        # Of evaluations that were killed and never resumed; another process may remove them, too.
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - place.stat().st_mtime > _KEPT_SECONDS:
-                shutil.rmtree(place, ignore_errors=True)
-    return folder
-
-
-# Matrices that this process has completed.
-_complete: dict[pathlib.Path, None] = {}
-
-
-def _remove_complete() -> None:
-    for place in _complete:
-        shutil.rmtree(place, ignore_errors=True)
-
-
-def _remove_at_exit(root: pathlib.Path, key: str) -> None:
-    """Removes the matrix with the process, and those before the last two now."""
-    if not _complete:
-        atexit.register(_remove_complete)
-    place = root / key
-    _complete.pop(place, None)
-    _complete[place] = None
-    for old in list(_complete)[:-2]:
-        # A mapped file can be read on after its name is gone.
-        shutil.rmtree(old, ignore_errors=True)
-        del _complete[old]

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.attention import attend, split_heads
+from xmodal.models.attention import attend, keep_weights, split_heads
 from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.initializers import LINEAR
@@ -61,7 +61,8 @@ class Map(nn.Module):
             split_heads(dense(width, name=name)(tokens), config.heads) for name in ("key", "value")
         )
         query = jnp.broadcast_to(query, (tokens.shape[0], *query.shape[1:]))
-        y = dense(width, name="attention_output")(attend(query, key, value, features.mask))[:, 0]
+        attended = attend(query, key, value, features.mask, partial(keep_weights, self))
+        y = dense(width, name="attention_output")(attended)[:, 0]
         hidden = dense(config.mlp_dim, bias_init=tiny, name="mlp_hidden")(
             layer_norm(config.epsilon, dtype, "mlp_norm")(y)
         )
@@ -120,7 +121,8 @@ class AttentionPool(nn.Module):
             split_heads(dense(width, name=name)(part), heads)
             for name, part in (("query", x[:, :1]), ("key", x), ("value", x))
         )
-        vector = dense(self.config.width, name="output")(attend(query, key, value, None))[:, 0]
+        attended = attend(query, key, value, None, partial(keep_weights, self))
+        vector = dense(self.config.width, name="output")(attended)[:, 0]
         return Embedding(vector.astype(jnp.float32))
 
     def _check_positions(self, count: int) -> None:
