@@ -1,18 +1,28 @@
-"""Measures the time until the end of the first step, without and with cached compilations.
+"""Measures the time until the end of the first step, and until commands answer.
 
     python -m tests.benchmarks.startup [--config=quickstart:i2t]
+    python -m tests.benchmarks.startup --run=runs/quickstart
 
-Runs the same start twice in separate processes, initially with an empty cache. Prints one line of
-JSON per start: seconds for the imports, the parts and their data, the first state, compiling the
-training step, and the first step; `of_cold` is the fraction of the cold start.
+The first command runs the same start twice in separate processes, initially with an empty cache. It
+prints one line of JSON per start: seconds for the imports, the parts and their data, the first
+state, compiling the training step, and the first step; `of_cold` is the fraction of the cold start.
+
+The second command prints a line per command on a finished run: CPU seconds, which other processes
+hardly change, and seconds from start to answer, medians of `--rounds` after one that fills the
+compilation cache; `limit` is the CPU seconds of a bare program that does only what cannot be
+avoided: it starts Python, and for answers imports JAX and multiplies two matrices.
 """
 
 import argparse
 import json
 import os
+import pathlib
+import resource
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 START = """
 import json, sys, time
@@ -57,11 +67,71 @@ def start(arguments: list[str], cache: str) -> dict[str, float]:
     return times | {"all": round(sum(times.values()), 2)}
 
 
+HELP = "search", "convert", "export", "annotate", "board", "reproduce", "train", "evaluate"
+BARE_HELP = "import argparse; argparse.ArgumentParser()"
+BARE_ANSWER = """
+import jax, numpy as np
+query, items = np.ones((1, 256), np.float32), np.ones((256, 5000), np.float32)
+print(np.asarray(jax.jit(lambda x, y: x @ y)(query, items)).argmax())
+"""
+
+
+def time_program(*arguments: str) -> tuple[float, float]:
+    """CPU seconds and seconds of a Python program and its children."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+    if done.returncode and "--help" not in arguments:  # The help of absl's flags exits with 1.
+        sys.exit(done.stderr)
+    elapsed, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return cpu, elapsed
+
+
+def print_commands(run: str, rounds: int) -> None:
+    """Prints a line per command."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made)
+        index, saved = folder / "index", folder / "model.npz"
+        evaluate = "xmodal.eval_main", f"--run={run}", f"--save_embeddings={saved}"
+        time_program("-m", *evaluate, f"--output={folder / 'saved'}")
+        config = json.loads((pathlib.Path(run) / "config.json").read_text())
+        where = {key: config["data"][key] or "" for key in ("dataset", "config", "data_dir")}
+        data = [f"--{key}={value}" for key, value in where.items()]
+        time_program(
+            "-m", "xmodal", "search", "build", f"--model={run}", f"--output={index}", *data
+        )
+        of_file = f"--embeddings={saved}", "--config=quickstart", "--similarity=dot"
+        page = f"--output={folder / 'page.html'}"
+        answers = {
+            "search query": ("search", "query", f"--index={index}", "a red star"),
+            "show": ("show", f"--models={run}", "--count=5", page),
+            "evaluate a file": (
+                *("evaluate", *of_file, f"--config.data.data_dir={where['data_dir']}"),
+                *(f"--output={folder / 'of_file'}", "--overwrite"),
+            ),
+        }
+        helps = {"--help": ("--help",)} | {f"{name} --help": (name, "--help") for name in HELP}
+        for commands, bare in ((helps, BARE_HELP), (answers, BARE_ANSWER)):
+            limit = statistics.median(time_program("-c", bare)[0] for _ in range(rounds))
+            for name, arguments in commands.items():
+                times = [time_program("-m", "xmodal", *arguments) for _ in range(rounds + 1)][1:]
+                cpu, seconds = (
+                    round(statistics.median(each), 2) for each in zip(*times, strict=True)
+                )
+                line = {"figure": "command", "command": name, "cpu": cpu, "seconds": seconds}
+                print(json.dumps(line | {"limit": round(limit, 2)}), flush=True)
+
+
 def main() -> None:
-    """Prints a line per start."""
+    """Prints a line per start, or per command."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", default="quickstart:i2t")
+    parser.add_argument("--run", help="a run of the quickstart, to measure commands instead")
+    parser.add_argument("--rounds", type=int, default=3)
     args, others = parser.parse_known_args()
+    if args.run:
+        print_commands(args.run, args.rounds)
+        return
     with tempfile.TemporaryDirectory() as cache:
         arguments = [f"--config={args.config}", *others]
         cold = start(arguments, cache)

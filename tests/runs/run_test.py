@@ -260,7 +260,7 @@ def test_the_metric_of_the_best_checkpoint_follows_the_dataset(text_config, eval
 
 def test_a_batch_larger_than_the_split(text_config, few_shapes):
     text_config.data.data_dir, text_config.batch_size = few_shapes, 160
-    with pytest.raises(UserError, match="160 is more than the 150 training examples"):
+    with pytest.raises(UserError, match="160 is more than the 150 training examples .*; lower it"):
         resolve(text_config)
 
 

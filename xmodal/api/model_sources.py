@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import ml_collections
 import numpy as np
+from absl import logging
 from etils import epath
 
 from data_prep.untrusted.json_text import parse_json_text
@@ -155,7 +156,7 @@ def _tower_weights(folders: Mapping[str, epath.Path]) -> tuple[Tree, Tree]:
 def _model_config(source: str | os.PathLike) -> ml_collections.ConfigDict:
     config = _bare_config({"model": os.fspath(source)}, SIDES)
     config.model = {"image": None, "text": None, "similarity": {"name": ""}}
-    return inherit(config)
+    return inherit(config, level=logging.DEBUG)
 
 
 def _tower_config(side: str, source: str | os.PathLike) -> ml_collections.ConfigDict:
@@ -163,7 +164,7 @@ def _tower_config(side: str, source: str | os.PathLike) -> ml_collections.Config
     config.model[side] = {"encoder": {}, "head": {}}
     if longest := read_description(source).preprocessing.get("max_length"):
         config.data[side].max_length = longest
-    return inherit(config)
+    return inherit(config, level=logging.DEBUG)
 
 
 def _bare_config(init_from: Mapping[str, Any], sides: tuple[str, ...]) -> ml_collections.ConfigDict:

@@ -136,7 +136,7 @@ def _build_checked(
         raise UserError(
             f"config.batch_size={settings.batch_size} is more than the "
             f"{facts.records['examples']:,} training examples of "
-            f"config.train_split={settings.train_split!r}."
+            f"config.train_split={settings.train_split!r}; lower it, or set it to 'auto'."
         )
     return parts, changes
 

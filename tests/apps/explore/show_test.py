@@ -121,6 +121,7 @@ def test_a_page_of_a_run_and_itself(run, few_shapes, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ([], "'runs/none' is not a run .* Other models are shown on a --dataset"),
         (["--models=,"], "--models=, names no run"),
         (["--count=0"], "--count=0; it must be at least 1"),
         (["--seed=-1"], "--seed=-1; it must be at least 0"),

@@ -1,12 +1,15 @@
 r"""A page of captions: the words that a model attends to, and the pictures that it retrieves.
 
     python -m xmodal show --models=runs/cmcm,runs/cmca --count=20 --output=captions.html
+    python -m xmodal show --models=ViT-B-32.pt --dataset=captioned_images --manual_dir=FOLDER \
+        --output=captions.html
 
-Figures 6 and 7 of the CMCM paper, for any models on the dataset of the first one: random captions
-of a split and, for every model, the words shaded by their weights (if it has attention), the
-caption's own picture, dark where the model attends little (if it has attention over patches, as
-CLIP and SigLIP do), and the top pictures of the whole split, with the own one framed, or added with
-its rank if it is not among them. The page embeds its pictures.
+Figures 6 and 7 of the CMCM paper, for any models on a dataset, by default that of the first model,
+which then has to be a run: random captions of a split and, for every model, the words shaded by
+their weights (if it has attention), the caption's own picture, dark where the model attends little
+(if it has attention over patches, as CLIP and SigLIP do), and the top pictures of the whole split,
+with the own one framed, or added with its rank if it is not among them. The page embeds its
+pictures.
 """
 
 import argparse
@@ -152,6 +155,21 @@ def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
         raise UserError(f"--output={args.output} is a folder; name the page, an .html file.")
 
 
+def _open_split(args: argparse.Namespace, first: str) -> "EvalSplit":
+    from xmodal import data
+    from xmodal.api.search.items import open_split
+    from xmodal.runs.folder import run_folder
+
+    if args.dataset:
+        names = ("dataset", "config", "split", "data_dir", "manual_dir")
+        return open_split({name: getattr(args, name) for name in names})
+    try:
+        config = run_folder.load_run(first)
+    except UserError as error:
+        raise UserError(f"{error} Other models are shown on a --dataset.") from error
+    return data.eval_split(config.data.to_dict(), split=args.split)
+
+
 @console.readable_errors()
 def main() -> None:
     """Writes the page of the models that the command line names."""
@@ -160,7 +178,11 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--models", required=True, help="runs A,B; the first one's data is shown")
+    parser.add_argument("--models", required=True, help="A,B: runs, bundles or weights")
+    parser.add_argument("--dataset", default="", help="by default, that of the first run")
+    parser.add_argument("--config", default="images", help="config of --dataset")
+    parser.add_argument("--data_dir", default="", help="folder of prepared datasets")
+    parser.add_argument("--manual_dir", default="", help="folder of the dataset's own files")
     parser.add_argument("--split", default="test", help="split of the data")
     parser.add_argument("--count", type=int, default=20, help="captions")
     parser.add_argument("--seed", type=int, default=0, help="seed of the choice of captions")
@@ -170,14 +192,11 @@ def main() -> None:
     names = [each for each in args.models.split(",") if each]
     _check(args, names, name)
     # TensorFlow and JAX are slow to import, but --help should be fast.
-    from xmodal import data
     from xmodal.api.loading import load
     from xmodal.base.result_files import check_writable, write_files
-    from xmodal.runs.folder import run_folder
 
     check_writable(folder or ".")
-    config = run_folder.load_run(names[0])
-    split = data.eval_split(config.data.to_dict(), split=args.split)
+    split = _open_split(args, names[0])
     page = make_page([load(each) for each in names], split, args.count, args.seed)
     write_files(folder or ".", {name: page.to_html()})
     print(f"{args.output}: {min(args.count, len(split.caption_ids))} captions")

@@ -28,7 +28,7 @@ from xmodal.runs.sections import InitConfig
 
 
 def inherit(
-    config: ml_collections.ConfigDict, run_dir: str | None = None
+    config: ml_collections.ConfigDict, run_dir: str | None = None, *, level: int = logging.INFO
 ) -> ml_collections.ConfigDict:
     """Returns a config with all settings that weights determine filled in.
 
@@ -39,6 +39,7 @@ def inherit(
       config: the root.
       run_dir: the run's folder. A run with checkpoints resumes as it was started and needs no
         other folder. None for a model that is not trained.
+      level: level of the messages that say what was filled in.
 
     Raises:
       UserError: a run, tower or file is missing, incomplete or damaged, or contradicts the config.
@@ -54,7 +55,7 @@ def inherit(
         source = read(InitConfig, "config.init_from", config.get("init_from", {}))
         from_word_vectors.check_file(source, bool(config.model.get("text")))
         if source.model and not any(config.model.get(side) for side in SIDES):
-            _take_model(config, source.model)
+            _take_model(config, source.model, level)
         origins = [model_origin(source.model)] if source.model else []
         for side, folder in from_towers.named_folders(source).items():
             if not config.model.get(side):
@@ -69,7 +70,7 @@ def inherit(
             second = InitConfig(run=run, step=step, optimizer=False)
             origins.append(run_origin(second))
     for origin in origins:
-        _fill(config, origin)
+        _fill(config, origin, level)
         if wrong := _contradictions(config, origin):
             lines = "".join(f"  {line}\n" for line in wrong)
             raise UserError(
@@ -109,7 +110,7 @@ def _convert_published(config: ml_collections.ConfigDict) -> None:
         ) from error
 
 
-def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:
+def _take_model(config: ml_collections.ConfigDict, folder: str, level: int) -> None:
     """Takes the whole model, its tasks and its input preprocessing from a folder.
 
     Images keep a size that the config sets, to which positions are resampled.
@@ -130,7 +131,7 @@ def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:
             for line in _replace_inputs(config.data[side], side, tower.preprocessing)
         ]
     if replaced:
-        logging.info("From the model %s: %s.", folder, ", ".join(replaced))
+        logging.log(level, "From the model %s: %s.", folder, ", ".join(replaced))
 
 
 def _replace_inputs(
@@ -148,7 +149,7 @@ def _replace_inputs(
     return changed
 
 
-def _fill(config: ml_collections.ConfigDict, origin: Origin) -> None:
+def _fill(config: ml_collections.ConfigDict, origin: Origin, level: int) -> None:
     """Sets the values that the config leaves unset."""
     filled = []
     with config.unlocked():
@@ -175,7 +176,7 @@ def _fill(config: ml_collections.ConfigDict, origin: Origin) -> None:
         if text is not None:
             _fill_vocabulary(text, origin)
     if filled and not origin.is_own:
-        logging.info("From %s: %s.", origin.name, ", ".join(filled))
+        logging.log(level, "From %s: %s.", origin.name, ", ".join(filled))
 
 
 def _fill_vocabulary(text: ml_collections.ConfigDict, origin: Origin) -> None:
