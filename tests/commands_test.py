@@ -138,7 +138,7 @@ def test_an_unknown_command_lists_the_known_ones(wheel, tmp_path):
     assert "  train " in refused.stderr
 
 
-# What the help of a command may not import: packages that take a second or more.
+# Packages that take a second or more to import, which no help needs.
 SLOW = ("flax", "jax", "matplotlib", "optax", "orbax", "pandas", "scipy.stats", "tensorflow")
 # Its help lists the towers and models of the tables of converters.
 LISTS_MODELS = {"convert"}

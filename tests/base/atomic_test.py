@@ -1,10 +1,11 @@
+import os
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from xmodal.base.atomic import new_folder, replacing
+from xmodal.base.atomic import new_folder, rename_new, replacing
 
 
 def fail_within(writing):
@@ -73,3 +74,21 @@ def test_the_folder_of_a_killed_process_is_removed_by_the_next(tmp_path):
         with pytest.raises(KeyError):
             fail_within(new_folder(path))
     assert sorted(tmp_path.iterdir()) == sorted([path, tmp_path / "b", *others])
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_new_file_gets_its_name_once(tmp_path, monkeypatch, links):
+    if not links:
+
+        def refuse(source, target):
+            raise (FileExistsError if target.exists() else PermissionError)
+
+        monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "scores"
+    for number in range(2):
+        (tmp_path / f"new{number}").write_text(str(number))
+    rename_new(tmp_path / "new0", path)
+    with pytest.raises(FileExistsError):
+        rename_new(tmp_path / "new1", path)
+    assert path.read_text() == "0"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["new1", "scores"]

@@ -327,7 +327,7 @@ def test_the_vocabulary_fills_the_size_of_the_model(text_config, few_shapes):
 
 
 def test_words_are_learned_from_the_training_split_alone(few_shapes):
-    """The rest of a split may be what a run is tested on, as on CITE."""
+    """The rest of a split may be the test split of the run, as on CITE."""
     config = vsrn.get_config("quick")
     config.data.data_dir, config.train_split = few_shapes, "train[:20]"
     config.data.text.update({"tokenizer": "spaces", "min_count": 1})

@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import os
+import pathlib
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -27,6 +28,21 @@ def replacing(path: epath.PathLike) -> Iterator[BinaryIO]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def rename_new(temporary: pathlib.Path, path: pathlib.Path) -> None:
+    """Renames a file; unlike `rename`, never replaces one that another process has created.
+
+    Raises:
+      FileExistsError: `path` exists; the temporary file stays.
+    """
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # A file system without hard links.
+        temporary.rename(path)
+    temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -79,7 +79,7 @@ def write_negatives(args: argparse.Namespace) -> None:
 
 
 def find_positives(split: "EvalSplit", boards: Sequence[str]) -> Positives:
-    """Returns what is left out in each direction: own captions, and positives of boards.
+    """Returns the excluded items of each direction: own captions, and positives of boards.
 
     Raises:
       UserError: a board is unknown, or the split lacks its labels.

@@ -135,7 +135,7 @@ def run_layers(
       x: [N, T, W].
       mask: bool [N, T], True for real tokens; None if all are real.
       depth: number of layers.
-      dropout: dropout rate of the attention weights and of what is added.
+      dropout: dropout rate of the attention weights and of the residual branches.
       name: name of the stacked parameters, whose first axis is the layer.
       remat: recompute every layer in the backward pass instead of storing its values.
       remat_policy: values that a recomputed layer stores, one of `REMAT_POLICIES`.

@@ -51,10 +51,10 @@ def resolve(
 ) -> Parts:
     """Returns the parts of a run; every error in its config is found here.
 
-    The order: what the config inherits from weights, what it asks the training data, the values
-    that follow from these, one reading of every section, and the parts built from it; nothing is
-    compiled. If the dataset still must be built, which may take hours, all errors that can be
-    found without it are found first.
+    The order: settings inherited from weights, facts of the training data, the values that follow
+    from these, one reading of every section, and the parts built from it; nothing is compiled. If
+    the dataset still must be built, which may take hours, all errors that can be found without it
+    are found first.
 
     Args:
       config: the root; it is not changed.

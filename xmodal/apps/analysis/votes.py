@@ -7,7 +7,7 @@ both_good or both_bad, for the first model compared with the second) and, for on
 group, `group`, such as the relation of the caption. More than half of the answers on an example
 decide its vote.
 
-The paper does not say what its t-test compares. Here every example is the mean of its answers,
+The paper does not define its t-test. Here every example is the mean of its answers,
 1 for better, -1 for worse and 0 for both, and the test asks whether their mean is 0.
 """
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 from xmodal.apps.annotate.connections import Connections, connect
 from xmodal.apps.annotate.questions import KINDS
+from xmodal.base.atomic import rename_new
 from xmodal.base.config import UserError, read, setting
 
 _VERSION = 1
@@ -253,7 +254,7 @@ def create(
                 raise UserError(f"{path} would have no questions: no pairs are left.")
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode = WAL")
-        _give_name(temporary, path)
+        rename_new(temporary, path)
     except FileExistsError:
         raise UserError(f"{path} exists; use another study.") from None
     except (OSError, sqlite3.OperationalError) as error:
@@ -274,16 +275,6 @@ def check_new_file(path: str | os.PathLike) -> None:
         raise UserError(f"{path} exists; use another study, or delete it.")
     if not path.parent.is_dir():
         raise UserError(f"{path.parent} is not a folder; create it, or use another study.")
-
-
-def _give_name(temporary: pathlib.Path, path: pathlib.Path) -> None:
-    """Renames a file, without replacing one that another process has created."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise
-    except OSError:  # The file system has no links.
-        temporary.rename(path)
 
 
 def _insert(connection: sqlite3.Connection, number: int, unit: StudyUnit) -> None:

@@ -8,7 +8,6 @@ import atexit
 import contextlib
 import hashlib
 import math
-import os
 import pathlib
 import shutil
 import time
@@ -19,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xmodal.base.atomic import rename_new
 from xmodal.base.cache_folder import cache_folder
 from xmodal.base.config import UserError
 
@@ -56,13 +56,8 @@ def open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.me
             )
         new = path.with_name(f"{uuid.uuid4().hex}-{path.name}")
         np.lib.format.open_memmap(new, "w+", dtype, shape).flush()
-        # Unlike renaming, a link never replaces a file that another process has mapped.
-        try:
-            os.link(new, path)
-        except FileExistsError:
-            pass
-        except OSError:  # A file system without hard links.
-            new.replace(path)
+        with contextlib.suppress(FileExistsError):  # Another process has mapped its file.
+            rename_new(new, path)
         new.unlink(missing_ok=True)
     return np.lib.format.open_memmap(path, "r+")
 

@@ -1,6 +1,6 @@
 """Settings that a run inherits from its initial weights, or from itself when it resumes.
 
-Weights determine what their inputs mean: the vocabulary, the tokenizer and its case rule, the
+Weights determine the meaning of their inputs: the vocabulary, the tokenizer and its case rule, the
 scaling of pixels, and the keywords of the layers. If a config leaves these unset (left out, `None`,
 "", or 0 for `vocab_size` and `size`), they come from the weights; any other value is an error.
 """
@@ -39,7 +39,7 @@ def inherit(
       config: the root.
       run_dir: the run's folder. A run with checkpoints resumes as it was started and needs no
         other folder. None for a model that is not trained.
-      level: level of the messages that say what was filled in.
+      level: logging level of the messages about filled-in settings.
 
     Raises:
       UserError: a run, tower or file is missing, incomplete or damaged, or contradicts the config.
