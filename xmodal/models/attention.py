@@ -38,7 +38,7 @@ def attend(
     key: jax.Array,
     value: jax.Array,
     mask: jax.Array | None,
-    drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
+    transform: Callable[[jax.Array], jax.Array] = lambda weights: weights,
     *,
     causal: bool = False,
 ) -> jax.Array:
@@ -49,7 +49,7 @@ def attend(
       key: [N, T, H, D].
       value: [N, T, H, D].
       mask: bool [N, T], True for the tokens that may be attended to; None if all may be.
-      drop: function of the attention weights [N, H, Q, T], such as dropout.
+      transform: function of the attention weights [N, H, Q, T], such as dropout.
       causal: whether query i attends only to the tokens 0 to i.
 
     Returns:
@@ -63,5 +63,5 @@ def attend(
     if causal:
         logits = jnp.where(jnp.tri(logits.shape[-2], logits.shape[-1], dtype=bool), logits, lowest)
     weights = jax.nn.softmax(logits * query.shape[-1] ** -0.5).astype(value.dtype)
-    outputs = jnp.einsum("nhqt,nthd->nqhd", drop(weights), value)
+    outputs = jnp.einsum("nhqt,nthd->nqhd", transform(weights), value)
     return outputs.reshape(*outputs.shape[:2], -1)
