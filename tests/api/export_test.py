@@ -43,7 +43,7 @@ for number, text in enumerate(inputs["texts"].tolist()):
 np.savez({outputs!r}, **found)
 """
 TRAINING = ["flax", "optax", "orbax", "tensorflow", "tensorflow_datasets", "tensorflow_text",
-            "clu", "grain", "h5py", "matplotlib", "ml_collections", "xmodal.models"]  # fmt: skip
+            "grain", "h5py", "matplotlib", "ml_collections", "xmodal.models"]  # fmt: skip
 
 
 def make_images(model_name, count=5):

@@ -158,7 +158,7 @@ def open_split(
     section: Mapping[str, str], *, features: bool = False, max_regions: int = 0
 ) -> "EvalSplit":
     """Returns a split of a dataset; see `from_dataset`."""
-    from xmodal import data  # Imports TensorFlow.
+    from xmodal import data  # Slow to import.
 
     section = dict(section)
     split = section.pop("split")

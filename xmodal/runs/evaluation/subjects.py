@@ -30,7 +30,7 @@ from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.finished import FINAL
 from xmodal.runs.folder.run_records import training_hashes
 from xmodal.runs.tensorboard.example_views import TensorBoardConfig, Views, read_config
-from xmodal.runs.tensorboard.writer import make_writer
+from xmodal.runs.tensorboard.writer import EventWriter
 from xmodal.training.optimization.run_lengths import resolve_epochs
 
 _VECTORS = (None, "vector")
@@ -96,7 +96,7 @@ def evaluate_subjects(
     evaluations: list[Evaluation] = []
     entered: contextlib.AbstractContextManager = event_writer(output, settings)
     if check_lock:  # Its curves continue, and the run that it follows has a row of settings.
-        entered = contextlib.closing(make_writer(output))
+        entered = contextlib.closing(EventWriter(output))
     with entered as writer:
         for name, provider, notes, trained_on, step in subjects:
             views = Views(writer, tensorboard, step or 0)
