@@ -3,6 +3,7 @@
 A similarity prepares the embeddings of each side once and compares blocks of prepared items.
 """
 
+from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.from_config import make_similarity
 from xmodal.similarity.pair_module import Cost, Observer, PairModule
 from xmodal.similarity.similarity import Similarity, SimilarityConfig, select_field
@@ -13,6 +14,7 @@ __all__ = [
     "PAIR_MODULES",
     "SIMILARITIES",
     "Cost",
+    "Embedding",
     "Kind",
     "Observer",
     "PairModule",

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.base.config import setting
-from xmodal.similarity.pair_module import Embedding, Params
+from xmodal.similarity.embedding import Embedding
+from xmodal.similarity.pair_module import Params
 from xmodal.similarity.token_attention import attend, inverse_attended_lengths, multiply
 from xmodal.similarity.token_sets import (
     Items,

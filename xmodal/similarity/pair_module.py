@@ -7,6 +7,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from xmodal.similarity.embedding import Embedding
+
 Params = Mapping[str, Any]
 """A nested dict of float32 arrays."""
 
@@ -24,23 +26,6 @@ class Cost(NamedTuple):
 
     bytes: float
     flops: float
-
-
-class Embedding(Protocol):
-    """Items of one side.
-
-    Attributes:
-      vector: float32 [N, D].
-      extras: arrays by name, with `tokens` [N, T, W] and `mask` bool [N, T].
-    """
-
-    @property
-    def vector(self) -> jax.Array:
-        """See above."""
-
-    @property
-    def extras(self) -> Mapping[str, jax.Array]:
-        """See above."""
 
 
 class PairModule(Protocol):

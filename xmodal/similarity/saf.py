@@ -14,7 +14,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.base.config import setting
 from xmodal.similarity.comparisons import Comparing
-from xmodal.similarity.pair_module import Cost, Embedding, Params
+from xmodal.similarity.embedding import Embedding
+from xmodal.similarity.pair_module import Cost, Params
 from xmodal.similarity.tiles import join, split
 from xmodal.similarity.token_sets import Items, apply_linear, init_linear, unit
 

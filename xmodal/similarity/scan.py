@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.base.config import setting
-from xmodal.similarity.pair_module import Cost, Embedding, Params
+from xmodal.similarity.embedding import Embedding
+from xmodal.similarity.pair_module import Cost, Params
 from xmodal.similarity.token_attention import NORMS, attend, inverse_attended_lengths, multiply
 from xmodal.similarity.token_sets import Items, compute_gram, inverse_length, read_tokens
 

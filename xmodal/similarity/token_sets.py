@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError
-from xmodal.similarity.pair_module import Embedding
+from xmodal.similarity.embedding import Embedding
 
 Items = dict[str, jax.Array]
 """Prepared items by name, such as `tokens` and `mask`, with items first."""

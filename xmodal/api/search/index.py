@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from xmodal.api.item_embeddings import Embedding, tokens_of
+from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
 from xmodal.api.model import Model
 from xmodal.api.search import storage
 from xmodal.api.search.approximate import (
@@ -162,7 +162,7 @@ class Index:
 
     def query_vectors(
         self,
-        vectors: np.ndarray | Embedding,
+        vectors: np.ndarray | ItemEmbeddings,
         kind: str,
         *,
         top: int = 10,
