@@ -16,7 +16,7 @@ Prepared = Any
 """A tree of float32 arrays with items first, of the module's own choice."""
 
 
-class Cost(NamedTuple):
+class PairCost(NamedTuple):
     """What one pair costs; engines and ranking choose the size of blocks by it.
 
     Attributes:
@@ -60,7 +60,7 @@ class PairModule(Protocol):
     def rescale(self, scores: np.ndarray) -> np.ndarray:
         """Returns scores to rank by, float64, on the scale on which the authors average models."""
 
-    def cost(self, left: Prepared, right: Prepared) -> Cost:
+    def cost(self, left: Prepared, right: Prepared) -> PairCost:
         """Returns the cost of one pair; only shapes matter."""
 
 

@@ -21,7 +21,7 @@ from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
 from xmodal.api.model import Model
 from xmodal.api.search.embedded_items import embed
 from xmodal.api.search.gallery import IndexGallery
-from xmodal.api.search.items import Items
+from xmodal.api.search.items import SearchItems
 from xmodal.base import processes
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
@@ -68,7 +68,7 @@ class EmbeddedParts:
     """
 
     def __init__(
-        self, output: str | os.PathLike, model: Model, items: Mapping[str, Items], size: int
+        self, output: str | os.PathLike, model: Model, items: Mapping[str, SearchItems], size: int
     ) -> None:
         """Finds the parts."""
         if size < 1:
