@@ -28,7 +28,6 @@ from xmodal.similarity import Embedding, Similarity
 from xmodal.similarity.precision import in_precision
 
 Embed = Callable[..., Embeddings]
-
 _AT_A_TIME = 1 << 14  # Items of an iterator in memory.
 
 
@@ -92,23 +91,21 @@ class Model:
           pairs: the functions of its pair scorer, if it has one.
         """
         self.source, self.step, self._mesh = source, step, mesh
-        self.name, self.sides = name, tuple(model.towers)
-        self.similarity_name = model.similarity.name
+        self.name, self.sides, similarity = name, tuple(model.towers), model.similarity
+        self.similarity_name = similarity.name
         self._params, self._model_state = params, model_state
         self._image_config, self._tokenizer, self._lengths = images, tokenizer, lengths
-        make = functools.partial(
-            Embedder, sides=model.towers, similarity=model.similarity, mesh=mesh
-        )
+        make = functools.partial(Embedder, sides=model.towers, similarity=similarity, mesh=mesh)
         embed = make(lambda *inputs: model.embed(*inputs)[0])
-        self._embed = functools.partial(embed, field=model.similarity.config.field)
+        self._embed = functools.partial(embed, field=similarity.config.field)
         self._embed_pairs: Any = pairs and make(lambda *x: model.embed(*x)[0], pairs=pairs)
         self._attend = make(functools.partial(compute_weights, model, name, tokenizer))
         learned = params.get("similarity", {})
-        if model.similarity.module is not None:
-            self.measure = (model.similarity, model.similarity.select_parameters(learned))
+        if similarity.module is not None:
+            self.measure = (similarity, similarity.select_parameters(learned))
             return
-        self.measure = model.similarity, {k: float(learned[k]) for k in model.similarity.parameters}
-        prepare, score = model.similarity.scorer(self.measure[1])
+        self.measure = similarity, {k: float(learned[k]) for k in similarity.parameters}
+        prepare, score = similarity.scorer(self.measure[1])
         self._score = jax.jit(lambda left, right: score(prepare(left), prepare(right)))
 
     def __repr__(self) -> str:
