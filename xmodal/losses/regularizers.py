@@ -12,8 +12,6 @@ from xmodal.similarity.offset import centered
 from xmodal.similarity.scores import square_distances
 from xmodal.similarity.vectors import unit_length
 
-Number = float | jax.Array
-
 
 def diversity(
     left: Embedding, right: Embedding, context: Context
