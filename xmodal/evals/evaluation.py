@@ -12,7 +12,7 @@ from xmodal.base.result_files import format_csv, format_json, write_files
 from xmodal.evals.embed import Items
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance
-from xmodal.evals.example_lines import find_examples
+from xmodal.evals.examples import find_examples
 from xmodal.evals.example_page import make_example_page
 from xmodal.evals.inputs.sources import Candidates, Embeddings, Provider, RankedLists
 from xmodal.evals.reports.evaluation_report import format_report
@@ -47,7 +47,7 @@ class Evaluation:
       seed: seed of every bootstrap.
       evaluator: its name in `config.evals`; "" for a source from files.
       trained_on: hash of the records of the model's training data, by name, if known.
-      examples: lines at the end of the report, see `example_lines.find_examples`.
+      examples: lines at the end of the report, see `examples.find_examples`.
       page: example queries, see `example_page.make_example_page`.
     """
 

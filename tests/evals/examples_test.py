@@ -7,7 +7,7 @@ import numpy as np
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals import Embeddings, evaluate_source, make_evaluator, read_options
 from xmodal.evals.evaluators.boards import labels_of_split
-from xmodal.evals.example_lines import find_examples
+from xmodal.evals.examples import find_examples
 from xmodal.evals.ranking.saved_scores import SavedScores
 
 SPLIT = TinySplit(
