@@ -12,8 +12,8 @@ from xmodal.base.result_files import format_csv, format_json, write_files
 from xmodal.evals.embed import Items
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance
-from xmodal.evals.examples import find_examples
 from xmodal.evals.example_page import make_example_page
+from xmodal.evals.examples import find_examples
 from xmodal.evals.inputs.sources import Candidates, Embeddings, Provider, RankedLists
 from xmodal.evals.reports.evaluation_report import format_report
 from xmodal.evals.reports.paired_differences import Differences, compare
