@@ -119,7 +119,8 @@ def test_a_bundle_embeds_without_the_libraries_of_training(name, tmp_path, monke
         model = xmodal.load(source)
         expected = {"texts": model.embed_texts(texts), "images": model.embed_images(images)}
         expected["similarity"] = model.similarity(expected["images"], expected["texts"])
-        assert isinstance(expected["texts"], np.ndarray if name == "pixels" else xmodal.Embedding)
+        kind = np.ndarray if name == "pixels" else xmodal.ItemEmbeddings
+        assert isinstance(expected["texts"], kind)
         if name == "pcme":
             for key in ("texts", "images"):
                 sigma = expected[key].log_sigma

@@ -20,8 +20,8 @@ from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.sentence_notes import describe_prompt, describe_sentences
-from xmodal.runs.evaluation.subjects import Opened, Subject, evaluate_subjects
-from xmodal.runs.evaluation.suite import EvalSuite
+from xmodal.runs.evaluation.subjects import Opened, evaluate_subjects
+from xmodal.runs.evaluation.suite import EvalSuite, Subject
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.finished import FINAL
 from xmodal.runs.folder.run_records import training_hashes
