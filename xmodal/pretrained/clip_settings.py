@@ -1,4 +1,4 @@
-"""Settings of a CLIP or SigLIP that its arrays do not show, from the config files beside it."""
+"""ClipSettings of a CLIP or SigLIP that its arrays do not show, from the config files beside it."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -46,8 +46,8 @@ class Defaults(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """Settings of both sides.
+class ClipSettings:
+    """ClipSettings of both sides.
 
     Attributes:
       file: the file that says so; "" if there is none.
@@ -68,12 +68,12 @@ class Settings:
     size: int | None = None
 
 
-def read_settings(source: WeightSource, kind: str, defaults: Defaults) -> Settings:
+def read_settings(source: WeightSource, kind: str, defaults: Defaults) -> ClipSettings:
     """Returns the settings in the config file that belongs to a layout.
 
     Args:
       source: the weights and the files beside them.
-      kind: see `clip_layouts.Layout`.
+      kind: see `clip_layouts.ClipLayout`.
       defaults: values that the file may leave out.
 
     Raises:
@@ -88,12 +88,12 @@ def read_settings(source: WeightSource, kind: str, defaults: Defaults) -> Settin
             "its config.json is missing, which says the activation and the number of heads: put "
             "it beside the weights."
         )
-    return Settings(
+    return ClipSettings(
         "", {}, {}, dict.fromkeys(SIDES, defaults.epsilon), defaults.recipe, defaults.normalization
     )
 
 
-def _transformers(source: WeightSource, defaults: Defaults) -> Settings:
+def _transformers(source: WeightSource, defaults: Defaults) -> ClipSettings:
     config = source.files["config.json"]
     if config.get("model_type") not in ("clip", "siglip"):
         raise UserError(
@@ -109,7 +109,7 @@ def _transformers(source: WeightSource, defaults: Defaults) -> Settings:
                 f"its config.json has hidden_act={name!r}; known: {', '.join(_ACTIVATIONS)}."
             )
         activations[side] = _ACTIVATIONS[name]
-    settings = Settings(
+    settings = ClipSettings(
         "config.json",
         activations,
         {
@@ -135,7 +135,7 @@ def _part(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return {**config.get(name, {}), **(config.get(f"{name}_dict") or {})}
 
 
-def _with_pixels(settings: Settings, config: Mapping[str, Any], file: str) -> Settings:
+def _with_pixels(settings: ClipSettings, config: Mapping[str, Any], file: str) -> ClipSettings:
     """Adds the settings of transformers' image processor."""
     for key in ("do_resize", "do_rescale", "do_normalize"):
         if not config.get(key, True):
@@ -170,11 +170,11 @@ def _sides(size: Any) -> set[int]:
     return set(size.values() if isinstance(size, Mapping) else [size]) - {None}
 
 
-def _statistics(settings: Settings) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _statistics(settings: ClipSettings) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return next(pair for pair, name in _NORMALIZATIONS.items() if name == settings.normalization)
 
 
-def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> Settings:
+def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> ClipSettings:
     model = config.get("model_cfg", config)
     image, text = model.get("vision_cfg", {}), model.get("text_cfg", {})
     _check_open_clip(image, text)
@@ -188,14 +188,14 @@ def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> Settings:
         side: (part.get("norm_kwargs") or {}).get("eps", defaults.epsilon)
         for side, part in (("image", image), ("text", text))
     }
-    usual_settings = Settings(
+    usual_settings = ClipSettings(
         "open_clip_config.json", activations, heads, epsilon, defaults.recipe,
         defaults.normalization, image.get("image_size"),
     )  # fmt: skip
     return _with_open_clip_pixels(usual_settings, config.get("preprocess_cfg", {}))
 
 
-def _with_open_clip_pixels(settings: Settings, config: Mapping[str, Any]) -> Settings:
+def _with_open_clip_pixels(settings: ClipSettings, config: Mapping[str, Any]) -> ClipSettings:
     """Adds the settings of the section `preprocess_cfg`."""
     size = config.get("size", settings.size)
     mode, interpolation = next(pair for pair, name in _RECIPES.items() if name == settings.recipe)
