@@ -1,4 +1,4 @@
-"""ClipSettings of a CLIP or SigLIP that its arrays do not show, from the config files beside it."""
+"""Settings of a CLIP or SigLIP that its arrays do not show, from the config files beside it."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class Defaults(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ClipSettings:
-    """ClipSettings of both sides.
+    """Settings of both sides.
 
     Attributes:
       file: the file that says so; "" if there is none.
