@@ -150,6 +150,10 @@ def test_a_folder_of_another_model(tmp_path):
         xmodal.load(tmp_path)
     with pytest.raises(UserError, match=r"\(bundle.json\), nor .*nowhere does not exist"):
         xmodal.load(tmp_path / "nowhere")
+    file = tmp_path / "naflex.npz"
+    np.savez(file, **{"params/img/pos_embedding": np.ones((3, 3, 8), np.float32)})
+    with pytest.raises(UserError, match=rf"^{file}: it is a NaFlex model"):
+        xmodal.load(file)
 
 
 @pytest.mark.slow

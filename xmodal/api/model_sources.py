@@ -108,6 +108,8 @@ def _converted(source: str | os.PathLike) -> epath.Path:
     try:
         return convert_once(source)
     except NotPublishedError as error:
+        if epath.Path(source).exists() and not epath.Path(source).is_dir():
+            raise  # A file is nothing else.
         raise UserError(
             f"{source} is not a run of xmodal.main (config.json), a folder of xmodal convert "
             "(model.json, tower.json) or a bundle of xmodal export (bundle.json), nor does it open "

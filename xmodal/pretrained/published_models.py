@@ -17,7 +17,7 @@ from xmodal.pretrained.vocabularies import TOKENIZER_FILES
 from xmodal.pretrained.weight_files import SMALL_FILES, load_source
 
 # Of the converted folders; to be raised if the same source would be converted differently.
-_VERSION = b"1"
+_VERSION = b"2"
 # Weights for other libraries in folders of transformers, which are not read.
 _IGNORED = (".h5", ".msgpack", ".onnx", ".md", ".ot")
 
@@ -64,9 +64,13 @@ def convert_once(source: str | os.PathLike) -> epath.Path:
 def _kind_of(path: epath.Path) -> str:
     try:
         arrays = load_source(path).arrays
-        return "siglip" if find_layout(arrays).has(arrays, "image/head/probe") else "clip"
     except UserError as error:
         raise NotPublishedError(str(error)) from error
+    try:
+        layout = find_layout(arrays)
+    except UserError as error:
+        raise NotPublishedError(f"{path}: {error}") from error
+    return "siglip" if layout.has(arrays, "image/head/probe") else "clip"
 
 
 def _hash_of(path: epath.Path) -> str:
