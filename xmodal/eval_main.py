@@ -35,7 +35,6 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from xmodal.base.config import UserError
-from xmodal.base.console import quietly
 from xmodal.base.progress import stoppable
 from xmodal.cli import config_flag, eval_flags
 from xmodal.cli.eval_flags import (
@@ -83,9 +82,6 @@ def main(argv: list[str]) -> None:
     config = config_flag.read_config() if "config" in source else None
     settings = values_of(source) | ({"--config": config.to_dict()} if config else {})
     use_compilation_cache()
-    if config or RUN.value:
-        with quietly():
-            import xmodal.runs.evaluation.run_evaluation  # noqa: F401
     with processes.connected(settings), _stoppable():
         if FOLLOW.value:
             _follow_run()

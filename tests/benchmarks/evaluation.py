@@ -38,9 +38,11 @@ class Task:
     """A measurement for one process."""
 
     name: str
-    scale: int
+    images: int
     dim: int
-    annotations: str
+    boards: tuple[str, ...]
+    annotations: str = ""
+    devices: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +97,7 @@ def make_embeddings(task: Task) -> tuple[Any, Any]:
     import numpy as np
 
     generator = np.random.default_rng(0)
-    images = generator.standard_normal((IMAGES * task.scale, task.dim), dtype=np.float32)
+    images = generator.standard_normal((task.images, task.dim), dtype=np.float32)
     captions = np.empty((len(images), CAPTIONS_PER_IMAGE, task.dim), np.float32)
     for own, image in zip(captions, images, strict=True):
         generator.standard_normal(out=own, dtype=np.float32)
@@ -105,15 +107,15 @@ def make_embeddings(task: Task) -> tuple[Any, Any]:
 
 
 def make_labels(task: Task) -> Any:
-    """Released labels, or original pairs if there are more images than in the release."""
+    """Released labels, or original pairs without them."""
     import numpy as np
 
     from xmodal.evals.boards.types import Labels
     from xmodal.evals.labels.annotations import read_annotations
 
-    if task.scale == 1:
+    if task.annotations:
         return read_annotations(task.annotations, "test")
-    images = np.arange(IMAGES * task.scale)
+    images = np.arange(task.images)
     owner = np.repeat(images, CAPTIONS_PER_IMAGE)
     folds = (images // 1000).astype(np.int32)
     return Labels(
@@ -123,20 +125,24 @@ def make_labels(task: Task) -> Any:
 
 def make_suite(task: Task) -> Callable[[], dict[str, float]]:
     """All boards and their intervals."""
+    import jax
+
+    from xmodal.base.mesh import make_mesh
     from xmodal.evals.boards.make import make_boards
     from xmodal.evals.inputs.sources import Embeddings
     from xmodal.evals.reports.summary import summarize
     from xmodal.evals.runner import compute_boards
 
     labels = make_labels(task)
-    boards = make_boards(labels, BOARDS if task.scale == 1 else BOARDS[:2])
+    boards = make_boards(labels, task.boards)
     images, captions = make_embeddings(task)
+    mesh = make_mesh(jax.devices()[: task.devices]) if task.devices > 1 else None
 
     def run() -> dict[str, float]:
         source = Embeddings(
             "here", labels.image_ids, images, labels.caption_ids, captions, SIMILARITY
         )
-        return summarize(compute_boards(source, labels, boards), intervals=True)
+        return summarize(compute_boards(source, labels, boards, mesh=mesh), intervals=True)
 
     return run
 
@@ -299,7 +305,11 @@ MAKERS = {
 
 def measure(names: tuple[str, ...], rounds: int) -> dict[str, Found]:
     """Warms up all rivals and runs them in turn; prints and returns medians."""
-    tasks = [Task(name, SCALE.value, DIM.value, ANNOTATIONS.value) for name in names]
+    if SCALE.value == 1:
+        given = (IMAGES, DIM.value, BOARDS, ANNOTATIONS.value)
+    else:
+        given = (IMAGES * SCALE.value, DIM.value, BOARDS[:2])
+    tasks = [Task(name, *given) for name in names]
     workers = {task.name: Worker(task) for task in tasks}
     first = {name: worker.run() for name, worker in workers.items()}
     runs = [{name: worker.run() for name, worker in workers.items()} for _ in range(rounds)]

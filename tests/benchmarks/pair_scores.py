@@ -12,7 +12,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from xmodal.models import make_dual_encoder
 from xmodal.runs.pair_functions import make_pair_functions
 
 WIDTH, DEPTH, HEADS, MLP, IMAGE_TOKENS, WORDS = 768, 12, 12, 3072, 577, 30522
+SIZES = {"width": WIDTH, "depth": DEPTH, "heads": HEADS, "mlp_dim": MLP}
 THEIR_BATCH = 8
 
 
@@ -34,7 +35,7 @@ def main() -> None:
     ids = rng.integers(1, WORDS, (args.texts, args.text_tokens))
     pairs = args.images * args.texts
     calls = {
-        "ours": _ours(images, ids),
+        "ours": make_ours(images, ids),
         "theirs": _theirs(images, ids),
         "bare": _bare(args.images, args.texts, args.text_tokens),
     }
@@ -55,8 +56,10 @@ def main() -> None:
     print(json.dumps(figures), flush=True)
 
 
-def _ours(images: np.ndarray, ids: np.ndarray) -> Callable[[], object]:
-    sizes = {"width": WIDTH, "depth": DEPTH, "heads": HEADS, "mlp_dim": MLP}
+def make_ours(
+    images: np.ndarray, ids: np.ndarray, sizes: Mapping[str, int] = SIZES
+) -> Callable[[], object]:
+    """Scores of all pairs of images [I, T, W] and texts [J, T] by a scorer of `sizes`."""
     model = make_dual_encoder(
         {
             "image": {
@@ -65,7 +68,7 @@ def _ours(images: np.ndarray, ids: np.ndarray) -> Callable[[], object]:
                 "projection": {"width": 256},
             },
             "text": {
-                "encoder": {"name": "bert", "vocab_size": WORDS, "types": 0, **sizes},
+                "encoder": {"name": "bert", "vocab_size": WORDS, "types": 0} | dict(sizes),
                 "head": {"name": "first"},
                 "projection": {"width": 256},
             },

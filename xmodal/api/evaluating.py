@@ -78,7 +78,7 @@ def evaluate(
         as for the models of this project, without rotation by their EXIF orientation.
       embed_texts: the same for texts; None for a model of images.
       embeddings: npz file or its arrays, see `arrays.load_embeddings` and `load_sentences`.
-      scores: file or arrays, see `arrays.load_scores`.
+      scores: file or arrays of a matrix or of candidates, see `arrays.load_scores`.
       rankings: file or mapping, see `lists.load_rankings`.
       ids: ids of a bare matrix of scores.
       dataset: one of `data_prep.BUILDERS`, or a prepared dataset of TFDS.
@@ -231,7 +231,7 @@ def _open_dataset(
     evaluator: Mapping[str, Any] | None,
 ) -> tuple[Evaluator, Items]:
     """Returns an evaluator and the items of a split of a dataset, which is built if possible."""
-    from xmodal import data  # Imports TensorFlow.
+    from xmodal import data  # Slow to import.
 
     name = section["dataset"]
     given = None if evaluator is None else read_options({name: evaluator})[name]

@@ -48,7 +48,11 @@ EMBEDDINGS = flags.DEFINE_string(
     "npz: image_ids, image_embeddings, caption_ids, caption_embeddings; with --config also "
     "sentences, sentence_embeddings.",
 )
-SCORES = flags.DEFINE_string("scores", None, "npy or npz of scores, images by captions.")
+SCORES = flags.DEFINE_string(
+    "scores",
+    None,
+    "npy or npz of scores, images by captions; or npz of every query's candidates and scores.",
+)
 IDS = flags.DEFINE_string("ids", None, "With --scores=FILE.npy: npz of image_ids and caption_ids.")
 RANKINGS = flags.DEFINE_string("rankings", None, "JSON of ranked lists, in eccv_caption's format.")
 ANNOTATIONS = flags.DEFINE_string(

@@ -14,7 +14,7 @@ from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance
 from xmodal.evals.example_page import make_example_page
 from xmodal.evals.examples import find_examples
-from xmodal.evals.inputs.sources import Embeddings, Provider, RankedLists
+from xmodal.evals.inputs.sources import Candidates, Embeddings, Provider, RankedLists
 from xmodal.evals.reports.evaluation_report import format_report
 from xmodal.evals.reports.paired_differences import Differences, compare
 from xmodal.evals.reports.store import RANKS, StoredResults, find_ranks, pack_ranks
@@ -237,7 +237,7 @@ def evaluate_source(
     if isinstance(source, Embeddings):
         ranked_by = evaluator.ranks_by or source.similarity
     if split is not None and isinstance(evaluator, BoardsEvaluator):
-        assert not isinstance(source, RankedLists), "they come from files alone"
+        assert not isinstance(source, Candidates | RankedLists), "they come from files alone"
         rankings = evaluator.open_rankings(source)
         boards = [each for each in results if isinstance(each, BoardResult)]
         if any("t2i" in board.directions for board in boards):

@@ -13,13 +13,14 @@ class Rescored:
     Attributes:
       score: definition of the score of a pair.
       first_stage: similarity that chose the candidates, and ranks all other items after them; ""
-        if there is none and all pairs were scored.
+        if there is none: all pairs were scored, or the others are not ranked.
       top: K, candidates of a query.
       gallery: items among which they were chosen.
       positives: number of positives of all queries.
       outside: how many of them were no candidates, so that they were not scored.
       queries: queries with a positive.
       missed: how many of them have no positive among their candidates.
+      given: hash of candidates from a file and of its first stage; "" for those chosen here.
     """
 
     score: str
@@ -30,22 +31,30 @@ class Rescored:
     outside: int
     queries: int
     missed: int
+    given: str = ""
 
     @property
     def candidates(self) -> str:
         """What was scored; results are comparable where it is equal."""
         if self.top == self.gallery:
             return "all items"
+        if self.given:
+            return f"{self.top:,} given candidates (sha256 {self.given})"
         return f"the top {self.top:,} of {self.first_stage}"
 
     def describe(self) -> str:
         """Returns a sentence without its subject."""
-        if not self.first_stage:
-            return f"ranked by {self.score}, without a first stage: all pairs are scored"
+        if self.top == self.gallery:
+            without = "" if self.first_stage else ", without a first stage"
+            return f"ranked by {self.score}{without}: all pairs are scored"
+        others = "other items are not ranked"
+        if self.first_stage:
+            order = f"the order of {self.first_stage}" if self.given else "its order"
+            others = f"other items follow in {order}"
         return (
-            f"ranked by {self.score} among the top {self.top:,} of {self.first_stage}, which lack "
+            f"ranked by {self.score} among {self.candidates}, which lack "
             f"{self.outside:,} of {self.positives:,} positives, and all positives of "
-            f"{self.missed:,} of {self.queries:,} queries; other items follow in its order"
+            f"{self.missed:,} of {self.queries:,} queries; {others}"
         )
 
 

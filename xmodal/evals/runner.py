@@ -12,7 +12,7 @@ from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Board, DirectionLabels, Labels
 from xmodal.evals.chance import compute_chance
 from xmodal.evals.inputs import galleries, lists
-from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source
+from xmodal.evals.inputs.sources import Candidates, Embeddings, RankedLists, ScoreMatrix, Source
 from xmodal.evals.metrics import (
     compute_influence,
     compute_recall_values,
@@ -21,6 +21,7 @@ from xmodal.evals.metrics import (
     draw_pairs,
 )
 from xmodal.evals.ranking.first_stage import open_first_stage
+from xmodal.evals.ranking.from_candidates import ScoredCandidates
 from xmodal.evals.ranking.from_lists import answer_lists
 from xmodal.evals.ranking.from_scores import RankedQueries, has_positives, rank_directions
 from xmodal.evals.ranking.products import open_scores
@@ -52,7 +53,7 @@ def compute_boards(
     """Computes everything on the boards that the source allows, and names the rest.
 
     Args:
-      source: embeddings, scores or ranked lists that have all items of the labels.
+      source: embeddings, scores, candidates or ranked lists that have all items of the labels.
       labels: labels of the split; they name the queries and group the captions of one image.
       boards: boards to compute.
       bootstrap_samples: samples of every correlation.
@@ -68,9 +69,18 @@ def compute_boards(
       UserError: an embedding or a score is not finite; the source lacks items of the labels, or
         the predictions of the task.
     """
-    stage: SecondStage | None = None
+    stage: SecondStage | ScoredCandidates | None = None
     if isinstance(source, RankedLists):
         answers, correlations = _read_lists(source, boards, labels), {}
+    elif isinstance(source, Candidates):
+        if reranker is not None:
+            raise UserError(
+                f"{source.place} has candidates, which are ranked; remove the reranker."
+            )
+        stage = ScoredCandidates(source, labels, block_size=block_size, mesh=mesh)
+        answers, whole = stage.answer(boards), stage.whole()
+        between = {} if whole is None else {("image", "text"): whole}
+        correlations = correlate(between, labels, boards, bootstrap_samples, seed)
     else:
         scores, ordered, first = _open(source, labels, block_size, mesh, reranker)
         reranked = (
@@ -309,7 +319,7 @@ class _Queries:
         labels: DirectionLabels,
         answer: RankedQueries,
         direction: str,
-        stage: SecondStage | None,
+        stage: SecondStage | ScoredCandidates | None,
     ) -> DirectionResult:
         """Returns the answer for the queries with a positive, with their ids."""
         query, gallery = DIRECTIONS[direction]
@@ -349,6 +359,12 @@ def _why_skipped(source: Source, board: Board, direction: str) -> str:
         if direction in ("i2t", "t2i"):
             return f"there are no {direction} lists"
         return "ranked lists are between images and captions, and have no scores"
+    if isinstance(source, Candidates):
+        if direction in ("i2t", "t2i"):
+            return f"there are no {direction} candidates"
+        if set(needed) == {"image", "text"}:
+            return "its rated pairs are not all among the candidates"
+        return "candidates are between images and captions"
     if isinstance(source, ScoreMatrix):
         return "a score matrix compares images with captions only"
     nouns = {"image": "image", "text": "caption"}

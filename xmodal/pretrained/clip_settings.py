@@ -45,7 +45,7 @@ class Defaults(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class ClipSettings:
     """Settings of both sides.
 
     Attributes:
@@ -67,12 +67,12 @@ class Settings:
     size: int | None = None
 
 
-def read_settings(source: WeightSource, kind: str, defaults: Defaults) -> Settings:
+def read_settings(source: WeightSource, kind: str, defaults: Defaults) -> ClipSettings:
     """Returns the settings in the config file that belongs to a layout.
 
     Args:
       source: the weights and the files beside them.
-      kind: see `clip_layouts.Layout`.
+      kind: see `clip_layouts.ClipLayout`.
       defaults: values that the file may leave out.
 
     Raises:
@@ -87,12 +87,12 @@ def read_settings(source: WeightSource, kind: str, defaults: Defaults) -> Settin
             "its config.json is missing, which says the activation and the number of heads: put "
             "it beside the weights."
         )
-    return Settings(
+    return ClipSettings(
         "", {}, {}, dict.fromkeys(SIDES, defaults.epsilon), defaults.recipe, defaults.normalization
     )
 
 
-def _transformers(source: WeightSource, defaults: Defaults) -> Settings:
+def _transformers(source: WeightSource, defaults: Defaults) -> ClipSettings:
     config = source.files["config.json"]
     if config.get("model_type") not in ("clip", "siglip"):
         raise UserError(
@@ -108,7 +108,7 @@ def _transformers(source: WeightSource, defaults: Defaults) -> Settings:
                 f"its config.json has hidden_act={name!r}; known: {', '.join(_ACTIVATIONS)}."
             )
         activations[side] = _ACTIVATIONS[name]
-    settings = Settings(
+    settings = ClipSettings(
         "config.json",
         activations,
         {
@@ -124,7 +124,7 @@ def _transformers(source: WeightSource, defaults: Defaults) -> Settings:
     return settings if pixel_config is None else _with_pixels(settings, pixel_config)
 
 
-def _with_pixels(settings: Settings, config: Mapping[str, Any]) -> Settings:
+def _with_pixels(settings: ClipSettings, config: Mapping[str, Any]) -> ClipSettings:
     """Adds the settings of the preprocessor_config.json of transformers."""
     size = config.get("size", {})
     shortest = isinstance(size, int) or "shortest_edge" in size
@@ -141,11 +141,11 @@ def _with_pixels(settings: Settings, config: Mapping[str, Any]) -> Settings:
     )
 
 
-def _statistics(settings: Settings) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _statistics(settings: ClipSettings) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return next(pair for pair, name in _NORMALIZATIONS.items() if name == settings.normalization)
 
 
-def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> Settings:
+def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> ClipSettings:
     model = config.get("model_cfg", config)
     image, text = model.get("vision_cfg", {}), model.get("text_cfg", {})
     _check_open_clip(image, text)
@@ -159,14 +159,14 @@ def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> Settings:
         side: (part.get("norm_kwargs") or {}).get("eps", defaults.epsilon)
         for side, part in (("image", image), ("text", text))
     }
-    usual_settings = Settings(
+    usual_settings = ClipSettings(
         "open_clip_config.json", activations, heads, epsilon, defaults.recipe,
         defaults.normalization, image.get("image_size"),
     )  # fmt: skip
     return _with_open_clip_pixels(usual_settings, config.get("preprocess_cfg", {}))
 
 
-def _with_open_clip_pixels(settings: Settings, config: Mapping[str, Any]) -> Settings:
+def _with_open_clip_pixels(settings: ClipSettings, config: Mapping[str, Any]) -> ClipSettings:
     """Adds the settings of the section `preprocess_cfg`."""
     size = config.get("size", settings.size)
     mode, interpolation = next(pair for pair, name in _RECIPES.items() if name == settings.recipe)

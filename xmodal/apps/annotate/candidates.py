@@ -8,10 +8,11 @@ import numpy as np
 
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.arrays import load_embeddings, load_scores
+from xmodal.evals.inputs.candidate_arrays import has_candidates
 from xmodal.evals.inputs.files import choose_similarity
 from xmodal.evals.inputs.galleries import Ids, ids_of
 from xmodal.evals.inputs.lists import load_rankings
-from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source
+from xmodal.evals.inputs.sources import Candidates, Embeddings, RankedLists, ScoreMatrix, Source
 from xmodal.evals.ranking.ranks import compute_ranks
 from xmodal.evals.runner import open_rankings
 
@@ -28,7 +29,12 @@ def read_source(path: str, similarity: str | None) -> Source:
     if path.endswith(".json"):
         return load_rankings(path)
     if _has_scores(path):
-        return load_scores(path, None)
+        scores = load_scores(path, None)
+        if isinstance(scores, Candidates):
+            raise UserError(
+                f"{path} has candidates and their scores: save their ids, best first, as rankings."
+            )
+        return scores
     return choose_similarity(load_embeddings(path), similarity)
 
 
@@ -52,6 +58,7 @@ def best_items(
     """
     if isinstance(source, RankedLists):
         return _from_lists(source, split, direction, queries, depth)
+    assert not isinstance(source, Candidates), "`read_source` refuses them"
     _check_complete(source, split)
     if not len(queries):
         return []
@@ -77,7 +84,8 @@ def _has_scores(path: str) -> bool:
         )
     try:
         with zipfile.ZipFile(path) as archive:
-            return "scores.npy" in archive.namelist()
+            names = {name.removesuffix(".npy") for name in archive.namelist()}
+            return "scores" in names or has_candidates(names)
     except (OSError, zipfile.BadZipFile):
         return False  # The reader of embeddings reports what is wrong.
 

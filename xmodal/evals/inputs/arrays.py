@@ -23,9 +23,11 @@ from xmodal.evals.inputs.array_checks import (
     check_scores,
     refuse_tiny,
 )
-from xmodal.evals.inputs.sources import Embeddings, Predictions, ScoreMatrix
+from xmodal.evals.inputs.candidate_arrays import ARRAYS as CANDIDATES
+from xmodal.evals.inputs.candidate_arrays import has_candidates, read_candidates
+from xmodal.evals.inputs.sources import Candidates, Embeddings, Predictions, ScoreMatrix
 from xmodal.evals.inputs.token_arrays import is_read, read_tokens, write_tokens
-from xmodal.similarity import PAIR_MODULES
+from xmodal.similarity import PAIR_MODULES, SIMILARITIES
 
 # (ids, array) of each modality in the file of embeddings.
 _EMBEDDING_NAMES = (("image_ids", "image_embeddings"), ("caption_ids", "caption_embeddings"))
@@ -53,6 +55,10 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
       UserError: the file cannot be read, or its arrays do not fit together.
     """
     place, arrays = open_arrays(source, "embeddings")
+    return _read_embeddings(arrays, place)
+
+
+def _read_embeddings(arrays: Mapping[str, np.ndarray], place: str) -> Embeddings:
     found, log_sigma = {}, {}
     for (ids_name, name), (side, spread) in zip(_EMBEDDING_NAMES, _LOG_SIGMA.items(), strict=True):
         if ids_name in arrays and name in arrays:
@@ -141,12 +147,14 @@ def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
 def load_scores(
     source: str | os.PathLike | Mapping[str, np.ndarray],
     ids: str | os.PathLike | Mapping[str, np.ndarray] | None = None,
-) -> ScoreMatrix:
-    """Reads a matrix of scores, images by captions.
+) -> ScoreMatrix | Candidates:
+    """Reads a matrix of scores, images by captions, or the scores of every query's candidates.
 
     Args:
       source: npy file [N, M], which is memory-mapped; or an npz file (or mapping) with `scores`,
-        `image_ids` and `caption_ids`.
+        `image_ids` and `caption_ids`; or, instead of `scores`, with the arrays of
+        `candidate_arrays.read_candidates`, and optionally the embeddings of their first stage and
+        its `similarity`, see `load_embeddings`.
       ids: npz file (or mapping) with `image_ids` and `caption_ids`, if they are not in `source`.
 
     Raises:
@@ -166,6 +174,8 @@ def load_scores(
             raise UserError(f"`ids` belongs to a matrix in a .npy file; {place} has its own ids.")
         _, arrays = open_arrays(source, "scores")
         ids_place = place
+        if has_candidates(arrays):
+            return _read_candidates(arrays, place)
         matrix = _require(arrays, "scores", place)
     image_ids, caption_ids = (
         check_ids(_require(arrays, name, ids_place), ids_place, name)
@@ -173,6 +183,24 @@ def load_scores(
     )
     check_scores(matrix, image_ids, caption_ids, place)
     return ScoreMatrix(place, image_ids, caption_ids, matrix)
+
+
+def _read_candidates(arrays: Mapping[str, np.ndarray], place: str) -> Candidates:
+    """Candidates, with the embeddings of their first stage if there are any."""
+    if "scores" in arrays:
+        raise UserError(f"{place} has 'scores' of all pairs and candidates; save one of them.")
+    queries = {
+        ids: check_ids(_require(arrays, ids, place), place, ids) for ids, _ in _EMBEDDING_NAMES
+    }
+    first = None
+    if any(name in arrays for _, name in _EMBEDDING_NAMES):
+        first = _read_embeddings(arrays, place)
+        if first.similarity not in SIMILARITIES:
+            raise UserError(
+                f"{place} has embeddings of the first stage, but no `{_SIMILARITY}` of vectors; "
+                f"save the name of the one that chose them, one of {sorted(SIMILARITIES)}."
+            )
+    return read_candidates(arrays, place, queries, first)
 
 
 def place_of(source: object, name: str) -> str:
@@ -208,7 +236,7 @@ def open_arrays(
     arrays = {}
     known = {name for pair in _EMBEDDING_NAMES for name in pair}
     known |= {"scores", "sentences", "sentence_embeddings", _SIMILARITY, *_PARAMETERS}
-    known |= set(_LOG_SIGMA.values())
+    known |= CANDIDATES | set(_LOG_SIGMA.values())
     try:
         with load_arrays(place) as file:
             if len(set(file.files)) < len(file.files):

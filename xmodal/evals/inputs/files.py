@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from xmodal.base.config import UserError, lookup
 from xmodal.evals.inputs import arrays, lists
 from xmodal.evals.inputs.sentences import Sentences, has_sentences, load_sentences
-from xmodal.evals.inputs.sources import Embeddings, Source
+from xmodal.evals.inputs.sources import Candidates, Embeddings, Source
 from xmodal.similarity import PAIR_MODULES, SIMILARITIES, make_similarity
 
 Vectors = TypeVar("Vectors", Embeddings, Sentences)
@@ -30,7 +30,10 @@ def open_source(kind: str, given: Any, ids: Any = None, similarity: str | None =
     if kind != "embeddings" and similarity is not None:
         raise UserError(f"Similarity {similarity!r} is for embeddings; {kind} need none.")
     if kind == "scores":
-        return arrays.load_scores(given, ids)
+        scores = arrays.load_scores(given, ids)
+        if isinstance(scores, Candidates) and scores.first is not None:
+            return dataclasses.replace(scores, first=choose_similarity(scores.first, None))
+        return scores
     if ids is not None:
         raise UserError(f"Ids are for a matrix of scores; {kind} have their own.")
     if kind == "rankings":

@@ -9,7 +9,7 @@ import numpy as np
 from xmodal.base.config import UserError
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Labels
-from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix
+from xmodal.evals.inputs.sources import Candidates, Embeddings, ScoreMatrix
 
 # Almost all items of another split are unknown; those of an incomplete export are known.
 _ANOTHER_SPLIT = 0.1
@@ -54,7 +54,7 @@ def check_coverage(
     return extra
 
 
-def ids_of(source: Embeddings | ScoreMatrix) -> dict[str, np.ndarray]:
+def ids_of(source: Embeddings | ScoreMatrix | Candidates) -> dict[str, np.ndarray]:
     """Returns the ids of a source by kind, "image" and "caption"; a missing kind is left out."""
     ids = {"image": source.image_ids, "caption": source.caption_ids}
     return {kind: each for kind, each in ids.items() if each is not None}

@@ -251,6 +251,28 @@ class ScoreMatrix(_Given):
 
 
 @dataclasses.dataclass(frozen=True)
+class Candidates(_Given):
+    """Scores of some items of every query, by a pair scorer or any other reranker.
+
+    Attributes:
+      place: names the source in messages.
+      image_ids: int64 [N].
+      caption_ids: int64 [M].
+      directions: "i2t", "t2i" or both -> ids int64 [Q, K] of the items that were scored for every
+        query, and their scores, floats [Q, K].
+      definition: names the score, such as "logit + cosine".
+      first: embeddings of the first stage, which ranks all other items; None if they have no order.
+    """
+
+    place: str
+    image_ids: np.ndarray
+    caption_ids: np.ndarray
+    directions: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    definition: str
+    first: Embeddings | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class RankedLists(_Given):
     """Ranked lists, most similar first; a direction without lists is None.
 
@@ -265,7 +287,7 @@ class RankedLists(_Given):
     t2i: Mapping[int, np.ndarray] | None
 
 
-Source = Embeddings | ScoreMatrix | RankedLists
+Source = Embeddings | ScoreMatrix | Candidates | RankedLists
 
 
 def refuse_field(place: str, similarity: Mapping[str, Any] | None) -> None:

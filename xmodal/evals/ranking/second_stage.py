@@ -163,31 +163,16 @@ class SecondStage:
         candidates = self._candidates(transposed)
         queries = np.repeat(np.arange(len(candidates)), candidates.shape[1])
         ends = (candidates.ravel(), queries) if transposed else (queries, candidates.ravel())
-        found = self.pairs(*ends).reshape(candidates.shape)
-        matrix = np.empty(first.shape, np.float32)
-        height = first.tile_shape[0]
-        for start in range(0, len(matrix), height):
-            for query, row in enumerate(complete_rows(first, start // height), start):
-                matrix[query] = join_keys(row, candidates[query], found[query])
-        return SecondStageScores(matrix, candidates)
+        return join_candidates(first, candidates, self.pairs(*ends).reshape(candidates.shape))
 
     def describe(self, direction: DirectionLabels, transposed: bool) -> Rescored:
         """Returns the facts of a direction's second stage."""
-        candidates = self._candidates(transposed)
-        queries = np.arange(len(candidates))[:, None]
-        total, inside = np.zeros((2, len(candidates)), np.int64)
-        for relation in direction.relations:
-            total += relation.lengths
-            inside += np.sum(relation.contains(queries, candidates), axis=1)
-        return Rescored(
+        return describe_candidates(
+            direction,
+            self._candidates(transposed),
             score=self.definition,
             first_stage=self._similarity,
-            top=candidates.shape[1],
-            gallery=(self._first.shape[0] if transposed else self._first.shape[1]),
-            positives=int(total.sum()),
-            outside=int((total - inside).sum()),
-            queries=int(np.sum(total > 0)),
-            missed=int(np.sum((total > 0) & (inside == 0))),
+            gallery=self._first.shape[0 if transposed else 1],
         )
 
     def _find_candidates(self, transposed: bool) -> np.ndarray:
@@ -202,15 +187,59 @@ class SecondStage:
         return found
 
 
-def join_keys(row: np.ndarray, scored: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Returns one number per item whose order is that of two keys, float32 [N].
+def join_candidates(first: Scores, candidates: np.ndarray, scores: np.ndarray) -> SecondStageScores:
+    """Returns the scores to rank by.
 
     Args:
-      row: scores of the first stage, float32 [N].
-      scored: positions [K] of the items that were scored again.
-      scores: their new scores, float32 [K], which they keep.
+      first: scores of the first stage, of Q queries and N items.
+      candidates: positions [Q, K] of the items that were scored again.
+      scores: their new scores, floats [Q, K].
     """
-    found = np.empty(len(row), np.float32)
+    matrix = np.empty(first.shape, np.result_type(np.float32, scores))
+    height = first.tile_shape[0]
+    for start in range(0, len(matrix), height):
+        for query, row in enumerate(complete_rows(first, start // height), start):
+            matrix[query] = join_keys(row, candidates[query], scores[query])
+    return SecondStageScores(matrix, candidates)
+
+
+def describe_candidates(
+    direction: DirectionLabels,
+    candidates: np.ndarray,
+    *,
+    score: str,
+    first_stage: str,
+    gallery: int,
+    given: str = "",
+) -> Rescored:
+    """Returns the facts of a direction whose candidates [Q, K] were scored; see `Rescored`."""
+    queries = np.arange(len(candidates))[:, None]
+    total, inside = np.zeros((2, len(candidates)), np.int64)
+    for relation in direction.relations:
+        total += relation.lengths
+        inside += np.sum(relation.contains(queries, candidates), axis=1)
+    return Rescored(
+        score=score,
+        first_stage=first_stage,
+        top=candidates.shape[1],
+        gallery=gallery,
+        positives=int(total.sum()),
+        outside=int((total - inside).sum()),
+        queries=int(np.sum(total > 0)),
+        missed=int(np.sum((total > 0) & (inside == 0))),
+        given=given,
+    )
+
+
+def join_keys(row: np.ndarray, scored: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Returns one number per item whose order is that of two keys, floats [N].
+
+    Args:
+      row: scores of the first stage, floats [N].
+      scored: positions [K] of the items that were scored again.
+      scores: their new scores, floats [K], which they keep.
+    """
+    found = np.empty(len(row), np.result_type(np.float32, scores))
     others = np.ones(len(row), bool)
     others[scored] = False
     found[scored] = scores

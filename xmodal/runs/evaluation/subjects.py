@@ -16,7 +16,7 @@ from xmodal.evals import Evaluation, read_options
 from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import Options, Split
 from xmodal.evals.inputs.files import name_of, open_embeddings
-from xmodal.evals.inputs.sources import Embeddings, Provider
+from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.provider import Ensemble, ModelProvider
 from xmodal.runs import run
 from xmodal.runs.config.run_config import RunConfig
@@ -25,28 +25,15 @@ from xmodal.runs.evaluation.evaluation_files import event_writer, read_others, w
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.sentence_notes import describe_prompt, describe_sentences
-from xmodal.runs.evaluation.suite import FINAL_SPLITS, EvalSuite, Request
+from xmodal.runs.evaluation.suite import FINAL_SPLITS, EvalSuite, Request, Subject
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.finished import FINAL
 from xmodal.runs.folder.run_records import training_hashes
 from xmodal.runs.tensorboard.example_views import TensorBoardConfig, Views, read_config
-from xmodal.runs.tensorboard.writer import make_writer
+from xmodal.runs.tensorboard.writer import EventWriter
 from xmodal.training.optimization.run_lengths import resolve_epochs
 
 _VECTORS = (None, "vector")
-
-
-class Subject(NamedTuple):
-    """A model to evaluate: the name of its row, and what `EvalSuite.evaluate` takes.
-
-    `step` is that of a run's checkpoint.
-    """
-
-    name: str
-    provider: Provider
-    notes: Callable[[Items], Sequence[str]] = lambda items: ()
-    trained_on: Mapping[str, str] | None = None
-    step: int | None = None
 
 
 class Opened(NamedTuple):
@@ -96,22 +83,15 @@ def evaluate_subjects(
     evaluations: list[Evaluation] = []
     entered: contextlib.AbstractContextManager = event_writer(output, settings)
     if check_lock:  # Its curves continue, and the run that it follows has a row of settings.
-        entered = contextlib.closing(make_writer(output))
+        entered = contextlib.closing(EventWriter(output))
     with entered as writer:
-        for name, provider, notes, trained_on, step in subjects:
+        for subject in subjects:
+            step = subject.step
             views = Views(writer, tensorboard, step or 0)
             kept: dict[str, float] = {}
             if keep_others and step is not None:  # Before any work, since it may be damaged.
                 kept = read_others(output, step, suite.options)
-            evaluations = suite.evaluate(
-                provider,
-                name=name,
-                request=request,
-                notes=notes,
-                trained_on=trained_on,
-                others=others,
-                view=views,
-            )
+            evaluations = suite.evaluate(subject, request, others=others, view=views)
             if check_lock:
                 check_lock()
             follows = check_lock is not None
