@@ -167,8 +167,8 @@ def test_bad_input_is_named(torch, clip, siglip, tmp_path):
             source)  # fmt: skip
 
     # Another model, another tokenizer, no tokenizer.
-    refused("has no class token. It looks like siglip: use --model=siglip", "clip", other)
-    refused("with a probe. It looks like clip: use --model=clip.$", "siglip", folder)
+    refused("no class token, as a SigLIP: use --model=siglip", "clip", other)
+    refused("no attention pooling with a probe, as a CLIP: use --model=clip.$", "siglip", folder)
     published.write(tmp_path / "none", {"encoder.weight": np.ones((2, 2), np.float32)})
     refused("no CLIP or SigLIP: it has none of .*'visual.class_embedding'", "clip",
             tmp_path / "none")  # fmt: skip

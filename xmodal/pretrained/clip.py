@@ -53,7 +53,7 @@ def describe_clip(source: WeightSource, variant: str) -> Published:
     arrays, layout = source.arrays, find_layout(source.arrays)
     is_resnet = "encoder" in layout.image
     if not is_resnet and not layout.has(arrays, "image/encoder/class_token"):
-        raise UserError("it has no class token.")
+        raise UserError("it has no class token, as a SigLIP: use --model=siglip.")
     settings = read_settings(source, layout.kind, _CLIP)
     stored = next((name for name in arrays if re.match(EXPECTED_UNEXPECTED[0], name)), "")
     known = dict.fromkeys(SIDES, "quick_gelu") if stored and not settings.file else {}
@@ -90,7 +90,7 @@ def describe_siglip(source: WeightSource, variant: str) -> Published:
     """
     arrays, layout = source.arrays, find_layout(source.arrays)
     if not layout.has(arrays, "image/head/probe"):
-        raise UserError("it has no attention pooling with a probe.")
+        raise UserError("it has no attention pooling with a probe, as a CLIP: use --model=clip.")
     is_of_authors = layout.kind == "big_vision"
     usual = _SIGLIP._replace(recipe="big_vision") if is_of_authors else _SIGLIP
     settings = read_settings(source, layout.kind, usual)
