@@ -10,7 +10,7 @@ from google.protobuf.json_format import ParseError
 
 import data_prep
 from data_prep.errors import NotPreparedError, UnexpectedFilesError
-from data_prep.reading.examples import read_values, stack
+from data_prep.reading.example_records import read_values, stack
 
 _BLOCK = 4096  # Number of records to read at a time.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow_datasets as tfds
 
-from data_prep.reading.examples import read_values, stack
+from data_prep.reading.example_records import read_values, stack
 
 STRING = np.dtype(object)
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 from absl import logging
+from clu.parameter_overview import get_parameter_overview
 
 from xmodal.evals.reports.summary import select_curves
 from xmodal.runs import reporting
@@ -99,7 +100,8 @@ def make_reporter(
 
 
 def write_facts(writer: EventWriter, parts: Parts) -> None:
-    """Writes the config and the parameter table for TensorBoard's TEXT tab."""
+    """Writes the config and a table of all parameters for TensorBoard's TEXT tab."""
     config = parts.config.to_json_best_effort(indent=2)
-    texts = {"config": config, "parameters": describe(parts)}
+    arrays = get_parameter_overview(parts.shapes[0], include_stats=False)
+    texts = {"config": config, "parameters": f"{describe(parts)}\n\n{arrays}"}
     writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in texts.items()})
