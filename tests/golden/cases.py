@@ -161,9 +161,10 @@ OTHERS: dict[str, list[CommandLine]] = {
         ("evaluate", "--rankings={files}/ranked.json", _LABELED, "--output={out}/rankings"),
     ],
     "evaluate_sentences": [
-        ("evaluate", "--run={vete}/run", "--save_embeddings={out}/model.npz", _RESULTS),
+        ("evaluate", "--run={vete}/run", "--save_embeddings={out}/model.npz", "--evaluators=sts",
+         _RESULTS),
         ("evaluate", "--embeddings={out}/model.npz", "--config=configs/vete.py:quick",
-         "--output={out}/saved"),
+         "--evaluators=sts", "--output={out}/saved"),
     ],
     "evaluate_follow": [("evaluate", f"--run={_RUN}", "--follow", _RESULTS)],
     "evaluate_interpolate": [

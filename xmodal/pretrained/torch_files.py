@@ -124,9 +124,9 @@ def read_torch(path: epath.Path) -> dict[str, np.ndarray]:
     Raises:
       UserError: see `read_objects`; or it has a module, or a tensor that is not a plain array.
     """
-    collector = _Collector()
+    objects, collector = read_objects(path), _Collector()
     try:
-        collector.collect(read_objects(path), "")
+        collector.collect(objects, "")
     except ERRORS as error:
         raise _damaged(path, error) from error
     except _NotAnArray as error:

@@ -21,7 +21,7 @@ from xmodal.base.result_files import check_writable
 from xmodal.runs import frozen_features, reporting
 from xmodal.runs.compiled_step import compile_step
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.subjects import evaluate_best
+from xmodal.runs.evaluation.run_subjects import evaluate_best
 from xmodal.runs.folder import checkpoints, folder_lock, run_folder
 from xmodal.runs.folder.compute import Compute
 from xmodal.runs.folder.damaged_checkpoints import set_damaged_aside
