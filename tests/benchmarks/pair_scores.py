@@ -89,7 +89,7 @@ def make_model(name: str, image_tokens: int, dtype: str = "float32") -> DualEnco
     )
 
 
-def example(images: jax.typing.ArrayLike, length: int) -> dict[str, Any]:
+def example(images: Any, length: int) -> dict[str, Any]:
     """Returns an image and a text, as the model is initialized with."""
     words = np.ones((1, length), np.int32)
     return {"image": {"image": images}, "text": {"text_ids": words, "text_mask": words}}
