@@ -91,8 +91,6 @@ setuptools.setup(
         "clip": ["ftfy>=6.1,<7", "open-clip-torch>=3,<4"],
         # CLIP's byte pairs, SentencePiece models and tokenizer.json: `config.data.text.tokenizer`.
         "tokenizers": ["ftfy>=6.1,<7", "sentencepiece>=0.2,<0.3", "tokenizers>=0.21,<1"],
-        # Region features in LMDB.
-        "lmdb": ["lmdb>=1.4,<3"],
         # CMCM's baseline of words alone, `python -m xmodal caption_relations`.
         "baselines": ["scikit-learn>=1.5,<2"],
         # VETE's baseline of word vectors, `python -m xmodal word2vec`.

@@ -3,12 +3,16 @@
     python -m xmodal convert --model=clip --source=ViT-B-32.pt --output=weights/clip
     python -m xmodal.main --config=configs/clip_finetune.py:i2t \\
         --config.init_from.model=weights/clip --config.data.manual_dir=COCO
+    python -m xmodal.main --config=configs/clip_finetune.py:i2t \\
+        --config.init_from.model=weights/clip --config.data.dataset=captioned_images \\
+        --config.data.manual_dir=FOLDER --config.batch_size=auto
 
-The folder brings the model, its tokenizer and its crop. `i2t`, the default, trains on images and
-captions, `t2t` on pairs of captions of one image, `multitask` on both, like Crisscrossed Captions;
-`locked` keeps the image side as it is (LiT), and so does `t2t`; `sigmoid` has SigLIP's loss, for a
-CLIP with a learned bias that starts at 0. `,quick` after a variant trains small random towers on
-the built-in dataset.
+The last command trains on your own pictures, which may be fewer than a batch of COCO, 256. The
+folder of the weights brings the model, its tokenizer and its crop. `i2t`, the default, trains on
+images and captions, `t2t` on pairs of captions of one image, `multitask` on both, like Crisscrossed
+Captions; `locked` keeps the image side as it is (LiT), and so does `t2t`; `sigmoid` has SigLIP's
+loss, for a CLIP with a learned bias that starts at 0. `,quick` after a variant trains small random
+towers on the built-in dataset.
 
 Rates fall by 0.7 from layer to layer, the image side has a tenth of the text side's rate and starts
 after the first epoch, as in the configs of PCME++ (naver-ai/pcmepp, which has 0.01, 0.1 and new

@@ -9,7 +9,7 @@ elsewhere), `checks` (for `validate`) and `sampling` (CxC's sampling scheme).
 import importlib
 from typing import Any
 
-# Import paths instead of classes, since importing a builder imports TensorFlow and registers it.
+# Import paths instead of classes, since builders are slow to import.
 BUILDERS = {
     "captioned_images": "data_prep.captioned_images.captioned_images_dataset_builder:Builder",
     "class_folders": "data_prep.class_folders.class_folders_dataset_builder:Builder",

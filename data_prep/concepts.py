@@ -32,7 +32,7 @@ _NO_WORDNET = (
 def main() -> None:
     """Writes the file that the command line names."""
     args = _parse()
-    from data_prep.prepared import open_configs, read_columns  # Imports TensorFlow.
+    from data_prep.prepared import open_configs, read_columns  # Slow to import.
 
     try:
         lemmatize, is_concept = load_wordnet()

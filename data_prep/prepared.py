@@ -4,18 +4,15 @@ import contextlib
 from collections.abc import Collection, Iterator
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_datasets as tfds
 from absl import logging
 from google.protobuf.json_format import ParseError
 
 import data_prep
 from data_prep.errors import NotPreparedError, UnexpectedFilesError
+from data_prep.reading.example_records import read_values, stack
 
 _BLOCK = 4096  # Number of records to read at a time.
-
-# Parse records on the CPU, since TensorFlow would otherwise take all of a GPU's memory.
-tf.config.set_visible_devices([], "GPU")
 
 
 def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.DatasetBuilder:
@@ -107,10 +104,8 @@ def read_columns(
     sequences = {
         name for name, feature in wanted.items() if isinstance(feature, tfds.features.Sequence)
     }
-    parsers = {
-        name: tf.io.RaggedFeature(_stored_type(feature.feature), row_splits_dtype=tf.int64)
-        if name in sequences
-        else tf.io.FixedLenFeature([], _stored_type(feature))
+    dtypes = {
+        name: np.dtype(feature.feature.np_dtype if name in sequences else feature.np_dtype)
         for name, feature in wanted.items()
     }
     records = builder.as_data_source(
@@ -118,23 +113,14 @@ def read_columns(
     ).data_source
     blocks: dict[str, list[np.ndarray]] = {name: [] for name in wanted}
     for start in range(0, len(records), _BLOCK):
-        rows = records.__getitems__(range(start, min(start + _BLOCK, len(records))))
-        parsed = tf.io.parse_example(tf.constant(rows), parsers)
-        for name, values in parsed.items():
-            blocks[name] += _rows(values) if name in sequences else [values.numpy()]
+        block = records.__getitems__(range(start, min(start + _BLOCK, len(records))))
+        for name, (values, lengths) in read_values(block, dtypes).items():
+            blocks[name] += (
+                np.split(values, np.cumsum(lengths)[:-1])
+                if name in sequences
+                else [stack(values, lengths, ())]
+            )
     return {
         name: parts if name in sequences else np.concatenate(parts)
         for name, parts in blocks.items()
     }
-
-
-def _rows(values: tf.RaggedTensor) -> list[np.ndarray]:
-    return np.split(values.flat_values.numpy(), values.row_splits.numpy()[1:-1])
-
-
-def _stored_type(feature: tfds.features.FeatureConnector) -> tf.DType:
-    """The type that serialized examples have for a feature."""
-    dtype = feature.tf_dtype
-    if dtype == tf.string:
-        return dtype
-    return tf.float32 if dtype.is_floating else tf.int64

@@ -15,7 +15,7 @@ from data_prep.errors import NotPreparedError
 def main() -> None:
     """Checks the dataset that the command line names."""
     args = _parse()
-    # They import TensorFlow, but --help and errors in arguments should be fast.
+    # They are slow to import, but --help and errors in arguments should be fast.
     from data_prep import checks
     from data_prep.checks import figure_rows
     from data_prep.checks.prepared_dataset import Prepared

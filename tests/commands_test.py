@@ -14,7 +14,7 @@ import pytest
 import xmodal
 from tests.apps.annotate.small_studies import CAPTIONS, sts_units
 from xmodal.__main__ import COMMANDS
-from xmodal.apps.annotate.study_file import Settings, create
+from xmodal.apps.annotate.study_file import StudySettings, create
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -93,7 +93,7 @@ def test_a_config_of_ones_own_stands_beside_the_installed_ones(wheel, tmp_path):
 
 @pytest.mark.slow
 def test_pages_of_annotation_are_in_the_wheel(wheel, tmp_path):
-    create(tmp_path / "study", Settings(), sts_units(2), CAPTIONS, [])
+    create(tmp_path / "study", StudySettings(), sts_units(2), CAPTIONS, [])
     serve = ["-m", "xmodal", "annotate", "serve", f"--study={tmp_path}/study", "--port=0"]
     environment = os.environ | {"PYTHONPATH": str(wheel), "PYTHONSAFEPATH": "1"}
     with subprocess.Popen(

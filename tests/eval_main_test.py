@@ -22,7 +22,7 @@ from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports import store
 from xmodal.runs import run
-from xmodal.runs.evaluation import subjects
+from xmodal.runs.evaluation import run_subjects
 from xmodal.runs.evaluation.suite import Request
 from xmodal.runs.folder import checkpoints, run_folder
 
@@ -208,13 +208,13 @@ def test_the_mean_of_the_scores_of_two_runs(saved_run_dir, tmp_path, capsys):
 def test_a_signal_ends_an_evaluation_before_anything_is_written(
     saved_run_dir, tmp_path, monkeypatch
 ):
-    open_run = subjects.open_run
+    open_run = run_subjects.open_run
 
     def interrupted(*args, **options):
         os.kill(os.getpid(), signal.SIGTERM)
         return open_run(*args, **options)
 
-    monkeypatch.setattr(subjects, "open_run", interrupted)
+    monkeypatch.setattr(run_subjects, "open_run", interrupted)
     with pytest.raises(SystemExit) as ended:
         evaluate(run=str(saved_run_dir), split="validation", output=str(tmp_path / "out"))
     assert ended.value.code == STOPPED

@@ -13,7 +13,7 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.runs import run, start
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.subjects import open_file
-from xmodal.runs.evaluation.suite import FINAL_SPLITS
+from xmodal.runs.evaluation.suite import FINAL_SPLITS, Subject
 from xmodal.runs.folder import checkpoints, run_folder
 
 BEST = "shapes/mean_recall@10"
@@ -60,16 +60,17 @@ def evaluate(**values):
         eval_main.main(["eval_main"])
 
 
-def evaluate_weights(evaluation, params, model_state, **options):
+def evaluate_weights(evaluation, params, model_state, *, name, **options):
     """Evaluates weights of a run's model; returns one evaluation per evaluator."""
-    return evaluation.suite.evaluate(evaluation.provider(params, model_state), **options)
+    subject = Subject(name, evaluation.provider(params, model_state))
+    return evaluation.suite.evaluate(subject, **options)
 
 
 def evaluate_file(path, config, request=FINAL_SPLITS, **options):
     """Evaluates a file of embeddings on the datasets of a config; returns its evaluations."""
     suite, (subject,), *_ = open_file(path, config, **options)
     others = suite.load_others(request)
-    return suite.evaluate(subject.provider, name=subject.name, request=request, others=others)
+    return suite.evaluate(subject, request, others=others)
 
 
 def read(path):

@@ -14,5 +14,7 @@ def variables(devices: int) -> dict[str, str]:
     return {
         "JAX_PLATFORMS": "cpu",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
+        # Lines of Python in the programs of XLA; writing them takes a tenth of a short run.
+        "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} {_XLA_FLAGS}",
     }

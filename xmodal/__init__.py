@@ -14,7 +14,7 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from xmodal.api.evaluating import evaluate
-    from xmodal.api.item_embeddings import Embedding
+    from xmodal.api.item_embeddings import ItemEmbeddings
     from xmodal.api.loading import load
     from xmodal.api.model import Model
     from xmodal.api.search.index import Index
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Comparison",
-    "Embedding",
     "Index",
     "Inspection",
+    "ItemEmbeddings",
     "Model",
     "Page",
     "UserError",
@@ -45,7 +45,7 @@ __all__ = [
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "api.item_embeddings": ["Embedding"],
+        "api.item_embeddings": ["ItemEmbeddings"],
         "api.evaluating": ["evaluate"],
         "api.loading": ["load"],
         "api.model": ["Model"],

@@ -35,7 +35,6 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from xmodal.base.config import UserError
-from xmodal.base.console import quietly
 from xmodal.base.progress import stoppable
 from xmodal.cli import config_flag, eval_flags
 from xmodal.cli.eval_flags import (
@@ -83,9 +82,6 @@ def main(argv: list[str]) -> None:
     config = config_flag.read_config() if "config" in source else None
     settings = values_of(source) | ({"--config": config.to_dict()} if config else {})
     use_compilation_cache()
-    if config or RUN.value:
-        with quietly():
-            import xmodal.runs.evaluation.run_evaluation  # noqa: F401
     with processes.connected(settings), _stoppable():
         if FOLLOW.value:
             _follow_run()
@@ -108,7 +104,6 @@ def _stoppable() -> contextlib.AbstractContextManager:
 def _run(source: tuple[str, ...], config: ConfigDict | None) -> None:
     """Evaluates one checkpoint of a run, several runs together, published towers or a file."""
     from xmodal.runs.evaluation import evaluation_files, subjects
-    from xmodal.runs.published_towers import open_towers
 
     output, keep_others = OUTPUT.value, False
     if RUN.value and "," in RUN.value:
@@ -118,6 +113,8 @@ def _run(source: tuple[str, ...], config: ConfigDict | None) -> None:
         # A folder given by the user may hold the results of another split.
         keep_others = not OUTPUT.value
     elif source == ("config",):
+        from xmodal.runs.published_towers import open_towers
+
         assert config is not None
         opened = open_towers(config, EVALUATORS.value)
     else:
@@ -137,7 +134,7 @@ def _run(source: tuple[str, ...], config: ConfigDict | None) -> None:
 
 def _open_run() -> tuple["Opened", str]:
     """Returns the checkpoint of a run, and the folder for its results."""
-    from xmodal.runs.evaluation import subjects
+    from xmodal.runs.evaluation import run_subjects
     from xmodal.runs.folder import run_folder
 
     config = run_folder.load_run(RUN.value)
@@ -146,7 +143,7 @@ def _open_run() -> tuple["Opened", str]:
     # RUN/test has the run's own results, which are those of its best checkpoint.
     is_best = STEP.value == "best"
     output = _output_in_run("" if is_best else f"step_{step}")
-    opened = subjects.open_run(_evaluation_of(config), RUN.value, [step], is_best=is_best)
+    opened = run_subjects.open_run(_evaluation_of(config), RUN.value, [step], is_best=is_best)
     return opened, output
 
 
@@ -154,7 +151,7 @@ def _follow_run() -> None:
     """Evaluates the checkpoints of a run as they appear."""
     import jax
 
-    from xmodal.runs.evaluation import evaluation_files, subjects
+    from xmodal.runs.evaluation import evaluation_files, run_subjects, subjects
     from xmodal.runs.folder import folder_lock
     from xmodal.runs.folder.following import follow, wait_for_run
 
@@ -165,7 +162,7 @@ def _follow_run() -> None:
     folder, timeout = RUN.value, TIMEOUT.value
     config, output = wait_for_run(folder, timeout=timeout), _output_in_run("follow")
     steps = follow(folder, output, timeout=timeout, overwrite=OVERWRITE.value)
-    opened = subjects.open_run(_evaluation_of(config), folder, steps, follows=True)
+    opened = run_subjects.open_run(_evaluation_of(config), folder, steps, follows=True)
     evaluation_files.check_output(output, opened.identity, overwrite=OVERWRITE.value)
     with folder_lock.hold(output) as check_lock:  # A follower writes for hours.
         evaluations = subjects.evaluate_subjects(
@@ -191,7 +188,7 @@ def _interpolate_run() -> None:
 
 def _open_ensemble() -> "Opened":
     """Returns the runs whose scores are averaged."""
-    from xmodal.runs.evaluation import subjects
+    from xmodal.runs.evaluation import run_subjects
     from xmodal.runs.folder import run_folder
 
     if SAVE_EMBEDDINGS.value:
@@ -204,7 +201,7 @@ def _open_ensemble() -> "Opened":
     configs = [run_folder.load_run(folder) for folder in folders]
     for config in configs if ANNOTATIONS.value else ():
         add_annotations(config, ANNOTATIONS.value)
-    return subjects.open_ensemble(
+    return run_subjects.open_ensemble(
         folders, configs, split=SPLIT.value, step=STEP.value, names=EVALUATORS.value
     )
 

@@ -11,7 +11,6 @@ import sys
 from absl import flags, logging
 
 from xmodal.base.config import UserError
-from xmodal.base.console import quietly
 from xmodal.base.progress import STOPPED
 from xmodal.cli import config_flag, output_flag, training_flags
 from xmodal.cli.output_flag import OUTPUT
@@ -72,8 +71,7 @@ def main(argv: list[str]) -> None:
         print(*(report.read_text() for report in reports), sep="\n")
         print(next_steps(workdir, config))
         return
-    with quietly():
-        from xmodal.runs import loop, preflight
+    from xmodal.runs import loop, preflight
 
     if not TOPOLOGY.value:  # Functions compiled for absent devices cannot be read back.
         use_compilation_cache()

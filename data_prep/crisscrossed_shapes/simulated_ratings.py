@@ -10,7 +10,7 @@ from data_prep.crisscrossed_shapes.captions import DESCRIBERS, SceneCaption
 from data_prep.crisscrossed_shapes.scene_graph import Scene, full_content
 from data_prep.sampling import scheme
 from data_prep.sampling.groups import number_groups
-from data_prep.sampling.nearest import nearest
+from data_prep.sampling.nearest_neighbors import nearest
 
 RATERS = 5
 _STEP = 0.1  # step of the raters' slider

@@ -21,6 +21,7 @@ from data_prep.reading.folders import files_below
 from data_prep.reading.text_lines import TextLines
 from data_prep.untrusted import saved_arrays
 from data_prep.untrusted.hdf5 import HDF5_ERRORS, Hdf5File
+from data_prep.untrusted.lmdb_files import LmdbFile, Place
 from data_prep.untrusted.plain_pickles import DAMAGE, load_plain
 
 TAGS = "predictions.tsv"
@@ -109,7 +110,7 @@ def _open_stores(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, FeatureSt
     for path in files_below(folder, "*.hdf5", "*.h5"):
         yield path, _Hdf5(path)
     for path in files_below(folder, "data.mdb"):
-        yield path, _Lmdb(path.parent)
+        yield path, _Lmdb(path)
     yield folder, _Arrays(files_below(folder, "*.npz", "*.npy"))
 
 
@@ -196,27 +197,19 @@ class _Hdf5(FeatureStore):
 class _Lmdb(FeatureStore):
     """One pickled dict per image, as in ViLBERT and MMF; `keys` lists the images."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, path: pathlib.Path) -> None:
         try:
-            import lmdb
-        except ImportError as error:
-            raise UnexpectedFilesError(
-                f'{folder} is an LMDB: pip install "xmodal[lmdb]" to read it'
-            ) from error
-        try:
-            self._env = lmdb.open(str(folder), readonly=True, lock=False, readahead=False)
-        except lmdb.Error as error:
-            raise UnexpectedFilesError(f"{folder} is truncated or not an LMDB: {error}") from error
+            self._file = LmdbFile(path)
+        except ValueError as error:
+            raise UnexpectedFilesError(f"{path} is truncated or not an LMDB: {error}") from error
 
-    def places(self) -> Iterator[tuple[str, bytes]]:
-        with self._env.begin() as transaction:
-            for key in transaction.cursor().iternext(keys=True, values=False):
-                if key != b"keys":
-                    yield key.decode(), key
+    def places(self) -> Iterator[tuple[str, Place]]:
+        for key, place in self._file.places():
+            if key != b"keys":
+                yield key.decode(), place
 
-    def read(self, place: bytes) -> np.ndarray:
-        with self._env.begin() as transaction:
-            item = load_plain(io.BytesIO(transaction.get(place, b"")))
+    def read(self, place: Place) -> np.ndarray:
+        item = load_plain(io.BytesIO(self._file.read(place)))
         # Pickles of Python 2 have bytes for names.
         names = {key.decode() if isinstance(key, bytes) else key: key for key in item}
         return _of_item({name: item[key] for name, key in names.items()})

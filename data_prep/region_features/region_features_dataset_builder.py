@@ -97,7 +97,7 @@ class Builder(RandomAccessBuilder):
         dataset_coco.json or dataset_flickr30k.json from it
       - features/ with any of: .tsv of bottom-up attention or LXMERT; .hdf5 of
         bottom-up-attention-vqa (with its _imgid2idx.pkl) or Meshed-Memory Transformer; data.mdb of
-        ViLBERT's or MMF's LMDB (needs xmodal[lmdb]); one .npz per image of
+        ViLBERT's or MMF's LMDB; one .npz per image of
         bottom-up-attention.pytorch or self-critical.pytorch, or one .npy; for coco_vinvl, VinVL's
         features.tsv and predictions.tsv.
     For the other configs, put the files of data/coco_precomp or data/f30k_precomp that SCAN

@@ -70,7 +70,7 @@ class StandIn:
         raise NotImplementedError
 
 
-class Known:
+class KnownFunction:
     """A function that a pickle may call; unlike a function, it has nothing that can be set."""
 
     __slots__ = ("_function",)
@@ -99,14 +99,14 @@ class Unpickler(_InPython):
 
         Args:
           file: whole content, so that no read reserves more than there is.
-          known: (module, name) -> the `Known` function or the constant that replaces it.
+          known: (module, name) -> the `KnownFunction` or the constant that replaces it.
           find_persistent: id of an object stored outside the pickle -> the object.
           encoding: of the strings of Python 2; "bytes" keeps them.
         """
         super().__init__(file, encoding=encoding, errors="replace")
         self._known = {
-            ("collections", "OrderedDict"): Known(_ordered),
-            ("collections", "defaultdict"): Known(lambda *_: {}),
+            ("collections", "OrderedDict"): KnownFunction(_ordered),
+            ("collections", "defaultdict"): KnownFunction(lambda *_: {}),
             **(known or {}),
         }
         self._find_persistent = find_persistent

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from data_prep.untrusted.pickles import ERRORS, Known, Resolver, StandIn, Unpickler
+from data_prep.untrusted.pickles import ERRORS, KnownFunction, Resolver, StandIn, Unpickler
 
 DAMAGE = ERRORS
 """Errors that `load_plain` raises."""
@@ -123,7 +123,7 @@ def _text(name: Any) -> str:
 
 _KNOWN: Mapping[tuple[str, str], Any] = {
     **{
-        (f"numpy.{core}.{module}", name): Known(function)
+        (f"numpy.{core}.{module}", name): KnownFunction(function)
         for core in ("core", "_core")
         for module, name, function in (
             ("multiarray", "_reconstruct", _reconstruct),
@@ -132,7 +132,7 @@ _KNOWN: Mapping[tuple[str, str], Any] = {
         )
     },
     ("numpy", "ndarray"): _NDARRAY,
-    ("numpy", "dtype"): Known(_dtype),
-    ("_codecs", "encode"): Known(_encode),
-    ("__builtin__", "bytes"): Known(lambda: b""),  # No bytes, for Python 2.
+    ("numpy", "dtype"): KnownFunction(_dtype),
+    ("_codecs", "encode"): KnownFunction(_encode),
+    ("__builtin__", "bytes"): KnownFunction(lambda: b""),  # No bytes, for Python 2.
 }

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xmodal import Embedding
+from xmodal import ItemEmbeddings
 from xmodal.api.item_embeddings import join
 
 VECTORS = np.random.default_rng(0).normal(size=(7, 3, 4)).astype(np.float32)
@@ -29,12 +29,12 @@ def test_parts_are_joined_with_their_uncertainty():
 
 
 def test_items_are_chosen_as_of_an_array():
-    some = Embedding(VECTORS, SIGMA)[[5, 2]]
+    some = ItemEmbeddings(VECTORS, SIGMA)[[5, 2]]
     np.testing.assert_array_equal(some.vector, VECTORS[[5, 2]])
     np.testing.assert_array_equal(some.log_sigma, SIGMA[[5, 2]])
-    assert Embedding(VECTORS)[2:4].log_sigma is None
+    assert ItemEmbeddings(VECTORS)[2:4].log_sigma is None
 
 
 def test_numpy_sees_the_vectors():
-    np.testing.assert_array_equal(np.asarray(Embedding(VECTORS, SIGMA)), VECTORS)
-    assert np.asarray(Embedding(VECTORS), np.float64).dtype == np.float64
+    np.testing.assert_array_equal(np.asarray(ItemEmbeddings(VECTORS, SIGMA)), VECTORS)
+    assert np.asarray(ItemEmbeddings(VECTORS), np.float64).dtype == np.float64

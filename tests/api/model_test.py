@@ -7,7 +7,7 @@ import PIL.Image
 import pytest
 from tiny_dual_encoder import FEATURES, WIDTH, WORDS, make_model, make_texts
 
-from xmodal import Embedding
+from xmodal import ItemEmbeddings
 from xmodal.api import model as model_module
 from xmodal.base.config import UserError
 from xmodal.evals.inputs import given_items
@@ -99,7 +99,7 @@ def test_order_compares_images_with_texts_whichever_comes_first():
     excess = np.maximum(np.asarray(texts) - np.asarray(texts)[:, None], 0)
     found = model.similarity(texts, texts)
     np.testing.assert_allclose(found, -np.linalg.norm(excess, axis=2), atol=1e-5)
-    own = Embedding(np.asarray(images), side="image")
+    own = ItemEmbeddings(np.asarray(images), side="image")
     np.testing.assert_array_equal(model.similarity(texts, own), model.similarity(texts, images))
     with pytest.raises(UserError, match=r"'order' depends .* are \['text', ''\]: pass what"):
         model.similarity(texts, np.asarray(images))

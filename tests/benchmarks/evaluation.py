@@ -3,8 +3,9 @@
     python -m tests.benchmarks.evaluation --annotations=FOLDER [--scale=4] [--peers=false]
 
 Every rival runs in its own process, which creates its embeddings, warms up on the same shapes and
-waits; timed runs take turns. Prints one line of JSON per figure: medians of seconds, and the
-peak resident memory beyond what the process used with its embeddings.
+waits; timed runs take turns. Prints one line of JSON per figure: medians of wall and CPU seconds
+(the latter for a busy machine), and the peak resident memory beyond what the process used with its
+embeddings.
 """
 
 import dataclasses
@@ -24,12 +25,12 @@ SCALE = flags.DEFINE_integer("scale", 1, "1: 5,000 images of the test split; 4: 
 DIM = flags.DEFINE_integer("dim", 1792, "Width of the embeddings.")
 ANNOTATIONS = flags.DEFINE_string("annotations", None, "Released label files.", required=True)
 ROUNDS = flags.DEFINE_integer("rounds", 3, "Timed runs of the suite and of the products.")
+LIMITS = flags.DEFINE_list("limits", ["products", "products_halved"], "Bare products to compare.")
 PEERS = flags.DEFINE_boolean("peers", True, "Whether to run eccv_caption, argsort and SciPy, too.")
 
 IMAGES, CAPTIONS_PER_IMAGE, BLOCK = 5000, 5, 1024
 BOARDS = ("coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp")
 SIMILARITY = "cosine"
-LIMITS = ("products", "products_halved")
 RIVALS = ("eccv_caption", "text_argsort", "scipy_bootstrap")
 
 
@@ -38,16 +39,19 @@ class Task:
     """A measurement for one process."""
 
     name: str
-    scale: int
+    images: int
     dim: int
-    annotations: str
+    boards: tuple[str, ...]
+    annotations: str = ""
+    devices: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A run: seconds, results, and the peak memory of its process so far."""
+    """A run: wall and CPU seconds, results, and the peak memory of its process so far."""
 
     seconds: float
+    cpu_seconds: float
     numbers: dict[str, float]
     peak_mb: float
 
@@ -78,11 +82,11 @@ def serve(task: Task, connection: Connection) -> None:
     run = MAKERS[task.name](task)
     before = resident_mb()
     while connection.recv():
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         numbers = run()
-        seconds = time.perf_counter() - started
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - used
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
-        connection.send(Found(seconds, numbers, peak))
+        connection.send(Found(seconds, cpu_seconds, numbers, peak))
 
 
 def resident_mb() -> float:
@@ -95,7 +99,7 @@ def make_embeddings(task: Task) -> tuple[Any, Any]:
     import numpy as np
 
     generator = np.random.default_rng(0)
-    images = generator.standard_normal((IMAGES * task.scale, task.dim), dtype=np.float32)
+    images = generator.standard_normal((task.images, task.dim), dtype=np.float32)
     captions = np.empty((len(images), CAPTIONS_PER_IMAGE, task.dim), np.float32)
     for own, image in zip(captions, images, strict=True):
         generator.standard_normal(out=own, dtype=np.float32)
@@ -105,15 +109,15 @@ def make_embeddings(task: Task) -> tuple[Any, Any]:
 
 
 def make_labels(task: Task) -> Any:
-    """Released labels, or original pairs if there are more images than in the release."""
+    """Released labels, or original pairs without them."""
     import numpy as np
 
     from xmodal.evals.boards.types import Labels
     from xmodal.evals.labels.annotations import read_annotations
 
-    if task.scale == 1:
+    if task.annotations:
         return read_annotations(task.annotations, "test")
-    images = np.arange(IMAGES * task.scale)
+    images = np.arange(task.images)
     owner = np.repeat(images, CAPTIONS_PER_IMAGE)
     folds = (images // 1000).astype(np.int32)
     return Labels(
@@ -123,20 +127,24 @@ def make_labels(task: Task) -> Any:
 
 def make_suite(task: Task) -> Callable[[], dict[str, float]]:
     """All boards and their intervals."""
+    import jax
+
+    from xmodal.base.mesh import make_mesh
     from xmodal.evals.boards.make import make_boards
     from xmodal.evals.inputs.sources import Embeddings
     from xmodal.evals.reports.summary import summarize
     from xmodal.evals.runner import compute_boards
 
     labels = make_labels(task)
-    boards = make_boards(labels, BOARDS if task.scale == 1 else BOARDS[:2])
+    boards = make_boards(labels, task.boards)
     images, captions = make_embeddings(task)
+    mesh = make_mesh(jax.devices()[: task.devices]) if task.devices > 1 else None
 
     def run() -> dict[str, float]:
         source = Embeddings(
             "here", labels.image_ids, images, labels.caption_ids, captions, SIMILARITY
         )
-        return summarize(compute_boards(source, labels, boards), intervals=True)
+        return summarize(compute_boards(source, labels, boards, mesh=mesh), intervals=True)
 
     return run
 
@@ -299,7 +307,11 @@ MAKERS = {
 
 def measure(names: tuple[str, ...], rounds: int) -> dict[str, Found]:
     """Warms up all rivals and runs them in turn; prints and returns medians."""
-    tasks = [Task(name, SCALE.value, DIM.value, ANNOTATIONS.value) for name in names]
+    if SCALE.value == 1:
+        given = (IMAGES, DIM.value, BOARDS, ANNOTATIONS.value)
+    else:
+        given = (IMAGES * SCALE.value, DIM.value, BOARDS[:2])
+    tasks = [Task(name, *given) for name in names]
     workers = {task.name: Worker(task) for task in tasks}
     first = {name: worker.run() for name, worker in workers.items()}
     runs = [{name: worker.run() for name, worker in workers.items()} for _ in range(rounds)]
@@ -307,14 +319,16 @@ def measure(names: tuple[str, ...], rounds: int) -> dict[str, Found]:
         worker.stop()
     found = {}
     for name in names:
-        seconds = [each[name].seconds for each in runs]
-        last = runs[-1][name] if runs else first[name]
-        median = statistics.median(seconds or [first[name].seconds])
-        found[name] = Found(median, last.numbers, last.peak_mb)
+        each = [run[name] for run in runs] or [first[name]]
+        seconds = statistics.median(run.seconds for run in each)
+        cpu_seconds = statistics.median(run.cpu_seconds for run in each)
+        last = each[-1]
+        found[name] = Found(seconds, cpu_seconds, last.numbers, last.peak_mb)
         show(
             name,
-            seconds=median,
-            rounds=[round(each, 2) for each in seconds],
+            seconds=seconds,
+            cpu_seconds=cpu_seconds,
+            rounds=[round(run.seconds, 2) for run in each],
             first_run_seconds=first[name].seconds,
             peak_mb_beyond_embeddings=last.peak_mb,
         )
@@ -346,10 +360,14 @@ def show(figure: str, **values: Any) -> None:
 
 def main(argv: list[str]) -> None:
     del argv
-    found = measure(("suite", *LIMITS), ROUNDS.value)
+    found = measure(("suite", *LIMITS.value), ROUNDS.value)
     suite = found["suite"]
-    for limit in LIMITS:
-        show(f"suite / {limit}", ratio=suite.seconds / found[limit].seconds)
+    for limit in LIMITS.value:
+        show(
+            f"suite / {limit}",
+            ratio=suite.seconds / found[limit].seconds,
+            cpu_ratio=suite.cpu_seconds / found[limit].cpu_seconds,
+        )
     if not PEERS.value or SCALE.value > 1:
         return
     rivals = {}

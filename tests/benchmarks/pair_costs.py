@@ -75,7 +75,7 @@ def estimate(model: str, topology: str, text_tokens: int) -> dict[str, Any]:
 def compile_block(name: str, text_tokens: int, device: jax.Device) -> jax.stages.Compiled:
     """Returns the scoring of a block of pairs, compiled for a device."""
     tokens = IMAGE_TOKENS[name]
-    model = make_model(name, tokens, "bfloat16")
+    model = make_model(name, tokens, dtype="bfloat16")
     image = jax.ShapeDtypeStruct((1, tokens, WIDTH), jnp.float32)
     inputs = example(image, text_tokens)
     params = jax.eval_shape(lambda key, x: model.init(key, x)[0], jax.random.key(0), inputs)

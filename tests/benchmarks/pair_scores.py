@@ -15,7 +15,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -28,6 +28,7 @@ from xmodal.models import DualEncoder, make_dual_encoder
 from xmodal.runs.pair_functions import make_pair_functions
 
 WIDTH, DEPTH, HEADS, MLP, WORDS = 768, 12, 12, 3072, 30522
+SIZES = {"width": WIDTH, "depth": DEPTH, "heads": HEADS, "mlp_dim": MLP}
 IMAGE_TOKENS = {"blip": 577, "vilt": 193}
 THEIR_BATCH = 8
 
@@ -45,7 +46,7 @@ def main() -> None:
     mask = np.arange(lengths.max()) < lengths[:, None]
     pairs, their_texts = args.images * args.texts, min(args.their_texts, args.texts)
     calls = {
-        "ours": (_ours(args.model, images, ids, mask), pairs),
+        "ours": (make_ours(images, ids, mask=mask, model=args.model), pairs),
         "theirs": (
             _theirs(args.model, images[0], ids[:their_texts], mask[:their_texts]),
             their_texts,
@@ -68,10 +69,12 @@ def main() -> None:
     print(json.dumps(figures), flush=True)
 
 
-def make_model(name: str, image_tokens: int, dtype: str = "float32") -> DualEncoder:
+def make_model(
+    name: str, image_tokens: int, sizes: Mapping[str, Any] = SIZES, dtype: str = "float32"
+) -> DualEncoder:
     """Returns BLIP or ViLT after the image tower, whose tokens are given."""
-    sizes = {"width": WIDTH, "depth": DEPTH, "heads": HEADS, "mlp_dim": MLP, "dtype": dtype}
-    image = {"encoder": {"name": "precomputed", "features": (image_tokens, WIDTH)}}
+    sizes = {**sizes, "dtype": dtype}
+    image = {"encoder": {"name": "precomputed", "features": (image_tokens, sizes["width"])}}
     if name == "vilt":
         text = {"encoder": {"name": "token_ids", "vocab_size": WORDS}, "head": {"name": "none"}}
         scorer: dict[str, Any] = {"name": "single_stream", **sizes}
@@ -95,8 +98,17 @@ def example(images: Any, length: int) -> dict[str, Any]:
     return {"image": {"image": images}, "text": {"text_ids": words, "text_mask": words}}
 
 
-def _ours(model: str, images: np.ndarray, ids: np.ndarray, mask: np.ndarray) -> Callable[[], Any]:
-    encoder = make_model(model, images.shape[1])
+def make_ours(
+    images: np.ndarray,
+    ids: np.ndarray,
+    sizes: Mapping[str, int] = SIZES,
+    *,
+    mask: np.ndarray | None = None,
+    model: str = "blip",
+) -> Callable[[], Any]:
+    """Scores of all pairs of images [I, R, W] and texts [J, T] by a scorer of `sizes`."""
+    mask = np.ones(ids.shape, bool) if mask is None else mask
+    encoder = make_model(model, images.shape[1], sizes)
     inputs = example(images[:1], ids.shape[1])
     params, _ = jax.jit(lambda key: encoder.init(key, inputs))(jax.random.key(0))
     functions = make_pair_functions(encoder)

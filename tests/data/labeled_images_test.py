@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import PIL.Image
 import pytest
+import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import xmodal
@@ -124,6 +125,25 @@ def test_a_truncated_file_is_named(tmp_path, prepared):
         (tmp_path / "x.tfrecord").write_bytes(whole[:size])
         with pytest.raises(UserError, match="x.tfrecord"):
             TFRecords([Part])
+
+
+def test_a_changed_byte_in_a_record_is_found(tmp_path, prepared):
+    class Part:
+        filename, skip, take = str(tmp_path / "x.tfrecord"), 0, -1
+
+    whole = next(pathlib.Path(prepared).rglob("*train*record*")).read_bytes()
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(whole)
+    records = TFRecords([Part])
+    rows = [*range(len(records))][::-1]
+    expected = records.__getitems__(rows)
+    assert [each.numpy() for each in tf.data.TFRecordDataset(str(path))] == expected[::-1]
+    for place in (-5, 8, -1, 40):  # In a record, in the checksums of a length and of a record.
+        changed = bytearray(whole)
+        changed[place] ^= 4
+        path.write_bytes(changed)
+        with pytest.raises(UserError, match="x.tfrecord is damaged: .*; prepare the dataset again"):
+            records.__getitems__(rows)
 
 
 def test_folders_of_classes(tmp_path):

@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import json
-import sys
 import zipfile
 
 import numpy as np
@@ -105,7 +104,7 @@ def test_a_table_of_all_numbers(evaluate, model):
     assert {tag: float(value) for tag, value in found.items()} == metrics_of(out)
 
 
-def test_tensorboard_shows_the_last_evaluation_alone(evaluate, model, tmp_path, monkeypatch):
+def test_tensorboard_shows_the_last_evaluation_alone(evaluate, model, tmp_path):
     events = "events.out.tfevents.*"
     theirs = tmp_path / "out" / "events.out.tfevents.1.training.v2"
     theirs.parent.mkdir()
@@ -117,25 +116,6 @@ def test_tensorboard_shows_the_last_evaluation_alone(evaluate, model, tmp_path, 
     assert first & second == {theirs}
     found = EventAccumulator(str(max(second - {theirs}))).Reload().Tags()["tensors"]
     assert {tag.split("/")[0] for tag in found} == {"cxc", "report"}
-    # Even without tensorflow, the old numbers are removed.
-    monkeypatch.setitem(sys.modules, "clu", None)
-    assert list(evaluate(boards=["coco5k"], **given).glob(events)) == [theirs]
-
-
-def test_a_machine_without_tensorflow_lacks_only_tensorboard(evaluate, model, monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "clu", None)
-    out = evaluate(embeddings=str(model / "tiny.npz"), similarity="dot", boards=["coco5k"])
-    assert sorted(p.name for p in out.iterdir()) == [
-        "boards.json",
-        "metrics.csv",
-        "metrics.json",
-        "model.json",
-        "ranks.npz",
-        "report.html",
-        "report.md",
-        "report.tex",
-    ]
-    assert "Nothing is written for TensorBoard" in caplog.text
 
 
 def test_one_modality_gives_what_it_can_and_names_the_rest(evaluate, model):

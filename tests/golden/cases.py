@@ -35,6 +35,15 @@ TRAINED = {
     "vit": ("vit:quick",),
     "sgraf": ("sgraf:quick",),
     "cvse": ("cvse:quick",),
+    "aoq": ("aoq:quick", "--config.data.mined_negatives={mine}/tables"),
+    "clip": ("clip:quick", "--config.optimizer.schedule.warmup_steps=1"),
+    "clip_sigmoid": ("clip:quick_sigmoid", "--config.optimizer.schedule.warmup_steps=1"),
+    "clip_finetune": (
+        "clip_finetune:multitask,quick", "--config.optimizer.schedule.warmup_steps=1",
+    ),
+    "blip": ("blip:quick", "--config.optimizer.schedule.warmup_steps=1"),
+    "vilt": ("vilt:quick", "--config.optimizer.schedule.warmup_steps=1"),
+    "vinvl": ("vinvl:quick",),
     "sgraf_sgr": ("sgraf:sgr_quick",),
     "scan": ("scan:quick",),
     "cc_pretrain": ("cc_pretrain:quick",),
@@ -51,6 +60,7 @@ TRAINED = {
     "vete": ("vete:quick",),
     "vete_gru": ("vete:gru,skt_5,quick",),
     "vete_pin_model": ("vete:pin_model,quick",),
+    "vete_pure_text_rnn": ("vete:pure_text_rnn,quick",),
     "cmcm_clue": ("cmcm_clue:quick", "--config.evals.pools.every=2"),
     "cmcm_clue_captions": ("cmcm_clue:quick,captions", "--config.evals.relations.every=2"),
     "cmcm_cite_cosine": ("cmcm_cite:quick,cosine", "--config.evals.pools.every=2"),
@@ -79,9 +89,11 @@ EVALUATORS = {
         "color_probe",
     ),
     "quickstart_matching": ("shapes", "reranked"),
+    "blip": ("shapes", "reranked"),
     "vete": ("shapes", "sts"),
     "vete_gru": ("shapes", "sts"),
     "vete_pin_model": ("sts",),
+    "vete_pure_text_rnn": ("sts",),
     "cmcm_clue": _COHERENCE,
     "cmcm_cite_cosine": _COHERENCE,
     "cmcm_clue_captions": ("relations",),
@@ -94,6 +106,7 @@ _RUN = "{quickstart}/run"
 _LABELED = "--annotations={files}/annotations"
 _RESULTS = "--output={out}/results"
 _SHAPES = "--dataset=crisscrossed_shapes"
+_OF_FILES = ("embeddings={evaluate_files}/embeddings", "scores={evaluate_files}/scores")
 _GROUPS = "--groups={files}/annotations"
 _SWEEP = (
     "sweep", "--config=configs/vete.py:bow,quick", *TINY, "--config.evals.sts.batch_size=32",
@@ -110,7 +123,20 @@ OTHERS: dict[str, list[CommandLine]] = {
         ("evaluate",),
         ("evaluate", "--run={out}/none"),
     ],
-    "lists": [("train", "--list_configs"), ("train", "--list_towers")],
+    "lists": [("train", "--list_configs"), ("train", "--list_towers"), ("reproduce",)],
+    "prepare": [
+        ("prepare", "--dataset=captioned_images", "--manual_dir={files}/own", "--data_dir={out}")
+    ],
+    "validate": [("validate", "crisscrossed_shapes", "--data_dir={data}", "--json")],
+    # Without WordNet, its error is recorded.
+    "concepts": [
+        ("concepts", "crisscrossed_shapes", "--config=images", "--data_dir={data}", "--count=20",
+         "--output={out}/concepts.json")
+    ],
+    "mine": [
+        ("mine", "--model={vsrn}/run", "--dataset=crisscrossed_shapes", "--data_dir={data}",
+         "--captions=10", "--images=2", "--output={out}/tables")
+    ],
     "changed_run": [("train", _QUICKSTART, "--config.seed=1", f"--workdir={_RUN}")],
     "dry_run": [
         ("train", _QUICKSTART, *TINY, "--dry_run", "--workdir={out}/run",
@@ -134,6 +160,18 @@ OTHERS: dict[str, list[CommandLine]] = {
          "--output={out}/scores", "--compare={out}/embeddings"),
         ("evaluate", "--rankings={files}/ranked.json", _LABELED, "--output={out}/rankings"),
     ],
+    "evaluate_sentences": [
+        ("evaluate", "--run={vete}/run", "--save_embeddings={out}/model.npz", "--evaluators=sts",
+         _RESULTS),
+        ("evaluate", "--embeddings={out}/model.npz", "--config=configs/vete.py:quick",
+         "--evaluators=sts", "--output={out}/saved"),
+    ],
+    "evaluate_follow": [("evaluate", f"--run={_RUN}", "--follow", _RESULTS)],
+    "evaluate_interpolate": [
+        ("evaluate", "--run={vsepp_finetuned}/run", "--interpolate=0,0.5,1", _RESULTS)
+    ],
+    "compare": [("compare", *_OF_FILES), ("compare", *_OF_FILES, "--latex")],
+    "board": [("board", *_OF_FILES, "--output={out}/board")],
     "export": [("export", "--run={cxc_multitask}/run", "--output={out}/bundle")],
     "export_flatten": [("export", f"--run={_RUN}", "--output={out}/bundle")],
     "search": [
@@ -190,8 +228,9 @@ OTHERS: dict[str, list[CommandLine]] = {
     ],
 }  # fmt: skip
 HELPFUL = (
-    "train", "evaluate", "convert", "export", "search", "search build", "search query", "sweep",
-    "show", "annotate", "annotate make cxc", "annotate make eccv", "annotate make preference",
+    "train", "evaluate", "prepare", "validate", "concepts", "convert", "export", "search",
+    "search build", "search query", "reproduce", "mine", "compare", "board", "sweep", "show",
+    "annotate", "annotate make cxc", "annotate make eccv", "annotate make preference",
     "annotate invite", "annotate serve", "annotate review", "annotate aggregate", "word2vec",
     "agree", "bradley_terry", "caption_relations", "describe", "label_quality", "sample_pairs",
     "sample_pairs within", "sample_pairs across", "sample_pairs check", "votes",

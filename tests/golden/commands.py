@@ -45,7 +45,10 @@ MASKS = {
     r"\b\d[\d.,]* ?(ms|s|min|h|seconds?|minutes?|hours?)\b": "DURATION",
     r"[\d.,]+ (\w+ )?(per second|/ ?s\b)": "SPEED",
     r"tfevents\.[\w.-]+": "tfevents",
+    r"\bown-[0-9a-f]{16}\b": "own-HASH",
 }
+# Its log, with times and thread numbers.
+_OF_TENSORFLOW = re.compile(r"[IWEF]\d{4} |WARNING: All log messages")
 _LIMIT = 600  # seconds
 
 
@@ -101,7 +104,7 @@ def run_command(
 def _last_lines(text: str) -> str:
     """Returns the end of an error message; of a traceback only the error, not the code."""
     lines = text.split("For simplicity, JAX has removed")[0].splitlines()
-    lines = [line for line in lines if line.strip("-")]
+    lines = [line for line in lines if line.strip("-") and not _OF_TENSORFLOW.match(line)]
     return "\n".join(lines[-1:] if "Traceback" in text else lines[-3:])
 
 

@@ -17,6 +17,7 @@ from tests.golden.commands import mask
 _NAMES = {
     r"(checkpoints/\d+/[^/]+)/.*": r"\1",
     r"tfevents\.[\w.-]+": "tfevents",
+    r"\bown-[0-9a-f]{16}\b": "own-HASH",  # Depends on the path of the pictures.
 }
 _TEXTS = (".md", ".csv", ".txt")
 _LONGEST = 20_000  # Of a longer text, only the hash is kept.
@@ -25,8 +26,8 @@ _LONGEST = 20_000  # Of a longer text, only the hash is kept.
 def read_folder(folder: pathlib.Path, masks: Mapping[str, str]) -> dict[str, Any]:
     """Returns the sorted names of all files in a folder, and the contents of most."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    names = {path: str(path.relative_to(folder)) for path in paths}
-    found: dict[str, Any] = {"files": sorted({_stable(name) for name in names.values()})}
+    names = {path: _stable(str(path.relative_to(folder))) for path in paths}
+    found: dict[str, Any] = {"files": sorted(set(names.values()))}
     kinds: dict[str, dict[str, Any]] = {"json": {}, "texts": {}, "arrays": {}, "curves": {}}
     for path, name in names.items():
         if "checkpoints/" in name:
@@ -38,7 +39,7 @@ def read_folder(folder: pathlib.Path, masks: Mapping[str, str]) -> dict[str, Any
         elif path.suffix in (".npz", ".npy"):
             kinds["arrays"][name] = _read_arrays(path)
         elif "tfevents" in path.name:
-            kinds["curves"].setdefault(_stable(name), {}).update(_read_curves(path))
+            kinds["curves"].setdefault(name, {}).update(_read_curves(path))
     return found | {kind: content for kind, content in kinds.items() if content}
 
 

@@ -31,11 +31,13 @@ def _write_pictures(folder: pathlib.Path) -> None:
     rows, captions = [], []
     for number in range(40):
         name = list(COLORS)[number % 3]
-        pixels = np.full((48, 48, 3), COLORS[name]) + rng.integers(-20, 20, (48, 48, 3))
+        # Squares of other shades: the builder keeps near-copies of a picture in one split.
+        shades = np.kron(rng.integers(-60, 60, (6, 6, 1)), np.ones((8, 8, 1)))
+        pixels = np.full((48, 48, 3), COLORS[name]) + shades
         picture = PIL.Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
         picture.save(folder / "own" / f"{number}.png")
         captions.append(f"a {name} wall, picture {number}")
-        rows += [(f"{number}.png", text) for text in (captions[-1], f"the wall is {name}")]
+        rows += [(f"{number}.png", text) for text in (captions[-1], f"{name} is wall {number}")]
         if number < 8:
             picture.save(folder / "pictures" / f"{number}.png")
     _write_csv(folder / "own" / "captions.csv", ("image", "caption"), rows)

@@ -1,4 +1,4 @@
-"""A run and its dataset in a bucket. Only event files need Google's own store."""
+"""A run and its dataset in a bucket."""
 
 import importlib.util
 import json
@@ -20,15 +20,6 @@ pytestmark = [
     ),
 ]
 
-# tensorflow's client, which writes event files, supports only one address.
-_LOCAL_EVENTS = """
-import tempfile
-from clu import metric_writers
-
-writer = metric_writers.SummaryWriter
-metric_writers.SummaryWriter = lambda folder: writer(tempfile.mkdtemp())
-"""
-
 
 @pytest.fixture
 def store():
@@ -40,7 +31,6 @@ def store():
 def begin(tiny_config, few_shapes, start, store):
     """Starts a command that uses the store, which also contains the dataset."""
     store.put(pathlib.Path(few_shapes), "data")
-    tiny_config.write_text(_LOCAL_EVENTS + tiny_config.read_text())
     options = [f"--config.data.data_dir={store.bucket}/data", "--config.total_steps=12"]
     options.append("--config.checkpoint.every=3")
 

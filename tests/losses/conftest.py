@@ -1,22 +1,10 @@
 """Small batches."""
 
-import dataclasses
-
-import jax
 import numpy as np
 import pytest
 
 from xmodal.losses import Context, make_similarity
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Embedding:
-    """The fields of an embedding that losses read."""
-
-    vector: jax.Array
-    log_sigma: jax.Array | None = None
-    extras: dict = dataclasses.field(default_factory=dict)
+from xmodal.similarity import Embedding
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """CLIP and SigLIP in the formats of four publishers are the same arrays; bad files are named."""
 
+import json
 import os
 
 import numpy as np
@@ -100,6 +101,33 @@ def test_siglip_of_big_vision_and_open_clip(siglip, tmp_path, kind):
         assert made.sides["image"].preprocessing["eval_recipe"] == "big_vision"
     assert_equal(found, wanted)
     assert made.sides["text"].encoder == description.sides["text"].encoder
+
+
+def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
+    model, source = clip
+    arrays, merges = published.arrays_of(model), str(source / "merges.txt")
+    config = json.loads((source / "config.json").read_text())
+    folder = published.write(tmp_path / "pictures", arrays, config=config)
+    sizes = {"size": {"shortest_edge": 24}, "crop_size": 24}
+    for change, message in (
+        ({"size": {"shortest_edge": 28}}, r"has size=.*: 28\} and crop_size=24, but all must"),
+        ({"crop_size": {"height": 24, "width": 20}}, r".*must be one size, 24: take the file"),
+        ({"do_center_crop": False}, "resizes images by shortest without a crop, bicubic; known"),
+        ({"do_normalize": False}, "has do_normalize=false, which is not supported"),
+        ({"image_std": [1, 1, 1]}, r"normalizes pixels .* std=\[1, 1, 1\]; known: CLIP's"),
+    ):
+        published.write(folder, arrays, preprocessor_config=sizes | change)
+        with pytest.raises(UserError, match=f"its preprocessor_config.json {message}"):
+            published.convert("clip", folder, vocabulary=merges)
+    # Its name since version 5.
+    (folder / "preprocessor_config.json").unlink()
+    squash = {"size": {"height": 24, "width": 24}, "resample": 2}
+    # Old files have a second section, which counts.
+    config["vision_config_dict"] = {"hidden_act": "gelu"}
+    published.write(folder, arrays, config=config, processor_config={"image_processor": squash})
+    sides = published.convert("clip", folder, vocabulary=merges)[1].sides
+    assert sides["image"].preprocessing == {"size": 24, "eval_recipe": "cxc", "eval_crop": 1.0}
+    assert [sides[side].encoder["activation"] for side in sides] == ["gelu", "quick_gelu"]
 
 
 def test_bad_input_is_named(torch, clip, siglip, tmp_path):

@@ -13,13 +13,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util import tensor_util
 
 from xmodal.runs import reporting
-from xmodal.runs.tensorboard.writer import flat_config, make_writer
+from xmodal.runs.tensorboard.writer import EventWriter, flat_config
 
 IDS = np.array([4, 9], np.int32)
 
 
 class Recorder:
-    """Keeps the arguments of a clu writer."""
+    """Keeps the arguments of an `EventWriter`."""
 
     def __init__(self):
         self.written = {}
@@ -204,7 +204,7 @@ def test_a_failed_state_is_not_evaluated():
 
 
 def test_tensorboard_files_hold_the_tags_as_written(tmp_path):
-    writer = make_writer(str(tmp_path))
+    writer = EventWriter(tmp_path)
     reporter = reporting.Reporter(writer, total_steps=2, batch_size=4, every=1)
     writer.write_scalars(0, {"shapes/i2t/recall@1": 12.5})
     for step, value in enumerate([2.0, 0.25]):

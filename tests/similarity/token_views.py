@@ -1,22 +1,10 @@
 """Small embeddings with tokens."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.similarity import make_similarity
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class View:
-    """The fields of an embedding that similarities read."""
-
-    vector: jax.Array
-    log_sigma: jax.Array | None = None
-    extras: dict = dataclasses.field(default_factory=dict)
+from xmodal.similarity import Embedding, make_similarity
 
 
 def make_view(size, tokens, width=6, seed=0, ragged=True):
@@ -30,7 +18,7 @@ def make_view(size, tokens, width=6, seed=0, ragged=True):
     values = np.where(mask[..., None], values, np.nan).astype(np.float32)
     vector = rng.normal(size=(size, width))
     vector /= np.linalg.norm(vector, axis=-1, keepdims=True)
-    return View(vector.astype(np.float32), extras={"tokens": values, "mask": mask})
+    return Embedding(vector.astype(np.float32), extras={"tokens": values, "mask": mask})
 
 
 def make_views(sizes=(5, 7), regions=4, words=6, width=6, seed=0):

@@ -51,7 +51,8 @@ def attack(reader: Reader, folder: pathlib.Path, mutations: int, seed: int) -> d
       Counts: `mutations`, of which `equal`, `other values` and `errors for users`.
 
     Raises:
-      AssertionError: an error of another kind, or too much memory.
+      AssertionError: an error of another kind, too much memory, or other values where checksums
+        should have found the change.
     """
     randomness = random.Random(
         f"{seed} {reader.read.__qualname__} {sorted(reader.errors, key=str)}"
@@ -61,7 +62,7 @@ def attack(reader: Reader, folder: pathlib.Path, mutations: int, seed: int) -> d
     expected = plain(reader.read(folder))
     counts = dict.fromkeys(("mutations", "equal", "other values", "errors for users"), 0)
     before = _peak()
-    for number in range(mutations // reader.share):
+    for number in range(mutations):
         path = paths[number % len(paths)]
         path.write_bytes(mutate(whole[path], randomness))
         counts["mutations"] += 1
@@ -77,6 +78,7 @@ def attack(reader: Reader, folder: pathlib.Path, mutations: int, seed: int) -> d
             raise AssertionError(message) from error
         assert _peak() - before < _MOST_MEMORY, f"mutation {number} of {path.name} takes memory"
         path.write_bytes(whole[path])
+    assert not (reader.is_exact and counts["other values"]), counts
     return counts
 
 

@@ -2,18 +2,13 @@
 
 import dataclasses
 import gzip
-import io
 import json
 import pathlib
 import pickle
-import tarfile
-import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import h5py
 import numpy as np
-import PIL.Image
 import safetensors.numpy
 from etils import epath
 
@@ -25,12 +20,14 @@ from data_prep.reading.tar_samples import read_tar
 from data_prep.reading.text_files import read_json, read_jsonl
 from data_prep.region_features.feature_stores import FeatureStores
 from data_prep.untrusted.plain_pickles import DAMAGE, load_plain
+from tests.preprocessing import tiny_pieces
+from tests.stress import tiny_files
 from xmodal.base.config import UserError
 from xmodal.base.cxc_files import read_cxc_file
 from xmodal.data import feature_records, records
 from xmodal.evals.inputs.arrays import load_embeddings, load_scores
 from xmodal.evals.inputs.lists import load_rankings
-from xmodal.preprocessing import decode_image
+from xmodal.preprocessing import TextConfig, decode_image, make_tokenizer
 from xmodal.preprocessing.concept_graph import read_concepts
 from xmodal.preprocessing.images import decode_upright
 from xmodal.preprocessing.tokenizer_files import read_vocabulary
@@ -41,10 +38,6 @@ from xmodal.pretrained.word_vectors import load_word_vectors
 from xmodal.runs.folder import checkpoints, run_folder
 
 FOR_USERS = (UserError, UnexpectedFilesError)
-_ARRAYS = {
-    "a": np.arange(6, dtype=np.float32).reshape(2, 3),
-    "b/kernel": np.array([1, 2, 3], np.int64),
-}
 _CXC = """caption1,caption2,agg_score,sampling_method
 COCO_val2014:sentid:1,COCO_val2014:sentid:2,2.5,c2c_cocaption
 """
@@ -58,13 +51,13 @@ class Reader:
       write: writes whole files into a folder; returns those that are mutated.
       read: reads them.
       errors: what it may raise.
-      share: of so many mutations one is tried, where reading is slow.
+      is_exact: whether checksums find every change, so that no other values come out.
     """
 
     write: Callable[[pathlib.Path], list[pathlib.Path]]
     read: Callable[[pathlib.Path], Any]
     errors: tuple[type[Exception], ...] = FOR_USERS
-    share: int = 1
+    is_exact: bool = False
 
 
 def plain(value: Any) -> Any:
@@ -91,92 +84,6 @@ def _file(
         return [folder / name]
 
     return Reader(write, lambda folder: read(folder / name), errors)
-
-
-def _written(write: Callable[[io.BytesIO], Any]) -> Callable[[], bytes]:
-    def content() -> bytes:
-        file = io.BytesIO()
-        write(file)
-        return file.getvalue()
-
-    return content
-
-
-def _torch(**options: Any) -> Callable[[], bytes]:
-    def write(file: io.BytesIO) -> None:
-        import torch
-
-        tensors = {name: torch.from_numpy(array) for name, array in _ARRAYS.items()}
-        torch.save(
-            {"model": tensors, "opt": {"epochs": 3}, "words": [1.0, (2, "x")]}, file, **options
-        )
-
-    return _written(write)
-
-
-def _script(file: io.BytesIO) -> None:
-    import torch
-
-    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 3)), file)
-
-
-def _h5(file: io.BytesIO) -> None:
-    with h5py.File(file, "w") as root:
-        root["layer/kernel:0"] = _ARRAYS["a"]
-        root.create_dataset(
-            "layer/bias:0", data=_ARRAYS["b/kernel"], chunks=(2,), compression="gzip"
-        )
-
-
-def _keras(file: io.BytesIO) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("model.weights.h5", _written(_h5)())
-
-
-def _features(file: io.BytesIO) -> None:
-    rows = np.arange(24, dtype=np.float32).reshape(3, 8)
-    with h5py.File(file, "w") as root:
-        root["image_features"] = rows
-        root["pos_boxes"] = np.array([[0, 1], [1, 3]])
-        root["image_ids"] = np.array([4, 9])
-
-
-def _tar(file: io.BytesIO) -> None:
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        members = {
-            "1.jpg": _picture("JPEG")(),
-            "1.json": b'{"url": "u"}',
-            "2.jpg": b"B",
-            "2.txt": b"t",
-        }
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-
-
-def _zip(file: io.BytesIO) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("images/a.jpg", bytes(1000))
-        archive.writestr("images/b.jpg", b"B")
-
-
-def _picture(kind: str) -> Callable[[], bytes]:
-    pixels = np.random.default_rng(0).integers(0, 256, (12, 9, 3), np.uint8)
-    return _written(lambda file: PIL.Image.fromarray(pixels).save(file, kind))
-
-
-def _parquet(file: io.BytesIO) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
-    rows = {
-        "url": ["u", "v"],
-        "caption": ["a", "b"],
-        "status": ["success"] * 2,
-        "jpg": [b"A", b"B"],
-    }
-    pyarrow.parquet.write_table(pyarrow.table(rows), file)
 
 
 def _read_archive(path: pathlib.Path) -> Any:
@@ -215,73 +122,28 @@ def _read_pictures(path: pathlib.Path) -> Any:
     return found
 
 
-def _write_lmdb(folder: pathlib.Path) -> list[pathlib.Path]:
-    item = {"features": _ARRAYS["a"], "num_boxes": 2, "image_id": b"4", "sizes": [1, (2, 3.5)]}
-    (folder / "item.pkl").write_bytes(pickle.dumps(item, protocol=2))
-    return [folder / "item.pkl"]
-
-
-def _write_shards(folder: pathlib.Path) -> list[pathlib.Path]:
-    names = {
-        "a": "model-00001-of-00002.safetensors",
-        "b/kernel": "model-00002-of-00002.safetensors",
-    }
-    for array, name in names.items():
-        (folder / name).write_bytes(safetensors.numpy.save({array: _ARRAYS[array]}))
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"metadata": {}, "weight_map": names}))
-    (folder / "config.json").write_text('{"hidden_size": 3, "model_type": "bert"}')
-    return [index, folder / "config.json", *(folder / name for name in names.values())]
-
-
-def _write_tower(folder: pathlib.Path) -> list[pathlib.Path]:
-    description = tower_folder.Description(
-        {"name": "bert"}, None, {"max_length": 4}, {"vocab.txt": b"[PAD]\n[UNK]\na\n"}
-    )
-    tower_folder.write_tower(epath.Path(folder), {"params/a": _ARRAYS["a"]}, description)
-    return [folder / "tower.json", folder / "weights.safetensors"]
-
-
-def _write_tfrecord(folder: pathlib.Path) -> list[pathlib.Path]:
-    import tensorflow as tf
-
-    with tf.io.TFRecordWriter(str(folder / "a.tfrecord")) as writer:
-        for record in (b"first", b"second " * 20, b""):
-            writer.write(record)
-    return [folder / "a.tfrecord"]
-
-
 def _read_tfrecord(folder: pathlib.Path) -> Any:
     part = dataclasses.make_dataclass("Part", ["filename", "skip", "take"])
     source = records.TFRecords([part(str(folder / "a.tfrecord"), 0, -1)])
     return list(records.read_records(source, np.arange(len(source)), "x", "y"))
 
 
-def _write_frozen(folder: pathlib.Path) -> list[pathlib.Path]:
-    arrays = [np.ones((2, 3), feature_records.DTYPE), np.zeros((1, 3), feature_records.DTYPE)]
-    feature_records.write_features(str(folder / "f"), "image_features", {"weights": "x"}, arrays)
-    return sorted(path for path in (folder / "f").iterdir() if path.name != "lock")
-
-
 def _read_frozen(folder: pathlib.Path) -> Any:
     return feature_records.open_features(str(folder / "f")).read(np.arange(2), 2)
 
 
-def _write_checkpoint(folder: pathlib.Path) -> list[pathlib.Path]:
-    import orbax.checkpoint as ocp
-
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(folder / "params", dict(_ARRAYS))
-    return sorted(path for path in (folder / "params").rglob("*") if path.is_file())
+def _read_step(folder: pathlib.Path) -> Any:
+    checkpoints.check_whole(str(folder), 1, ("params",))
+    return checkpoints.read_tree(str(folder), 1, "params")
 
 
-def _write_config(folder: pathlib.Path) -> list[pathlib.Path]:
-    text = {"vocabulary": "vocab.txt", "max_length": 4}
-    config = {"data": {"text": text, "image": None}, "select": {"metric": "x"}}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "records.json").write_text('{"vocabulary": ""}')
-    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\na\n")
-    return [folder / name for name in ("config.json", "records.json")]
+def _ids(tokenizer: str) -> Callable[[pathlib.Path], Any]:
+    def read(path: pathlib.Path) -> Any:
+        vocabulary = read_vocabulary(path)
+        encode = make_tokenizer(TextConfig(tokenizer, max_length=9), vocabulary).encode
+        return list(vocabulary), encode(["a red star", "", "two ends \N{SNOWMAN}"])
+
+    return read
 
 
 def _json(value: Any) -> Callable[[], bytes]:
@@ -327,44 +189,46 @@ def _table(path: pathlib.Path) -> Any:
 
 
 READERS: Mapping[str, Reader] = {
-    "torch checkpoint": _file("a.pth", _torch(), _torch_tensors),
+    "torch checkpoint": _file("a.pth", tiny_files.torch(), _torch_tensors),
     "torch checkpoint before 1.6": _file(
         "a.pth",
-        _torch(_use_new_zipfile_serialization=False),
+        tiny_files.torch(_use_new_zipfile_serialization=False),
         _torch_tensors,
     ),
-    "TorchScript": _file("a.pt", _written(_script), _torch_tensors),
+    "TorchScript": _file("a.pt", tiny_files.written(tiny_files.script), _torch_tensors),
     "pickled vocabulary": _file("a.pkl", lambda: pickle.dumps(_WORDS), read_words),
     "pickled features": Reader(
-        _write_lmdb, lambda f: load_plain((f / "item.pkl").open("rb")), DAMAGE
+        tiny_files.write_pickle, lambda f: load_plain((f / "item.pkl").open("rb")), DAMAGE
     ),
     "safetensors": _file(
         "a.safetensors",
-        lambda: safetensors.numpy.save(_ARRAYS),
+        lambda: safetensors.numpy.save(tiny_files.ARRAYS),
         lambda p: array_files.read_safetensors(epath.Path(p)),
     ),
     "npz of weights": _file(
         "a.npz",
-        _written(lambda file: np.savez_compressed(file, **_ARRAYS)),
+        tiny_files.written(lambda file: np.savez_compressed(file, **tiny_files.ARRAYS)),
         lambda p: array_files.read_npz(epath.Path(p)),
     ),
-    "Keras h5": _file("a.h5", _written(_h5), lambda p: array_files.read_h5(epath.Path(p))),
-    "Keras archive": _file("a.keras", _written(_keras), _keras_arrays),
+    "Keras h5": _file(
+        "a.h5", tiny_files.written(tiny_files.h5), lambda p: array_files.read_h5(epath.Path(p))
+    ),
+    "Keras archive": _file("a.keras", tiny_files.written(tiny_files.keras), _keras_arrays),
     "shards of weights": Reader(
-        _write_shards, lambda f: vars(weight_files.load_source(f)) | {"path": ""}
+        tiny_files.write_shards, lambda f: vars(weight_files.load_source(f)) | {"path": ""}
     ),
-    "converted tower": Reader(_write_tower, tower_folder.read_weights),
-    "word vectors": _file(
-        "a.txt.gz", lambda: gzip.compress(_VECTORS), _vectors
-    ),
+    "converted tower": Reader(tiny_files.write_tower, tower_folder.read_weights),
+    "word vectors": _file("a.txt.gz", lambda: gzip.compress(_VECTORS), _vectors),
     "binary word vectors": _file("a.bin", lambda: _BINARY, _vectors),
     "embeddings": _file(
         "a.npz",
-        _written(lambda file: np.savez(file, **_EMBEDDINGS)),
+        tiny_files.written(lambda file: np.savez(file, **_EMBEDDINGS)),
         lambda p: load_embeddings(str(p)),
     ),
     "scores": _file(
-        "a.npz", _written(lambda file: np.savez(file, **_SCORES)), lambda p: load_scores(str(p))
+        "a.npz",
+        tiny_files.written(lambda file: np.savez(file, **_SCORES)),
+        lambda p: load_scores(str(p)),
     ),
     "rankings": _file("a.json", _json(_RANKINGS), lambda p: load_rankings(str(p))),
     "concepts": _file("a.json", _json(_GRAPH), read_concepts),
@@ -375,24 +239,38 @@ READERS: Mapping[str, Reader] = {
     "CxC ratings": _file("sts_val.csv", _CXC.encode, lambda p: read_cxc_file(p, "sts")),
     "gzipped JSON": _file("a.json", lambda: gzip.compress(_json(_RANKINGS)()), read_json),
     "JSON lines": _file("a.jsonl", lambda: b'{"a": 1}\n{"b": [2]}\n', _lines),
-    "tar shard": _file("a.tar", _written(_tar), _samples),
-    "gzipped tar shard": _file("a.tar.gz", lambda: gzip.compress(_written(_tar)()), _samples),
-    "tar of images": _file("a.tar", _written(_tar), _read_archive),
-    "zip of images": _file("a.zip", _written(_zip), _read_archive),
-    "Parquet shard": _file("a.parquet", _written(_parquet), _table),
-    "HDF5 features": _file("a.h5", _written(_features), _read_stores),
+    "tar shard": _file("a.tar", tiny_files.written(tiny_files.tar), _samples),
+    "gzipped tar shard": _file(
+        "a.tar.gz", lambda: gzip.compress(tiny_files.written(tiny_files.tar)()), _samples
+    ),
+    "tar of images": _file("a.tar", tiny_files.written(tiny_files.tar), _read_archive),
+    "zip of images": _file("a.zip", tiny_files.written(tiny_files.zip), _read_archive),
+    "Parquet shard": _file("a.parquet", tiny_files.written(tiny_files.parquet), _table),
+    "HDF5 features": _file("a.h5", tiny_files.written(tiny_files.features), _read_stores),
     "npz features": _file(
-        "9.npz", _written(lambda file: np.savez(file, x=_ARRAYS["a"], num_bbox=2)), _read_stores
+        "9.npz",
+        tiny_files.written(lambda file: np.savez(file, x=tiny_files.ARRAYS["a"], num_bbox=2)),
+        _read_stores,
     ),
     "TSV features": _file("a.tsv", _TSV.encode, _read_stores, (*FOR_USERS, FileNotFoundError)),
     **{
-        f"{kind} picture": _file("a.jpg", _picture(kind), _read_pictures)
+        f"{kind} picture": _file("a.jpg", tiny_files.picture(kind), _read_pictures)
         for kind in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
     },
-    "TFRecord": Reader(_write_tfrecord, _read_tfrecord),
-    "frozen features": Reader(_write_frozen, _read_frozen),
-    "Orbax checkpoint": Reader(
-        _write_checkpoint, lambda f: checkpoints.read_arrays(epath.Path(f / "params")), share=15
+    "LMDB features": Reader(
+        tiny_files.write_lmdb,
+        lambda f: _read_stores(f / "data.mdb"),
+        (*FOR_USERS, FileNotFoundError),
     ),
-    "config of a run": Reader(_write_config, lambda f: run_folder.load_run(str(f)).to_dict()),
-}  # fmt: skip
+    "SentencePiece model": _file("a.model", tiny_pieces.sentencepiece_model, _ids("sentencepiece")),
+    "tokenizer.json": _file("a.json", tiny_pieces.tokenizer_json, _ids("tokenizer_json")),
+    "TFRecord": Reader(tiny_files.write_tfrecord, _read_tfrecord, is_exact=True),
+    "frozen features": Reader(tiny_files.write_frozen, _read_frozen),
+    "Orbax checkpoint": Reader(
+        tiny_files.write_checkpoint, lambda f: checkpoints.read_arrays(epath.Path(f / "params"))
+    ),
+    "checkpoint of a run": Reader(tiny_files.write_run, _read_step, is_exact=True),
+    "config of a run": Reader(
+        tiny_files.write_config, lambda f: run_folder.load_run(str(f)).to_dict()
+    ),
+}

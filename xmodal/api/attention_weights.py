@@ -1,7 +1,6 @@
 """The weights of words and patches in a model's attention, for `Model`."""
 
 import math
-import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 
 from xmodal.base.config import UserError
 from xmodal.preprocessing import Tokenizer
+from xmodal.similarity import Embedding
 
 
 def compute_weights(
@@ -20,7 +20,7 @@ def compute_weights(
     params: Any,
     model_state: Any,
     columns: Mapping[str, jax.Array],
-) -> Any:
+) -> Embedding:
     """Returns the weights of the items of a batch in place of their vectors.
 
     Args:
@@ -33,7 +33,7 @@ def compute_weights(
       columns: columns of the batch.
 
     Returns:
-      An object whose `vector` is [N, max_length] for texts, and [N, G * G] for images.
+      Embeddings whose `vector` is [N, max_length] for texts, and [N, G * G] for images.
 
     Raises:
       UserError: there are no such weights.
@@ -45,7 +45,7 @@ def compute_weights(
     else:
         extras = model.embed(side, params, model_state, columns)[0].extras
         vector = _over_words(extras.get("attention"), tokenizer, name)
-    return types.SimpleNamespace(vector=vector, log_sigma=None)
+    return Embedding(vector)
 
 
 def _over_words(weights: jax.Array | None, tokenizer: Tokenizer | None, name: str) -> jax.Array:

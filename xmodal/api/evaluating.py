@@ -231,7 +231,7 @@ def _open_dataset(
     evaluator: Mapping[str, Any] | None,
 ) -> tuple[Evaluator, Items]:
     """Returns an evaluator and the items of a split of a dataset, which is built if possible."""
-    from xmodal import data  # Imports TensorFlow.
+    from xmodal import data  # Slow to import.
 
     name = section["dataset"]
     given = None if evaluator is None else read_options({name: evaluator})[name]

@@ -11,10 +11,10 @@ from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 
 
 @dataclasses.dataclass(frozen=True)
-class Embedding:
+class ItemEmbeddings:
     """Items of a model with several vectors per item, with an uncertainty, or whose side counts.
 
-    Indexing it like an array gives an `Embedding` of these items; `np.asarray` gives `vector`.
+    Indexing it like an array gives `ItemEmbeddings` of these items; `np.asarray` gives `vector`.
 
     Attributes:
       vector: float32 [N, K, D]; [N, D] for a model with one vector per item.
@@ -38,12 +38,12 @@ class Embedding:
     def __len__(self) -> int:
         return len(self.vector)
 
-    def __getitem__(self, items: Any) -> "Embedding":
+    def __getitem__(self, items: Any) -> "ItemEmbeddings":
         sigma = None if self.log_sigma is None else self.log_sigma[items]
         tokens = self.tokens
         if tokens is not None:
             tokens = tokens.take(np.atleast_1d(np.arange(len(self))[items]))
-        return Embedding(self.vector[items], sigma, self.side, tokens)
+        return ItemEmbeddings(self.vector[items], sigma, self.side, tokens)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.vector, dtype, copy=copy)
@@ -55,8 +55,8 @@ def join(
     *,
     keep_side: bool = False,
     tokens: Sequence[RaggedTokens] = (),
-) -> "np.ndarray | Embedding":
-    """Returns an array if every item has just one vector, else an `Embedding`.
+) -> "np.ndarray | ItemEmbeddings":
+    """Returns an array if every item has just one vector, else `ItemEmbeddings`.
 
     Args:
       parts: vectors and, for a probabilistic model, `log_sigma`, of consecutive items.
@@ -74,7 +74,7 @@ def join(
     if vector.ndim == 2 and not sigmas and not keep_side:
         return vector
     sigma = np.concatenate(sigmas) if sigmas else None
-    return Embedding(vector, sigma, side, RaggedTokens.join(tokens) if tokens else None)
+    return ItemEmbeddings(vector, sigma, side, RaggedTokens.join(tokens) if tokens else None)
 
 
 def tokens_of(items: Any) -> RaggedTokens:

@@ -11,7 +11,6 @@ from xmodal.api.model import Model
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.compilation_cache import use_compilation_cache
 from xmodal.base.config import UserError
-from xmodal.base.console import quietly
 
 
 def load(source: str | os.PathLike, *, step: int | str = "best") -> Model:
@@ -33,8 +32,7 @@ def load(source: str | os.PathLike, *, step: int | str = "best") -> Model:
             raise UserError(f"{source} is a bundle, which has no steps; remove step={step!r}.")
         return _load_bundle(source)
     # They import flax and orbax, which a bundle does not need.
-    with quietly():
-        from xmodal.api.model_sources import make_model, read_folder
+    from xmodal.api.model_sources import make_model, read_folder
 
     return make_model(read_folder(source, step))
 

@@ -15,7 +15,7 @@ import PIL.Image
 from jax.sharding import Mesh
 
 from xmodal.api.attention_weights import compute_weights
-from xmodal.api.item_embeddings import Embedding, join
+from xmodal.api.item_embeddings import ItemEmbeddings, join
 from xmodal.api.pair_scoring import score_given_pairs
 from xmodal.api.token_scores import compare_tokens
 from xmodal.base.config import UserError
@@ -24,11 +24,10 @@ from xmodal.evals.inputs.given_items import GivenItems, Picture, prepare_image
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.pair_scores import PairFunctions
 from xmodal.preprocessing import ImageConfig, Tokenizer
-from xmodal.similarity import Similarity
+from xmodal.similarity import Embedding, Similarity
 from xmodal.similarity.precision import in_precision
 
 Embed = Callable[..., Embeddings]
-
 _AT_A_TIME = 1 << 14  # Items of an iterator in memory.
 
 
@@ -45,8 +44,8 @@ class Encoders(Protocol):
 
     def embed(
         self, side: str, params: Any, model_state: Any, inputs: Mapping[str, jax.Array], /
-    ) -> tuple[Any, Any]:
-        """Returns an object with `vector`, `log_sigma` and `extras`, and a state."""
+    ) -> tuple[Embedding, Any]:
+        """Returns embeddings and a state."""
 
 
 class Model:
@@ -92,23 +91,21 @@ class Model:
           pairs: the functions of its pair scorer, if it has one.
         """
         self.source, self.step, self._mesh = source, step, mesh
-        self.name, self.sides = name, tuple(model.towers)
-        self.similarity_name = model.similarity.name
+        self.name, self.sides, similarity = name, tuple(model.towers), model.similarity
+        self.similarity_name = similarity.name
         self._params, self._model_state = params, model_state
         self._image_config, self._tokenizer, self._lengths = images, tokenizer, lengths
-        make = functools.partial(
-            Embedder, sides=model.towers, similarity=model.similarity, mesh=mesh
-        )
+        make = functools.partial(Embedder, sides=model.towers, similarity=similarity, mesh=mesh)
         embed = make(lambda *inputs: model.embed(*inputs)[0])
-        self._embed = functools.partial(embed, field=model.similarity.config.field)
+        self._embed = functools.partial(embed, field=similarity.config.field)
         self._embed_pairs: Any = pairs and make(lambda *x: model.embed(*x)[0], pairs=pairs)
         self._attend = make(functools.partial(compute_weights, model, name, tokenizer))
         learned = params.get("similarity", {})
-        if model.similarity.module is not None:
-            self.measure = (model.similarity, model.similarity.select_parameters(learned))
+        if similarity.module is not None:
+            self.measure = (similarity, similarity.select_parameters(learned))
             return
-        self.measure = model.similarity, {k: float(learned[k]) for k in model.similarity.parameters}
-        prepare, score = model.similarity.scorer(self.measure[1])
+        self.measure = similarity, {k: float(learned[k]) for k in similarity.parameters}
+        prepare, score = similarity.scorer(self.measure[1])
         self._score = jax.jit(lambda left, right: score(prepare(left), prepare(right)))
 
     def __repr__(self) -> str:
@@ -124,7 +121,9 @@ class Model:
         """Rows of the stored features of an image that are embedded; 0 if all images have R."""
         return 0 if self._image_config is None else self._image_config.max_regions
 
-    def embed_texts(self, texts: Iterable[str], *, batch_size: int = 256) -> np.ndarray | Embedding:
+    def embed_texts(
+        self, texts: Iterable[str], *, batch_size: int = 256
+    ) -> np.ndarray | ItemEmbeddings:
         """Embeds texts; texts of similar length share a batch.
 
         Args:
@@ -132,8 +131,8 @@ class Model:
           batch_size: items per call over all devices.
 
         Returns:
-          float32 [N, D] in the given order, or an `Embedding` if the model has several vectors per
-          item, an uncertainty, or a similarity that is not symmetric (`order`).
+          float32 [N, D] in the given order, or `ItemEmbeddings` if the model has several vectors
+          per item, an uncertainty, or a similarity that is not symmetric (`order`).
 
         Raises:
           UserError: the model has no text side, or an item is not a string.
@@ -148,7 +147,7 @@ class Model:
         batch_size: int = 64,
         upright: bool = True,
         unreadable: dict[int, str] | None = None,
-    ) -> np.ndarray | Embedding:
+    ) -> np.ndarray | ItemEmbeddings:
         """Embeds images, cropped and resized as in the evaluation of the model.
 
         Args:
@@ -164,8 +163,8 @@ class Model:
             embedding has no meaning. By default, such a picture is an error.
 
         Returns:
-          float32 [N, D] in the given order, or an `Embedding` if the model has several vectors per
-          item, an uncertainty, or a similarity that is not symmetric (`order`).
+          float32 [N, D] in the given order, or `ItemEmbeddings` if the model has several vectors
+          per item, an uncertainty, or a similarity that is not symmetric (`order`).
 
         Raises:
           UserError: the model has no image side, or an image cannot be read.
@@ -173,7 +172,9 @@ class Model:
         given = {"upright": upright, "unreadable": unreadable}
         return self._embed_images(self._embed, "embed_images", images, batch_size, **given)
 
-    def similarity(self, left: np.ndarray | Embedding, right: np.ndarray | Embedding) -> np.ndarray:
+    def similarity(
+        self, left: np.ndarray | ItemEmbeddings, right: np.ndarray | ItemEmbeddings
+    ) -> np.ndarray:
         """Compares embeddings by the model's own similarity; larger is more similar.
 
         For PCME, it is the log-odds of a match. `order` compares an image with a text, whichever
@@ -182,7 +183,7 @@ class Model:
 
         Args:
           left: N items from `embed_texts` or `embed_images`, or vectors [N, D] or [N, K, D]; for
-            `order`, vectors need their side: `Embedding(vectors, side="image")`.
+            `order`, vectors need their side: `ItemEmbeddings(vectors, side="image")`.
           right: M such items.
 
         Returns:
@@ -319,7 +320,7 @@ class Model:
 
     def _embed_texts(
         self, embed: Embed, texts: Iterable[str], batch_size: int
-    ) -> np.ndarray | Embedding:
+    ) -> np.ndarray | ItemEmbeddings:
         tokenizer = self._require_tokenizer()
 
         def items(part: Sequence[str], first: int) -> GivenItems:
@@ -331,7 +332,7 @@ class Model:
 
     def _embed_images(
         self, embed: Embed, method: str, images: Any, batch_size: int, **given: Any
-    ) -> np.ndarray | Embedding:
+    ) -> np.ndarray | ItemEmbeddings:
         config = self._require_images()
         one = isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim < 4
         if one or isinstance(images, (str, os.PathLike, bytes, PIL.Image.Image)):
@@ -346,7 +347,7 @@ class Model:
 
     def _embed_all(
         self, embed: Embed, side: str, given: Iterable[Any], items: Any, batch_size: int
-    ) -> np.ndarray | Embedding:
+    ) -> np.ndarray | ItemEmbeddings:
         if not isinstance(batch_size, int | np.integer) or batch_size < 1:
             raise UserError(f"batch_size={batch_size!r}; it must be an integer of at least 1.")
         parts: list[tuple[np.ndarray, np.ndarray | None]] = []
@@ -367,13 +368,13 @@ class Model:
             raise UserError(f"There is nothing to embed: no {side} was given.")
         return join(parts, side, keep_side=not self.measure[0].symmetric, tokens=tokens)
 
-    def _sides(self, *embeddings: np.ndarray | Embedding) -> tuple[str, ...]:
+    def _sides(self, *embeddings: np.ndarray | ItemEmbeddings) -> tuple[str, ...]:
         sides = tuple(getattr(each, "side", "") for each in embeddings)
         if not set(sides) <= {"image", "text"}:
             raise UserError(
                 f"Similarity {self.similarity_name!r} depends on which side is the image, but the "
                 f"sides of the embeddings are {list(sides)}: pass what embed_images and "
-                "embed_texts return, or xmodal.Embedding(vectors, side='image') or 'text'."
+                "embed_texts return, or xmodal.ItemEmbeddings(vectors, side='image') or 'text'."
             )
         return sides
 

@@ -19,7 +19,7 @@ from xmodal.models import Devices, make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_vocabulary
 from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_part
-from xmodal.pretrained.published_models import convert_once
+from xmodal.pretrained.published_models import NotPublishedError, convert_once
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.pair_functions import make_pair_functions
@@ -107,11 +107,13 @@ def _converted(source: str | os.PathLike) -> epath.Path:
     """Returns the converted folder of a published model."""
     try:
         return convert_once(source)
-    except UserError as error:
+    except NotPublishedError as error:
+        if epath.Path(source).exists() and not epath.Path(source).is_dir():
+            raise  # A file is nothing else.
         raise UserError(
-            f"{source} is not a run of xmodal.main, a folder of xmodal convert or a bundle of "
-            "xmodal export: it has no config.json, model.json, tower.json or bundle.json. Nor does "
-            f"it open as a published CLIP or SigLIP: {error}"
+            f"{source} is not a run of xmodal.main (config.json), a folder of xmodal convert "
+            "(model.json, tower.json) or a bundle of xmodal export (bundle.json), nor does it open "
+            f"as a published CLIP or SigLIP: {error}"
         ) from error
 
 

@@ -20,7 +20,7 @@ def compare_tokens(
     Args:
       similarity: a similarity with a module.
       parameters: its parameters.
-      left: N items, an `Embedding` with tokens and a side.
+      left: N items, `ItemEmbeddings` with tokens and a side.
       right: M items of the other side.
       mesh: devices that share the work.
 

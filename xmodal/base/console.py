@@ -105,5 +105,5 @@ def _is_for_users(record: log.LogRecord) -> bool:
     record.prefix = "" if record.levelno <= log.INFO else f"{record.levelname}: "
     if record.levelno <= log.INFO:
         return record.pathname.startswith(_OWN)
-    libraries = ("asyncio", "clu", "orbax", "tensorflow_datasets")
+    libraries = ("asyncio", "orbax", "tensorflow_datasets")
     return not any(f"{os.sep}{name}{os.sep}" in record.pathname for name in libraries)

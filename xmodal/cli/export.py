@@ -18,8 +18,7 @@ from xmodal.base import console
 def main() -> None:
     """Exports the model that the command line names."""
     args = _parse()
-    with console.quietly():
-        from xmodal.api.exporting import export_model
+    from xmodal.api.exporting import export_model
 
     platforms = [name for name in args.platforms.split(",") if name]
     card = export_model(args.run, args.output, step=args.step, platforms=platforms)

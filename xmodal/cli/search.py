@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xmodal.api.model import Model
     from xmodal.api.search.gallery import IndexGallery
     from xmodal.api.search.hits import Hit
-    from xmodal.api.search.items import Items
+    from xmodal.api.search.items import SearchItems
     from xmodal.data import EvalSplit
 
 _NO_ROOM = "Free some space and repeat the command; finished parts are kept."
@@ -95,7 +95,7 @@ def _build_together(args: argparse.Namespace) -> None:
         processes.first_does("write the index", write)
 
 
-def _given_items(args: argparse.Namespace) -> dict[str, "Items"]:
+def _given_items(args: argparse.Namespace) -> dict[str, "SearchItems"]:
     from xmodal.api.search import items as items_lib
 
     given = {}
@@ -106,7 +106,7 @@ def _given_items(args: argparse.Namespace) -> dict[str, "Items"]:
     return given
 
 
-def _items_of_dataset(args: argparse.Namespace, model: "Model") -> dict[str, "Items"]:
+def _items_of_dataset(args: argparse.Namespace, model: "Model") -> dict[str, "SearchItems"]:
     from xmodal.api.search import items as items_lib
 
     names = ("dataset", "config", "split", "data_dir", "manual_dir")

@@ -1,14 +1,5 @@
 """Turns numbered records into decoded, augmented and tokenized batches with ids."""
 
-from xmodal.base.console import quietly
-from xmodal.base.tensorflow_import import without_keras
-
-with quietly(), without_keras():
-    import tensorflow as tf
-
-    # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
-    tf.config.set_visible_devices([], "GPU")
-
 from xmodal.data.batch_spec import BatchSpec, batch_spec, cut_texts
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import (

@@ -32,7 +32,9 @@ def load_table(
     if path.exists():
         try:
             with path.open("rb") as file:
-                return pq.read_table(file, page_checksum_verification=True).combine_chunks()
+                # `pq.read_table` would also import pyarrow's reader of folders.
+                opened = pq.ParquetFile(file, page_checksum_verification=True)
+                return opened.read().combine_chunks()
         except (pa.ArrowException, OSError) as error:
             logging.warning("%s is damaged, and written again: %s", path, error)
     table = pa.concat_tables(_to_table(block, columns) for block in blocks)

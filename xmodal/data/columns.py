@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_datasets as tfds
+
+from data_prep.reading.example_records import read_values, stack
 
 STRING = np.dtype(object)
 
@@ -67,28 +68,27 @@ class Column:
         """The dimensions that do not vary: the shape of one record, or of one of its rows."""
         return tuple(length for length in self.shape if length is not None)
 
-    def spec(self) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
-        """Returns the description for `tf.io.parse_example`."""
-        if self.dtype == STRING or self.is_raw:
-            stored = tf.string
-        else:
-            stored = tf.float32 if np.issubdtype(self.dtype, np.floating) else tf.int64
-        if self.is_ragged and not self.is_raw:
-            return tf.io.RaggedFeature(stored, row_splits_dtype=tf.int64)
-        return tf.io.FixedLenFeature(() if self.is_raw else self.shape, stored)
+    def decode(self, values: np.ndarray, lengths: np.ndarray) -> np.ndarray | RaggedColumn:
+        """Returns stored values as [N, *shape], or `RaggedColumn` if the length varies.
 
-    def decode(self, parsed: tf.Tensor | tf.RaggedTensor) -> np.ndarray | RaggedColumn:
-        """Returns a parsed column as [N, *shape], or `RaggedColumn` if the length varies."""
-        if isinstance(parsed, tf.RaggedTensor):
-            # Not row_lengths(), whose operators crash if two threads make the first calls.
-            values = parsed.flat_values.numpy().astype(self.dtype).reshape(-1, *self.fixed_shape)
-            return RaggedColumn(
-                values, np.diff(parsed.row_splits.numpy()) // math.prod(self.fixed_shape)
-            )
-        if not self.is_raw:
-            return parsed.numpy().astype(self.dtype)
+        Args:
+          values: see `read_values`.
+          lengths: see `read_values`.
+
+        Raises:
+          ValueError: a record has another number of values than the shape.
+        """
+        if self.is_raw:
+            return self._decode_bytes(stack(values, lengths, ()))
+        values = values.astype(self.dtype)
+        if not self.is_ragged:
+            return stack(values, lengths, self.fixed_shape)
+        rows = values.reshape(-1, *self.fixed_shape)
+        return RaggedColumn(rows, lengths // math.prod(self.fixed_shape))
+
+    def _decode_bytes(self, stored: np.ndarray) -> np.ndarray | RaggedColumn:
         row_shape = [-1 if length is None else length for length in self.shape]
-        rows = [np.frombuffer(row, self.dtype).reshape(row_shape) for row in parsed.numpy()]
+        rows = [np.frombuffer(row, self.dtype).reshape(row_shape) for row in stored]
         if not self.is_ragged:
             return np.stack(rows)
         return RaggedColumn(np.concatenate(rows), np.array([len(row) for row in rows], np.int64))
@@ -104,10 +104,10 @@ def describe(features: tfds.features.FeaturesDict) -> dict[str, Column]:
             columns[name] = Column(STRING)
         elif isinstance(feature, tfds.features.Sequence):
             if not feature.feature.shape:
-                columns[name] = Column(_dtype(feature), (None,))
+                columns[name] = Column(np.dtype(feature.np_dtype), (None,))
         elif isinstance(feature, tfds.features.Tensor):
             is_raw = _is_raw(feature)
-            columns[name] = Column(_dtype(feature), tuple(feature.shape), is_raw)
+            columns[name] = Column(np.dtype(feature.np_dtype), tuple(feature.shape), is_raw)
     return columns
 
 
@@ -123,17 +123,12 @@ def parse(
     Returns:
       Column by name: [N, *shape], or `RaggedColumn` if the length varies.
     """
-    spec = {name: column.spec() for name, column in columns.items()}
-    parsed = tf.io.parse_example(tf.constant(records), spec)
-    return {name: column.decode(parsed[name]) for name, column in columns.items()}
+    stored = {name: STRING if each.is_raw else each.dtype for name, each in columns.items()}
+    found = read_values(records, stored)
+    return {name: column.decode(*found[name]) for name, column in columns.items()}
 
 
 def _is_raw(feature: tfds.features.Tensor) -> bool:
     """Returns whether records hold the numbers of a feature as bytes (`encoding="bytes"`)."""
-    info = feature.get_serialized_info()
-    return feature.tf_dtype != tf.string and info.tf_dtype == tf.string
-
-
-def _dtype(feature: tfds.features.Tensor | tfds.features.Sequence) -> np.dtype:
-    dtype = feature.tf_dtype
-    return STRING if dtype == tf.string else np.dtype(dtype.as_numpy_dtype)
+    stored = np.dtype(feature.get_serialized_info().np_dtype)
+    return np.dtype(feature.np_dtype) != STRING and stored == STRING

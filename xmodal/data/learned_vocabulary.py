@@ -4,12 +4,12 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
 from absl import logging
 from etils import epath
 
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
+from xmodal.base.console import quietly
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, read_captions
 from xmodal.preprocessing import TextConfig, Tokenizer, make_tokenizer, read_vocabulary
@@ -77,8 +77,13 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
     if config.tokenizer != "wordpiece":
         found = learn_words(texts, word_splitter(config), config.min_count)
         return [*(word for word in found if word != MASK), MASK] if needs_mask(config) else found
-    # It imports Keras, and most runs already have a learned vocabulary.
-    from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
+    # Slow to import, and most runs already have a learned vocabulary.
+    with quietly():
+        import tensorflow as tf
+        from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
+
+    # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
+    tf.config.set_visible_devices([], "GPU")
 
     normalized = [normalize(text, config.lower_case) for text in texts]
     return bert_vocab_from_dataset.bert_vocab_from_dataset(

@@ -1,10 +1,12 @@
 """Records of ArrayRecord and TFRecord files, read by number."""
 
+import functools
 import struct
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from etils import epath
 
 from xmodal.base.config import UserError
@@ -34,7 +36,8 @@ class TFRecords:
     """Records of TFRecord files, the default format of TFDS, by number.
 
     A record is its length (8 bytes, little endian), a checksum of it (4), the record, and its
-    checksum (4). The lengths are read once, when the files are opened.
+    checksum (4). The lengths are read once, when the files are opened; checksums are compared by
+    TensorFlow when a record is read.
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -43,7 +46,7 @@ class TFRecords:
         Raises:
           UserError: a file is missing or truncated.
         """
-        self._places: list[tuple[str, int, int]] = []
+        self._places: list[tuple[str, int]] = []
         for part in parts:
             places = _find_records(part.filename)
             stop = None if part.take == -1 else part.skip + part.take
@@ -53,25 +56,38 @@ class TFRecords:
         return len(self._places)
 
     def __getitems__(self, rows: Sequence[int]) -> list[bytes]:
-        """Returns the records at the given numbers."""
+        """Returns the records at the given numbers.
+
+        Raises:
+          UserError: a file is missing, or the checksum of a record is not that of its bytes.
+        """
+        # The public API reads these files only from start to end.
+        from tensorflow.python.lib.io import tf_record
+
+        # Several threads read at once, and a reader has one position.
+        open_reader = functools.cache(tf_record.tf_record_random_reader)
         found = []
         for row in rows:
-            path, start, length = self._places[row]
-            with epath.Path(path).open("rb") as file:
-                file.seek(start)
-                found.append(file.read(length))
+            path, start = self._places[row]
+            try:
+                record, _ = open_reader(path).read(start)
+            except (tf.errors.OpError, IndexError) as error:
+                raise UserError(
+                    f"{path} is damaged: {str(error).splitlines()[0]}; prepare the dataset again."
+                ) from error
+            found.append(record)
         return found
 
 
-def _find_records(path: str) -> list[tuple[str, int, int]]:
-    """Returns path, position and length of every record of a file."""
+def _find_records(path: str) -> list[tuple[str, int]]:
+    """Returns path and position of every record of a file."""
     found, place = [], 0
     try:
         size = epath.Path(path).stat().length
         with epath.Path(path).open("rb") as file:
             while head := file.read(8):
                 (length,) = struct.unpack("<Q", head)
-                found.append((path, place + 12, length))
+                found.append((path, place))
                 place += length + 16
                 if place > size:
                     break

@@ -13,9 +13,8 @@ from xmodal.base.config import UserError
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
 from xmodal.evals.ranking.products import open_scores
-from xmodal.evals.ranking.score_blocks import TokenItems
 from xmodal.evals.ranking.score_tiles import Scores
-from xmodal.similarity import Similarity, make_similarity
+from xmodal.similarity import Embedding, Similarity, make_similarity
 
 _VECTOR = "vector"
 
@@ -94,7 +93,7 @@ def _make_functions(
         del side
         extras = {"tokens": items.tokens, "mask": items.mask}
         with jax.default_matmul_precision("highest"):
-            return similarity.prepare(TokenItems(items.extras[_VECTOR], extras), params)
+            return similarity.prepare(Embedding(items.extras[_VECTOR], extras=extras), params)
 
     def score(params: Any, images: Any, texts: Any) -> jax.Array:
         def score_one(image: Any, own: Any) -> jax.Array:

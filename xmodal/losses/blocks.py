@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from xmodal.losses.terms import State, Term
 from xmodal.similarity import Prepared
 
-# The parts of `Items` with a gradient: embeddings and positives.
+# The parts of `BlockItems` with a gradient: embeddings and positives.
 Weights = tuple[Prepared, jax.Array]
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Items:
+class BlockItems:
     """Items of one side.
 
     Attributes:
@@ -36,9 +36,9 @@ class Items:
         """The parts that have a gradient."""
         return self.prepared, self.positives
 
-    def replace(self, weights: Weights) -> "Items":
+    def replace(self, weights: Weights) -> "BlockItems":
         """Returns the same items with other weights."""
-        return Items(*weights, ids=self.ids, real=self.real)
+        return BlockItems(*weights, ids=self.ids, real=self.real)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Job:
     chunk_size: int
 
 
-def fold_block(job: Job, rows: Items, columns: Items, params: Any) -> tuple[State, State]:
+def fold_block(job: Job, rows: BlockItems, columns: BlockItems, params: Any) -> tuple[State, State]:
     """Returns name -> state of each row, and name -> state of each column, of one block."""
     logits = job.logits(rows.prepared, columns.prepared, params)
     negative = rows.ids[:, None] != columns.ids[None, :]
@@ -79,7 +79,7 @@ def merge(job: Job, first: State, second: State) -> State:
     return {name: term.reducer.merge(first[name], second[name]) for name, term in job.terms.items()}
 
 
-def empty_states(job: Job, items: Items) -> State:
+def empty_states(job: Job, items: BlockItems) -> State:
     """Returns the states of items before any folding."""
     return {
         name: term.reducer.start(jnp.full((1, *items.ids.shape), term.reducer.identity), 0)

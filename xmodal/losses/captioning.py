@@ -3,7 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from xmodal.losses.context import Context, Embedding
+from xmodal.losses.context import Context
+from xmodal.similarity import Embedding
 
 
 def caption_generation(

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from xmodal.losses.blocks import Items, Job, Weights, fold_block, merge
+from xmodal.losses.blocks import BlockItems, Job, Weights, fold_block, merge
 from xmodal.losses.terms import State
 from xmodal.similarity.tiles import add_at, choose_size, join, pad, take
 
@@ -34,7 +34,7 @@ class _Grid:
 
 
 def fold_chunked(
-    job: Job, rows: Items, columns: Items, params: Any, mesh: Mesh | None
+    job: Job, rows: BlockItems, columns: BlockItems, params: Any, mesh: Mesh | None
 ) -> tuple[State, State]:
     """Returns name -> state of each row, and name -> state of each column.
 
@@ -69,7 +69,9 @@ def _merge_all(job: Job, states: State) -> State:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _fold_tiles(grid: _Grid, rows: Items, columns: Items, params: Any) -> tuple[State, State]:
+def _fold_tiles(
+    grid: _Grid, rows: BlockItems, columns: BlockItems, params: Any
+) -> tuple[State, State]:
     """Returns the states of the rows and of the columns of I x J tiles, [I, J, b] each."""
 
     def fold_rows(i: jax.Array) -> tuple[State, State]:
@@ -137,10 +139,10 @@ def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple
     return _gradient_of(found.rows), _gradient_of(found.columns), found.params
 
 
-def _gradient_of(weights: Weights) -> Items:
+def _gradient_of(weights: Weights) -> BlockItems:
     """The gradient of items; None for their ids and the mask of real items."""
     none: Any = None
-    return Items(*weights, ids=none, real=none)
+    return BlockItems(*weights, ids=none, real=none)
 
 
 def _zeros_like(tree: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import jax
 from jax.sharding import Mesh
@@ -10,22 +10,7 @@ from jax.sharding import Mesh
 from xmodal.base.config import Bounds
 from xmodal.losses import engine as engines
 from xmodal.losses.terms import Term
-from xmodal.similarity import Prepared, Similarity
-
-
-class Embedding(Protocol):
-    """The items of one view, as `xmodal.models` makes them.
-
-    Attributes:
-      vector: float32 [B, D] or [B, K, D].
-      log_sigma: logarithm of the spread, float32 [B, D], or None.
-      extras: other arrays by name.
-    """
-
-    vector: jax.Array
-    log_sigma: jax.Array | None
-    extras: Mapping[str, jax.Array]
-
+from xmodal.similarity import Embedding, Prepared, Similarity
 
 PairLogits = Callable[[jax.Array | None, jax.Array, jax.Array], jax.Array]
 """(positions of images [I] or None for all B, positions of texts [I, J], key) -> logits [I, J, 2].

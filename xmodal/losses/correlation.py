@@ -10,7 +10,8 @@ is minus a statistic of scores and labels over the whole batch, so the batch siz
 import jax
 import jax.numpy as jnp
 
-from xmodal.losses.context import Context, Embedding, Positive
+from xmodal.losses.context import Context, Positive
+from xmodal.similarity import Embedding
 
 # Added under the root of the variance, as in VETE.
 _SMALLEST_VARIANCE = 1e-8

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xmodal.base.config import UserError, lookup
-from xmodal.losses.blocks import Items, Job, fold_block
+from xmodal.losses.blocks import BlockItems, Job, fold_block
 from xmodal.losses.chunked import fold_chunked
 from xmodal.losses.ring import fold_ring
 from xmodal.losses.terms import State, Term
@@ -86,8 +86,8 @@ def fold(
     chunk_size = fit_chunk(engine, chunk_size, sizes[0], devices=devices, pair_bytes=pair_bytes)
     engine = choose_engine(engine, *sizes, devices=devices, pair_bytes=pair_bytes)
     run = lookup(f"{_WHERE}, which may be auto:MEGABYTES, too", engine, ENGINES)
-    rows = Items(left, left_positive, left_ids, jnp.ones(left_ids.shape, bool))
-    columns = Items(right, right_positive, right_ids, jnp.ones(right_ids.shape, bool))
+    rows = BlockItems(left, left_positive, left_ids, jnp.ones(left_ids.shape, bool))
+    columns = BlockItems(right, right_positive, right_ids, jnp.ones(right_ids.shape, bool))
     job = Job(logits, terms, chunk_size)
     row_states, column_states = run(job, rows, columns, params, mesh)
     return {
@@ -152,14 +152,14 @@ def _read_budget(engine: str) -> float | None:
 
 
 def _dense(
-    job: Job, rows: Items, columns: Items, params: Any, mesh: Mesh | None
+    job: Job, rows: BlockItems, columns: BlockItems, params: Any, mesh: Mesh | None
 ) -> tuple[State, State]:
     del mesh
     return fold_block(job, rows, columns, params)
 
 
 def _ring(
-    job: Job, rows: Items, columns: Items, params: Any, mesh: Mesh | None
+    job: Job, rows: BlockItems, columns: BlockItems, params: Any, mesh: Mesh | None
 ) -> tuple[State, State]:
     if mesh is None:
         raise UserError("The ring engine needs a device mesh; use engine='chunked' without one.")

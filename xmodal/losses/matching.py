@@ -8,7 +8,8 @@ from jax.sharding import Mesh
 
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import Bounds, UserError
-from xmodal.losses.context import Context, Embedding, PairLogits
+from xmodal.losses.context import Context, PairLogits
+from xmodal.similarity import Embedding
 
 
 def matching(

@@ -1,13 +1,13 @@
 """A contrastive loss against momentum copies of the towers, with their softmax as soft targets."""
 
-import dataclasses
 from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from xmodal.base import mesh as mesh_lib
-from xmodal.losses.context import Context, Embedding, NonNegative
+from xmodal.losses.context import Context, NonNegative
+from xmodal.similarity import Embedding
 
 
 def momentum_softmax(
@@ -45,21 +45,12 @@ def momentum_softmax(
     return loss, {"accuracy": correct}
 
 
-@dataclasses.dataclass
-class _Vectors:
-    """An embedding that has nothing but vectors."""
-
-    vector: jax.Array
-    log_sigma: jax.Array | None = None
-    extras: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
-
-
 def _logits(
     context: Context, query: jax.Array, side: str, copies: Mapping[str, jax.Array]
 ) -> jax.Array:
     """Logits [B, B + Q] of vectors of one side with the copies' of the other."""
-    other = _Vectors(copies["right" if side == "left" else "left"])
-    pair = (_Vectors(query), other) if side == "left" else (other, _Vectors(query))
+    other = Embedding(copies["right" if side == "left" else "left"])
+    pair = (Embedding(query), other) if side == "left" else (other, Embedding(query))
     logits = context.similarity.logits(*context.prepare(*pair), context.similarity_params)
     logits = logits if side == "left" else logits.T
     if context.mesh is None:

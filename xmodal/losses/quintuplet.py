@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
-from xmodal.losses.context import ChunkSize, Context, Embedding, NonNegative, Positive
+from xmodal.losses.context import ChunkSize, Context, NonNegative, Positive
+from xmodal.similarity import Embedding
 
 _HARDEST = terms.Term(lambda logits, _: logits, terms.MAXIMUM)
 

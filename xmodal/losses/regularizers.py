@@ -6,12 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import Bounds, UserError, lookup
-from xmodal.losses.context import Context, Embedding, Positive
+from xmodal.losses.context import Context, Positive
+from xmodal.similarity import Embedding
 from xmodal.similarity.offset import centered
 from xmodal.similarity.scores import square_distances
 from xmodal.similarity.vectors import unit_length
-
-Number = float | jax.Array
 
 
 def diversity(

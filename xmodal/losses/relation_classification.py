@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import Bounds, UserError
-from xmodal.losses.context import Context, Embedding
+from xmodal.losses.context import Context
+from xmodal.similarity import Embedding
 
 
 def relation_bce(

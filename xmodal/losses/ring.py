@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from xmodal.base.mesh import BATCH_AXIS
-from xmodal.losses.blocks import Items, Job, Weights, empty_states, fold_block, merge
+from xmodal.losses.blocks import BlockItems, Job, Weights, empty_states, fold_block, merge
 from xmodal.losses.terms import State
 from xmodal.similarity.tiles import join, split
 
@@ -36,7 +36,7 @@ class _Ring:
 
 
 def fold_ring(
-    job: Job, rows: Items, columns: Items, params: Any, mesh: Mesh
+    job: Job, rows: BlockItems, columns: BlockItems, params: Any, mesh: Mesh
 ) -> tuple[State, State]:
     """Returns name -> state of each row, and name -> state of each column, all [B].
 
@@ -49,7 +49,7 @@ def fold_ring(
     """
     ring = _Ring(job, mesh.shape[BATCH_AXIS])
 
-    def on_one_device(rows: Items, columns: Items, params: Any) -> tuple[State, State]:
+    def on_one_device(rows: BlockItems, columns: BlockItems, params: Any) -> tuple[State, State]:
         # Every device adds its part to the gradient of the parameters.
         params = _varying(params)
         return _go_round(ring, rows.weights, columns.weights, params, rows, columns)
@@ -72,8 +72,8 @@ def _zeros_like(tree: Any) -> Any:
 
 def _step(
     job: Job,
-    rows: Items,
-    block: Items,
+    rows: BlockItems,
+    block: BlockItems,
     row_weights: Weights,
     block_weights: Weights,
     params: Any,
@@ -90,8 +90,8 @@ def _go_round(
     row_weights: Weights,
     column_weights: Weights,
     params: Any,
-    rows: Items,
-    columns: Items,
+    rows: BlockItems,
+    columns: BlockItems,
 ) -> tuple[State, State]:
     """Returns the states of one device's rows and columns after a complete round.
 
@@ -105,10 +105,10 @@ def _go_forward(
     row_weights: Weights,
     column_weights: Weights,
     params: Any,
-    rows: Items,
-    columns: Items,
+    rows: BlockItems,
+    columns: BlockItems,
 ) -> tuple[tuple[State, State], Any]:
-    def meet(row_states: State, visit: tuple[Items, State]) -> tuple[State, Any]:
+    def meet(row_states: State, visit: tuple[BlockItems, State]) -> tuple[State, Any]:
         block, block_states = visit
         before = (row_states, block_states)
         after = _step(ring.job, rows, block, row_weights, block.weights, params, before)
@@ -142,7 +142,7 @@ class _OfRows(NamedTuple):
 class _Visitors(NamedTuple):
     """Blocks of columns, with cotangents of their states and the gradients so far."""
 
-    blocks: Items
+    blocks: BlockItems
     cotangents: State
     weights: Weights
 

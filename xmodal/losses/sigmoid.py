@@ -6,7 +6,8 @@ import jax.numpy as jnp
 from xmodal.base.config import UserError, lookup
 from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
-from xmodal.losses.context import ChunkSize, Context, Embedding, NonNegative
+from xmodal.losses.context import ChunkSize, Context, NonNegative
+from xmodal.similarity import Embedding
 
 # Both directions have the same pairs.
 DIRECTIONS = {"mean": 1.0, "sum": 2.0}

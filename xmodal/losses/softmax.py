@@ -6,7 +6,8 @@ import jax.numpy as jnp
 from xmodal.base.config import lookup
 from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
-from xmodal.losses.context import ChunkSize, Context, Embedding
+from xmodal.losses.context import ChunkSize, Context
+from xmodal.similarity import Embedding
 
 DIRECTIONS = {"mean": 0.5, "sum": 1.0}
 FORMS = {"with_positive": jax.nn.softplus, "printed": lambda margin: margin}

@@ -9,8 +9,9 @@ from xmodal.base.config import lookup
 from xmodal.losses import engine as engines
 from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
-from xmodal.losses.context import ChunkSize, Context, Embedding, NonNegative
+from xmodal.losses.context import ChunkSize, Context, NonNegative
 from xmodal.losses.switch import Choice, switch
+from xmodal.similarity import Embedding
 
 _HARDEST = terms.Term(lambda logits, _: logits, terms.MAXIMUM)
 _SEMI_HARD = terms.Term(

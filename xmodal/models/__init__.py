@@ -2,7 +2,6 @@
 
 from xmodal.models.devices import Devices
 from xmodal.models.dual_encoder import DualEncoder, make_dual_encoder
-from xmodal.models.embedding import Embedding
 from xmodal.models.encoders import ENCODERS
 from xmodal.models.features import Features
 from xmodal.models.heads import HEADS
@@ -10,6 +9,7 @@ from xmodal.models.mode import Mode
 from xmodal.models.pair_scorers import PAIR_SCORERS, PairScorer
 from xmodal.models.task_modules import TASK_MODULES, TaskModule, make_task_module
 from xmodal.models.tower import Tower, make_tower
+from xmodal.similarity.embedding import Embedding
 
 __all__ = [
     "ENCODERS",

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 
 from xmodal.base.config import UserError, lookup, read
 from xmodal.models.devices import ONE_CPU, Devices
-from xmodal.models.embedding import Embedding
 from xmodal.models.pair_scorers import PairScorer, make_pair_scorer
 from xmodal.models.tower import Tower, Tree, make_tower
 from xmodal.similarity import Similarity, make_similarity
+from xmodal.similarity.embedding import Embedding
 
 SIDES = ("image", "text")
 _SCORER = 16  # Follows the positions of the sides and leaves room.

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 
 from xmodal.base.config import read, setting
 from xmodal.models.batch_norm import BatchNorm
-from xmodal.models.embedding import Embedding
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.models.normalize import l2_normalize
+from xmodal.similarity.embedding import Embedding
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,6 @@ from xmodal.base.config import UserError, read
 from xmodal.models.attention import KEPT
 from xmodal.models.content import hash_items
 from xmodal.models.devices import ONE_CPU, Devices
-from xmodal.models.embedding import Embedding
 from xmodal.models.encoders import make_encoder
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import OF_PAIRS, Features, join_summands, split_summands
@@ -20,6 +19,7 @@ from xmodal.models.heads.no_vector import NoVector
 from xmodal.models.heads.pooling import First, Pooling
 from xmodal.models.mode import Mode
 from xmodal.models.projection import make_projection
+from xmodal.similarity.embedding import Embedding
 
 Tree = dict[str, Any]
 """A nested plain dict of arrays."""

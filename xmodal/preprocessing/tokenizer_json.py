@@ -13,6 +13,7 @@ from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 
 _PROBE = "a photo"  # Any text with a token.
+_MOST_TOKENS = 2**24  # A tiny file may claim any id, of which the ids below would be made.
 
 
 def json_tokens(content: bytes) -> list[str]:
@@ -25,7 +26,10 @@ def json_tokens(content: bytes) -> list[str]:
       UserError: the library is not installed.
     """
     ids = _load(content).get_vocab(with_added_tokens=True)
-    tokens = [""] * (1 + max(ids.values(), default=-1))
+    count = 1 + max(ids.values(), default=-1)
+    if count > _MOST_TOKENS:
+        raise ValueError(f"a token has the id {count - 1:,}, more than {_MOST_TOKENS:,}")
+    tokens = [""] * count
     for token, number in ids.items():
         tokens[number] = token
     return tokens
@@ -62,7 +66,11 @@ class JsonPieces:
         )
 
     def __call__(self, text: str) -> list[int]:
-        """Returns the ids of a text."""
+        """Returns the ids of a text.
+
+        Raises:
+          UserError: the file is damaged, or lacks a token of this text.
+        """
         return self._encode(text).ids
 
     def by_word(self, text: str) -> list[list[int]]:
@@ -73,13 +81,13 @@ class JsonPieces:
         return [[number for _, number in group] for _, group in groups]
 
     def _encode(self, text: str) -> Any:
-        return self._tokenizer.encode(self._clean(text), add_special_tokens=False)
+        return _encode(self._tokenizer, self._clean(text), markers=False)
 
 
 def _find_markers(tokenizer: Any) -> tuple[list[str], list[str]]:
     """Returns the tokens that a tokenizer puts before and after a text."""
-    bare = tokenizer.encode(_PROBE, add_special_tokens=False).tokens
-    marked = tokenizer.encode(_PROBE)
+    bare = _encode(tokenizer, _PROBE, markers=False).tokens
+    marked = _encode(tokenizer, _PROBE, markers=True)
     added = [bool(each) for each in marked.special_tokens_mask]
     before = added.index(False) if False in added else 0
     after = before + len(bare)
@@ -89,6 +97,19 @@ def _find_markers(tokenizer: Any) -> tuple[list[str], list[str]]:
             "markers; a text must have tokens, and markers must be before and after it."
         )
     return marked.tokens[:before], marked.tokens[after:]
+
+
+def _encode(tokenizer: Any, text: str, *, markers: bool) -> Any:
+    try:
+        return tokenizer.encode(text, add_special_tokens=markers)
+    except BaseException as error:
+        # The library finds contradictions late, and a panic in it is not an `Exception`.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise UserError(
+            f"The tokenizer.json cannot tokenize {text!r:.80} ({error}): it is damaged, "
+            "or lacks a token. Download it again."
+        ) from error
 
 
 # A start reads the file several times; large ones take a second.

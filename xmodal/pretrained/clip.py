@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from xmodal.base.config import UserError
-from xmodal.pretrained.clip_layouts import Layout, find_layout
-from xmodal.pretrained.clip_settings import SIDES, Defaults, Settings, read_settings
+from xmodal.pretrained.clip_layouts import ClipLayout, find_layout
+from xmodal.pretrained.clip_settings import SIDES, ClipSettings, Defaults, read_settings
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import grid_side
 from xmodal.pretrained.torch_models import Arrays, Published
@@ -136,9 +136,9 @@ def _decide(
 
 
 def _describe_vit(
-    layout: Layout,
+    layout: ClipLayout,
     arrays: Arrays,
-    settings: Settings,
+    settings: ClipSettings,
     activation: str,
     heads_of: Mapping[int, int],
     *,
@@ -165,7 +165,7 @@ def _describe_vit(
     return Description(encoder, head, _image_inputs(settings, size), projection=projection)
 
 
-def _describe_resnet(layout: Layout, arrays: Arrays, settings: Settings) -> Description:
+def _describe_resnet(layout: ClipLayout, arrays: Arrays, settings: ClipSettings) -> Description:
     units: list[int] = []
     while layout.has(arrays, f"image/encoder/stage{len(units) + 1}_unit1/reduce/kernel"):
         count, stage = 1, f"image/encoder/stage{len(units) + 1}_unit"
@@ -184,7 +184,7 @@ def _describe_resnet(layout: Layout, arrays: Arrays, settings: Settings) -> Desc
     return Description(encoder, head, _image_inputs(settings, size))
 
 
-def _image_inputs(settings: Settings, size: int) -> dict[str, Any]:
+def _image_inputs(settings: ClipSettings, size: int) -> dict[str, Any]:
     if settings.size not in (None, size):
         raise UserError(
             f"its {settings.file} has images of {settings.size} pixels, but its positions are for "
@@ -194,9 +194,9 @@ def _image_inputs(settings: Settings, size: int) -> dict[str, Any]:
 
 
 def _describe_text(
-    layout: Layout,
+    layout: ClipLayout,
     arrays: Arrays,
-    settings: Settings,
+    settings: ClipSettings,
     activation: str,
     heads_of: Mapping[int, int],
     *,
@@ -218,9 +218,9 @@ def _describe_text(
 
 
 def _heads(
-    layout: Layout,
+    layout: ClipLayout,
     arrays: Arrays,
-    settings: Settings,
+    settings: ClipSettings,
     side: str,
     width: int,
     heads_of: Mapping[int, int],
@@ -240,7 +240,7 @@ def _heads(
     return heads
 
 
-def _projection(layout: Layout, arrays: Arrays, side: str) -> dict[str, Any] | None:
+def _projection(layout: ClipLayout, arrays: Arrays, side: str) -> dict[str, Any] | None:
     """Returns the section of the last linear layer of a side, None if it has none."""
     if not layout.has(arrays, f"{side}/projection/kernel"):
         return None

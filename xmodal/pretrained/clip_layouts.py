@@ -15,7 +15,7 @@ from xmodal.pretrained import layer_rules, torch_models
 from xmodal.pretrained.torch_models import Arrays, LayerRule
 
 
-class Layout(NamedTuple):
+class ClipLayout(NamedTuple):
     """The names of the arrays of a model in a source.
 
     Attributes:
@@ -58,7 +58,7 @@ class Layout(NamedTuple):
         return True
 
 
-def find_layout(arrays: Arrays) -> Layout:
+def find_layout(arrays: Arrays) -> ClipLayout:
     """Returns the layout of a source.
 
     Raises:
@@ -91,14 +91,14 @@ def _refuse_naflex(arrays: Arrays) -> None:
             )
 
 
-def _openai(arrays: Arrays, start: str) -> Layout:
+def _openai(arrays: Arrays, start: str) -> ClipLayout:
     """A ViT or a ResNet; `start` may be `state_dict.module.`."""
     visual = f"{start}visual."
     is_vit = f"{visual}class_embedding" in arrays
     image = layer_rules.below(visual, _OPENAI_VIT if is_vit else _OPENAI_RESNET)
     if is_vit:
         image["encoder/layers"] = _openai_layers(arrays, visual)
-    return Layout("openai", image, _openai_text(arrays, start), _scale(start))
+    return ClipLayout("openai", image, _openai_text(arrays, start), _scale(start))
 
 
 def _openai_layers(arrays: Arrays, start: str) -> LayerRule:
@@ -124,7 +124,7 @@ def _openai_text(arrays: Arrays, start: str) -> dict[str, LayerRule]:
     return {**rules, "encoder/layers": _openai_layers(arrays, text)}
 
 
-def _timm(arrays: Arrays, start: str) -> Layout:
+def _timm(arrays: Arrays, start: str) -> ClipLayout:
     trunk = f"{start}visual.trunk."
     image = layer_rules.below(
         trunk,
@@ -149,10 +149,10 @@ def _timm(arrays: Arrays, start: str) -> Layout:
     image["encoder/layers"] = layer_rules.stack(
         arrays, f"{trunk}blocks.{{}}.", layer_rules.TIMM_LAYER, "norm1.weight"
     )
-    return Layout("timm", image, _openai_text(arrays, start), _scale(start))
+    return ClipLayout("timm", image, _openai_text(arrays, start), _scale(start))
 
 
-def _transformers(arrays: Arrays, start: str) -> Layout:
+def _transformers(arrays: Arrays, start: str) -> ClipLayout:
     vision, words = f"{start}vision_model.", f"{start}text_model."
     image = layer_rules.below(vision, _TRANSFORMERS_IMAGE)
     text = layer_rules.below(words, _TRANSFORMERS_TEXT)
@@ -163,10 +163,10 @@ def _transformers(arrays: Arrays, start: str) -> Layout:
     if f"{start}visual_projection.weight" in arrays:
         image["projection"] = torch_models.linear(f"{start}visual_projection")
         text["projection"] = torch_models.linear(f"{start}text_projection")
-    return Layout("transformers", image, text, _scale(start))
+    return ClipLayout("transformers", image, text, _scale(start))
 
 
-def _big_vision(arrays: Arrays, start: str) -> Layout:
+def _big_vision(arrays: Arrays, start: str) -> ClipLayout:
     image = layer_rules.below(
         f"{start}img/",
         {
@@ -196,7 +196,7 @@ def _big_vision(arrays: Arrays, start: str) -> Layout:
                 arrays, f"{block}_{{}}/", layer, "LayerNorm_0/scale"
             )
     names = {"log_scale": f"{start}t", "bias": f"{start}b"}
-    return Layout("big_vision", image, text, names)
+    return ClipLayout("big_vision", image, text, names)
 
 
 def _scale(start: str) -> dict[str, str]:
@@ -274,7 +274,7 @@ _FLAX_LAYER = {
 }
 _FLAX_MAP = {**_FLAX_LAYER, "mlp_norm": "LayerNorm_0"}
 # One array that only this layout has, what separates its name from a prefix, and the layout.
-_LAYOUTS: tuple[tuple[str, str, Callable[[Arrays, str], Layout]], ...] = (
+_LAYOUTS: tuple[tuple[str, str, Callable[[Arrays, str], ClipLayout]], ...] = (
     ("visual.trunk.pos_embed", ".", _timm),
     ("visual.class_embedding", ".", _openai),
     ("visual.attnpool.c_proj.weight", ".", _openai),

@@ -24,6 +24,7 @@ _NORMALIZATIONS = {
 }
 _ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 _FILTERS = {2: "bilinear", 3: "bicubic"}  # PIL's numbers.
+_PIXELS = "image_processor"  # The section of a processor_config.json.
 
 
 class Defaults(NamedTuple):
@@ -45,7 +46,7 @@ class Defaults(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class ClipSettings:
     """Settings of both sides.
 
     Attributes:
@@ -67,12 +68,12 @@ class Settings:
     size: int | None = None
 
 
-def read_settings(source: WeightSource, kind: str, defaults: Defaults) -> Settings:
+def read_settings(source: WeightSource, kind: str, defaults: Defaults) -> ClipSettings:
     """Returns the settings in the config file that belongs to a layout.
 
     Args:
       source: the weights and the files beside them.
-      kind: see `clip_layouts.Layout`.
+      kind: see `clip_layouts.ClipLayout`.
       defaults: values that the file may leave out.
 
     Raises:
@@ -87,19 +88,19 @@ def read_settings(source: WeightSource, kind: str, defaults: Defaults) -> Settin
             "its config.json is missing, which says the activation and the number of heads: put "
             "it beside the weights."
         )
-    return Settings(
+    return ClipSettings(
         "", {}, {}, dict.fromkeys(SIDES, defaults.epsilon), defaults.recipe, defaults.normalization
     )
 
 
-def _transformers(source: WeightSource, defaults: Defaults) -> Settings:
+def _transformers(source: WeightSource, defaults: Defaults) -> ClipSettings:
     config = source.files["config.json"]
     if config.get("model_type") not in ("clip", "siglip"):
         raise UserError(
             f"its config.json has model_type={config.get('model_type')!r}; known: 'clip', "
             "'siglip'. SigLIP 2 of fixed sizes is 'siglip', too; NaFlex is not supported."
         )
-    parts = {"image": config.get("vision_config", {}), "text": config.get("text_config", {})}
+    parts = {"image": _part(config, "vision_config"), "text": _part(config, "text_config")}
     activations = {}
     for side, part in parts.items():
         name = part.get("hidden_act", defaults.activation)
@@ -108,7 +109,7 @@ def _transformers(source: WeightSource, defaults: Defaults) -> Settings:
                 f"its config.json has hidden_act={name!r}; known: {', '.join(_ACTIVATIONS)}."
             )
         activations[side] = _ACTIVATIONS[name]
-    settings = Settings(
+    settings = ClipSettings(
         "config.json",
         activations,
         {
@@ -120,32 +121,60 @@ def _transformers(source: WeightSource, defaults: Defaults) -> Settings:
         defaults.normalization,
         parts["image"].get("image_size"),
     )
-    pixel_config = source.files.get("preprocessor_config.json")
-    return settings if pixel_config is None else _with_pixels(settings, pixel_config)
+    for file, section in (
+        ("preprocessor_config.json", source.files.get("preprocessor_config.json")),
+        ("processor_config.json", source.files.get("processor_config.json", {}).get(_PIXELS)),
+    ):
+        if section is not None:
+            return _with_pixels(settings, section, file)
+    return settings
 
 
-def _with_pixels(settings: Settings, config: Mapping[str, Any]) -> Settings:
-    """Adds the settings of the preprocessor_config.json of transformers."""
-    size = config.get("size", {})
-    shortest = isinstance(size, int) or "shortest_edge" in size
-    mode = "shortest" if config.get("do_center_crop", shortest) else "squash"
-    interpolation = _FILTERS.get(config.get("resample", 3), str(config.get("resample")))
+def _part(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Returns a section of a config.json; in old ones, a second section overrides it."""
+    return {**config.get(name, {}), **(config.get(f"{name}_dict") or {})}
+
+
+def _with_pixels(settings: ClipSettings, config: Mapping[str, Any], file: str) -> ClipSettings:
+    """Adds the settings of transformers' image processor."""
+    for key in ("do_resize", "do_rescale", "do_normalize"):
+        if not config.get(key, True):
+            raise UserError(f"its {file} has {key}=false, which is not supported.")
+    usual = {"shortest_edge" if settings.recipe == "clip" else "height": settings.size}
+    size = config.get("size", usual)
+    mode = "shortest" if isinstance(size, int) or "shortest_edge" in size else "squash"
+    if mode == "shortest" and not config.get("do_center_crop", True):
+        mode = "shortest without a crop"
+    sides = _sides(size) | (_sides(config.get("crop_size")) if mode == "shortest" else set())
+    if len(sides | _sides(settings.size)) > 1:
+        raise UserError(
+            f"its {file} has size={size} and crop_size={config.get('crop_size')}, but all must be "
+            f"one size, {settings.size or 'that of the positions'}: take the file that was "
+            "published with the weights."
+        )
+    mean, std = _statistics(settings)
     return dataclasses.replace(
         settings,
-        recipe=_recipe("preprocessor_config.json", mode, interpolation),
-        normalization=_normalization(
-            "preprocessor_config.json",
-            config.get("image_mean", _statistics(settings)[0]),
-            config.get("image_std", _statistics(settings)[1]),
+        recipe=_recipe(
+            file, mode, _FILTERS.get(config.get("resample", 3), str(config.get("resample")))
         ),
+        normalization=_normalization(
+            file, config.get("image_mean", mean), config.get("image_std", std)
+        ),
+        size=min(sides, default=None),
     )
 
 
-def _statistics(settings: Settings) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _sides(size: Any) -> set[int]:
+    """The numbers in 224 or {"height": 224, "width": 224}; none for None."""
+    return set(size.values() if isinstance(size, Mapping) else [size]) - {None}
+
+
+def _statistics(settings: ClipSettings) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return next(pair for pair, name in _NORMALIZATIONS.items() if name == settings.normalization)
 
 
-def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> Settings:
+def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> ClipSettings:
     model = config.get("model_cfg", config)
     image, text = model.get("vision_cfg", {}), model.get("text_cfg", {})
     _check_open_clip(image, text)
@@ -159,14 +188,14 @@ def _open_clip(config: Mapping[str, Any], defaults: Defaults) -> Settings:
         side: (part.get("norm_kwargs") or {}).get("eps", defaults.epsilon)
         for side, part in (("image", image), ("text", text))
     }
-    usual_settings = Settings(
+    usual_settings = ClipSettings(
         "open_clip_config.json", activations, heads, epsilon, defaults.recipe,
         defaults.normalization, image.get("image_size"),
     )  # fmt: skip
     return _with_open_clip_pixels(usual_settings, config.get("preprocess_cfg", {}))
 
 
-def _with_open_clip_pixels(settings: Settings, config: Mapping[str, Any]) -> Settings:
+def _with_open_clip_pixels(settings: ClipSettings, config: Mapping[str, Any]) -> ClipSettings:
     """Adds the settings of the section `preprocess_cfg`."""
     size = config.get("size", settings.size)
     mode, interpolation = next(pair for pair, name in _RECIPES.items() if name == settings.recipe)

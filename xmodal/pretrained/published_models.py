@@ -17,9 +17,13 @@ from xmodal.pretrained.vocabularies import TOKENIZER_FILES
 from xmodal.pretrained.weight_files import SMALL_FILES, load_source
 
 # Of the converted folders; to be raised if the same source would be converted differently.
-_VERSION = b"1"
+_VERSION = b"2"
 # Weights for other libraries in folders of transformers, which are not read.
 _IGNORED = (".h5", ".msgpack", ".onnx", ".md", ".ot")
+
+
+class NotPublishedError(UserError):
+    """A path has no CLIP or SigLIP, or none that can be read."""
 
 
 def convert_once(source: str | os.PathLike) -> epath.Path:
@@ -32,19 +36,22 @@ def convert_once(source: str | os.PathLike) -> epath.Path:
       source: weights as `load_source` reads them, with their config and tokenizer beside them.
 
     Raises:
-      UserError: it is neither model, or cannot be converted without being asked how.
+      NotPublishedError: it is neither model.
+      UserError: it is one of them, but its files do not fit together, or leave open how to convert
+        it.
     """
     path = epath.Path(source)
     if not path.exists():
-        raise UserError(f"{os.fspath(source)} does not exist.")
+        raise NotPublishedError(f"{os.fspath(source)} does not exist.")
     folder = epath.Path(cache_folder("converted", _hash_of(path)))
     if not (folder / "model.json").exists():
-        arrays = load_source(path).arrays
-        kind = "siglip" if find_layout(arrays).has(arrays, "image/head/probe") else "clip"
+        kind = _kind_of(path)
         logging.info("Converting %s once, into %s.", path, folder)
         try:
             made = convert_model(kind, path)
         except UserError as error:
+            if "--" not in str(error):
+                raise
             raise UserError(
                 f"{error} `xmodal convert --model={kind}` has these flags; load the folder that it "
                 "makes."
@@ -52,6 +59,18 @@ def convert_once(source: str | os.PathLike) -> epath.Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         save_model(folder, *made)
     return folder
+
+
+def _kind_of(path: epath.Path) -> str:
+    try:
+        arrays = load_source(path).arrays
+    except UserError as error:
+        raise NotPublishedError(str(error)) from error
+    try:
+        layout = find_layout(arrays)
+    except UserError as error:
+        raise NotPublishedError(f"{path}: {error}") from error
+    return "siglip" if layout.has(arrays, "image/head/probe") else "clip"
 
 
 def _hash_of(path: epath.Path) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from etils import epath
 
 from data_prep.untrusted.archives import ZIP_ERRORS, open_zip
-from data_prep.untrusted.pickles import ERRORS, Inert, Known, Resolver, StandIn, Unpickler
+from data_prep.untrusted.pickles import ERRORS, Inert, KnownFunction, Resolver, StandIn, Unpickler
 from xmodal.base.config import UserError
 
 SUFFIXES = (".pth", ".pt", ".pth.tar", ".ckpt")
@@ -124,9 +124,9 @@ def read_torch(path: epath.Path) -> dict[str, np.ndarray]:
     Raises:
       UserError: see `read_objects`; or it has a module, or a tensor that is not a plain array.
     """
-    collector = _Collector()
+    objects, collector = read_objects(path), _Collector()
     try:
-        collector.collect(read_objects(path), "")
+        collector.collect(objects, "")
     except ERRORS as error:
         raise _damaged(path, error) from error
     except _NotAnArray as error:
@@ -302,16 +302,18 @@ def _rebuild(
     return _Tensor(storage, offset, tuple(shape), tuple(strides))
 
 
-def _unread(kind: str) -> Known:
-    return Known(lambda *_: _Unread(kind))
+def _unread(kind: str) -> KnownFunction:
+    return KnownFunction(lambda *_: _Unread(kind))
 
 
 _KNOWN: Mapping[tuple[str, str], Any] = {
-    ("torch._utils", "_rebuild_tensor"): Known(_rebuild),
-    ("torch._utils", "_rebuild_tensor_v2"): Known(_rebuild),
-    ("torch._utils", "_rebuild_parameter"): Known(lambda tensor, *_: tensor),
-    ("torch._utils", "_rebuild_parameter_with_state"): Known(lambda tensor, *_: tensor),
-    ("torch._tensor", "_rebuild_from_type_v2"): Known(lambda make, kind, given, *_: make(*given)),
+    ("torch._utils", "_rebuild_tensor"): KnownFunction(_rebuild),
+    ("torch._utils", "_rebuild_tensor_v2"): KnownFunction(_rebuild),
+    ("torch._utils", "_rebuild_parameter"): KnownFunction(lambda tensor, *_: tensor),
+    ("torch._utils", "_rebuild_parameter_with_state"): KnownFunction(lambda tensor, *_: tensor),
+    ("torch._tensor", "_rebuild_from_type_v2"): KnownFunction(
+        lambda make, kind, given, *_: make(*given)
+    ),
     **{("torch._utils", name): _unread(kind) for name, kind in _UNREAD.items()},
     **{("torch", name): np.dtype(kind) for name, kind in _DTYPES.items()},
 }

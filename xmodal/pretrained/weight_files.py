@@ -24,6 +24,7 @@ SMALL_FILES = (
     "1_Pooling/config.json",
     "open_clip_config.json",
     "preprocessor_config.json",
+    "processor_config.json",
     "vocab.txt",
     "assets/vocab.txt",
 )

@@ -13,7 +13,8 @@ from xmodal.base.result_files import write_files
 from xmodal.base.text_table import format_table
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.subjects import Opened, Subject
+from xmodal.runs.evaluation.subjects import Opened
+from xmodal.runs.evaluation.suite import Subject
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.run_records import training_hashes
 from xmodal.runs.initialization.blend import mix

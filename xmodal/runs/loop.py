@@ -21,7 +21,7 @@ from xmodal.base.result_files import check_writable
 from xmodal.runs import frozen_features, reporting
 from xmodal.runs.compiled_step import compile_step
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.subjects import evaluate_best
+from xmodal.runs.evaluation.run_subjects import evaluate_best
 from xmodal.runs.folder import checkpoints, folder_lock, run_folder
 from xmodal.runs.folder.compute import Compute
 from xmodal.runs.folder.damaged_checkpoints import set_damaged_aside
@@ -31,7 +31,7 @@ from xmodal.runs.outputs import Outputs, make_reporter, write_facts
 from xmodal.runs.parts import Parts
 from xmodal.runs.run import resolve
 from xmodal.runs.start import starting_state
-from xmodal.runs.tensorboard.writer import make_writer
+from xmodal.runs.tensorboard.writer import EventWriter
 from xmodal.runs.watchdog import Watchdog
 
 _NO_ROOM = "Make room or use another --workdir; the same command resumes from the last checkpoint."
@@ -108,7 +108,7 @@ def _train(
     )
     _save_start(parts, run_dir, compute)
     saver = checkpoints.Checkpoints(run_dir, parts.settings.checkpoint, parts.settings.select)
-    writer = make_writer(run_dir)
+    writer = EventWriter(run_dir)
     write_facts(writer, parts)
     reporter = make_reporter(parts, run_dir, writer, compute, check_lock)
     outputs = Outputs(parts, run_dir, evaluation, check_lock, saver, writer, reporter)

@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from absl import logging
+from clu.parameter_overview import get_parameter_overview
 
 from xmodal.evals.reports.summary import select_curves
 from xmodal.runs import reporting
@@ -14,12 +14,10 @@ from xmodal.runs.folder.compute import Compute
 from xmodal.runs.parts import Parts
 from xmodal.runs.start import describe
 from xmodal.runs.tensorboard.example_views import Views
+from xmodal.runs.tensorboard.writer import EventWriter
 from xmodal.training.optimization.optimizer import observe_metrics
 from xmodal.training.optimization.run_lengths import is_due
 from xmodal.training.state import TrainState
-
-if TYPE_CHECKING:
-    from clu import metric_writers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Outputs:
     evaluation: RunEvaluation
     check_lock: Callable[[], None]
     saver: checkpoints.Checkpoints
-    writer: "metric_writers.MetricWriter"
+    writer: EventWriter
     reporter: reporting.Reporter
 
     def are_due(self, step: int) -> bool:
@@ -80,7 +78,7 @@ class Outputs:
 def make_reporter(
     parts: Parts,
     run_dir: str,
-    writer: "metric_writers.MetricWriter",
+    writer: EventWriter,
     compute: Compute,
     check_lock: Callable[[], None],
 ) -> reporting.Reporter:
@@ -101,8 +99,9 @@ def make_reporter(
     )
 
 
-def write_facts(writer: "metric_writers.MetricWriter", parts: Parts) -> None:
-    """Writes the config and the parameter table for TensorBoard's TEXT tab."""
+def write_facts(writer: EventWriter, parts: Parts) -> None:
+    """Writes the config and a table of all parameters for TensorBoard's TEXT tab."""
     config = parts.config.to_json_best_effort(indent=2)
-    texts = {"config": config, "parameters": describe(parts)}
+    arrays = get_parameter_overview(parts.shapes[0], include_stats=False)
+    texts = {"config": config, "parameters": f"{describe(parts)}\n\n{arrays}"}
     writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in texts.items()})

@@ -19,7 +19,8 @@ from xmodal.runs.config.spec import read_spec
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.sentence_notes import describe_prompt, describe_words
-from xmodal.runs.evaluation.subjects import Opened, Subject
+from xmodal.runs.evaluation.subjects import Opened
+from xmodal.runs.evaluation.suite import Subject
 from xmodal.runs.initialization import from_towers
 from xmodal.runs.parts import Parts
 from xmodal.runs.run import check_data_sides, make_model

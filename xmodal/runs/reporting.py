@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,10 +18,7 @@ from tqdm import tqdm
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
 from xmodal.runs.sections import SelectConfig
-
-if TYPE_CHECKING:
-    from clu import metric_writers
-
+from xmodal.runs.tensorboard.writer import EventWriter
 
 # Consecutive skips: one bad batch is plausible; ten mean the run has diverged.
 _MOST_SKIPPED = 10
@@ -132,7 +129,7 @@ class Reporter:
 
     def __init__(
         self,
-        writer: "metric_writers.MetricWriter",
+        writer: EventWriter,
         *,
         total_steps: int,
         batch_size: int,
@@ -143,7 +140,7 @@ class Reporter:
         """Starts the clock, and a progress bar if there is a terminal.
 
         Args:
-          writer: writer from `make_writer`.
+          writer: writer of TensorBoard files.
           total_steps: steps of the run, for the ETA.
           batch_size: global batch size, for examples per second.
           every: steps between reports.

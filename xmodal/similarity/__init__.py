@@ -3,8 +3,9 @@
 A similarity prepares the embeddings of each side once and compares blocks of prepared items.
 """
 
+from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.from_config import make_similarity
-from xmodal.similarity.pair_module import Cost, Observer, PairModule
+from xmodal.similarity.pair_module import Observer, PairCost, PairModule
 from xmodal.similarity.similarity import Similarity, SimilarityConfig, select_field
 from xmodal.similarity.table import PAIR_MODULES, SIMILARITIES, Kind
 from xmodal.similarity.vectors import Prepared
@@ -12,9 +13,10 @@ from xmodal.similarity.vectors import Prepared
 __all__ = [
     "PAIR_MODULES",
     "SIMILARITIES",
-    "Cost",
+    "Embedding",
     "Kind",
     "Observer",
+    "PairCost",
     "PairModule",
     "Prepared",
     "Similarity",

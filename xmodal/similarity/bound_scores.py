@@ -22,9 +22,7 @@ class Prepare:
 
     def __call__(self, embedding: Any) -> Prepared:
         """Prepares an `Embedding`, or its vectors."""
-        vectors = getattr(embedding, "vector", embedding)
-        jax.eval_shape(self.similarity.prepare, vectors)  # Refuses shapes before they are tiled.
-        return _prepare_tiles(self.similarity, vectors)
+        return _prepare_tiles(self.similarity, getattr(embedding, "vector", embedding))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +44,7 @@ def _prepare_tiles(similarity: "Similarity", vectors: jax.Array) -> Prepared:
     The order in which XLA sums over a vector depends on the shape of the whole array: every tile
     has the same one.
     """
+    jax.eval_shape(similarity.prepare, vectors)  # Refuses shapes before they are tiled.
     size = vectors.shape[0]
     tiles = split(vectors, TILE)
     return join(jax.lax.map(similarity.prepare, tiles), size)

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.base.config import setting
-from xmodal.similarity.pair_module import Embedding, Params
+from xmodal.similarity.embedding import Embedding
+from xmodal.similarity.pair_module import Params
 from xmodal.similarity.token_attention import attend, inverse_attended_lengths, multiply
 from xmodal.similarity.token_sets import (
-    Items,
+    TokenItems,
     apply_linear,
     compute_gram,
     init_linear,
@@ -63,7 +64,7 @@ class Comparing:
         """Returns the parameters of `combine`."""
         raise NotImplementedError
 
-    def prepare(self, params: Params, embedding: Embedding) -> Items:
+    def prepare(self, params: Params, embedding: Embedding) -> TokenItems:
         """See `PairModule`; `tokens`, `mask`, `gram` and the global `vector`."""
         del params
         name = type(self).__name__.lower()
@@ -71,7 +72,9 @@ class Comparing:
         gram, vector = compute_gram(items["tokens"]), one_vector(name, embedding.vector)
         return items | {"gram": gram, "vector": vector}
 
-    def compare(self, params: Params, left: Items, right: Items) -> tuple[jax.Array, jax.Array]:
+    def compare(
+        self, params: Params, left: TokenItems, right: TokenItems
+    ) -> tuple[jax.Array, jax.Array]:
         """Returns the comparisons [L, M, 1 + T, S], that of the global vectors first.
 
         The second result, [1, M, 1 + T], is 0 in the padding.
@@ -90,16 +93,18 @@ class Comparing:
         real = jnp.pad(right["mask"], ((0, 0), (1, 0)), constant_values=1.0)[None]
         return unit(jnp.concatenate(nodes, axis=2)), real
 
-    def combine(self, params: Params, nodes: jax.Array, real: jax.Array, right: Items) -> jax.Array:
+    def combine(
+        self, params: Params, nodes: jax.Array, real: jax.Array, right: TokenItems
+    ) -> jax.Array:
         """Returns one vector [L, M, S] of the comparisons of each pair, see `compare`."""
         raise NotImplementedError
 
-    def score(self, params: Params, left: Items, right: Items) -> jax.Array:
+    def score(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
         """See `PairModule`."""
         result = self.combine(params, *self.compare(params, left, right), right)
         return apply_linear(params["score"], result)[..., 0]
 
-    def logits(self, params: Params, left: Items, right: Items) -> jax.Array:
+    def logits(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
         """See `PairModule`; in (0, 1)."""
         return jax.nn.sigmoid(self.score(params, left, right))
 

@@ -7,6 +7,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from xmodal.similarity.embedding import Embedding
+
 Params = Mapping[str, Any]
 """A nested dict of float32 arrays."""
 
@@ -14,7 +16,7 @@ Prepared = Any
 """A tree of float32 arrays with items first, of the module's own choice."""
 
 
-class Cost(NamedTuple):
+class PairCost(NamedTuple):
     """What one pair costs; engines and ranking choose the size of blocks by it.
 
     Attributes:
@@ -24,23 +26,6 @@ class Cost(NamedTuple):
 
     bytes: float
     flops: float
-
-
-class Embedding(Protocol):
-    """Items of one side.
-
-    Attributes:
-      vector: float32 [N, D].
-      extras: arrays by name, with `tokens` [N, T, W] and `mask` bool [N, T].
-    """
-
-    @property
-    def vector(self) -> jax.Array:
-        """See above."""
-
-    @property
-    def extras(self) -> Mapping[str, jax.Array]:
-        """See above."""
 
 
 class PairModule(Protocol):
@@ -75,7 +60,7 @@ class PairModule(Protocol):
     def rescale(self, scores: np.ndarray) -> np.ndarray:
         """Returns scores to rank by, float64, on the scale on which the authors average models."""
 
-    def cost(self, left: Prepared, right: Prepared) -> Cost:
+    def cost(self, left: Prepared, right: Prepared) -> PairCost:
         """Returns the cost of one pair; only shapes matter."""
 
 

@@ -14,9 +14,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.base.config import setting
 from xmodal.similarity.comparisons import Comparing
-from xmodal.similarity.pair_module import Cost, Embedding, Params
+from xmodal.similarity.embedding import Embedding
+from xmodal.similarity.pair_module import PairCost, Params
 from xmodal.similarity.tiles import join, split
-from xmodal.similarity.token_sets import Items, apply_linear, init_linear, unit
+from xmodal.similarity.token_sets import TokenItems, apply_linear, init_linear, unit
 
 _EPSILON, _MOMENTUM = 1e-5, 0.1  # torch's batch normalization.
 _AT_ONCE = 4  # Captions whose statistics are computed together.
@@ -55,7 +56,7 @@ class Saf(Comparing):
             params["gate_norm"] = {name: jnp.full((1,), value) for name, value in start.items()}
         return params
 
-    def prepare(self, params: Params, embedding: Embedding) -> Items:
+    def prepare(self, params: Params, embedding: Embedding) -> TokenItems:
         """See `Comparing`; with `gate_norm="batch"` also statistics, running or of `observe`."""
         items = super().prepare(params, embedding)
         if "gate_norm" not in params:
@@ -81,7 +82,7 @@ class Saf(Comparing):
             )
 
         @jax.checkpoint
-        def describe(some: Items) -> tuple[jax.Array, jax.Array]:
+        def describe(some: TokenItems) -> tuple[jax.Array, jax.Array]:
             nodes, real = self.compare(params, images, some)
             gates = apply_linear(params["gate"], nodes)[..., 0]  # [L, M, 1 + T]
             real = jnp.broadcast_to(real, gates.shape)
@@ -100,7 +101,9 @@ class Saf(Comparing):
         }
         return dict(zip(_STATISTICS, (mean, variance), strict=True)), {"gate_norm": running}
 
-    def combine(self, params: Params, nodes: jax.Array, real: jax.Array, right: Items) -> jax.Array:
+    def combine(
+        self, params: Params, nodes: jax.Array, real: jax.Array, right: TokenItems
+    ) -> jax.Array:
         """See `Comparing`."""
         gates = apply_linear(params["gate"], nodes)[..., 0]
         if self.gate_norm == "batch":
@@ -109,17 +112,17 @@ class Saf(Comparing):
         gates = gates / (jnp.sum(gates, axis=-1, keepdims=True) + 1e-8)
         return unit(jnp.einsum("lmt,lmts->lms", gates, nodes))
 
-    def cost(self, left: Items, right: Items) -> Cost:
+    def cost(self, left: TokenItems, right: TokenItems) -> PairCost:
         """See `PairModule`."""
         (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
         nodes = words + 1
         # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.
         numbers = 3 * words * regions + 4 * words * width + 3 * nodes * self.width
         products = words * regions * (2 * width + regions) + nodes * width * self.width
-        return Cost(bytes=4 * numbers, flops=2 * products)
+        return PairCost(bytes=4 * numbers, flops=2 * products)
 
 
-def _normalize(gates: jax.Array, norm: Mapping[str, jax.Array], right: Items) -> jax.Array:
+def _normalize(gates: jax.Array, norm: Mapping[str, jax.Array], right: TokenItems) -> jax.Array:
     mean, variance = (right[name][:, None] for name in _STATISTICS)
     return (gates - mean) * jax.lax.rsqrt(variance + _EPSILON) * norm["scale"] + norm["bias"]
 

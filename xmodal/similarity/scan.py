@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.base.config import setting
-from xmodal.similarity.pair_module import Cost, Embedding, Params
+from xmodal.similarity.embedding import Embedding
+from xmodal.similarity.pair_module import PairCost, Params
 from xmodal.similarity.token_attention import NORMS, attend, inverse_attended_lengths, multiply
-from xmodal.similarity.token_sets import Items, compute_gram, inverse_length, read_tokens
+from xmodal.similarity.token_sets import TokenItems, compute_gram, inverse_length, read_tokens
 
 _NAME = "scan"
 
@@ -80,7 +81,7 @@ class Scan:
         del key, left, right
         return {}
 
-    def prepare(self, params: Params, embedding: Embedding) -> Items:
+    def prepare(self, params: Params, embedding: Embedding) -> TokenItems:
         """See `PairModule`; `tokens`, `mask`, `gram`, and 1 / length of every token."""
         del params
         items = read_tokens(_NAME, embedding)
@@ -88,7 +89,7 @@ class Scan:
         squares = jnp.diagonal(gram, axis1=1, axis2=2)
         return items | {"gram": gram, "inverse_length": inverse_length(squares)}
 
-    def score(self, params: Params, left: Items, right: Items) -> jax.Array:
+    def score(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
         """See `PairModule`."""
         del params
         context, queries = (left, right) if self.queries == "text" else (right, left)
@@ -102,7 +103,7 @@ class Scan:
         scores = POOLS[self.pool](cosines, mask, self.pool_scale)
         return scores if self.queries == "text" else scores.T
 
-    def logits(self, params: Params, left: Items, right: Items) -> jax.Array:
+    def logits(self, params: Params, left: TokenItems, right: TokenItems) -> jax.Array:
         """See `PairModule`."""
         return self.score(params, left, right)
 
@@ -110,10 +111,10 @@ class Scan:
         """See `PairModule`."""
         return np.asarray(scores, np.float64)
 
-    def cost(self, left: Items, right: Items) -> Cost:
+    def cost(self, left: TokenItems, right: TokenItems) -> PairCost:
         """See `PairModule`."""
         (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
         context = regions if self.queries == "text" else words
         # Float32 numbers alive at the peak of a gradient, as compiled for a CPU.
         numbers = 8.5 * words * regions
-        return Cost(bytes=4 * numbers, flops=2 * words * regions * (width + context))
+        return PairCost(bytes=4 * numbers, flops=2 * words * regions * (width + context))

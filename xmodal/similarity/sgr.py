@@ -12,8 +12,8 @@ import jax.numpy as jnp
 
 from xmodal.base.config import setting
 from xmodal.similarity.comparisons import Comparing
-from xmodal.similarity.pair_module import Cost, Params
-from xmodal.similarity.token_sets import Items, apply_linear, init_linear, masked_softmax
+from xmodal.similarity.pair_module import PairCost, Params
+from xmodal.similarity.token_sets import TokenItems, apply_linear, init_linear, masked_softmax
 
 _LAYERS = ("query", "key", "output")
 
@@ -47,7 +47,9 @@ class Sgr(Comparing):
             for number, row in enumerate(keys, 1)
         }
 
-    def combine(self, params: Params, nodes: jax.Array, real: jax.Array, right: Items) -> jax.Array:
+    def combine(
+        self, params: Params, nodes: jax.Array, real: jax.Array, right: TokenItems
+    ) -> jax.Array:
         """See `Comparing`."""
         del right
         for number in range(1, self.steps + 1):
@@ -60,7 +62,7 @@ class Sgr(Comparing):
             nodes = jax.nn.relu(apply_linear(step["output"], means))
         return nodes[:, :, 0]
 
-    def cost(self, left: Items, right: Items) -> Cost:
+    def cost(self, left: TokenItems, right: TokenItems) -> PairCost:
         """See `PairModule`."""
         (_, regions, width), words = left["tokens"].shape, right["tokens"].shape[1]
         nodes, size, full = words + 1, self.width, self.steps - 1
@@ -68,4 +70,4 @@ class Sgr(Comparing):
         numbers = 3 * words * regions + 4 * words * width + 4 * self.steps * nodes * size
         products = words * regions * (2 * width + regions) + nodes * width * size
         products += 2 * full * nodes * size * (size + nodes) + 2 * size * (size + nodes)
-        return Cost(bytes=4 * numbers, flops=2 * products)
+        return PairCost(bytes=4 * numbers, flops=2 * products)

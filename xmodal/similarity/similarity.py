@@ -12,7 +12,7 @@ import numpy as np
 from xmodal.base.config import UserError, check_keys, lookup, setting
 from xmodal.similarity.bound_scores import Prepare, Score
 from xmodal.similarity.offset import centered, find_offset, remove_offset
-from xmodal.similarity.pair_module import Cost, PairModule
+from xmodal.similarity.pair_module import PairCost, PairModule
 from xmodal.similarity.precision import DOUBLE, SINGLE, choose_precision
 from xmodal.similarity.stop_at import stop_at
 from xmodal.similarity.table import SIMILARITIES, Kind
@@ -258,13 +258,13 @@ class Similarity:
             return self.module.rescale(scores)
         return np.asarray(scores, np.float64)
 
-    def cost(self, left: Prepared, right: Prepared) -> Cost:
+    def cost(self, left: Prepared, right: Prepared) -> PairCost:
         """Returns the cost of one pair of prepared items in a block; only shapes matter."""
         if self.module is not None:
             return self.module.cost(left, right)
         # A score and its gradient.
         size = sum(math.prod(x.shape[1:]) for x in jax.tree.leaves(right))
-        return Cost(bytes=8.0, flops=2.0 * size)
+        return PairCost(bytes=8.0, flops=2.0 * size)
 
     def scorer(
         self, params: Mapping[str, Any] | None = None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from xmodal.similarity.token_sets import Items, inverse_length, masked_softmax, unit
+from xmodal.similarity.token_sets import TokenItems, inverse_length, masked_softmax, unit
 
 
 def _clip(products: jax.Array) -> jax.Array:
@@ -30,15 +30,15 @@ NORMS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
 by the name of the authors' option `raw_feature_norm`; norms are over the queries."""
 
 
-def multiply(context: Items, queries: Items) -> jax.Array:
+def multiply(context: TokenItems, queries: TokenItems) -> jax.Array:
     """Returns the inner products [A, C, B, Q] of `tokens` [A, C, W] and [B, Q, W]."""
     return jnp.einsum("acw,bqw->acbq", context["tokens"], queries["tokens"])
 
 
 def attend(
     products: jax.Array,
-    context: Items,
-    queries: Items,
+    context: TokenItems,
+    queries: TokenItems,
     scale: float,
     norm: str = "clipped_l2norm",
 ) -> jax.Array:

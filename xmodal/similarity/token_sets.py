@@ -6,16 +6,16 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError
-from xmodal.similarity.pair_module import Embedding
+from xmodal.similarity.embedding import Embedding
 
-Items = dict[str, jax.Array]
+TokenItems = dict[str, jax.Array]
 """Prepared items by name, such as `tokens` and `mask`, with items first."""
 
 # Squared lengths below this count as zero.
 _SMALLEST_SQUARE = 1e-30
 
 
-def read_tokens(name: str, embedding: Embedding) -> Items:
+def read_tokens(name: str, embedding: Embedding) -> TokenItems:
     """Returns `tokens` [N, T, W], zero in the padding, and `mask` [N, T], both float32.
 
     Raises:

@@ -37,7 +37,7 @@ def tensorboard_images(folder):
         assert len(pictures) == 1
         picture = Image.open(io.BytesIO(pictures[0]))
         assert picture.size == (int(width), int(height))
-        found[tag] = np.asarray(picture)
+        found[tag] = np.asarray(picture.convert("RGB"))
     return found
 
 

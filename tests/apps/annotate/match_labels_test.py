@@ -10,10 +10,10 @@ from xmodal.apps.annotate.golden import decide
 from xmodal.apps.annotate.hand_out import HandOut, Place
 from xmodal.apps.annotate.match_labels import positives_of_queries, read_added
 from xmodal.apps.annotate.study_file import (
-    Settings,
     StudyCaption,
     StudyFile,
     StudyQuestion,
+    StudySettings,
     StudyUnit,
     create,
 )
@@ -153,7 +153,7 @@ def test_counts_of_the_released_positives(real_data, tmp_path):
         "t2i": (sorted(t2i), (), sorted(captions)),
     }
     for direction, (pairs, image_queries, caption_queries) in asked.items():
-        settings = Settings(
+        settings = StudySettings(
             kind="eccv",
             raters_per_item=1,
             image_queries=tuple(image_queries),

@@ -12,10 +12,10 @@ from xmodal.apps.annotate.collected import read_answers
 from xmodal.apps.annotate.hand_out import HandOut, Place
 from xmodal.apps.annotate.rating_labels import describe_ratings, mean_ratings
 from xmodal.apps.annotate.study_file import (
-    Settings,
     StudyCaption,
     StudyFile,
     StudyQuestion,
+    StudySettings,
     StudyUnit,
     create,
 )
@@ -84,7 +84,7 @@ def test_five_raters_whose_means_are_released_scores(real_data, tmp_path):
     captions = [
         StudyCaption(each, "text", 1) for each in sorted(set(released["left_ids"].tolist()))
     ]
-    create(tmp_path / "study", Settings(), units, captions, [])
+    create(tmp_path / "study", StudySettings(), units, captions, [])
     study = StudyFile(tmp_path / "study")
     hand_out = HandOut(study)
     for place_of_rater, rater in enumerate(raters(study, 5)):

@@ -6,11 +6,11 @@ import PIL.Image
 
 from xmodal.apps.annotate.raters import find_rater, invite
 from xmodal.apps.annotate.study_file import (
-    Settings,
     StudyCaption,
     StudyFile,
     StudyPicture,
     StudyQuestion,
+    StudySettings,
     StudyUnit,
     create,
 )
@@ -27,7 +27,7 @@ def picture(image_id, size=(64, 48)):
 
 
 def make_study(path, units, captions=CAPTIONS, **settings):
-    create(path, Settings(**settings), units, captions, map(picture, range(1, 7)))
+    create(path, StudySettings(**settings), units, captions, map(picture, range(1, 7)))
     return StudyFile(path)
 
 

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from tests.apps.annotate.small_studies import make_study, sts_units
-from xmodal.apps.annotate.study_file import Settings, StudyFile, check_new_file
+from xmodal.apps.annotate.study_file import StudyFile, StudySettings, check_new_file
 from xmodal.base.config import UserError
 
 
@@ -50,4 +50,4 @@ def test_other_files_are_no_studies(tmp_path):
 
 
 def test_two_studies_have_ids_of_their_own():
-    assert Settings().id != Settings().id
+    assert StudySettings().id != StudySettings().id

@@ -11,15 +11,15 @@ from xmodal.apps.ledger.comparison import (
     is_reproduced,
     write_report,
 )
-from xmodal.apps.ledger.ledger_entries import Row, System, Table, Value
+from xmodal.apps.ledger.ledger_entries import LedgerRow, LedgerTable, System, Value
 
 SYSTEM = System("group/key", "key")
-TABLE = Table("group/table", ("a/x", "a/y"), tolerance=0.5, reason="seeds")
+TABLE = LedgerTable("group/table", ("a/x", "a/y"), tolerance=0.5, reason="seeds")
 
 
 def row(published=None, measured=None, table=TABLE, system=SYSTEM):
     values = ({k: Value(v) for k, v in (each or {}).items()} for each in (published, measured))
-    return Row(system, table, *values, system.label)
+    return LedgerRow(system, table, *values, system.label)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.runs import run
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.subjects import evaluate_subjects, open_run
+from xmodal.runs.evaluation.run_subjects import open_run
+from xmodal.runs.evaluation.subjects import evaluate_subjects
 from xmodal.runs.evaluation.suite import Request
 
 pytestmark = pytest.mark.slow

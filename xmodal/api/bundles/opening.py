@@ -14,26 +14,11 @@ from xmodal.base.config import UserError
 from xmodal.preprocessing import ImageConfig, Tokenizer, make_tokenizer
 from xmodal.preprocessing.tokenizer_files import FILES, parse_file
 from xmodal.preprocessing.tokenizers import file_name
-from xmodal.similarity import Similarity, make_similarity
+from xmodal.similarity import Embedding, Similarity, make_similarity
 from xmodal.training.tree import unflatten
 
 # What JAX calls the platform of a device -> what functions are lowered for.
 _LOWERED = {"gpu": ("cuda", "rocm")}
-
-
-@dataclasses.dataclass(frozen=True)
-class BundledEmbedding:
-    """The result of a function.
-
-    Attributes:
-      vector: float32 [N, D] or [N, K, D].
-      log_sigma: float32 [N, D] or None.
-      extras: `tokens` [N, T, W] and `mask` [N, T], if the similarity compares them.
-    """
-
-    vector: jax.Array
-    log_sigma: jax.Array | None = None
-    extras: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +42,7 @@ class BundledEncoders:
 
     def embed(
         self, side: str, params: Any, model_state: Any, inputs: Mapping[str, jax.Array]
-    ) -> tuple[BundledEmbedding, Any]:
+    ) -> tuple[Embedding, Any]:
         """Embeds items; see `models.DualEncoder.embed`.
 
         Raises:
@@ -70,7 +55,7 @@ class BundledEncoders:
             name = self.card.text.function(inputs["text_ids"].shape[1])
         found = self.functions[name].call(params[side], dict(inputs))
         extras = {name: found[name] for name in ("tokens", "mask") if name in found}
-        return BundledEmbedding(found["vectors"], found.get("log_sigma"), extras), model_state
+        return Embedding(found["vectors"], found.get("log_sigma"), extras), model_state
 
     def _image_function(self, inputs: Mapping[str, jax.Array]) -> tuple[str, dict[str, jax.Array]]:
         card, images = self.card.image, inputs["image"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.api.item_embeddings import Embedding
+from xmodal.api.item_embeddings import ItemEmbeddings
 from xmodal.api.model import Model
 from xmodal.base.config import UserError
 from xmodal.evals.ranking.finite import count_not_finite
@@ -39,17 +39,17 @@ def embed(
     *,
     upright: bool = True,
     unreadable: dict[int, str] | None = None,
-) -> np.ndarray | Embedding:
+) -> np.ndarray | ItemEmbeddings:
     """Returns the embeddings of images or captions, float32 [n, D] or [n, K, D].
 
-    They are an `Embedding` if the model compares tokens.
+    They are `ItemEmbeddings` if the model compares tokens.
 
     See `Model.embed_images` for `upright` and `unreadable`.
 
     Raises:
       UserError: an item cannot be embedded, or its embedding is not finite.
     """
-    found: np.ndarray | Embedding
+    found: np.ndarray | ItemEmbeddings
     if kind == "image":
         found = model.embed_images(items, upright=upright, unreadable=unreadable)
     else:

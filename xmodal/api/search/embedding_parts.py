@@ -17,11 +17,11 @@ import numpy as np
 from etils import epath
 
 from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
-from xmodal.api.item_embeddings import Embedding, tokens_of
+from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
 from xmodal.api.model import Model
 from xmodal.api.search.embedded_items import embed
 from xmodal.api.search.gallery import IndexGallery
-from xmodal.api.search.items import Items
+from xmodal.api.search.items import SearchItems
 from xmodal.base import processes
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
@@ -68,7 +68,7 @@ class EmbeddedParts:
     """
 
     def __init__(
-        self, output: str | os.PathLike, model: Model, items: Mapping[str, Items], size: int
+        self, output: str | os.PathLike, model: Model, items: Mapping[str, SearchItems], size: int
     ) -> None:
         """Finds the parts."""
         if size < 1:
@@ -166,7 +166,7 @@ class EmbeddedParts:
         if faults is not None:
             with replacing(part.faults) as file:
                 file.write(json.dumps(dict(sorted(faults.items()))).encode())
-        if isinstance(found, Embedding):
+        if isinstance(found, ItemEmbeddings):
             with replacing(part.tokens) as file:
                 np.savez(file, **tokens_of(found).arrays())
         with replacing(part.path) as file:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from xmodal.api.item_embeddings import Embedding
+from xmodal.api.item_embeddings import ItemEmbeddings
 from xmodal.api.search.approximate import Effort
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 
@@ -53,6 +53,8 @@ class IndexGallery:
     tokens: RaggedTokens | None = None
 
     @classmethod
-    def of_items(cls, names: Sequence[str], items: np.ndarray | Embedding, **others: Any) -> Self:
+    def of_items(
+        cls, names: Sequence[str], items: np.ndarray | ItemEmbeddings, **others: Any
+    ) -> Self:
         """Returns a gallery of items as `embed` returns them."""
         return cls(names, np.asarray(items), tokens=getattr(items, "tokens", None), **others)

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from xmodal.api.item_embeddings import Embedding, tokens_of
+from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
 from xmodal.api.model import Model
 from xmodal.api.search import storage
 from xmodal.api.search.approximate import (
@@ -22,7 +22,7 @@ from xmodal.api.search.embedded_items import check_queries, embed
 from xmodal.api.search.exact import ExactSearch, Scorer
 from xmodal.api.search.gallery import IndexGallery, Quality
 from xmodal.api.search.hits import Hit, rank_pairs
-from xmodal.api.search.items import Items, from_values
+from xmodal.api.search.items import SearchItems, from_values
 from xmodal.api.search.methods import KINDS, check_method
 from xmodal.api.search.reranked import FIRST_STAGE, RerankedSearch
 from xmodal.base.config import UserError, lookup
@@ -56,8 +56,8 @@ class Index:
         cls,
         model: Model,
         *,
-        images: Iterable[Any] | Items = (),
-        captions: Iterable[str] | Items = (),
+        images: Iterable[Any] | SearchItems = (),
+        captions: Iterable[str] | SearchItems = (),
         method: str = "auto",
         recall: float = 0.95,
     ) -> Self:
@@ -162,7 +162,7 @@ class Index:
 
     def query_vectors(
         self,
-        vectors: np.ndarray | Embedding,
+        vectors: np.ndarray | ItemEmbeddings,
         kind: str,
         *,
         top: int = 10,
@@ -272,8 +272,8 @@ class Index:
         )
 
 
-def _as_items(kind: str, given: Iterable[Any] | Items) -> Items:
-    if isinstance(given, Items):
+def _as_items(kind: str, given: Iterable[Any] | SearchItems) -> SearchItems:
+    if isinstance(given, SearchItems):
         return given
     # The letters of a string would be captions.
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):

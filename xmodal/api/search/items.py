@@ -28,7 +28,7 @@ _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 
 
 @dataclasses.dataclass(frozen=True)
-class Items:
+class SearchItems:
     """Items of one kind.
 
     Attributes:
@@ -52,16 +52,16 @@ class Items:
     others: Sequence[str] = ()
 
 
-def from_values(values: Sequence[Any] | np.ndarray, stamps: Sequence[str] = ()) -> Items:
+def from_values(values: Sequence[Any] | np.ndarray, stamps: Sequence[str] = ()) -> SearchItems:
     """Returns captions, or pictures for `Model.embed_images`; names are paths or rows."""
     names = [
         os.fspath(each) if isinstance(each, (str, os.PathLike)) else str(row)
         for row, each in enumerate(values)
     ]
-    return Items(names, _reader(values), stamps=stamps)
+    return SearchItems(names, _reader(values), stamps=stamps)
 
 
-def from_images(place: str) -> Items:
+def from_images(place: str) -> SearchItems:
     """Returns the pictures of a folder and its subfolders, or of a list, or features.
 
     Raises:
@@ -89,7 +89,7 @@ def from_images(place: str) -> Items:
     if path.suffix == ".npy":
         features = read_array(path)
         names = [f"{path.resolve()}#{row}" for row in range(len(features))]
-        return Items(names, _reader(features), stamps=[_stamp(path)])
+        return SearchItems(names, _reader(features), stamps=[_stamp(path)])
     # A list names files relative to itself.
     paths = [(path.parent / line).resolve() for line in _read_lines(path)]
     if not all(map(_is_file, paths)):
@@ -103,7 +103,7 @@ def from_images(place: str) -> Items:
     return _from_files(paths)
 
 
-def from_captions(place: str) -> Items:
+def from_captions(place: str) -> SearchItems:
     """Returns the lines of a text file.
 
     Raises:
@@ -123,7 +123,7 @@ def from_captions(place: str) -> Items:
 
 def from_dataset(
     section: Mapping[str, str], *, features: bool, max_regions: int = 0
-) -> dict[str, Items]:
+) -> dict[str, SearchItems]:
     """Returns the images and captions of a split of a dataset, by kind.
 
     Args:
@@ -143,10 +143,10 @@ def from_dataset(
     return found
 
 
-def from_split(split: "EvalSplit", *, features: bool) -> Items:
+def from_split(split: "EvalSplit", *, features: bool) -> SearchItems:
     """Returns the images of a split; see `from_dataset`."""
     names = [name_item(split, row) for row in range(len(split.image_ids))]
-    return Items(names, functools.partial(_read_split, split, features), upright=False)
+    return SearchItems(names, functools.partial(_read_split, split, features), upright=False)
 
 
 def name_item(split: "EvalSplit", row: int) -> str:
@@ -158,7 +158,7 @@ def open_split(
     section: Mapping[str, str], *, features: bool = False, max_regions: int = 0
 ) -> "EvalSplit":
     """Returns a split of a dataset; see `from_dataset`."""
-    from xmodal import data  # Imports TensorFlow.
+    from xmodal import data  # Slow to import.
 
     section = dict(section)
     split = section.pop("split")
@@ -186,7 +186,7 @@ def _reader(values: Sequence[Any] | np.ndarray) -> Callable[[int, int], Iterator
     return lambda start, stop: iter(values[start:stop])
 
 
-def _from_files(paths: Sequence[pathlib.Path]) -> Items:
+def _from_files(paths: Sequence[pathlib.Path]) -> SearchItems:
     items = from_values([str(path) for path in paths], [_stamp(path) for path in paths])
     return dataclasses.replace(items, may_be_damaged=True)
 

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from xmodal.api.item_embeddings import Embedding
+from xmodal.api.item_embeddings import ItemEmbeddings
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
-from xmodal.evals.ranking.score_blocks import HostItems, TokenItems
-from xmodal.similarity import Similarity, make_similarity
+from xmodal.evals.ranking.score_blocks import HostItems
+from xmodal.similarity import Embedding, Similarity, make_similarity
 
 CANDIDATES = 100  # Nearest items whose tokens are compared; more if a query requests more.
 
@@ -43,7 +43,7 @@ class RerankedSearch:
         self._length = int(items.tokens.lengths.max())
         self._score = functools.partial(_score, similarity, items_left, parameters)
 
-    def __call__(self, queries: Embedding, top: int) -> tuple[np.ndarray, np.ndarray]:
+    def __call__(self, queries: ItemEmbeddings, top: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the best scores float32 [Q, top], descending, and their items int64 [Q, top].
 
         Args:
@@ -72,7 +72,7 @@ class RerankedSearch:
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _score(
-    similarity: Similarity, items_left: bool, parameters: Any, query: TokenItems, items: TokenItems
+    similarity: Similarity, items_left: bool, parameters: Any, query: Embedding, items: Embedding
 ) -> jax.Array:
     """Scores [C] of one query with C items."""
     sides = (items, query) if items_left else (query, items)

@@ -16,7 +16,6 @@ import numpy as np
 from absl import flags
 
 from xmodal.base.config import UserError
-from xmodal.base.console import quietly
 from xmodal.cli import config_flag
 
 if TYPE_CHECKING:
@@ -122,8 +121,6 @@ def main(argv: list[str]) -> None:
     del argv
     config = config_flag.read_config()
     find_sklearn()
-    with quietly():
-        import xmodal.data  # noqa: F401
     from xmodal.base.result_files import check_writable
 
     check_writable(RESULTS.value)

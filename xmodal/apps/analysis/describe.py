@@ -97,13 +97,12 @@ def main() -> None:
 
 def _write_images(output: str, drawn: Mapping[str, bytes]) -> None:
     """Writes the figures, PNGs by name, for TensorBoard's IMAGES tab."""
-    from xmodal.preprocessing import decode_image
-    from xmodal.runs.tensorboard.writer import make_writer
+    from xmodal.runs.tensorboard.writer import EventWriter
 
-    pictures = {f"describe/{name}": decode_image(png)[None] for name, png in drawn.items()}
+    pictures = {f"describe/{name}": png for name, png in drawn.items()}
     try:
-        with contextlib.closing(make_writer(output)) as writer:
-            writer.write_images(0, pictures)
+        with contextlib.closing(EventWriter(output)) as writer:
+            writer.write_pictures(0, pictures)
     except OSError as error:
         raise UserError(f"Cannot write to {output}: {error}.") from error
 

@@ -29,7 +29,7 @@ import data_prep
 from data_prep.command_line import check_config
 from data_prep.errors import NotPreparedError, UnexpectedFilesError
 from data_prep.sampling.groups import Groups
-from data_prep.sampling.nearest import NEIGHBORS
+from data_prep.sampling.nearest_neighbors import NEIGHBORS
 from data_prep.sampling.scheme import PER_SOURCE
 from xmodal.apps.analysis.ratings.rated_files import is_rated, read_folder
 from xmodal.apps.analysis.sampling.encoders import Encoder, embedded_groups

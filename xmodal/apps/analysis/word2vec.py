@@ -18,7 +18,6 @@ import numpy as np
 from absl import flags, logging
 
 from xmodal.base.config import UserError
-from xmodal.base.console import quietly
 from xmodal.cli import config_flag
 
 flags.adopt_module_key_flags(config_flag)
@@ -101,8 +100,7 @@ def main(argv: list[str]) -> None:
     del argv
     config = config_flag.read_config()
     find_gensim()
-    with quietly():
-        from xmodal import data
+    from xmodal import data
     from xmodal.base.result_files import check_writable, write_files
     from xmodal.preprocessing.tokenizers import word_splitter
     from xmodal.preprocessing.words import split_words

@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def _make(args: argparse.Namespace) -> None:
-    # Imports TensorFlow and JAX, which no other command needs.
+    # Imports JAX, which no other command needs.
     from xmodal.apps.annotate.making import make
 
     print(make(args.kind, vars(args)))

@@ -9,7 +9,7 @@ from xmodal.apps.annotate import candidates_study, preference_study, rated_pairs
 from xmodal.apps.annotate.candidates import read_source
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.apps.annotate.split_items import captions_of, open_items, pictures_of
-from xmodal.apps.annotate.study_file import Settings, StudyUnit, check_new_file, create
+from xmodal.apps.annotate.study_file import StudySettings, StudyUnit, check_new_file, create
 from xmodal.base.config import UserError, read
 from xmodal.evals.inputs.files import name_of
 
@@ -30,10 +30,10 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
     check_new_file(options["study"])
     section = {name: options[name] for name in _SHARED} | {"kind": kind}
     section["raters_per_item"] = options["raters_per_item"] or _RATERS[kind]
-    read(Settings, "make", section)  # Checks numbers before the dataset is opened.
+    read(StudySettings, "make", section)  # Checks numbers before the dataset is opened.
     split = open_items(options)
     units, more, said = _MAKERS[kind](options, split)
-    settings = read(Settings, "make", section | more)
+    settings = read(StudySettings, "make", section | more)
     images = _image_ids(units)
     create(options["study"], settings, units, captions_of(split), pictures_of(split, images))
     questions = sum(len(unit.questions) for unit in units)

@@ -9,7 +9,6 @@ import numpy as np
 from data_prep.untrusted.picture_formats import open_picture
 from xmodal.apps.annotate.study_file import StudyCaption, StudyPicture
 from xmodal.base.config import UserError
-from xmodal.base.console import quietly
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
@@ -26,8 +25,7 @@ def open_items(options: Mapping[str, Any]) -> "EvalSplit":
     Raises:
       UserError: it is not prepared, or has no captioned pictures.
     """
-    with quietly():
-        from xmodal import data
+    from xmodal import data
 
     # Pictures are shown as they are stored.
     section = {name: options[name] for name in _PLACE} | {"image": {"size": 1}, "text": {}}

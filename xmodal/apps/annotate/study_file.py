@@ -82,7 +82,7 @@ CREATE INDEX answers_of_rater ON answers (rater);
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class StudySettings:
     """Settings of a study.
 
     Attributes:
@@ -207,7 +207,7 @@ class StudyFile(Connections):
                 (text,) = connection.execute("SELECT settings FROM study").fetchone()
         except sqlite3.DatabaseError as error:
             raise UserError(f"{path} cannot be read as a study: {error}.") from error
-        self.settings = read(Settings, str(path), json.loads(text))
+        self.settings = read(StudySettings, str(path), json.loads(text))
 
 
 def is_closed(connection: sqlite3.Connection) -> bool:
@@ -223,7 +223,7 @@ def set_closed(study: StudyFile, closed: bool) -> None:
 
 def create(
     path: str | os.PathLike,
-    settings: Settings,
+    settings: StudySettings,
     units: Iterable[StudyUnit],
     captions: Iterable[StudyCaption],
     pictures: Iterable[StudyPicture],

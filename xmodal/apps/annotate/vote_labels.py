@@ -4,13 +4,13 @@ import json
 from collections.abc import Iterable
 
 from xmodal.apps.annotate.collected import Answer
-from xmodal.apps.annotate.study_file import Settings
+from xmodal.apps.annotate.study_file import StudySettings
 from xmodal.base.result_files import csv_text
 
 _NO_GROUP = "none"
 
 
-def vote_file(answers: Iterable[Answer], settings: Settings) -> str:
+def vote_file(answers: Iterable[Answer], settings: StudySettings) -> str:
     """Returns a CSV file with a row per answer, and per group if captions have several."""
     header = ["example", "answer", "rater", "left_model"]
     rows: list[list[object]] = []

@@ -60,7 +60,7 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class ModelRow:
     """The results of one model; `source` is where they come from."""
 
     name: str
@@ -102,11 +102,13 @@ class ResultBoard:
         self.tags = choose_metrics(together, _expand(patterns, together), at_least=1)
         ranks = {tag: comparison.rank_limits(tag) for tag in self.tags}
         measured = [
-            Row(name, [_measure(comparison, name, tag, ranks[tag]) for tag in self.tags], folder)
+            ModelRow(
+                name, [_measure(comparison, name, tag, ranks[tag]) for tag in self.tags], folder
+            )
             for name, folder in sources.items()
         ]
         quoted = [
-            Row(name, [Cell(tag, numbers.get(tag, math.nan)) for tag in self.tags], "", True)
+            ModelRow(name, [Cell(tag, numbers.get(tag, math.nan)) for tag in self.tags], "", True)
             for name, numbers in published.items()
         ]
         self.rows = [*measured, *quoted]

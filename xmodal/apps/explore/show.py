@@ -191,7 +191,7 @@ def main() -> None:
     folder, name = os.path.split(args.output)
     names = [each for each in args.models.split(",") if each]
     _check(args, names, name)
-    # TensorFlow and JAX are slow to import, but --help should be fast.
+    # JAX is slow to import, but --help should be fast.
     from xmodal.api.loading import load
     from xmodal.base.result_files import check_writable, write_files
 

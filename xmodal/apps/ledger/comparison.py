@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping, Sequence
 
 import xmodal
-from xmodal.apps.ledger.ledger_entries import Row, System
+from xmodal.apps.ledger.ledger_entries import LedgerRow, System
 from xmodal.apps.ledger.system_commands import Numbers
 from xmodal.base.result_files import write_files
 from xmodal.base.text_table import format_table
@@ -53,7 +53,7 @@ class Check:
         return abs(self.measured - self.expected) <= self.allowed + 1e-9
 
 
-def compare_rows(rows: Sequence[Row], metrics: Sequence[Numbers]) -> list[Check]:
+def compare_rows(rows: Sequence[LedgerRow], metrics: Sequence[Numbers]) -> list[Check]:
     """Compares every number of a system's rows.
 
     A number that was measured here is compared with the stored one, and otherwise with the

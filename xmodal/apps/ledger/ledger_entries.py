@@ -7,7 +7,7 @@
     needs = ["coco"]                       # of files.toml
     run = ["evaluate --config=... --config.data.manual_dir={coco} --output={out}"]
 
-    [[tables]]                             # the fields of `Table`
+    [[tables]]                             # the fields of `LedgerTable`
     name = "table 1"
     source = "table 1"
     columns = "coco5k/{i2t,t2i}/recall@1"  # two tags
@@ -124,7 +124,7 @@ class System:
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
+class LedgerTable:
     """The common fields of the rows of a printed table.
 
     Attributes:
@@ -159,7 +159,7 @@ class Table:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class LedgerRow:
     """The numbers of a system in a table.
 
     Attributes:
@@ -171,7 +171,7 @@ class Row:
     """
 
     system: System
-    table: Table
+    table: LedgerTable
     published: Mapping[str, Value]
     measured: Mapping[str, Value]
     label: str
@@ -207,11 +207,11 @@ class Ledger:
     """
 
     titles: Mapping[str, str]
-    rows: tuple[Row, ...]
+    rows: tuple[LedgerRow, ...]
     files: Mapping[str, Files]
     commands: Mapping[str, str]
 
-    def of_system(self, name: str) -> list[Row]:
+    def of_system(self, name: str) -> list[LedgerRow]:
         """The rows of a system, of all papers that report on it."""
         return [row for row in self.rows if row.system.name == name]
 
@@ -255,21 +255,21 @@ def read_ledger(folder: pathlib.Path | None = None) -> Ledger:
     return Ledger(titles, tuple(rows), files, shared["commands"])
 
 
-def _rows(group: str, entry: dict[str, Any], systems: Mapping[str, System]) -> Iterator[Row]:
+def _rows(group: str, entry: dict[str, Any], systems: Mapping[str, System]) -> Iterator[LedgerRow]:
     """The rows of one table of a file."""
     entry = dict(entry)
     numbers = [entry.pop(kind, {}) for kind in ("published", "measured")]
     one = entry.pop("system", "")
     name, columns = entry.pop("name"), entry.pop("columns")
-    table = Table(f"{group}/{name}", _expand(columns), **_tuples(entry))
+    table = LedgerTable(f"{group}/{name}", _expand(columns), **_tuples(entry))
     for key in dict.fromkeys([*numbers[0], *numbers[1]]):
         owner = one or key
         system = systems[owner if "/" in owner else f"{group}/{owner}"]
         published, measured = (_cells(table, system, kind.get(key)) for kind in numbers)
-        yield Row(system, table, published, measured, key if one else system.label)
+        yield LedgerRow(system, table, published, measured, key if one else system.label)
 
 
-def _cells(table: Table, system: System, cells: str | list[str] | None) -> dict[str, Value]:
+def _cells(table: LedgerTable, system: System, cells: str | list[str] | None) -> dict[str, Value]:
     """Tag -> value of the cells that are not empty."""
     if cells is None:
         return {}

@@ -8,7 +8,7 @@ import pathlib
 import re
 from collections.abc import Mapping
 
-from xmodal.apps.ledger.ledger_entries import Ledger, Row, Value
+from xmodal.apps.ledger.ledger_entries import Ledger, LedgerRow, Value
 from xmodal.base.config import UserError
 
 COUNTS = "counts"
@@ -86,7 +86,7 @@ def table_of(name: str, ledger: Ledger) -> str:
     return "\n".join([head, rule, *lines])
 
 
-def _cells(row: Row, ledger: Ledger) -> list[str]:
+def _cells(row: LedgerRow, ledger: Ledger) -> list[str]:
     """The measured numbers, with the paper's in parentheses if the table has them."""
     values = list(row.measured.values()) if row.system.metric else None
     texts = [
@@ -117,7 +117,7 @@ def _by_tag(system: str, ledger: Ledger) -> Mapping[str, Value]:
     }
 
 
-def _agrees(row: Row) -> bool:
+def _agrees(row: LedgerRow) -> bool:
     """Whether the stored numbers are the paper's, within the tolerance."""
     pairs = [(row.measured[tag].number, row.published[tag].number)
              for tag in row.measured if tag in row.published]  # fmt: skip

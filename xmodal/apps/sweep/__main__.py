@@ -26,7 +26,6 @@ from absl import flags
 
 from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
-from xmodal.base.console import quietly
 from xmodal.base.progress import STOPPED
 from xmodal.base.text_table import format_table
 from xmodal.cli import config_flag, training_flags
@@ -74,9 +73,8 @@ def main(argv: list[str]) -> None:
     folder = WORKDIR.value or os.path.join("sweeps", config.name)
     if is_on_bucket(folder):
         raise UserError(f"--workdir={folder} must be a folder that this machine mounts.")
-    with quietly():
-        from xmodal.apps.sweep import plan as plan_lib  # This takes seconds.
-        from xmodal.apps.sweep import sweep_report, worker
+    from xmodal.apps.sweep import plan as plan_lib  # This takes seconds.
+    from xmodal.apps.sweep import sweep_report, worker
 
     use_compilation_cache()
     processes.initialize()

@@ -148,15 +148,9 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
         *parents, last = path.split(".")
         section, place = config, "config"
         for name in parents:
-            inner = section.get(name)
-            if not isinstance(inner, ConfigDict):
-                known = sorted(key for key in section if isinstance(section[key], ConfigDict))
-                raise UserError(
-                    f"{path!r} is not a path of the config: {place}.{name} "
-                    f"{'is not a section' if name in section else 'is missing'}; sections of "
-                    f"{place}: {known}."
-                )
-            section, place = inner, f"{place}.{name}"
+            sections = {key: each for key, each in section.items() if isinstance(each, ConfigDict)}
+            section = lookup(f"the path {path!r}; sections of {place}", name, sections)
+            place += f".{name}"
         with section.unlocked(), section.ignore_type():
             section[last] = ConfigDict(value) if isinstance(value, Mapping) else value
     return config

@@ -17,7 +17,7 @@ from xmodal.apps.sweep.space import describe
 from xmodal.base.result_files import csv_text, write_files
 from xmodal.base.text_table import Rows, format_document
 from xmodal.evals.reports.summary import select_curves
-from xmodal.runs.tensorboard.writer import make_writer, write_settings
+from xmodal.runs.tensorboard.writer import EventWriter
 
 # Rows of the report's table of trials.
 _SHOWN = 10
@@ -75,8 +75,8 @@ def write_tables(plan: Plan, folder: pathlib.Path, trials: Sequence[FrozenTrial]
         own = folder / "hparams" / name_of(each)
         if each.state != TrialState.COMPLETE or own.exists():
             continue
-        with contextlib.suppress(ImportError), contextlib.closing(make_writer(str(own))) as writer:
-            write_settings(writer, each.params)
+        with contextlib.closing(EventWriter(own)) as writer:
+            writer.write_settings(each.params)
             curves = select_curves(each.user_attrs["metrics"])
             writer.write_scalars(0, {"score": each.value, **curves})
 

@@ -34,7 +34,7 @@ from xmodal.evals.ranking.score_files import (
     remove_at_exit,
     score_folder,
 )
-from xmodal.similarity import Similarity
+from xmodal.similarity import Embedding, Similarity
 from xmodal.similarity.tiles import choose_size, join, split
 
 # Limit of one block; a killed evaluation repeats at most one block of each device.
@@ -45,20 +45,6 @@ _TILE_BYTES = 2**25
 # second, where scoring takes so long that less padding saves more.
 _LENGTHS = (8, 2)
 _MANY_PAIRS = 2**22
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class TokenItems:
-    """Items of one side, as a similarity with a module compares them.
-
-    Attributes:
-      vector: float32 [N, D].
-      extras: `tokens` [N, T, W] and `mask` [N, T].
-    """
-
-    vector: Any
-    extras: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,11 +59,11 @@ class HostItems:
     vectors: np.ndarray
     tokens: RaggedTokens
 
-    def block(self, positions: np.ndarray, length: int) -> TokenItems:
+    def block(self, positions: np.ndarray, length: int) -> Embedding:
         """Returns the items at some positions, with tokens padded to a length."""
         tokens, mask = self.tokens.take(positions).pad(length)
-        vectors = np.asarray(self.vectors[positions], np.float32)
-        return TokenItems(vectors, {"tokens": tokens, "mask": mask})
+        vectors: Any = np.asarray(self.vectors[positions], np.float32)
+        return Embedding(vectors, extras={"tokens": tokens, "mask": mask})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,9 +197,9 @@ def _score_round(
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _score_blocks(
-    similarity: Similarity, mesh: Mesh, params: Any, left: TokenItems, right: TokenItems
+    similarity: Similarity, mesh: Mesh, params: Any, left: Embedding, right: Embedding
 ) -> jax.Array:
-    def score(params: Any, *sides: TokenItems) -> jax.Array:
+    def score(params: Any, *sides: Embedding) -> jax.Array:
         with jax.default_matmul_precision("highest"):
             first, second = (
                 similarity.prepare(jax.tree.map(lambda x: x[0], side), params) for side in sides

@@ -53,7 +53,7 @@ _COUNTS = ("queries", "gallery", "skipped_queries", "tied_queries")
 
 
 @dataclasses.dataclass(frozen=True)
-class Column:
+class ReportColumn:
     """One metric in a table."""
 
     header: str
@@ -64,13 +64,13 @@ class Column:
 # Table 4 of the ECCV Caption paper: means of both directions. Its CxC column uses the labels of the
 # eccv_caption library, and its 1K column is meant to be the mean over folds.
 _ECCV_CAPTION_TABLE = (
-    Column("ECCV mAP@R", "eccv/mean/map@r", 2),
-    Column("R-P", "eccv/mean/r_precision", 2),
-    Column("R@1", "eccv/mean/recall@1", 2),
-    Column("CxC R@1", "cxc_sits_only/mean/recall@1", 2),
-    Column("1K R@1", "coco1k/mean/recall@1", 2),
-    Column("5K R@1", "coco5k/mean/recall@1", 2),
-    Column("PMRP", "pmrp/mean", 2),
+    ReportColumn("ECCV mAP@R", "eccv/mean/map@r", 2),
+    ReportColumn("R-P", "eccv/mean/r_precision", 2),
+    ReportColumn("R@1", "eccv/mean/recall@1", 2),
+    ReportColumn("CxC R@1", "cxc_sits_only/mean/recall@1", 2),
+    ReportColumn("1K R@1", "coco1k/mean/recall@1", 2),
+    ReportColumn("5K R@1", "coco5k/mean/recall@1", 2),
+    ReportColumn("PMRP", "pmrp/mean", 2),
 )
 
 
@@ -201,17 +201,19 @@ def _reasons(board: BoardResult) -> str:
     )
 
 
-def _board_tables(board: str, tags: Collection[str]) -> list[tuple[str, list[Column]]]:
+def _board_tables(board: str, tags: Collection[str]) -> list[tuple[str, list[ReportColumn]]]:
     """(First header, columns) of a board's tables: between modalities, within, correlations."""
     tables = [("Retrieval", _retrieval_columns(board, directions, tags)) for directions in _TABLES]
     rated = [tag for tag in tags if tag.startswith(f"{board}/") and tag.endswith("/spearman")]
-    tables.append(("Spearman x100", [Column(tag.split("/")[1].upper(), tag) for tag in rated]))
+    tables.append(
+        ("Spearman x100", [ReportColumn(tag.split("/")[1].upper(), tag) for tag in rated])
+    )
     return [table for table in tables if table[1]]
 
 
 def _retrieval_columns(
     board: str, directions: Sequence[str], tags: Collection[str]
-) -> list[Column]:
+) -> list[ReportColumn]:
     # The ECCV Caption paper prints two decimals, since its differences are small.
     decimals = 2 if board == "eccv" or board.startswith("pmrp") else 1
     columns = []
@@ -219,9 +221,9 @@ def _retrieval_columns(
         found = [m for m in _METRICS if metric_tag(board, direction, m) in tags]
         for i, metric in enumerate(found):
             header = f"{_ARROWS[direction]} {_METRICS[metric]}" if i == 0 else _METRICS[metric]
-            columns.append(Column(header, metric_tag(board, direction, metric), decimals))
+            columns.append(ReportColumn(header, metric_tag(board, direction, metric), decimals))
     if directions == _TABLES[0] and f"{board}/{RSUM}" in tags:
-        columns.append(Column(RSUM, f"{board}/{RSUM}"))
+        columns.append(ReportColumn(RSUM, f"{board}/{RSUM}"))
     return columns
 
 
@@ -233,7 +235,7 @@ def _make_summary(model: str, boards: Sequence[str], metrics: Mapping[str, float
         if any(f"{board}/{tag}" in metrics for board in boards)
     }
     rows = [
-        [board, *(_cell(metrics, Column("", f"{board}/{tag}")) for tag in columns.values())]
+        [board, *(_cell(metrics, ReportColumn("", f"{board}/{tag}")) for tag in columns.values())]
         for board in boards
     ]
     return [[model, *columns], *(row for row in rows if set(row[1:]) - {"-"})]
@@ -241,7 +243,7 @@ def _make_summary(model: str, boards: Sequence[str], metrics: Mapping[str, float
 
 def _make_columns(
     head: str,
-    columns: Sequence[Column],
+    columns: Sequence[ReportColumn],
     published: Mapping[str, Mapping[str, float]],
     model: str,
     metrics: Mapping[str, float],
@@ -332,7 +334,9 @@ def _format_number(tag: str, metrics: Mapping[str, float]) -> str:
     return f"{value:.6g}" if math.isnan(low) else f"{value:.4f} [{low:.3f}, {high:.3f}]"
 
 
-def _as_printed(metrics: Mapping[str, float], columns: Sequence[Column]) -> list[Column]:
+def _as_printed(
+    metrics: Mapping[str, float], columns: Sequence[ReportColumn]
+) -> list[ReportColumn]:
     """Columns, with one decimal if the source of a row has no more."""
     if any(round(metrics[c.tag], 1) != metrics[c.tag] for c in columns if c.tag in metrics):
         return list(columns)
@@ -343,7 +347,7 @@ def _count(number: float | None) -> str:
     return "-" if number is None else f"{number:,.0f}"  # Ties in ranked lists are not known.
 
 
-def _cell(metrics: Mapping[str, float], column: Column, best: Container[float] = ()) -> str:
+def _cell(metrics: Mapping[str, float], column: ReportColumn, best: Container[float] = ()) -> str:
     """A value, in bold if it is among the best."""
     value = metrics.get(column.tag)
     if value is None or math.isnan(value):  # A constant model has no correlation.
@@ -354,7 +358,7 @@ def _cell(metrics: Mapping[str, float], column: Column, best: Container[float] =
     return Bold(text) if value in best else text
 
 
-def _chance_cell(chance: Mapping[str, float], column: Column) -> str:
+def _chance_cell(chance: Mapping[str, float], column: ReportColumn) -> str:
     """The value of chance, with two digits if it would round to less."""
     value = chance.get(column.tag, math.nan)
     if math.isnan(value):
@@ -363,12 +367,12 @@ def _chance_cell(chance: Mapping[str, float], column: Column) -> str:
     return f"{value:.{max(_decimals(column), digits)}f}"
 
 
-def _interval(metrics: Mapping[str, float], column: Column) -> str:
+def _interval(metrics: Mapping[str, float], column: ReportColumn) -> str:
     low, high = (metrics.get(f"{column.tag}_{end}") for end in ("low", "high"))
     if low is None or high is None or math.isnan(low) or math.isnan(high):
         return "-"
     return f"[{low:.{_decimals(column)}f}, {high:.{_decimals(column)}f}]"
 
 
-def _decimals(column: Column) -> int:
+def _decimals(column: ReportColumn) -> int:
     return 0 if column.tag.endswith("/median_rank") else column.decimals

@@ -10,10 +10,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
+from xmodal.similarity.embedding import Embedding
 
 
 def masked_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:

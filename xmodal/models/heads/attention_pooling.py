@@ -15,11 +15,11 @@ import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.attention import attend, keep_weights, split_heads
-from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.models.transformer_layers import ACTIVATIONS, layer_norm
+from xmodal.similarity.embedding import Embedding
 
 
 @dataclasses.dataclass(frozen=True)

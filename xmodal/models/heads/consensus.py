@@ -12,12 +12,12 @@ import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.batch_norm import BatchNorm
-from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.heads.global_attention import GlobalAttention, GlobalAttentionConfig
 from xmodal.models.initializers import LINEAR, uniform
 from xmodal.models.mode import Mode
 from xmodal.models.normalize import l2_normalize
+from xmodal.similarity.embedding import Embedding
 
 CONSTANTS = "constants"
 """Collection of the arrays that are never trained; `config.init_from.concepts` fills them."""

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.heads import pie
 from xmodal.models.heads.pooling import last_token
 from xmodal.models.mode import Mode
 from xmodal.models.recurrent import Recurrent
+from xmodal.similarity.embedding import Embedding
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.batch_norm import BatchNorm
-from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.heads.pooling import mean_tokens
 from xmodal.models.heads.unit_tokens import normalize_tokens
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.models.normalize import l2_normalize
+from xmodal.similarity.embedding import Embedding
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,12 +13,12 @@ import numpy as np
 
 from xmodal.base.config import setting
 from xmodal.models.batch_norm import BatchNorm
-from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.heads.additive_attention import masked_softmax
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.models.recurrent import Recurrent, mean_directions
+from xmodal.similarity.embedding import Embedding
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 
 from xmodal.base.config import setting
 from xmodal.models.batch_norm import BatchNorm
-from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.models.normalize import l2_normalize
 from xmodal.models.recurrent import Recurrent
+from xmodal.similarity.embedding import Embedding
 
 # Real regions have values, padding has zeros.
 NORMS: Mapping[str, Callable[[jax.Array], jax.Array]] = {

@@ -3,9 +3,9 @@
 import flax.linen as nn
 import jax.numpy as jnp
 
-from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.mode import Mode
+from xmodal.similarity.embedding import Embedding
 
 
 class NoVector(nn.Module):

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.mode import Mode
+from xmodal.similarity.embedding import Embedding
 
 
 def sum_tokens(features: Features) -> jax.Array:

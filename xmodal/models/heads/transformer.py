@@ -18,11 +18,11 @@ from jax.typing import DTypeLike
 from xmodal.base.config import setting
 from xmodal.models.attention import attend, split_heads
 from xmodal.models.dtypes import DTYPES
-from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.heads.pooling import mean_tokens
 from xmodal.models.mode import Mode
 from xmodal.models.transformer_layers import layer_norm
+from xmodal.similarity.embedding import Embedding
 
 _EPSILON = 1e-6
 

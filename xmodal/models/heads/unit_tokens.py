@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import setting
-from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
 from xmodal.models.heads.pooling import mean_tokens
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.models.normalize import l2_normalize
+from xmodal.similarity.embedding import Embedding
 
 
 @dataclasses.dataclass(frozen=True)

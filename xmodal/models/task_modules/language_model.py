@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.embedding import Embedding
 from xmodal.models.mode import Mode
 from xmodal.models.recurrent import Direction
 from xmodal.models.task_modules.task_module import TaskModule
+from xmodal.similarity.embedding import Embedding
 
 
 @dataclasses.dataclass(frozen=True)

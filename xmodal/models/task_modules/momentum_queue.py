@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.embedding import Embedding
 from xmodal.models.mode import Mode
 from xmodal.models.task_modules.task_module import TaskModule
+from xmodal.similarity.embedding import Embedding
 
 _NO_IMAGE = -100  # Image id of the random vectors that a queue starts with.
 

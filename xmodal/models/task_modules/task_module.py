@@ -7,8 +7,8 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from xmodal.models.embedding import Embedding
 from xmodal.models.mode import Mode
+from xmodal.similarity.embedding import Embedding
 
 Tree = dict[str, Any]
 

@@ -19,7 +19,7 @@ from xmodal.base.config import UserError, read
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.preprocessing.published_merges import is_packaged
 from xmodal.pretrained.model_folder import SIDES, read_model
-from xmodal.pretrained.published_models import convert_once
+from xmodal.pretrained.published_models import NotPublishedError, convert_once
 from xmodal.runs.config.origins import Origin, model_origin, own_origin, run_origin, tower_origin
 from xmodal.runs.config.section_check import check_sections
 from xmodal.runs.folder import run_folder
@@ -102,10 +102,10 @@ def _convert_published(config: ml_collections.ConfigDict) -> None:
         processes.first_does("convert the published model", lambda: convert_once(path))
         # Other hosts may not see the cache of the first.
         section.model = os.fspath(convert_once(path))
-    except UserError as error:
+    except NotPublishedError as error:
         raise UserError(
             f"config.init_from.model={os.fspath(path)!r} is not a converted model: "
-            f"{path / 'model.json'} is missing. Nor does it open as a published CLIP or SigLIP: "
+            f"{path / 'model.json'} is missing, nor does it open as a published CLIP or SigLIP: "
             f"{error}"
         ) from error
 

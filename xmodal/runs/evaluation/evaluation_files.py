@@ -19,11 +19,9 @@ from xmodal.evals.evaluation import EXAMPLES, REPORT
 from xmodal.evals.metrics import MEAN_SELECTED
 from xmodal.evals.reports.summary import select_curves
 from xmodal.runs.evaluation.model_identity import ModelIdentity
-from xmodal.runs.tensorboard.writer import make_writer, write_settings
+from xmodal.runs.tensorboard.writer import EventWriter
 
 if TYPE_CHECKING:
-    from clu import metric_writers
-
     from xmodal.evals import Evaluation
     from xmodal.evals.reports.store import StoredResults
     from xmodal.runs.tensorboard.example_views import Views
@@ -68,13 +66,10 @@ def _write_model(output: str, model: ModelIdentity) -> None:
 
 
 @contextlib.contextmanager
-def event_writer(
-    output: str, settings: Mapping[str, Any] | None = None
-) -> Iterator["metric_writers.MetricWriter | None"]:
+def event_writer(output: str, settings: Mapping[str, Any] | None = None) -> Iterator[EventWriter]:
     """Yields a writer for TensorBoard whose file replaces that of an earlier evaluation.
 
-    Other files in the folder, such as those of training, are kept. Without TensorFlow there is no
-    writer.
+    Other files in the folder, such as those of training, are kept.
 
     Args:
       output: folder for the results.
@@ -84,14 +79,9 @@ def event_writer(
       UserError: the folder cannot be written.
     """
     with tempfile.TemporaryDirectory() as folder:
-        with contextlib.ExitStack() as stack:
-            writer = None
-            try:
-                writer = stack.enter_context(contextlib.closing(make_writer(folder)))
-            except ImportError as error:
-                logging.warning("Nothing is written for TensorBoard: %s.", error)
-            if writer is not None and settings is not None:
-                write_settings(writer, settings)
+        with contextlib.closing(EventWriter(folder)) as writer:
+            if settings is not None:
+                writer.write_settings(settings)
             yield writer
         if jax.process_index() == 0:
             events = {
@@ -175,11 +165,10 @@ def write_all(
     if brief:
         logging.info("step %s  %s", step, _headline(evaluations))
     metrics = {tag: x for evaluation in evaluations for tag, x in evaluation.tagged.items()}
-    if (writer := views.writer) is not None:
-        writer.write_scalars(step or 0, select_curves(metrics))
-        reports = {f"{each.evaluator}/report".strip("/"): each.report() for each in evaluations}
-        writer.write_texts(step or 0, reports)
-        writer.flush()
+    views.writer.write_scalars(step or 0, select_curves(metrics))
+    reports = {f"{each.evaluator}/report".strip("/"): each.report() for each in evaluations}
+    views.writer.write_texts(step or 0, reports)
+    views.writer.flush()
     views.write_projector(output)
     metrics = {**(kept or {}), **metrics}
     head = {} if step is None else {"step": step}

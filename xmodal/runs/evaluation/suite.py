@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 from absl import logging
@@ -42,6 +42,24 @@ class Request:
 
 
 FINAL_SPLITS = Request()
+
+
+class Subject(NamedTuple):
+    """A model to evaluate.
+
+    Attributes:
+      name: name of its row in tables.
+      provider: the model.
+      notes: items -> notes on the model, for the report.
+      trained_on: hash of the records of the training data, by name.
+      step: step of a run's checkpoint.
+    """
+
+    name: str
+    provider: Provider
+    notes: Callable[[Items], Sequence[str]] = lambda items: ()
+    trained_on: Mapping[str, str] | None = None
+    step: int | None = None
 
 
 class EvalSuite:
@@ -144,23 +162,17 @@ class EvalSuite:
 
     def evaluate(
         self,
-        provider: Provider,
-        *,
-        name: str,
+        subject: Subject,
         request: Request = FINAL_SPLITS,
-        notes: Callable[[Items], Sequence[str]] = lambda items: (),
-        trained_on: Mapping[str, str] | None = None,
+        *,
         others: Mapping[str, StoredResults] | None = None,
         view: View | None = None,
     ) -> list[Evaluation]:
         """Returns one evaluation per evaluator.
 
         Args:
-          provider: the model.
-          name: name of its row in tables.
+          subject: the model.
           request: what to evaluate and to save.
-          notes: items -> notes on the model, for the report.
-          trained_on: hash of the records of the training data, by name.
           others: evaluator -> another model to compare with, for the pages of examples.
           view: called with every evaluation.
 
@@ -168,6 +180,7 @@ class EvalSuite:
           UserError: the split is unknown; the model cannot embed what an evaluator asks for; or
             the evaluators use several sets of embeddings but one is to be saved.
         """
+        provider = subject.provider
         splits = {each: self.split_of(each, request.split) for each in self.options}
         for each, split in splits.items():
             self.evaluator(each, split).check_provider(f"config.evals.{each}", provider)
@@ -181,10 +194,10 @@ class EvalSuite:
             evaluation = evaluate_source(
                 evaluator,
                 provider,
-                name=name,
+                name=subject.name,
                 evaluator_name=each,
-                notes=notes(items),
-                trained_on=trained_on,
+                notes=subject.notes(items),
+                trained_on=subject.trained_on,
                 split=items,
                 examples=request.examples,
                 other=(others or {}).get(each),

@@ -1,6 +1,7 @@
 """Compares the names and shapes of a checkpoint's arrays with those of a model."""
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,9 @@ import jax
 import orbax.checkpoint as ocp
 from etils import epath
 
+from data_prep.untrusted.archives import most_expanded
 from xmodal.base.config import UserError
+from xmodal.runs.folder.file_hashes import files_in
 from xmodal.training.tree import Tree, path_of
 
 
@@ -19,7 +22,9 @@ def read_shapes(source: epath.Path) -> Tree:
       UserError: it is damaged.
     """
     with reading(source), ocp.StandardCheckpointer() as checkpointer:
-        return checkpointer.metadata(source).item_metadata.tree
+        if (found := checkpointer.metadata(source).item_metadata) is None:
+            raise ValueError("the names and shapes of its arrays cannot be read")
+        return found.tree
 
 
 @contextlib.contextmanager
@@ -57,6 +62,22 @@ def check_arrays(source: epath.Path, tree: Any) -> None:
             f"{source} does not fit the model; {differences}\n"
             "Use the config that the checkpoint was made with, or a new --workdir, where "
             "--config.init_from.run takes the weights of this run."
+        )
+
+
+def check_size(source: epath.Path) -> None:
+    """Raises an error if a checkpoint item would fill memory; reads no arrays.
+
+    Raises:
+      UserError: it expands too far for its files.
+    """
+    most = most_expanded(sum(path.stat().length for path in files_in(source).values()))
+    leaves = jax.tree.leaves(read_shapes(source))
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+    if size > most:
+        raise UserError(
+            f"{source} claims arrays of {size:,} bytes, more than the {most:,} that its files may "
+            "expand to: copy it from a backup."
         )
 
 

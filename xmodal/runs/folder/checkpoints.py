@@ -21,7 +21,7 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.base.entries import find_entries
 from xmodal.runs.folder import run_folder
-from xmodal.runs.folder.checkpoint_shapes import check_arrays, read_shapes, reading
+from xmodal.runs.folder.checkpoint_shapes import check_arrays, check_size, read_shapes, reading
 from xmodal.runs.folder.file_hashes import find_frozen_damage, find_step_damage, save_hashes
 from xmodal.runs.folder.run_folder import ITEMS
 from xmodal.runs.sections import CheckpointConfig, SelectConfig
@@ -270,10 +270,16 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
       run_dir: the run that wrote the checkpoint.
       step: a saved step; None for items that all steps share, such as `frozen`.
       item: its name.
+
+    Raises:
+      UserError: it is damaged, or claims more numbers than its files can hold.
     """
     parent = buckets.absolute(run_dir) if step is None else run_folder.step_folder(run_dir, step)
     folder = parent / item
-    return read_arrays(folder) if folder.exists() else {}
+    if not folder.exists():
+        return {}
+    check_size(folder)
+    return read_arrays(folder)
 
 
 def read_arrays(folder: epath.Path) -> Tree:

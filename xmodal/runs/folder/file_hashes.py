@@ -18,7 +18,7 @@ _LATER = ("_CHECKPOINT_METADATA", "commit_success.txt")
 
 def save_hashes(folder: epath.Path) -> None:
     """Writes `FOLDER/files.json`, the hash of every file in a complete folder."""
-    files = {name: path for name, path in _files(folder).items() if name not in _LATER}
+    files = {name: path for name, path in files_in(folder).items() if name not in _LATER}
     hashes = {name: sha256_of(path) for name, path in files.items()}
     with replacing(folder / HASHES) as file:
         file.write(f"{json.dumps(hashes, indent=1)}\n".encode())
@@ -67,7 +67,7 @@ def find_damage(folder: epath.Path, below: str | tuple[str, ...] = "") -> str:
         hashes = {}
     if not hashes:
         return f"{path} is truncated"
-    files = _files(folder)
+    files = files_in(folder)
     for name, expected in hashes.items():
         if not name.startswith(below):
             continue
@@ -78,11 +78,12 @@ def find_damage(folder: epath.Path, below: str | tuple[str, ...] = "") -> str:
     return ""
 
 
-def _files(folder: epath.Path) -> dict[str, epath.Path]:
+def files_in(folder: epath.Path) -> dict[str, epath.Path]:
+    """Returns the files below a folder by relative path, without its hashes."""
     found: dict[str, epath.Path] = {}
     for path in sorted(folder.iterdir()):
         if path.is_dir():
-            found |= {f"{path.name}/{name}": file for name, file in _files(path).items()}
+            found |= {f"{path.name}/{name}": file for name, file in files_in(path).items()}
         elif path.name != HASHES and not path.name.startswith(f".{HASHES}."):
             found[path.name] = path
     return found

@@ -69,7 +69,7 @@ def load_rows(
     table = flatten(shapes.all_params()).get(TABLE)
     if table is None:
         raise UserError(f"{_WHERE}.file={path!r}, but the text encoder has no word table.")
-    from xmodal import data  # Imports TensorFlow, which reading a model does not need.
+    from xmodal import data  # Slow to import, and reading a model does not need it.
 
     words = data.load_vocabulary(settings, train_split)
     rows = find_vectors(path, words, source.word_vectors.misses)

@@ -1,9 +1,9 @@
 """Draws a query and the items it finds, which TensorBoard shows step by step."""
 
 import functools
-import os
 import textwrap
 from collections.abc import Sequence
+from importlib.metadata import distribution
 
 import numpy as np
 import PIL.Image
@@ -101,10 +101,8 @@ def _open(picture: bytes | PIL.Image.Image) -> PIL.Image.Image:
 
 @functools.cache
 def _font(*, bold: bool = False) -> PIL.ImageFont.FreeTypeFont:
-    # Matplotlib includes DejaVu, which has more alphabets than Pillow's own font.
-    import matplotlib
-
+    # Matplotlib includes DejaVu, which has more alphabets than Pillow's own font. It is found
+    # without its import, which is slow.
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
-    return PIL.ImageFont.truetype(
-        os.path.join(matplotlib.get_data_path(), "fonts/ttf", name), _FONT
-    )
+    path = distribution("matplotlib").locate_file(f"matplotlib/mpl-data/fonts/ttf/{name}")
+    return PIL.ImageFont.truetype(str(path), _FONT)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,10 +22,7 @@ from xmodal.evals.results import BoardResult, Result
 from xmodal.runs.tensorboard.drawing import draw_section
 from xmodal.runs.tensorboard.projector import write_projector
 from xmodal.runs.tensorboard.similarities import draw_similarities
-from xmodal.runs.tensorboard.writer import write_pictures
-
-if TYPE_CHECKING:
-    from clu import metric_writers
+from xmodal.runs.tensorboard.writer import EventWriter, jpeg
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,10 +56,8 @@ class Views:
     Every process has to call this, because scores are computed on all devices.
     """
 
-    def __init__(
-        self, writer: "metric_writers.MetricWriter | None", config: TensorBoardConfig, step: int
-    ) -> None:
-        """Opens the views of a step; without a writer, nothing is written."""
+    def __init__(self, writer: EventWriter, config: TensorBoardConfig, step: int) -> None:
+        """Opens the views of a step."""
         self.writer, self._config, self._step = writer, config, step
         self._shown: dict[str, tuple[Embeddings, Items]] = {}
 
@@ -75,7 +70,7 @@ class Views:
         items: Items,
     ) -> None:
         """Writes `NAME/DIRECTION/queries/...` and `.../similarity/...` of a board's evaluator."""
-        if not isinstance(evaluator, BoardsEvaluator) or self.writer is None:
+        if not isinstance(evaluator, BoardsEvaluator):
             return
         self._shown[name] = source, items
         boards = [each for each in results if isinstance(each, BoardResult)]
@@ -93,10 +88,10 @@ class Views:
         self.writer.write_histograms(self._step, histograms)
         for pick, group in zip(picks, groups, strict=True):
             drawn = {
-                f"{name}/{pick.direction}/queries/{number}": draw_section(section)
+                f"{name}/{pick.direction}/queries/{number}": jpeg(draw_section(section))
                 for number, section in enumerate(group.sections, 1)
             }
-            write_pictures(self.writer, self._step, drawn)
+            self.writer.write_pictures(self._step, drawn)
 
     def write_projector(self, folder: str) -> None:
         """Writes the received embeddings for the projector, see `projector`."""

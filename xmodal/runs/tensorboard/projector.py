@@ -44,7 +44,7 @@ def write_projector(
     for name, (source, items) in embeddings.items():
         if not source.sides:  # The model only scores pairs.
             continue
-        vectors, rows, pictures = _gather(source, items, min(count, _MOST // 2))
+        vectors, rows, tiles = _gather(source, items, min(count, _MOST // 2))
         entry = config.embeddings.add()
         entry.tensor_name = name
         entry.tensor_path = f"projector-{name}.vectors.tsv"
@@ -52,17 +52,17 @@ def write_projector(
         files[entry.tensor_path] = _table(vectors.tolist(), "{:.5g}".format)
         # A table with several columns begins with their names.
         files[entry.metadata_path] = _table([["text", "kind", "image"], *rows], _one_line)
-        if pictures:
+        if tiles:
             entry.sprite.image_path = f"projector-{name}.png"
             entry.sprite.single_image_dim.extend([_TILE, _TILE])
-            files[entry.sprite.image_path] = _sprite(pictures)
+            files[entry.sprite.image_path] = _sprite(tiles)
     write_files(folder, files | {_CONFIG: text_format.MessageToString(config)})
 
 
 def _gather(
     source: Embeddings, items: Items, count: int
-) -> tuple[np.ndarray, list[list[str]], list[bytes]]:
-    """Vectors [P, D], rows of metadata and, if there are any, pictures of P items."""
+) -> tuple[np.ndarray, list[list[str]], list[PIL.Image.Image]]:
+    """Vectors [P, D], rows of metadata and, if there are any, tiles of P items."""
     total = len(items.image_ids)
     count = min(count, total)
     at = (2 * np.arange(count) + 1) * total // (2 * max(count, 1))
@@ -88,8 +88,8 @@ def _gather(
     joined = np.concatenate([_flatten(each) for each in vectors])
     if not items.has_pictures:
         return joined, rows, []
-    pictures = items.pictures(at)
-    return joined, rows, [pictures[i] for i in np.concatenate(kinds)]
+    tiles = [_tile(encoded) for encoded in items.pictures(at)]
+    return joined, rows, [tiles[i] for i in np.concatenate(kinds)]
 
 
 def _flatten(vectors: np.ndarray) -> np.ndarray:
@@ -106,15 +106,18 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _sprite(pictures: list[bytes]) -> bytes:
-    """All pictures as tiles of one, row by row."""
-    columns = math.ceil(math.sqrt(len(pictures)))
-    size = (columns * _TILE, math.ceil(len(pictures) / columns) * _TILE)
+def _tile(encoded: bytes) -> PIL.Image.Image:
+    return open_picture(encoded).convert("RGB").resize((_TILE, _TILE))
+
+
+def _sprite(tiles: list[PIL.Image.Image]) -> bytes:
+    """All tiles in one picture, row by row."""
+    columns = math.ceil(math.sqrt(len(tiles)))
+    size = (columns * _TILE, math.ceil(len(tiles) / columns) * _TILE)
     sheet = PIL.Image.new("RGB", size, (255, 255, 255))
-    for number, encoded in enumerate(pictures):
-        picture = open_picture(encoded).convert("RGB")
+    for number, tile in enumerate(tiles):
         row, column = divmod(number, columns)
-        sheet.paste(picture.resize((_TILE, _TILE)), (column * _TILE, row * _TILE))
+        sheet.paste(tile, (column * _TILE, row * _TILE))
     file = io.BytesIO()
     sheet.save(file, "PNG")
     return file.getvalue()

@@ -7,7 +7,6 @@ import numpy as np
 from data_prep.cxc.rating_files import SIDES
 from data_prep.errors import UnexpectedFilesError
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
-from xmodal.base.console import quietly
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder
@@ -36,8 +35,7 @@ def read_ratings(
       NotPreparedError: the dataset does not exist, with the command that prepares it.
       UnexpectedFilesError: it has no such split, or no scores.
     """
-    with quietly():  # It imports tensorflow.
-        from data_prep.prepared import open_configs
+    from data_prep.prepared import open_configs
 
     found: dict[str, RatedPairs] = {}
     for builder in open_configs(dataset, config, data_dir):

@@ -9,7 +9,6 @@ from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import read_csv
 from data_prep.sampling.groups import Groups, make_groups
 from xmodal.apps.analysis.ratings.rated_files import read_folder
-from xmodal.base.console import quietly
 
 _COLUMNS = ("caption_id", "image_id")
 _SPLITS = {"val": "validation", "dev": "validation"}  # other names in files
@@ -70,8 +69,7 @@ def read_dataset_groups(
       NotPreparedError: the dataset does not exist; the message has the command that prepares it.
       UnexpectedFilesError: it has no such split, or no captions of images.
     """
-    with quietly():  # It imports tensorflow, which files do not need.
-        from data_prep.prepared import open_configs, read_columns
+    from data_prep.prepared import open_configs, read_columns
 
     builders = {each.builder_config.name: each for each in open_configs(dataset, config, data_dir)}
     for name, builder in builders.items():

@@ -1,11 +1,15 @@
-"""What counts as a difference between two records."""
+"""What a record covers, and what counts as a difference between two."""
 
+import contextlib
+import importlib
 import json
+import pathlib
 import sys
 
 import pytest
 
 from tests.golden import cases, compare, record
+from xmodal.__main__ import COMMANDS
 
 RECORD = {
     "commands": [{"command": "train", "exit": 0, "stdout": ["python -m xmodal.main: R@1 12.5"]}],
@@ -102,3 +106,18 @@ def test_cases_run_after_those_whose_files_they_read():
     order = record.in_order(every, ["annotate", "pcme_finetuned"])
     assert order == ["data", "quickstart", "evaluate_run", "annotate", "pcme", "pcme_finetuned"]
     assert set(record.in_order(every, list(every))) == set(every)
+
+
+def test_every_small_config_and_every_command_has_a_case():
+    trained = {name.partition(":")[0] for name, *_ in cases.TRAINED.values()}
+    small = set()
+    for path in pathlib.Path(__file__).parents[2].joinpath("configs").glob("*.py"):
+        module = importlib.import_module(f"configs.{path.stem}")
+        with contextlib.suppress(AttributeError, TypeError, ValueError):  # It has no such variant.
+            module.get_config("quick")
+            small.add(path.stem)
+    assert len(small) > 20
+    assert small <= trained
+    run = {argv[0] for argvs in cases.OTHERS.values() for argv in argvs}
+    assert run - {"build"} == set(COMMANDS)
+    assert {name.split()[0] for name in cases.HELPFUL} == set(COMMANDS)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from data_prep.sampling import nearest as module
-from data_prep.sampling.nearest import nearest
+from data_prep.sampling import nearest_neighbors as module
+from data_prep.sampling.nearest_neighbors import nearest
 
 
 def slow_nearest(vectors, number=5):
