@@ -168,7 +168,7 @@ def test_bad_input_is_named(torch, clip, siglip, tmp_path):
 
     # Another model, another tokenizer, no tokenizer.
     refused("no class token, as a SigLIP: use --model=siglip", "clip", other)
-    refused("no attention pooling .* use --model=clip", "siglip", folder)
+    refused("no attention pooling with a probe, as a CLIP: use --model=clip.$", "siglip", folder)
     published.write(tmp_path / "none", {"encoder.weight": np.ones((2, 2), np.float32)})
     refused("no CLIP or SigLIP: it has none of .*'visual.class_embedding'", "clip",
             tmp_path / "none")  # fmt: skip

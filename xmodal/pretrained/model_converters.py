@@ -193,7 +193,7 @@ def convert_model(
         report.check(allow_missing, (*converter.expected_unexpected, *allow_unexpected))
     except UserError as error:
         likely = max(MODELS, key=lambda name: _count_used(name, source))
-        is_likely = likely != model and _count_used(likely, source)
+        is_likely = likely != model and _count_used(likely, source) and "--model" not in str(error)
         hint = f" It looks like {likely}: use --model={likely}." if is_likely else ""
         raise UserError(f"{source.path}: {error}{hint}") from error
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}

@@ -5,6 +5,7 @@ as for vectors in groups that are far apart or in almost one direction, float64 
 """
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 
@@ -53,44 +54,65 @@ def choose_precision(
       offset: vector that is subtracted from all, see `offset.find_offset`.
     """
     prepare = functools.partial(_prepare, by_distance=by_distance, unit=unit, offset=offset)
-    for queries in sides:
-        for items in sides:
-            if not (len(queries) and len(items)):
-                continue
-            number = max(1, min(_QUERIES, _MOST_SCORES // items[..., 0].size))
-            left = prepare(queries[:: -(-len(queries) // number)])
-            blocks = (items[at : at + _BLOCK] for at in range(0, len(items), _BLOCK))
-            scores = [_score(left, prepare(block), by_distance) for block in blocks]
-            both = np.concatenate(scores, axis=2)
+    for items in sides:
+        if not len(items):
+            continue
+        number = max(1, min(_QUERIES, _MOST_SCORES // items[..., 0].size))
+        lefts = [prepare(side[:: -(-len(side) // number)]) for side in sides if len(side)]
+        found = [np.empty((2, len(left), len(items))) for left in lefts]
+        for start in range(0, len(items), _BLOCK):
+            block = prepare(items[start : start + _BLOCK])
+            for left, both in zip(lefts, found, strict=True):
+                both[..., start : start + _BLOCK] = _score(left, block, by_distance)
+        while found:
+            both = found.pop()
             best = _best(both[0])
-            near = prepare(items[best.ravel()]).reshape(*best.shape, -1)
-            apart = np.square(np.diff(near, axis=1)).sum(axis=-1) if by_distance else None
+            apart = None
+            if by_distance:
+                near = prepare(items[best.ravel()]).vectors.reshape(*best.shape, -1)
+                apart = np.square(np.diff(near, axis=1)).sum(axis=-1)
             values, scale = np.take_along_axis(both, best[None], axis=2)
             if _mixes_up(values, scale, apart):
                 return DOUBLE
     return SINGLE
 
 
+@dataclasses.dataclass(frozen=True)
+class _Items:
+    """Items in float64.
+
+    Attributes:
+      vectors: [N, K, D]; for distances, the mean [N, 1, D] of an item's K.
+      lengths: [N], of the longest of them.
+    """
+
+    vectors: np.ndarray
+    lengths: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
 def _prepare(
     vectors: np.ndarray, by_distance: bool, unit: bool, offset: np.ndarray | None
-) -> np.ndarray:
-    """Vectors float64 [N, K, D]; for distances, the mean [N, 1, D] of an item's K."""
+) -> _Items:
     vectors = remove_offset(vectors, offset, DOUBLE)
     vectors = vectors[:, None] if vectors.ndim == 2 else vectors
     if by_distance:
-        return vectors.mean(axis=1, keepdims=True)
-    if unit:
-        lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-        vectors = vectors / np.where(lengths > 0, lengths, 1)
-    return vectors
+        vectors = vectors.mean(axis=1, keepdims=True)
+    lengths = np.sqrt(np.einsum("nkd,nkd->nk", vectors, vectors))
+    if unit and not by_distance:
+        vectors = vectors / np.where(lengths > 0, lengths, 1)[..., None]
+        lengths = np.sign(lengths)
+    return _Items(vectors, lengths.max(axis=1))
 
 
-def _score(queries: np.ndarray, items: np.ndarray, by_distance: bool) -> np.ndarray:
+def _score(queries: _Items, items: _Items, by_distance: bool) -> np.ndarray:
     """Scores of queries with items, and their rounding errors in float32, [2, Q, N]."""
-    (left, right), width = (len(queries), len(items)), queries.shape[-1]
-    products = queries.reshape(-1, width) @ items.reshape(-1, width).T
-    scores = products.reshape(left, -1, right, items.shape[1]).max(axis=(1, 3))
-    lengths = [np.linalg.norm(side, axis=-1).max(axis=1) for side in (queries, items)]
+    (left, right), width = (len(queries), len(items)), queries.vectors.shape[-1]
+    products = queries.vectors.reshape(-1, width) @ items.vectors.reshape(-1, width).T
+    scores = products.reshape(left, -1, right, items.vectors.shape[1]).max(axis=(1, 3))
+    lengths = queries.lengths, items.lengths
     if not by_distance:
         return np.stack([scores, np.multiply.outer(*lengths)])
     scale = np.add.outer(*map(np.square, lengths))

@@ -14,7 +14,7 @@ import functools
 import math
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -184,15 +184,26 @@ def _score_round(
     mesh: Mesh,
 ) -> np.ndarray:
     """Scores [devices, a, b] of one block for each device, in every process."""
-    sides = [
-        [images.block(block.rows, regions) for block in blocks],
-        [captions.block(block.columns, block.length) for block in blocks],
-    ]
-    sharding = NamedSharding(mesh, P(BATCH_AXIS))
-    left, right = (
-        jax.tree.map(lambda *each: mesh_lib.put(np.stack(each), sharding), *side) for side in sides
-    )
+    left = _spread(mesh, lambda n: images.block(blocks[n].rows, regions))
+    right = _spread(mesh, lambda n: captions.block(blocks[n].columns, blocks[n].length))
     return mesh_lib.to_host(_score_blocks(similarity, mesh, params, left, right), mesh)
+
+
+def _spread(mesh: Mesh, take: Callable[[int], TokenItems]) -> TokenItems:
+    """Returns items [devices, a, ...], `take(n)` on device n; a process takes those of its own."""
+    own = {
+        number: device
+        for number, device in enumerate(mesh.devices.flat)
+        if device.process_index == jax.process_index()
+    }
+    sharding = NamedSharding(mesh, P(BATCH_AXIS))
+
+    def join_parts(*parts: np.ndarray) -> jax.Array:
+        placed = list(map(jax.device_put, (part[None] for part in parts), own.values()))
+        shape = (mesh.size, *parts[0].shape)
+        return jax.make_array_from_single_device_arrays(shape, sharding, placed)
+
+    return jax.tree.map(join_parts, *map(take, own))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
