@@ -189,7 +189,7 @@ def _score_round(
     return mesh_lib.to_host(_score_blocks(similarity, mesh, params, left, right), mesh)
 
 
-def _spread(mesh: Mesh, take: Callable[[int], TokenItems]) -> TokenItems:
+def _spread(mesh: Mesh, take: Callable[[int], Embedding]) -> Embedding:
     """Returns items [devices, a, ...], `take(n)` on device n; a process takes those of its own."""
     own = {
         number: device
