@@ -22,7 +22,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.evals import pair_scores
 from xmodal.evals.pair_scores import PairProgram, PairScores, Tokens
 from xmodal.models import DualEncoder, make_dual_encoder
 from xmodal.runs.pair_functions import make_pair_functions
@@ -36,7 +35,6 @@ THEIR_BATCH = 8
 def main() -> None:
     """Prints the figures."""
     args = _parse()
-    pair_scores._LENGTHS = (2, 2)  # As of a large gallery.
     rng = np.random.default_rng(0)
     images = rng.normal(size=(args.images, IMAGE_TOKENS[args.model], WIDTH)).astype(np.float32)
     lengths = np.full(args.texts, args.text_tokens)

@@ -141,8 +141,7 @@ def test_a_killed_evaluation_scores_at_most_one_block_again(devices, tmp_path, m
     items, every = Items(), np.indices((IMAGES, CAPTIONS)).reshape(2, -1)
     expected = items.open(devices).pairs(*every)  # In memory: there are few pairs.
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(pair_scores, "_MANY_PAIRS", 0)
-    monkeypatch.setattr(pair_scores, "_LENGTHS", (8, 8))
+    monkeypatch.setattr(pair_scores, "_SAVED_PAIRS", 0)
     jax.effects_barrier()
     total = items.calls.count(("image", size))
     killed, keep, blocks = items.open(devices), PairScores._finish, []

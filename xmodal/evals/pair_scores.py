@@ -35,15 +35,14 @@ from xmodal.evals.ranking.score_files import (
 from xmodal.evals.ranking.score_tiles import one_device
 
 _TEXTS_PER_IMAGE = 8  # In a block; an image with more texts is scored in several blocks.
-# Texts are padded to multiples of the first number, so that few shapes are compiled; of the second,
-# if there are so many pairs that less padding saves more.
-_LENGTHS = (8, 2)
+# Texts are padded to a multiple of this. Smaller ones fill fewer of an image's places in a block.
+_LENGTHS = 8
 _IMAGE_LENGTHS = 4  # Images, to one of so many lengths that some of them have.
 _MOST_IMAGES = 64  # Per device and block.
 # Of a device that does not say how much it has, such as a CPU; its cache should hold a block.
 _UNKNOWN_MEMORY = 1 << 28
 _SHARE = 8  # A block takes this part of a device's memory.
-_MANY_PAIRS = 1 << 22  # Scores of galleries with fewer pairs are computed again after a kill.
+_SAVED_PAIRS = 1 << 22  # Scores of galleries with fewer pairs are computed again after a kill.
 
 
 @jax.tree_util.register_dataclass
@@ -150,7 +149,7 @@ class PairScores:
         """Takes a program, its parameters, and the tokens of both sides."""
         self.definition = program.functions.definition
         self._program, self._params, self._images = program, params, images
-        self._lengths = _padded_lengths(captions, len(images.mask))
+        self._lengths = _padded_lengths(captions)
         self._image_lengths = _common_lengths(images)
         self._captions = captions
         self._texts: dict[int, Any] = {}
@@ -167,7 +166,7 @@ class PairScores:
         """The scores [N, M], and which of them are finished; in files, or in memory."""
         shape = len(self._images.mask), len(self._captions.mask)
         settings, mesh = self._program.functions.settings, self._program.mesh
-        few = shape[0] * shape[1] < _MANY_PAIRS
+        few = shape[0] * shape[1] < _SAVED_PAIRS
         if few or not settings or mesh_lib.process_count(mesh) > 1:
             return np.zeros(shape, np.float32), np.zeros(shape, bool)
         arrays = jax.tree.leaves((self._images, self._captions))
@@ -304,11 +303,10 @@ class TakenPairs:
         return TakenPairs(self._whole, self._images[images], self._captions[captions])
 
 
-def _padded_lengths(captions: Tokens, images: int) -> np.ndarray:
-    """Tokens of every caption, rounded up; int [M]."""
-    step = _LENGTHS[images * len(captions.mask) >= _MANY_PAIRS]
+def _padded_lengths(captions: Tokens) -> np.ndarray:
+    """Tokens of every caption, rounded up, so that few shapes are compiled; int [M]."""
     lengths = np.maximum(captions.mask.sum(axis=1), 1)
-    return np.minimum(-(-lengths // step) * step, captions.mask.shape[1])
+    return np.minimum(-(-lengths // _LENGTHS) * _LENGTHS, captions.mask.shape[1])
 
 
 def _common_lengths(images: Tokens) -> np.ndarray:
