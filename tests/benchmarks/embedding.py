@@ -7,7 +7,7 @@ All rivals take turns, and speeds are medians over rounds. `bare` is the compile
 batches already on the device. FOLDER of `--sentence_encoder` is the one that `text_tower` was
 converted from, in the format of sentence-transformers (`pip install sentence-transformers`), which
 embeds in batches of `--their_batch_size`. Prints a line of JSON per side; `of_bare` and `of_theirs`
-are medians of the ratios within a round.
+are medians of the ratios within a round, of wall and of CPU seconds (for a busy machine).
 """
 
 import argparse
@@ -98,20 +98,26 @@ def _sentence_transformers(args: argparse.Namespace, texts: list[str]) -> Callab
 
 
 def _speeds(calls: Mapping[str, Callable[[], Any]], count: int, rounds: int) -> dict[str, float]:
-    """Items per second of every function, and the ratios of the first to the others."""
+    """Items per wall and CPU second of every function, and ratios of the first to the others."""
     for call in calls.values():
         call()  # Compiles.
-    speeds: dict[str, list[float]] = {name: [] for name in calls}
+    clocks = {"second": time.perf_counter, "cpu_second": time.process_time}
+    speeds: dict[str, dict[str, list[float]]] = {
+        unit: {name: [] for name in calls} for unit in clocks
+    }
     for _ in range(rounds):
         for name, call in calls.items():
-            started = time.perf_counter()
+            started = {unit: clock() for unit, clock in clocks.items()}
             call()
-            speeds[name].append(count / (time.perf_counter() - started))
-    first, *others = speeds
-    found = {f"{name}_per_second": statistics.median(each) for name, each in speeds.items()}
-    for name in others:
-        ratios = (one / other for one, other in zip(speeds[first], speeds[name], strict=True))
-        found[f"of_{name}"] = statistics.median(ratios)
+            for unit, clock in clocks.items():
+                speeds[unit][name].append(count / (clock() - started[unit]))
+    found = {}
+    for unit, own in speeds.items():
+        first, *others = own
+        found |= {f"{name}_per_{unit}": statistics.median(each) for name, each in own.items()}
+        for name in others:
+            ratios = (one / other for one, other in zip(own[first], own[name], strict=True))
+            found[f"of_{name}_per_{unit}"] = statistics.median(ratios)
     return {name: round(value, 3) for name, value in found.items()}
 
 
