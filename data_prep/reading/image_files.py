@@ -4,6 +4,7 @@ import abc
 import collections
 import dataclasses
 import functools
+import os
 import pathlib
 import tarfile
 from collections.abc import Callable, Iterable
@@ -130,7 +131,7 @@ class _Folder(ImageFiles):
         self.path = path
 
     def __contains__(self, name: str) -> bool:
-        return is_inside(name) and (self.path / name).is_file()
+        return is_inside(name) and os.path.isfile(self.path / name)  # Also of a name too long.
 
     def _read(self, name: str) -> bytes:
         return (self.path / name).read_bytes()

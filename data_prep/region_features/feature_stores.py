@@ -173,6 +173,8 @@ class _Hdf5(FeatureStore):
 
     def read(self, place: tuple[str, Any]) -> np.ndarray:
         name, rows = place
+        if isinstance(rows, slice) and not 0 <= rows.start <= rows.stop <= len(self._file[name]):
+            raise ValueError(f"its regions {rows.start} to {rows.stop} are not in {name}")
         features = self._bounded.read(self._file[name], rows)
         used = np.flatnonzero(features.any(1))
         return features[: used[-1] + 1 if len(used) else 0]
@@ -183,6 +185,8 @@ class _Hdf5(FeatureStore):
     def _rows(self) -> dict[str, int]:
         """Name of an image -> its row."""
         if (ids := self._read("image_ids")) is not None:
+            if ids.dtype.kind not in "iu":
+                raise UnexpectedFilesError(f"{self._path}: image_ids are {ids.dtype}, not integers")
             return {str(number): row for row, number in enumerate(ids)}
         path = self._path.with_name(f"{self._path.stem}_imgid2idx.pkl")
         if not path.exists():

@@ -2,8 +2,8 @@
 
 import unicodedata
 
-# What starts a formula; of full width, too, and after blanks.
-_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+_STARTS = ("=", "+", "-", "@")  # Of a formula.
+_UNSEEN = "ZC"  # Categories of blanks, byte-order marks and control characters.
 
 
 def inert_cell(value: object) -> object:
@@ -13,7 +13,9 @@ def inert_cell(value: object) -> object:
     """
     if not isinstance(value, str):
         return value
-    if not unicodedata.normalize("NFKC", value.lstrip(" ")[:1]).startswith(_STARTS):
+    seen = next((char for char in value if unicodedata.category(char)[0] not in _UNSEEN), "")
+    # Characters of full width count, too.
+    if not unicodedata.normalize("NFKC", seen).startswith(_STARTS):
         return value
     try:
         float(value)

@@ -194,7 +194,7 @@ def test_what_cannot_be_exported_is_said_first(bundle, tmp_path):
         export_model(run, tmp_path / "other", platforms=["gpu"])
     with pytest.raises(xmodal.UserError, match="exists already"):
         export_model(run, folder)
-    with pytest.raises(xmodal.UserError, match="or bundle.json"):
+    with pytest.raises(xmodal.UserError, match=r"\(bundle.json\)"):
         export_model(tmp_path, tmp_path / "other")
     regions = save_run(str(tmp_path / "run"), image=dict(size=0, max_regions=7))
     with pytest.raises(xmodal.UserError, match="takes images of up to 7 regions"):

@@ -109,7 +109,9 @@ def test_json_has_null_for_undefined_values():
 
 
 @pytest.mark.parametrize(
-    "name", ['=HYPERLINK("x","y")', "+1+cmd", "-2+3", "@A1", " =1", "\t=1", "\n=1", "\uff1d1"]
+    "name",
+    ['=HYPERLINK("x","y")', "+1+cmd", "-2+3", "@A1", " =1", "\t=1", "\n=1", "\uff1d1"]
+    + ["\xa0=1", "\ufeff=1", "\u200b=1", "\x0b=1"],
 )
 def test_names_are_no_formulas_in_a_spreadsheet(name):
     [_, row] = csv.reader(io.StringIO(result_files.format_csv(name, {"r": -1.5})))

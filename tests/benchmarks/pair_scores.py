@@ -1,11 +1,14 @@
-"""Compares BLIP's pair scorer with transformers' class and with bare matrix products.
+"""Compares pair scorers with transformers' classes and with bare matrix products.
 
-    python -m tests.benchmarks.pair_scores [--text_tokens=35] [--images=2 --texts=32]
+    python -m tests.benchmarks.pair_scores [--model=blip] [--text_tokens=35] [--images=1 --texts=64]
 
-Random weights of the base size, 577 tokens per image, every text with every image, float32.
-`theirs` is transformers' text encoder with cross-attention (extra `parity`), which computes keys
-and values of the image again for every pair, in batches of eight. `bare` is a matrix product of
-the shape of each linear layer. All take turns; prints a line of JSON with medians over rounds.
+BLIP (577 image tokens) and ViLT (193) of the base size with random weights, every text with every
+image, float32. With `--text_tokens=0`, lengths are drawn around 13 tokens, as those of COCO's
+captions. `theirs` is transformers' class (extra `parity`), which computes keys and values of the
+image again for every pair, in batches of eight pairs, each padded to its longest text; it scores
+the first image with the first `--their_texts`. `bare` are
+the matrix products that a score needs. All take turns; prints a line of JSON with medians over
+rounds of CPU seconds: `taskset -c 0` leaves out those that threads spend waiting for one another.
 """
 
 import argparse
@@ -13,17 +16,19 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xmodal.evals.pair_scores import PairProgram, PairScores, Tokens
-from xmodal.models import make_dual_encoder
+from xmodal.models import DualEncoder, make_dual_encoder
 from xmodal.runs.pair_functions import make_pair_functions
 
-WIDTH, DEPTH, HEADS, MLP, IMAGE_TOKENS, WORDS = 768, 12, 12, 3072, 577, 30522
+WIDTH, DEPTH, HEADS, MLP, WORDS = 768, 12, 12, 3072, 30522
 SIZES = {"width": WIDTH, "depth": DEPTH, "heads": HEADS, "mlp_dim": MLP}
+IMAGE_TOKENS = {"blip": 577, "vilt": 193}
 THEIR_BATCH = 8
 
 
@@ -31,120 +36,161 @@ def main() -> None:
     """Prints the figures."""
     args = _parse()
     rng = np.random.default_rng(0)
-    images = rng.normal(size=(args.images, IMAGE_TOKENS, WIDTH)).astype(np.float32)
-    ids = rng.integers(1, WORDS, (args.texts, args.text_tokens))
-    pairs = args.images * args.texts
+    images = rng.normal(size=(args.images, IMAGE_TOKENS[args.model], WIDTH)).astype(np.float32)
+    lengths = np.full(args.texts, args.text_tokens)
+    if not args.text_tokens:
+        lengths = np.clip(np.round(rng.normal(13, 2.5, args.texts)), 8, 35).astype(int)
+    ids = rng.integers(1, WORDS, (args.texts, lengths.max()))
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    pairs, their_texts = args.images * args.texts, min(args.their_texts, args.texts)
     calls = {
-        "ours": make_ours(images, ids),
-        "theirs": _theirs(images, ids),
-        "bare": _bare(args.images, args.texts, args.text_tokens),
+        "ours": (make_ours(images, ids, mask=mask, model=args.model), pairs),
+        "theirs": (
+            _theirs(args.model, images[0], ids[:their_texts], mask[:their_texts]),
+            their_texts,
+        ),
+        "bare": (_bare(args.model, args.images, lengths), pairs),
     }
-    for call in calls.values():
-        call()  # Compiles.
     seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(args.rounds):
-        for name, call in calls.items():
-            started = time.perf_counter()
+    for number in range(args.rounds + 1):  # The first compiles.
+        for name, (call, count) in calls.items():
+            started = time.process_time()
             call()
-            seconds[name].append(time.perf_counter() - started)
-    figures = {"figure": "blip_pairs", "pairs": pairs, "text_tokens": args.text_tokens}
+            if number:
+                seconds[name].append((time.process_time() - started) / count)
+    figures = {"figure": f"{args.model}_pairs", "pairs": pairs, "text_tokens": lengths.mean()}
     for name, each in seconds.items():
-        figures[f"{name}_pairs_per_second"] = round(pairs / statistics.median(each), 2)
+        figures[f"{name}_ms_per_pair"] = round(1000 * statistics.median(each), 2)
     for name in ("theirs", "bare"):
         ratios = [one / other for one, other in zip(seconds["ours"], seconds[name], strict=True)]
         figures[f"time_of_{name}"] = round(statistics.median(ratios), 3)
     print(json.dumps(figures), flush=True)
 
 
-def make_ours(
-    images: np.ndarray, ids: np.ndarray, sizes: Mapping[str, int] = SIZES
-) -> Callable[[], object]:
-    """Scores of all pairs of images [I, T, W] and texts [J, T] by a scorer of `sizes`."""
-    model = make_dual_encoder(
+def make_model(
+    name: str, image_tokens: int, sizes: Mapping[str, Any] = SIZES, dtype: str = "float32"
+) -> DualEncoder:
+    """Returns BLIP or ViLT after the image tower, whose tokens are given."""
+    sizes = {**sizes, "dtype": dtype}
+    image = {"encoder": {"name": "precomputed", "features": (image_tokens, sizes["width"])}}
+    if name == "vilt":
+        text = {"encoder": {"name": "token_ids", "vocab_size": WORDS}, "head": {"name": "none"}}
+        scorer: dict[str, Any] = {"name": "single_stream", **sizes}
+        return make_dual_encoder(
+            {"image": image | {"head": {"name": "none"}}, "text": text, "pair_scorer": scorer}
+        )
+    encoder = {"name": "bert", "vocab_size": WORDS, "types": 0, **sizes}
+    text = {"encoder": encoder, "head": {"name": "first"}, "projection": {"width": 256}}
+    return make_dual_encoder(
         {
-            "image": {
-                "encoder": {"name": "precomputed", "features": images.shape[1:]},
-                "head": {"name": "mean"},
-                "projection": {"width": 256},
-            },
-            "text": {
-                "encoder": {"name": "bert", "vocab_size": WORDS, "types": 0} | dict(sizes),
-                "head": {"name": "first"},
-                "projection": {"width": 256},
-            },
+            "image": image | {"head": {"name": "mean"}, "projection": {"width": 256}},
+            "text": text,
             "pair_scorer": {"name": "cross_attention"},
         }
     )
-    mask = np.ones(ids.shape, np.int32)
-    inputs = {
-        "image": {"image": images[:1]},
-        "text": {"text_ids": ids[:1].astype(np.int32), "text_mask": mask[:1]},
-    }
-    params, _ = jax.jit(lambda key: model.init(key, inputs))(jax.random.key(0))
-    functions = make_pair_functions(model)
+
+
+def example(images: Any, length: int) -> dict[str, Any]:
+    """Returns an image and a text, as the model is initialized with."""
+    words = np.ones((1, length), np.int32)
+    return {"image": {"image": images}, "text": {"text_ids": words, "text_mask": words}}
+
+
+def make_ours(
+    images: np.ndarray,
+    ids: np.ndarray,
+    sizes: Mapping[str, int] = SIZES,
+    *,
+    mask: np.ndarray | None = None,
+    model: str = "blip",
+) -> Callable[[], Any]:
+    """Scores of all pairs of images [I, R, W] and texts [J, T] by a scorer of `sizes`."""
+    mask = np.ones(ids.shape, bool) if mask is None else mask
+    encoder = make_model(model, images.shape[1], sizes)
+    inputs = example(images[:1], ids.shape[1])
+    params, _ = jax.jit(lambda key: encoder.init(key, inputs))(jax.random.key(0))
+    functions = make_pair_functions(encoder)
     assert functions is not None
     program = PairProgram(functions, None)
     of_images = Tokens(images, np.ones(images.shape[:2], bool))
-    of_texts = Tokens(ids[..., None].astype(np.int32), mask > 0)
+    of_texts = Tokens(ids[..., None].astype(np.int32), mask)
     at = np.divmod(np.arange(len(images) * len(ids)), len(ids))
     return lambda: PairScores(program, params, of_images, of_texts).pairs(*at)
 
 
-def _theirs(images: np.ndarray, ids: np.ndarray) -> Callable[[], object]:
+def _theirs(model: str, image: np.ndarray, ids: np.ndarray, mask: np.ndarray) -> Callable[[], Any]:
     import torch
     import transformers
 
-    config = transformers.BlipTextConfig(
-        vocab_size=WORDS, hidden_size=WIDTH, encoder_hidden_size=WIDTH, num_hidden_layers=DEPTH,
-        num_attention_heads=HEADS, intermediate_size=MLP, max_position_embeddings=512,
-    )  # fmt: skip
-    model = transformers.BlipTextModel(config, add_pooling_layer=False).eval()
+    sizes = {
+        "vocab_size": WORDS, "hidden_size": WIDTH, "num_hidden_layers": DEPTH,
+        "num_attention_heads": HEADS, "intermediate_size": MLP,
+    }  # fmt: skip
+    if model == "blip":
+        config = transformers.BlipTextConfig(**sizes, encoder_hidden_size=WIDTH)
+        scorer = transformers.BlipTextModel(config, add_pooling_layer=False).eval()
+        names = "encoder_hidden_states", "encoder_attention_mask"
+    else:
+        scorer = transformers.ViltModel(transformers.ViltConfig(**sizes)).eval()
+        names = "image_embeds", "pixel_mask"
     head = torch.nn.Linear(WIDTH, 2)
-    tokens, words = torch.tensor(images), torch.tensor(ids)
+    tokens, words, real = torch.tensor(image), torch.tensor(ids), torch.tensor(mask)
 
     def call() -> None:
         with torch.no_grad():
-            for image in tokens:
-                for start in range(0, len(words), THEIR_BATCH):
-                    part = words[start : start + THEIR_BATCH]
-                    found = model(
-                        input_ids=part,
-                        attention_mask=torch.ones_like(part),
-                        encoder_hidden_states=image.expand(len(part), -1, -1),
-                        encoder_attention_mask=torch.ones(len(part), len(image)),
-                    )
-                    head(found.last_hidden_state[:, 0])
+            for start in range(0, len(words), THEIR_BATCH):
+                own = real[start : start + THEIR_BATCH]
+                longest = int(own.sum(dim=1).max())
+                part = words[start : start + THEIR_BATCH, :longest]
+                of_image = tokens.expand(len(part), -1, -1), torch.ones(len(part), len(tokens))
+                found = scorer(
+                    input_ids=part,
+                    attention_mask=own[:, :longest].long(),
+                    **dict(zip(names, of_image, strict=True)),
+                )
+                head(found.last_hidden_state[:, 0])
 
     return call
 
 
-def _bare(images: int, texts: int, tokens: int) -> Callable[[], object]:
-    """Products of all linear layers: the first self-attention once per text, the rest per pair."""
-    rng = np.random.default_rng(0)
-    square, wide = (
-        jnp.asarray(rng.normal(size=(WIDTH, width)), jnp.float32) for width in (WIDTH, MLP)
-    )
-    rows = {
-        "image": jnp.ones((images * IMAGE_TOKENS, WIDTH)),
-        "text": jnp.ones((texts * tokens, WIDTH)),
-        "pair": jnp.ones((images * texts * tokens, WIDTH)),
-    }
-    # (rows, matrix, times).
-    products = [("image", square, 2 * DEPTH), ("text", square, 4)]
-    products += [("pair", square, 4 * (DEPTH - 1) + 2 * DEPTH), ("pair", wide, 2 * DEPTH)]
+def _bare(model: str, images: int, lengths: np.ndarray) -> Callable[[], Any]:
+    """Products of linear layers, whose rows are tokens, and of attention between two sides.
+
+    The last layer needs the keys and values of its self-attention, and one query. Products of the
+    self-attention of texts are left out; they are small.
+    """
+    texts, tokens = len(lengths), int(lengths.sum())
+    read, size = IMAGE_TOKENS[model], WIDTH // HEADS
+    pair = images * (tokens if model == "blip" else tokens + texts * read)
+    square, wide = (WIDTH, WIDTH), (WIDTH, MLP)
+    if model == "blip":
+        # (rows, matrix, times).
+        linear = [(images * read, square, 2 * DEPTH), (tokens, square, 4)]
+        linear += [(pair, square, 6 * (DEPTH - 2) + 2 + 2), (pair, wide, 2 * (DEPTH - 1))]
+        attention = [((images * HEADS, tokens, size), (images * HEADS, size, read), DEPTH - 1)]
+    else:
+        linear = [(pair, square, 4 * (DEPTH - 1) + 2), (pair, wide, 2 * (DEPTH - 1))]
+        groups, length = images * texts * HEADS, pair // (images * texts)
+        attention = [((groups, length, size), (groups, size, length), DEPTH - 1)]
+    products = [((rows, shape[0]), shape, times) for rows, shape, times in linear]
+    # The second product, with the values, has as many operations.
+    products += [(left, right, 2 * times) for left, right, times in attention]
     multiply = jax.jit(jnp.matmul)
 
     def call() -> None:
-        for name, matrix, times in products:
+        for left, right, times in products:
+            sides = jnp.ones(left), jnp.ones(right)
             for _ in range(times):
-                jax.block_until_ready(multiply(rows[name], matrix))
+                jax.block_until_ready(multiply(*sides))
 
     return call
 
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    for name, default in (("text_tokens", 35), ("images", 2), ("texts", 32), ("rounds", 3)):
+    parser.add_argument("--model", choices=sorted(IMAGE_TOKENS), default="blip")
+    sizes = {"text_tokens": 35, "images": 1, "texts": 64, "their_texts": 16, "rounds": 3}
+    for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     return parser.parse_args()
 

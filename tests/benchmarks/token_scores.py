@@ -8,8 +8,8 @@ padded as in an evaluation of COCO. Both sides take turns in one process. On a b
 `taskset -c 0` with `--threads=1` gives CPU seconds without those that threads spend waiting for one
 another. Prints two lines of JSON per family: pairs per second of the whole matrix as an evaluation
 computes it, medians of wall and of CPU seconds, and the share of a bare matrix product's FLOPs;
-and, as compiled, the temporaries of the gradient of a loss with the engine of the configs and with
-`dense`.
+and, as compiled, the temporaries of the gradient of a loss with the engine of the configs, with
+`dense`, and, for SCAN, with the attended vectors of all pairs, which the authors' code holds.
 """
 
 import argparse
@@ -56,6 +56,12 @@ def make_items(count: int, lengths: np.ndarray, seed: int) -> HostItems:
     vectors = rng.standard_normal((count, WIDTH), np.float32)
     values, vectors = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (values, vectors))
     return HostItems(vectors, RaggedTokens(values, lengths))
+
+
+def draw_lengths(captions: int) -> np.ndarray:
+    """Lengths like those of COCO's captions, which have 12.5 tokens on average, with markers."""
+    drawn = np.round(np.random.default_rng(0).gamma(6.0, 1.0, captions) + 6.5)
+    return np.clip(drawn, 7, LONGEST).astype(np.int64)
 
 
 def make_torch(family: str, images: HostItems, captions: HostItems) -> Callable[[], Any]:
@@ -134,15 +140,39 @@ def compile_loss(family: str, batch_size: int, engine: str) -> int:
     return gradient.lower(views, params).compile().memory_analysis().temp_size_in_bytes
 
 
+def compile_attended(family: str, batch_size: int) -> int:
+    """Bytes of temporaries of SCAN with the attended vectors of all pairs, as the authors' code."""
+    options = FAMILIES[family]
+    scale = options.get("attention_scale", 9.0)
+    pool_scale = options.get("pool_scale", 6.0)
+
+    def loss(context: jax.Array, queries: jax.Array) -> jax.Array:
+        products = jax.nn.leaky_relu(jnp.einsum("acw,bqw->abcq", context, queries), 0.1)
+        products /= jnp.linalg.norm(products, axis=3, keepdims=True) + 1e-8
+        weights = jax.nn.softmax(scale * products, axis=2)
+        attended = jnp.einsum("abcq,acw->abqw", weights, context)
+        lengths = (jnp.linalg.norm(each, axis=-1) for each in (attended, queries))
+        cosines = jnp.einsum("abqw,bqw->abq", attended, queries) / (next(lengths) * next(lengths))
+        scores = jax.nn.logsumexp(pool_scale * cosines, axis=2) / pool_scale
+        positives, others = jnp.diag(scores), jnp.where(jnp.eye(batch_size) > 0, -1.0, scores)
+        hardest = jnp.stack([others.max(axis) for axis in (0, 1)])
+        return jnp.sum(jax.nn.relu(0.2 + hardest - positives))
+
+    tokens = [
+        jax.ShapeDtypeStruct((batch_size, length, WIDTH), jnp.float32)
+        for length in (REGIONS, LONGEST)
+    ]
+    tokens = tokens[::-1] if options.get("queries") == "image" else tokens
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1)))
+    return gradient.lower(*tokens).compile().memory_analysis().temp_size_in_bytes
+
+
 def main() -> None:
     """Prints the figures."""
     args = _parse()
     score_blocks._MANY_PAIRS = 0
     torch.set_num_threads(args.threads)
-    rng = np.random.default_rng(0)
-    # COCO's captions have 12.5 tokens on average, with markers.
-    drawn = np.round(rng.gamma(6.0, 1.0, args.captions) + 6.5)
-    lengths = np.clip(drawn, 7, LONGEST).astype(np.int64)
+    lengths = draw_lengths(args.captions)
     images = make_items(args.images, np.full(args.images, REGIONS), seed=1)
     captions = make_items(args.captions, lengths, seed=2)
     left = jnp.ones((2048, WIDTH))
@@ -186,6 +216,8 @@ def main() -> None:
             )
             figures = {"figure": f"training step of {family}", "batch_size": args.batch_size}
             figures |= {"tiles_mb": round(tiles / 1e6), "dense_mb": round(dense / 1e6)}
+            if family.startswith("scan"):
+                figures["attended_mb"] = round(compile_attended(family, args.batch_size) / 1e6)
             print(json.dumps(figures | {"of_dense": round(tiles / dense, 3)}), flush=True)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import struct
 import zipfile
 
 import ml_dtypes
@@ -149,6 +150,13 @@ def test_bfloat16_safetensors(tmp_path):
     assert_read(tmp_path, {"half": half})
 
 
+def test_a_tensor_of_too_many_dimensions(tmp_path):
+    head = json.dumps({"a": {"dtype": "F32", "shape": [0] * 100, "data_offsets": [0, 0]}}).encode()
+    (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", len(head)) + head)
+    with pytest.raises(UserError, match="a.safetensors: a cannot be read .*dimension"):
+        load_source(tmp_path / "a.safetensors")
+
+
 def test_shards(tmp_path):
     names = [f"model-{n:05}-of-00002.safetensors" for n in (1, 2)]
     parts = {"conv/kernel": names[0], "conv/bias": names[1]}
@@ -157,6 +165,10 @@ def test_shards(tmp_path):
     table = tmp_path / "model.safetensors.index.json"
     table.write_text(json.dumps({"weight_map": parts}))
     assert_read(tmp_path, {name: ARRAYS[name] for name in parts})
+    table.write_text(json.dumps({"weight_map": parts | {"conv/bias": "."}}))
+    with pytest.raises(UserError, match="of which . is missing"):
+        load_source(tmp_path)
+    table.write_text(json.dumps({"weight_map": parts}))
     (tmp_path / names[1]).rename(tmp_path / f"{names[1]}.incomplete")
     with pytest.raises(
         UserError, match="partly downloaded .model-00002-.*incomplete is not finish"

@@ -82,8 +82,8 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
         import tensorflow as tf
         from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
 
-    # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
-    tf.config.set_visible_devices([], "GPU")
+        # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
+        tf.config.set_visible_devices([], "GPU")
 
     normalized = [normalize(text, config.lower_case) for text in texts]
     return bert_vocab_from_dataset.bert_vocab_from_dataset(

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from etils import epath
 
 from xmodal.base.config import UserError
@@ -61,6 +60,8 @@ class TFRecords:
         Raises:
           UserError: a file is missing, or the checksum of a record is not that of its bytes.
         """
+        import tensorflow as tf  # Slow to import; the project's own datasets are ArrayRecord.
+
         # The public API reads these files only from start to end.
         from tensorflow.python.lib.io import tf_record
 

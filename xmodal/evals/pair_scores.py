@@ -35,10 +35,12 @@ from xmodal.evals.ranking.score_files import (
 from xmodal.evals.ranking.score_tiles import one_device
 
 _TEXTS_PER_IMAGE = 8  # In a block; an image with more texts is scored in several blocks.
-_LENGTHS = 8  # Texts are padded to a multiple of this.
+# Texts are padded to a multiple of this. Smaller ones fill fewer of an image's places in a block.
+_LENGTHS = 8
 _IMAGE_LENGTHS = 4  # Images, to one of so many lengths that some of them have.
 _MOST_IMAGES = 64  # Per device and block.
-_UNKNOWN_MEMORY = 1 << 31  # Of a device that does not say how much it has, such as a CPU.
+# Of a device that does not say how much it has, such as a CPU; its cache should hold a block.
+_UNKNOWN_MEMORY = 1 << 28
 _SHARE = 8  # A block takes this part of a device's memory.
 _SAVED_PAIRS = 1 << 22  # Scores of galleries with fewer pairs are computed again after a kill.
 
@@ -85,7 +87,7 @@ class Tokens:
 
 @dataclasses.dataclass(frozen=True)
 class PairFunctions:
-    """The functions of a pair scorer; all are pure, `params` are those of the whole model.
+    """The functions of a pair scorer; all are pure.
 
     Attributes:
       definition: names the score: "log_odds of matching_head".
@@ -93,6 +95,7 @@ class PairFunctions:
       score: (params, prepared images [I, ...], prepared texts [I, J, ...]) -> float32 [I, J].
       pair_bytes: (tokens of an image, tokens of a text) -> bytes needed to score a pair.
       settings: everything but the parameters that determines the scores; "" if they are not kept.
+      bind: parameters of the whole model -> `params` of the other functions.
     """
 
     definition: str
@@ -100,6 +103,7 @@ class PairFunctions:
     score: Callable[[Any, Any, Any], jax.Array]
     pair_bytes: Callable[[int, int], int]
     settings: str = ""
+    bind: Callable[[Any], Any] = lambda params: params
 
 
 class PairProgram:
@@ -112,6 +116,7 @@ class PairProgram:
         self.sharding = mesh_lib.batch_sharded(self.mesh)
         self.prepare = jax.jit(functions.prepare, static_argnums=0, out_shardings=self.sharding)
         self.score = jax.jit(functions.score, out_shardings=self.sharding)
+        self.bind = jax.jit(functions.bind)
 
     def put(self, tree: Any) -> Any:
         """Puts arrays that every process has on the devices, split by their first axis."""
@@ -155,6 +160,7 @@ class PairScores:
             self._place[at] = np.arange(len(at))
         self._key: tuple[pathlib.Path, str] | None = None
         self._opened = functools.cache(self._open)
+        self._bound = functools.cache(lambda: program.bind(params))
 
     def _open(self) -> tuple[np.ndarray, np.ndarray]:
         """The scores [N, M], and which of them are finished; in files, or in memory."""
@@ -208,7 +214,7 @@ class PairScores:
             if int(length) not in self._texts:
                 self._texts[int(length)] = self._prepare_texts(int(length))
         size = program.mesh.size * program.images_per_device(
-            self._params, tokens, self._captions.mask.shape[1]
+            self._bound(), tokens, self._captions.mask.shape[1]
         )
         names, counts = np.unique(images, return_counts=True)
         names = names[np.argsort(-counts, kind="stable")]
@@ -218,13 +224,13 @@ class PairScores:
                 padded = np.pad(block, (0, size - len(block)), mode="edge")
                 longest = self._image_lengths[block[0]]
                 placed = program.put(tokens.take(padded, longest))
-                prepared = program.prepare("image", self._params, placed)
+                prepared = program.prepare("image", self._bound(), placed)
                 own = np.isin(images, block)
                 for length, slots, places, at in self._blocks(
                     block, images[own], captions[own], size
                 ):
                     texts = jax.tree.map(lambda x, p=places: x[p], self._texts[length])
-                    found = program.score(self._params, prepared, program.put(texts))
+                    found = program.score(self._bound(), prepared, program.put(texts))
                     # Reading results one block late keeps the devices busy.
                     self._keep(unread)
                     unread = found, (slots, at)
@@ -274,7 +280,7 @@ class PairScores:
             rows = at[start : start + size]
             padded = np.pad(rows, (0, size - len(rows)), mode="edge")
             placed = program.put(self._captions.take(padded, length))
-            found = program.prepare("text", self._params, placed)
+            found = program.prepare("text", self._bound(), placed)
             found = mesh_lib.to_host(found, program.mesh)
             parts.append(found)
         return jax.tree.map(lambda *arrays: np.concatenate(arrays)[: len(at)], *parts)

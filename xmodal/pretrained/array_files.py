@@ -46,7 +46,10 @@ def read_safetensors(path: epath.Path) -> dict[str, np.ndarray]:
                 f"{path}: {name} is {tensor['dtype']}; known: {', '.join(_SAFETENSORS_DTYPES)}."
             )
         values = np.frombuffer(tensor["data"], _SAFETENSORS_DTYPES[tensor["dtype"]])
-        arrays[name] = values.reshape(tensor["shape"])
+        try:
+            arrays[name] = values.reshape(tensor["shape"])
+        except ValueError as error:  # More dimensions than NumPy has.
+            raise UserError(f"{path}: {name} cannot be read ({error}): {_DAMAGED}.") from error
     return arrays
 
 

@@ -161,7 +161,7 @@ def _read_shards(folder: epath.Path, table: str) -> dict[str, np.ndarray]:
     if wrong := [name for name in names if not (isinstance(name, str) and is_inside(name))]:
         raise UserError(f"{folder / table} names {wrong[0]!r:.80}, not a file beside it.")
     files = sorted(set(names))
-    if absent := [name for name in files if not (folder / name).exists()]:
+    if absent := [name for name in files if not (folder / name).is_file()]:
         raise UserError(
             f"{folder} is only partly downloaded: {table} names {len(files)} files, of which "
             f"{', '.join(absent)} is missing."

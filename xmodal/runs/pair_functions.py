@@ -1,5 +1,6 @@
 """The functions of a model's pair scorer, for evaluation."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -14,12 +15,18 @@ def make_pair_functions(model: DualEncoder) -> PairFunctions | None:
     if scorer is None:
         return None
 
+    def bind(params: Any) -> Any:
+        return {"pair_scorer": scorer.complete(params)}
+
+    # Every call would copy the layers that are shared with the text encoder out of its stack.
+    bound = dataclasses.replace(scorer, shared=None)
+
     def prepare(side: str, params: Any, items: Tokens) -> Any:
-        return scorer.prepare(side, params, Features(items.tokens, items.mask, items.extras))
+        return bound.prepare(side, params, Features(items.tokens, items.mask, items.extras))
 
     def score(params: Any, images: Any, texts: Any) -> jax.Array:
-        return scorer.scores(params, images, texts)
+        return bound.scores(params, images, texts)
 
     definition = f"{scorer.score} of {scorer.name}"
     settings = f"{definition} {scorer.module!r}"
-    return PairFunctions(definition, prepare, score, scorer.pair_bytes, settings)
+    return PairFunctions(definition, prepare, score, scorer.pair_bytes, settings, bind)

@@ -122,6 +122,15 @@ def test_another_model_and_damage_are_refused(run, model, tmp_path):
     card.write_text(json.dumps({key: content[key] for key in content if key != "weights"}))
     with pytest.raises(xmodal.UserError, match=r"is damaged \('weights'\)"):
         xmodal.Index.open(tmp_path / "index")
+    for wrong in ({"model": 3}, {"step": "5"}, {"galleries": {"caption": 3}}, {"checksums": [3]}):
+        card.write_text(json.dumps(content | wrong))
+        with pytest.raises(xmodal.UserError, match="is damaged .*: build the index again"):
+            xmodal.Index.open(tmp_path / "index")
+    card.write_text(json.dumps(content))
+    (tmp_path / "index" / "caption_left_out.json").write_text("[3]")
+    with pytest.raises(xmodal.UserError, match="caption_left_out.json holds a list"):
+        xmodal.Index.open(tmp_path / "index")
+    (tmp_path / "index" / "caption_left_out.json").unlink()
     card.write_text(json.dumps(content | {"version": 7}))
     with pytest.raises(xmodal.UserError, match="'xmodal index' of version 7; this xmodal reads"):
         xmodal.Index.open(tmp_path / "index")

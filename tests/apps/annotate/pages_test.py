@@ -199,7 +199,17 @@ def test_other_names_of_this_machine(rater):
 def test_bodies_that_are_too_long_or_no_answer(study, rater):
     place, before = place_of(rater), answers(study)
     assert rater.post(place, "answer=3&more=" + "x" * 5000)[0].status == 413
-    for body in ("", "answer=", "answer=6", "other=3", b"\xff\x00", "answer=%00", "answer=yes"):
+    two = "answer=3&answer=4"
+    for body in (
+        "",
+        "answer=",
+        "answer=6",
+        "other=3",
+        b"\xff\x00",
+        "answer=%00",
+        "answer=yes",
+        two,
+    ):
         response, text = rater.post(place, body)
         assert response.status == 422, body
         assert "Move the slider" in text

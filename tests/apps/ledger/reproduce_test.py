@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from xmodal.apps.explore.board import load_published
 from xmodal.apps.ledger import reproduce
 from xmodal.apps.ledger.available import folders_of
 from xmodal.apps.ledger.ledger_entries import Value, read_ledger
@@ -61,6 +62,35 @@ def test_available_systems(ledger, tmp_path, monkeypatch):
     assert [system.name for system in chosen if system.needs] == []
     assert "quickstart/i2t" in {system.name for system in chosen}
     assert not reproduce.choose_systems(ledger, ["quickstart/i2t"], folders, 5)
+
+
+def test_a_group_stands_for_its_systems(ledger):
+    chosen = reproduce.choose_systems(ledger, ["quickstart", "clip/rn50"], None, None)
+    names = [system.name for system in chosen]
+    assert set(names) > {"quickstart/i2t", "quickstart/t2t", "clip/rn50"}
+    assert {name.partition("/")[0] for name in names} == {"quickstart", "clip"}
+    # Those without a command are skipped, unless they are named.
+    assert "cxc/use" not in {
+        each.name for each in reproduce.choose_systems(ledger, ["cxc"], None, None)
+    }
+
+
+def test_published_numbers_are_those_that_the_board_reads(ledger, monkeypatch, tmp_path, capsys):
+    path = tmp_path / "papers.csv"
+    assert run(monkeypatch, f"--write_published={path}") == 0
+    found = load_published(str(path))
+    assert f"has {sum(map(len, found.values())):,}".replace(",", "") in capsys.readouterr().out
+    assert found["CLIP RN50 (clip/5K)"]["coco5k/i2t/recall@1"] == 48.84
+    for row in ledger.rows:
+        numbers = found.get(f"{row.label} ({row.table.name})", {})
+        assert not (row.table.unverified and numbers), row
+        for tag, value in row.published.items():
+            if value.number is not None and not row.table.unverified:
+                assert numbers[tag] * row.table.scale == pytest.approx(value.number)
+    assert run(monkeypatch, "cvse", f"--write_published={path}") == 0
+    own = {f"{row.label} ({row.table.name})" for row in ledger.rows if "cvse/" in row.system.name}
+    assert load_published(str(path)).keys() <= own
+    assert "'cvs' is not in the ledger" in run(monkeypatch, "cvs", f"--write_published={path}")
 
 
 @pytest.mark.slow

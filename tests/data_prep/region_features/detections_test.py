@@ -351,6 +351,24 @@ def test_an_image_whose_features_were_never_written_has_none(tmp_path):
     assert "float32 [0, 2048]" in FeatureStores(tmp_path).read(7000)
 
 
+@pytest.mark.parametrize("bounds", [(-5, 3), (2, 1), (0, 10**12)])
+def test_regions_that_a_file_does_not_have_are_no_features(tmp_path, bounds):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["image_features"] = np.ones((3, 8), np.float32)
+        file["pos_boxes"] = np.array([bounds, (1, 3)])
+        file["image_ids"] = np.array([9, 42])
+    stores = FeatureStores(tmp_path)
+    assert f"its regions {bounds[0]} to {bounds[1]} are not in image_features" in stores.read(9)
+    assert stores.read(42).shape == (2, 8)
+
+
+def test_ids_that_are_no_integers_are_no_ids(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["image_features"], file["image_ids"] = np.ones((2, 3, 8)), np.array([9.5, 42])
+    with pytest.raises(UnexpectedFilesError, match="image_ids are float64, not integers"):
+        FeatureStores(tmp_path)
+
+
 def test_stores_that_cannot_be_used_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="has no image features"):
         FeatureStores(tmp_path)

@@ -161,6 +161,24 @@ def test_an_entry_that_was_never_written_whole_ages_like_others(tmp_path):
 
 
 @pytest.mark.usefixtures("object_store")
+@pytest.mark.parametrize(
+    "content",
+    ["[" * 100_000, b"\xff", {"started": "y"}, {"started": 1e300}, {"started": -1e18}]
+    + [{"process": number} for number in ("x", -1, 10**30)],
+)
+def test_an_entry_of_other_kinds_ages_like_others(tmp_path, content):
+    write(tmp_path, process=os.getpid())
+    path = tmp_path / folder_lock.LOCK
+    if isinstance(content, dict):
+        content = json.dumps(read(tmp_path) | content)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError, match="another process"):
+        folder_lock.check_free(tmp_path)
+    os.utime(path, (0, 0))
+    folder_lock.check_free(tmp_path)
+
+
+@pytest.mark.usefixtures("object_store")
 def test_the_last_of_two_writers_of_an_object_wins(tmp_path, monkeypatch):
     monkeypatch.setattr(folder_lock.time, "sleep", lambda _: write(tmp_path, host="pod-3"))
     with (

@@ -107,6 +107,8 @@ def read_index(
             kind: _read_gallery(root, kind, record) for kind, record in content["galleries"].items()
         }
         origin = {key: content[key] for key in ("model", "step", "similarity", "weights")}
+        if not (isinstance(origin["model"], str) and isinstance(origin["step"], int | None)):
+            raise TypeError(f"its model is {origin['model']!r:.40}, step {origin['step']!r:.40}")
         # Indexes of earlier versions have none.
         check_files(root, content.get("checksums", {}), "build the index again.")
     except UserError:
@@ -129,12 +131,15 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Ind
     if not len(vectors) == len(names) == record["count"]:
         raise ValueError(f"{len(vectors)} embeddings and {len(names)} names of {record['count']}")
     effort, quality = record["effort"], record["quality"]
-    left_out, tokens = root / f"{kind}_left_out.json", root / f"{kind}_tokens.npz"
+    tokens, faults = root / f"{kind}_tokens.npz", root / f"{kind}_left_out.json"
+    left_out = parse_json_text(faults.read_text(encoding="utf-8")) if faults.exists() else {}
+    if not isinstance(left_out, dict):
+        raise TypeError(f"{faults.name} holds a {type(left_out).__name__}")
     return IndexGallery(
         names,
         vectors,
         dataset=record["dataset"],
-        left_out=parse_json_text(left_out.read_text(encoding="utf-8")) if left_out.exists() else {},
+        left_out=left_out,
         lists=None if effort is None else read_lists(root / f"{kind}.faiss"),
         effort=Effort(**effort or {}),
         quality=None if quality is None else Quality(**quality),

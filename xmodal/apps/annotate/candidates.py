@@ -1,11 +1,11 @@
 """The best items of a query, from any model's embeddings, scores or rankings."""
 
 import os
-import zipfile
 from typing import NamedTuple
 
 import numpy as np
 
+from data_prep.untrusted.archives import ZIP_ERRORS, open_zip
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.arrays import load_embeddings, load_scores
 from xmodal.evals.inputs.candidate_arrays import has_candidates
@@ -83,10 +83,10 @@ def _has_scores(path: str) -> bool:
             f"{path} has scores without ids: save scores, image_ids and caption_ids as an npz file."
         )
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_zip(path) as archive:
             names = {name.removesuffix(".npy") for name in archive.namelist()}
             return "scores" in names or has_candidates(names)
-    except (OSError, zipfile.BadZipFile):
+    except (OSError, ValueError, *ZIP_ERRORS):
         return False  # The reader of embeddings reports what is wrong.
 
 

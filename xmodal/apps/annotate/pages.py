@@ -139,7 +139,8 @@ class _Pages:
     async def answer(self, request: Request) -> Response:
         """Stores an answer and redirects to the next page."""
         fields = urllib.parse.parse_qs((await request.body()).decode("latin-1"))
-        (answer,) = fields.get("answer", [""])[:1]
+        answers = fields.get("answer", [])
+        answer = answers[0] if len(answers) == 1 else ""  # Of two, neither is the answer.
 
         def save() -> None:
             self._hand_out.save(self._rater(request), _place(request), answer)

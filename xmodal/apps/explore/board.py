@@ -6,7 +6,8 @@ writes board.html, board.md, board.tex and board.csv into the folder. The page s
 models and metrics, plots two metrics against each other, and has a card for every model; it needs
 no server. --queries=5 adds the queries on which two models differ most, with captions and pictures
 of the dataset of a run, --items=RUN. --published is `{"model": {"tag": number}}` in JSON, or a CSV
-file with the columns model, metric and value; its rows are gray and have no rank.
+file with the columns model, metric and value, such as `xmodal reproduce --write_published` makes
+of the papers; its rows are gray and have no rank.
 """
 
 import argparse

@@ -17,8 +17,10 @@ and what this machine lacks to run it. The statuses:
 compares its metrics with every number of the ledger; `reproduced.md` and `reproduced.json` in
 --work/results/NAME report it. The exit code is 1 if a number is outside of its tolerance, other
 than an unverified one, and 2 if files are missing. Folders are those in `XMODAL_TEST_DATA`, or
---folder=NAME=PATH. `--write_tables` makes the tables of README.md and configs/results.md in the
-working directory again.
+--folder=NAME=PATH. The name of a group, the part before the slash, stands for all of its systems
+that have commands. `--write_tables` makes the tables of README.md and configs/results.md in the
+working directory again. `--write_published=papers.csv` writes the papers' numbers, of all systems
+or of those that are named, for `xmodal board --published=papers.csv`; unverified ones are left out.
 """
 
 import argparse
@@ -46,6 +48,7 @@ from xmodal.apps.ledger.ledger_tables import count_rows, rewrite_pages
 from xmodal.apps.ledger.system_commands import commands_of, results_of, run_system
 from xmodal.base import console
 from xmodal.base.config import UserError, suggest
+from xmodal.base.result_files import csv_text
 from xmodal.base.text_table import align_columns
 
 OUTSIDE, MISSING = 1, 2
@@ -61,6 +64,11 @@ def main() -> None:
         changed = rewrite_pages(ledger, pathlib.Path())
         print("\n".join(f"{page} was changed." for page in changed) or "Nothing changed.")
         return
+    if args.write_published:
+        text = published_csv(ledger, args.names)
+        pathlib.Path(args.write_published).write_text(text, encoding="utf-8")
+        print(f"{args.write_published} has {len(text.splitlines()) - 1} published numbers.")
+        return
     folders = folders_of(ledger, args.folder)
     if not (args.names or args.all):
         print(list_ledger(ledger, folders))
@@ -74,6 +82,27 @@ def main() -> None:
     sys.exit(reproduce(systems, ledger, folders, pathlib.Path(args.work).absolute()))
 
 
+def find_systems(ledger: Ledger, names: Sequence[str]) -> list[System]:
+    """Returns the systems of names, and those of groups; all for none.
+
+    Raises:
+      UserError: a name is unknown.
+    """
+    found: dict[str, System] = {}
+    for name in names:
+        group = f"{name.partition('/')[0]}/"
+        near = {each: system for each, system in ledger.systems.items() if each.startswith(group)}
+        if name in near:
+            found[name] = near[name]
+        elif name in ledger.titles and near:
+            found |= near
+        else:
+            raise UserError(
+                f"{name!r} is not in the ledger; {suggest([name], list(near) or ledger.titles)}"
+            )
+    return list(found.values()) if names else list(ledger.systems.values())
+
+
 def choose_systems(
     ledger: Ledger, names: Sequence[str], folders: Folders | None, minutes: float | None
 ) -> list[System]:
@@ -81,26 +110,20 @@ def choose_systems(
 
     Args:
       ledger: the ledger.
-      names: their names; none for all that have commands.
+      names: names of systems, or of groups; none for all that have commands.
       folders: leaves out systems whose files these folders lack; None keeps them.
       minutes: leaves out those that take longer, or an unknown time; None keeps them.
 
     Raises:
       UserError: a name is unknown, or of a system without commands.
     """
-    for name in names:
-        if name not in ledger.systems:
-            group = f"{name.partition('/')[0]}/"
-            near = [other for other in ledger.systems if other.startswith(group)]
-            raise UserError(
-                f"{name!r} is not in the ledger; {suggest([name], near or ledger.titles)}"
-            )
-        if not (system := ledger.systems[name]).run:
-            raise UserError(f"{name} has no command: {system.note or system.parity}")
-    systems = [ledger.systems[name] for name in names] or list(ledger.systems.values())
+    chosen = find_systems(ledger, names)
+    for system in chosen:
+        if system.name in names and not system.run:
+            raise UserError(f"{system.name} has no command: {system.note or system.parity}")
     return [
         system
-        for system in systems
+        for system in chosen
         if system.run
         and (folders is None or not missing_files(system, ledger, folders))
         and (minutes is None or (system.minutes is not None and system.minutes <= minutes))
@@ -143,6 +166,29 @@ def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathl
     return OUTSIDE if is_reproduced(checks) is False else 0
 
 
+def published_csv(ledger: Ledger, names: Sequence[str] = ()) -> str:
+    """Returns the papers' numbers in the units of metrics, as `xmodal board` reads them.
+
+    Args:
+      ledger: the ledger.
+      names: see `find_systems`.
+
+    Raises:
+      UserError: a name is unknown, or no number of the systems is published.
+    """
+    systems = find_systems(ledger, names)
+    lines = [
+        (f"{row.label} ({row.table.name})", tag, repr(value.number / row.table.scale))
+        for row in ledger.rows
+        if row.system in systems and not row.table.unverified
+        for tag, value in row.published.items()
+        if value.number is not None
+    ]
+    if not lines:
+        raise UserError(f"No paper's number of {', '.join(names)} was checked in its source.")
+    return csv_text([("model", "metric", "value"), *lines])
+
+
 def list_ledger(ledger: Ledger, folders: Folders) -> str:
     """Returns the groups, and a line per system: rows, status, missing files or commands."""
     parts = []
@@ -171,7 +217,8 @@ def _next(system: System, ledger: Ledger, folders: Folders) -> str:
     if missing := missing_files(system, ledger, folders):
         return f"missing: {', '.join(missing)}"
     work = pathlib.Path()
-    steps = ", ".join(arguments[0] for arguments in commands_of(system, ledger, folders, work))
+    counts = collections.Counter(each[0] for each in commands_of(system, ledger, folders, work))
+    steps = ", ".join(f"{n} x {step}" if n > 1 else step for step, n in counts.items())
     seeds = f", {len(system.seeds)} seeds" if len(system.seeds) > 1 else ""
     unit = "minute" if system.minutes == 1 else "minutes"
     minutes = f", {system.minutes:g} CPU {unit}" if system.minutes else ""
@@ -184,7 +231,7 @@ def _parse() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="systems, as the list names them")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="systems or groups, as listed")
     parser.add_argument(
         "--folder", action="append", default=[], metavar="NAME=PATH", help="folder of files"
     )
@@ -193,6 +240,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="only those known to take no longer (CPU)")
     parser.add_argument("--work", default="reproduced", help="folder of everything written")
     parser.add_argument("--write_tables", action="store_true", help="make Markdown tables again")
+    parser.add_argument("--write_published", metavar="FILE", help="CSV of papers for `board`")
     args = parser.parse_args()
     if (args.available or args.minutes is not None) and not (args.names or args.all):
         parser.error("--available and --minutes choose among NAMEs or --all")

@@ -71,12 +71,12 @@ class FusionEncoder(nn.Module):
         x, mask = texts["tokens"], texts["mask"]
         flat = (-1, *x.shape[2:])
         for number, (layer, memory) in enumerate(zip(self.layers, images["memory"], strict=True)):
+            # Nothing reads the other tokens of the last layer.
+            queries = 1 if number == len(self.layers) - 1 else None
             if number:
-                read = layer.read_text(x.reshape(flat), mask.reshape(flat[:2]), mode)
-                x = read.reshape(x.shape)
-            if number == len(self.layers) - 1:
-                x = x[:, :, :1]  # Nothing reads the other tokens.
-            x = layer.read_image(x, memory, images["mask"], mode)
+                read = layer.read_text(x.reshape(flat), mask.reshape(flat[:2]), mode, queries)
+                x = read.reshape(*x.shape[:2], -1, flat[-1])
+            x = layer.read_image(x[:, :, :queries], memory, images["mask"], mode)
         return self.output(x[:, :, 0].astype(jnp.float32))
 
     def pair_bytes(self, image_tokens: int, text_tokens: int) -> int:

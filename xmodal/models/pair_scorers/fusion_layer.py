@@ -48,17 +48,19 @@ class SelfAttention(nn.Module):
     dtype: DTypeLike
 
     @nn.compact
-    def __call__(self, x: jax.Array, mask: jax.Array, mode: Mode) -> jax.Array:
-        """X [N, T, W] and bool mask [N, T] -> [N, T, W]."""
-        width = x.shape[-1]
+    def __call__(
+        self, x: jax.Array, mask: jax.Array, mode: Mode, queries: int | None = None
+    ) -> jax.Array:
+        """X [N, T, W], bool mask [N, T] -> the first `queries` tokens, or all: [N, queries, W]."""
+        width, first = x.shape[-1], x[:, :queries]
         query, key, value = (
-            split_heads(_dense(width, dtype=self.dtype, name=name)(x), self.heads)
-            for name in ("query", "key", "value")
+            split_heads(_dense(width, dtype=self.dtype, name=name)(tokens), self.heads)
+            for name, tokens in (("query", first), ("key", x), ("value", x))
         )
-        drop = nn.Dropout(self.dropout, deterministic=not mode.drops)
+        drop = nn.Dropout(self.dropout, deterministic=False) if mode.drops else None
         attended = attend(query, key, value, mask, drop)
         change = _dense(width, dtype=self.dtype, name="output")(attended)
-        return _Residual(self.dropout, self.dtype, name="residual")(x, change, mode)
+        return _Residual(self.dropout, self.dtype, name="residual")(first, change, mode)
 
 
 class CrossAttention(nn.Module):
@@ -85,7 +87,7 @@ class CrossAttention(nn.Module):
         """X [I, J, T, W], keys and values of I images, and their mask [I, R] -> [I, J, T, W]."""
         # The texts of an image are one sequence of queries: no keys or values are copied.
         query = split_heads(self.query(x).reshape(len(x), -1, self.width), self.heads)
-        drop = partial(self.drop, deterministic=not mode.drops)
+        drop = partial(self.drop, deterministic=False) if mode.drops else None
         attended = attend(query, *memory, mask, drop).reshape(x.shape)
         return self.residual(x, self.output(attended), mode)
 
@@ -126,9 +128,11 @@ class FusionLayer(nn.Module):
         """See `CrossAttention`."""
         return self.cross_attention.keys_values(tokens)
 
-    def read_text(self, x: jax.Array, mask: jax.Array, mode: Mode) -> jax.Array:
-        """The block that depends on the text alone in the first layer: [N, T, W] -> [N, T, W]."""
-        return self.self_attention(x, mask, mode)
+    def read_text(
+        self, x: jax.Array, mask: jax.Array, mode: Mode, queries: int | None = None
+    ) -> jax.Array:
+        """The block that depends on the text alone in the first layer, see `SelfAttention`."""
+        return self.self_attention(x, mask, mode, queries)
 
     def read_image(
         self, x: jax.Array, memory: KeysValues, mask: jax.Array, mode: Mode

@@ -69,11 +69,15 @@ class PairScorer:
     def _shared(self, params: Tree) -> Tree:
         return {} if self.shared is None else self.shared(params["text"]["encoder"])
 
-    def _variables(self, params: Tree) -> Tree:
+    def complete(self, params: Tree) -> Tree:
+        """Returns the parameters of the module, with those that it shares."""
         own = params["pair_scorer"]
         if shared := self._shared(params):
             own = unflatten_dict({**shared, **flatten_dict(own, sep="/")}, sep="/")
-        return {"params": own}
+        return own
+
+    def _variables(self, params: Tree) -> Tree:
+        return {"params": self.complete(params)}
 
     def prepare(
         self,

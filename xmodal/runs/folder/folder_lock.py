@@ -22,6 +22,7 @@ import filelock
 from absl import logging
 from etils import epath
 
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base import processes
 from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
@@ -201,9 +202,17 @@ def _write(path: epath.Path, writer: Writer) -> None:
 
 def _read(path: epath.Path) -> Writer | None:
     try:
-        return Writer(**json.loads(path.read_text()))
-    except (FileNotFoundError, ValueError, TypeError):
-        return None  # It is just being written or removed.
+        text = path.read_text()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
+    try:
+        writer = Writer(**parse_json_text(text))
+        _name(writer)
+        is_process = 0 < writer.process < 2**31
+    # It is just being written or removed; OSError: of a time beyond all calendars.
+    except (ValueError, TypeError, OverflowError, OSError):
+        return None
+    return writer if is_process else None
 
 
 def _is_alive(process: int) -> bool:

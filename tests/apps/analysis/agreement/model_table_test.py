@@ -36,6 +36,7 @@ def test_models_are_called_like_their_folders(tmp_path, monkeypatch):
     ("content", "message"),
     [
         ("{", "not a readable JSON file"),
+        ("[" * 100_000, "not a readable JSON file"),
         ("[]", "must have a JSON object that is not empty"),
         ("{}", "must have a JSON object that is not empty"),
         ('{"a": {}}', "model 'a' has no number"),

@@ -1,12 +1,12 @@
 """Tables of models, read from files."""
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from etils import epath
 
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 
 
@@ -64,7 +64,7 @@ def load_object(path: epath.Path) -> dict[str, Any]:
       UserError: the file cannot be read or has another format.
     """
     try:
-        found = json.loads(
+        found = parse_json_text(
             path.read_text(), object_pairs_hook=_without_doubles, parse_constant=_refuse_constant
         )
     except OSError as error:
