@@ -26,6 +26,7 @@ ROWS = [
     (TEXT, "checkpoint.every=-1", "config.checkpoint.every is -1; it must be at least 0."),
     (TEXT, "checkpoint.keep_last=0", "config.checkpoint.keep_last is 0; it must be at least 1."),
     (TEXT, "freeze=['(']", "config.freeze is '(', not a valid regular expression: "),
+    (TEXT, "freeze=text/", "it must be a list such as ['a', 'b']; for one entry, write ['text/']."),
     (TEXT, "freeze=[3]", "config.freeze is (3,); it must be a list such as ['a', 'b']."),
     (
         TEXT,

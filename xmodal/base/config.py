@@ -296,7 +296,9 @@ def _convert(kinds: Sequence[Any], where: str, value: Any) -> Any:
         if _fits(each, value):
             return _as_plain(each, value)
     names = " or ".join(name for name in map(_name, kinds) if name)
-    raise UserError(f"{where} is {value!r}; it must be {names}.")
+    is_entry = isinstance(value, str) and any(_fits(each, [value]) for each in kinds)
+    one = f"; for one entry, write [{value!r}]" if is_entry else ""
+    raise UserError(f"{where} is {value!r}; it must be {names}{one}.")
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:

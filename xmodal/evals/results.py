@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -136,8 +137,9 @@ class Numbers:
     """Results that are only numbers.
 
     `<tag>_std` is the deviation of `<tag>`; `<tag>_low` and `<tag>_high` are the limits of its
-    interval. `repeats` has the values of a metric in samples that all models share: tag -> [S];
-    `chance` those of metrics of a model that guesses.
+    interval. `repeats` has the values of a metric in samples that all models share, whose mean
+    it is: tag -> [S]; `samples` says what they are. `chance` has the metrics of a model that
+    guesses.
     """
 
     name: str
@@ -146,6 +148,7 @@ class Numbers:
     metrics: Mapping[str, float]
     repeats: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
     chance: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    samples: Literal["pools", "images"] = "pools"
 
 
 Result = BoardResult | Numbers

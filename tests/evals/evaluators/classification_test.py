@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from tests.evals.evaluators.random_vectors import SIDES, options_of
 from tests.evals.tiny_split import TinySplit
@@ -15,6 +16,7 @@ from xmodal.evals.evaluators.knn import vote
 from xmodal.evals.evaluators.linear_probe import fit
 from xmodal.evals.inputs.sentences import Sentences
 from xmodal.evals.inputs.sources import Provider, with_similarity
+from xmodal.evals.reports.store import load_ranks
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
 
@@ -258,6 +260,31 @@ def test_tags_and_report(split, kind):
     assert "animals/accuracy@1_low" in evaluation.tagged
     ranked_by = "logits" if kind == "linear_probe" else "cosine"
     assert f"Similarity: {ranked_by}." in evaluation.report()
+
+
+@pytest.mark.parametrize("kind", ["zero_shot", "knn"])
+def test_two_models_are_compared_on_the_same_images(split, kind, tmp_path):
+    near, far = (
+        evaluate_source(
+            make_evaluator("x", options_of(type=kind), split, SIDES), Clusters(noise), name=name
+        )
+        for noise, name in ((0.3, "near"), (2.0, "far"))
+    )
+    far.save(tmp_path)
+    found = near.compare(tmp_path)
+    for tag in ("accuracy@1", "accuracy@5", "mean_class_accuracy"):
+        assert found[tag].value == pytest.approx(near.metrics[tag])
+        assert found[tag].difference == pytest.approx(near.metrics[tag] - far.metrics[tag])
+    assert found["accuracy@1"].separable
+    assert not found["accuracy@5"].separable
+    hits = [np.array(each.results[0].repeats["accuracy@1"]) for each in (near, far)]
+    interval = scipy.stats.ttest_rel(*hits).confidence_interval(0.95)
+    assert (found["accuracy@1"].low, found["accuracy@1"].high) == pytest.approx(tuple(interval))
+    assert "a paired t-test over the images." in str(found)
+    assert "pools" not in str(found)
+    old = dataclasses.replace(load_ranks(tmp_path), numbers=[])
+    with pytest.raises(UserError, match="the other evaluation has none; evaluate the model again"):
+        near.compare(old)
 
 
 def of_file(split):

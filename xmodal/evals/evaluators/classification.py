@@ -11,6 +11,8 @@ from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.line_files import read_lines
 from xmodal.evals.inputs.sources import Embeddings, Provider
 from xmodal.evals.ranking.finite import count_not_finite
+from xmodal.evals.reports.paired_differences import check_numbers
+from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
 from xmodal.evals.results import Numbers
 from xmodal.evals.split import Split
@@ -92,7 +94,12 @@ class ClassificationEvaluator(NumbersEvaluator):
             rank, self._classes, samples=options.bootstrap_samples, seed=options.seed
         )
         counts = {"queries": len(rank), "gallery": len(self._names), "tied_queries": tied.sum()}
-        return [self._numbers(values | {tag: float(x) for tag, x in counts.items()} | figures)]
+        metrics = values | {tag: float(x) for tag, x in counts.items()} | figures
+        return [self._numbers(metrics, score_images(rank, self._classes), "images")]
+
+    def check_comparable(self, other: StoredResults) -> None:
+        """See `Evaluator`."""
+        check_numbers(other, self._numbers({}, samples="images"))
 
     def _chance(self) -> dict[str, float]:
         classes = len(self._names)
@@ -224,6 +231,20 @@ class ProbeEvaluator(ClassificationEvaluator):
                 "with ids that are unique over its splits."
             )
         return self._features(provider, self._train)
+
+
+def score_images(rank: np.ndarray, classes: np.ndarray) -> dict[str, list[float]]:
+    """Returns what every image contributes to an accuracy, which is their mean, for `compare`.
+
+    Args:
+      rank: int [N], see `compute_accuracies`.
+      classes: int [N], the class of every image.
+    """
+    _, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    found = {f"accuracy@{depth}": 100.0 * (rank < depth) for depth in DEPTHS}
+    # An image of a small class weighs more.
+    found[MEAN_PER_CLASS] = found["accuracy@1"] * len(rank) / (len(counts) * counts[place])
+    return {tag: each.tolist() for tag, each in found.items()}
 
 
 def compute_accuracies(

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from absl import logging
@@ -219,10 +219,13 @@ class NumbersEvaluator(Evaluator):
         self,
         metrics: Mapping[str, float],
         repeats: Mapping[str, Sequence[float]] | None = None,
+        samples: Literal["pools", "images"] = "pools",
     ) -> Numbers:
         """The result with these metrics, and their values in samples shared by all models."""
         name, digits = self.options.type, self._label_hash.digits()
-        return Numbers(name, self._definition, digits, metrics, repeats or {}, self._chance())
+        return Numbers(
+            name, self._definition, digits, metrics, repeats or {}, self._chance(), samples
+        )
 
     def _chance(self) -> dict[str, float]:
         """Metrics of a model that guesses, by tag; empty if they are not known."""

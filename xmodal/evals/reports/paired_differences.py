@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -17,10 +18,14 @@ from xmodal.evals.reports.summary import compute_samples, compute_values
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
 from xmodal.evals.results import BoardResult, DirectionResult, Numbers
 
-_POOLS = (
-    " Intervals of pools are those of a paired t-test over the pools. Pools share pairs, so the "
-    "intervals cover other pools of these pairs, but are too narrow for other pairs."
-)
+_MEANS = {
+    "": "",
+    "images": " Intervals of accuracies are those of a paired t-test over the images.",
+    "pools": (
+        " Intervals of pools are those of a paired t-test over the pools. Pools share pairs, so "
+        "the intervals cover other pools of these pairs, but are too narrow for other pairs."
+    ),
+}
 _HOW_TO_READ = (
     "Both models see the same images, so items that are hard for both cancel out. Intervals are "
     "not corrected for the number of comparisons: for two equally good models, about 5 % of these "
@@ -37,7 +42,8 @@ class Difference:
     """One metric of two models: `value - other`, with its 95 % interval.
 
     The difference is NaN if one of them is undefined; it is separable from noise if 0 lies
-    outside the interval. `is_mean` marks a mean over samples that both models share.
+    outside the interval. `samples` names those of both models whose mean the
+    metric is, if it is one.
     """
 
     value: float
@@ -46,7 +52,7 @@ class Difference:
     low: float
     high: float
     separable: bool
-    is_mean: bool = False
+    samples: Literal["", "pools", "images"] = ""
 
 
 class Differences(dict[str, Difference]):
@@ -93,11 +99,11 @@ class Differences(dict[str, Difference]):
             signed = _format(tag, each.difference, each, "+")
             rows.append([tag, *numbers, signed, interval, "yes" if each.separable else "no"])
         separable = sum(each.separable for each in self.values())
-        pools = _POOLS if any(each.is_mean for each in self.values()) else ""
+        means = "".join(_MEANS[each] for each in sorted({each.samples for each in self.values()}))
         how_to_read = (
             f"{separable} of {len(self)} differences are separable from noise: 0 lies outside "
             f"of the 95 % interval. Differences are {self.name} minus {self.other}. {_HOW_TO_READ}"
-            f"{pools}"
+            f"{means}"
         )
         return format_document([f"## {self.name} against {self.other}", rows, how_to_read], format)
 
@@ -119,9 +125,10 @@ def compare(
 
     Both models are evaluated on the same resamples of the images, or by the difference of the
     influences of every rated pair, so shared difficulty cancels out: intervals of differences are
-    narrower than the intervals of the values suggest. For pools, which all models share, the
-    interval is that of a paired t-test over the pools. Nothing corrects for the number of
-    comparisons: 5 % of the metrics of two equally good models look separable.
+    narrower than the intervals of the values suggest. For pools, which all models share, and
+    for images that are classified, the interval is that of a paired t-test over them. Nothing
+    corrects for the number of comparisons: 5 % of the metrics of two equally good models look
+    separable.
 
     Raises:
       UserError: labels, records, queries, or the candidates of second stages differ, or there are
@@ -179,7 +186,7 @@ def check_numbers(other: StoredResults, ours: Numbers) -> None:
     theirs = {each.name: each for each in other.numbers}
     if ours.name not in theirs:
         raise UserError(
-            f"The results of {other.name} have no values for single {ours.name}; evaluate that "
+            f"The results of {other.name} have no values for single {ours.samples}; evaluate that "
             "model again, or leave out `compare`."
         )
     _check_labels(ours, theirs[ours.name])
@@ -200,7 +207,7 @@ def _compare_numbers(ours: StoredResults, theirs: StoredResults) -> dict[str, Di
             (value, other), differences = pair.mean(axis=1), pair[0] - pair[1]
             low, high = _compute_t_interval(differences)
             found[tag] = Difference(
-                value, other, differences.mean(), low, high, bool(low > 0 or high < 0), True
+                value, other, differences.mean(), low, high, bool(low > 0 or high < 0), own.samples
             )
     return found
 
@@ -255,6 +262,12 @@ def _pair_boards(ours: BoardResult, theirs: BoardResult) -> tuple[BoardResult, B
 
 
 def _check_shared(names: Sequence[str], others: Sequence[str]) -> None:
+    if not (names and others):
+        raise UserError(
+            "Paired differences need values of single queries, images or pools, and the "
+            f"{'other evaluation' if names else 'evaluation'} has none; evaluate the model again, "
+            "or print both models' numbers with `xmodal compare`."
+        )
     if not set(names) & set(others):
         raise UserError(
             f"The two evaluations have no metric in common: boards {list(names)} against "
@@ -314,5 +327,5 @@ def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> Direct
 def _format(tag: str, value: float, row: Difference, sign: str = "") -> str:
     if math.isnan(value):
         return "-"
-    is_whole = tag.endswith(MEDIAN_RANK) and not row.is_mean
+    is_whole = tag.endswith(MEDIAN_RANK) and not row.samples
     return f"{value:{sign}.{0 if is_whole else 2}f}"
