@@ -174,6 +174,10 @@ def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
     sides = published.convert("clip", folder, vocabulary=merges)[1].sides
     assert sides["image"].preprocessing == {"size": 24, "eval_recipe": "cxc", "eval_crop": 1.0}
     assert [sides[side].encoder["activation"] for side in sides] == ["gelu", "quick_gelu"]
+    with pytest.raises(
+        UserError, match="trained with gelu and quick_gelu, not with --variant=gelu"
+    ):
+        published.convert("clip", folder, variant="gelu", vocabulary=merges)
 
 
 def test_bad_input_is_named(torch, clip, siglip, tmp_path):

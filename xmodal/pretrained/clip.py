@@ -127,10 +127,11 @@ def _decide(
 ) -> dict[str, str]:
     """Returns the activation of both sides, from the source or as asked for."""
     if known.keys() >= set(SIDES):
-        if variant and variant not in known.values():
+        if variant and {variant} != set(known.values()):
+            trained = " and ".join(dict.fromkeys(known.values()))
             raise UserError(
-                f"by its {where}, it was trained with {known['image']}, not with --variant="
-                f"{variant}; leave --variant out."
+                f"by its {where}, it was trained with {trained}, not with --variant={variant}; "
+                "leave --variant out."
             )
         return dict(known)
     if not variant:
