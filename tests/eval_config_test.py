@@ -140,7 +140,10 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     ("changed", "message"),
     [
         (["--config.init_from.towers.text="], "config.init_from.towers.text is empty"),
-        (["--split=test2014"], "has no split 'test2014'"),
+        (
+            ["--split=test2014"],
+            "Name one of them in --split, `train_split`, or an evaluator's `split`",
+        ),
         (["--name=BoW"], "--name cannot be used with --config"),
         (["--bootstrap_samples=9"], "--bootstrap_samples cannot be used with --config"),
         (["--run=r"], "given: --run and --config"),

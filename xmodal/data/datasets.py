@@ -57,7 +57,9 @@ class Source:
         known = self._builder.info.splits
         if unknown := [name for name in whole_splits(split) if name not in known]:
             raise UserError(
-                f"dataset {config.dataset} has no split {unknown[0]!r}; known: {', '.join(known)}"
+                f"dataset {config.dataset} has no split {unknown[0]!r}; known: {', '.join(known)}. "
+                "Name one of them in --split, `train_split`, or an evaluator's `split` (during "
+                "training) and `final_split`."
             )
         self._config, self._split = config, split
         self.columns = columns_lib.describe(self._builder.info.features)
