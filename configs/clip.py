@@ -59,6 +59,7 @@ SIGLIPS = {
     "siglip_b16": (224, 16, (768, 12, 12, 3072), (768, 12, 12, 3072), 768, 64),
     "siglip_l16": (256, 16, (1024, 24, 16, 4096), (1024, 24, 16, 4096), 1024, 64),
     "siglip_so400m14": (224, 14, _SO400M, _SO400M, 1152, 16),
+    "siglip_so400m14_384": (384, 14, _SO400M, _SO400M, 1152, 64),
     "siglip2_g16": (256, 16, (1536, 40, 16, 6144), _SO400M, 1536, 64),
 }
 
@@ -68,7 +69,12 @@ def get_config(argument: str = "") -> ConfigDict:
     sizes: dict[str, Callable[..., ConfigDict]] = {
         **{name: partial(_pretrain, size=vit(*size)) for name, size in VITS.items()},
         **{name: partial(_pretrain, size=resnet(*size)) for name, size in RESNETS.items()},
-        **{name: partial(_pretrain_siglip, size=siglip(*size)) for name, size in SIGLIPS.items()},
+        **{
+            name: partial(
+                _pretrain_siglip, size=siglip(*size), is_second=name.startswith("siglip2")
+            )
+            for name, size in SIGLIPS.items()
+        },
         "quick": quick,
         "quick_sigmoid": quick_sigmoid,
     }
@@ -115,6 +121,7 @@ def siglip(
     shared = {"activation": "gelu_tanh", "epsilon": 1e-6, "init": "siglip"}
     encoder = {"name": "vit", "patch": patch, "class_token": False, "normalization": "inception"}
     encoder["position_resize"] = "corners"
+    encoder |= {"drops_rest": True} if pixels % patch else {}
     head = {"name": "map", "heads": image[2], "mlp_dim": image[3]}
     words = {"name": "text_transformer", "vocab_size": 0, "max_positions": length, "causal": False}
     words["position_resize"] = "corners"
@@ -166,7 +173,9 @@ def _pretrain(config: ConfigDict, size: dict[str, Any]) -> ConfigDict:
     return config
 
 
-def _pretrain_siglip(config: ConfigDict, size: dict[str, Any]) -> ConfigDict:
+def _pretrain_siglip(
+    config: ConfigDict, size: dict[str, Any], *, is_second: bool = False
+) -> ConfigDict:
     config = _pretrain(config, size)
     config.model.similarity = {
         "name": "cosine", "temperature": 0.1, "learned_temperature": True,
@@ -174,9 +183,10 @@ def _pretrain_siglip(config: ConfigDict, size: dict[str, Any]) -> ConfigDict:
     }  # fmt: skip
     config.tasks = {"i2t": base.task("image", "caption_0", "sigmoid", engine="dense")}
     config.data.image.update(_crop("big_vision"))
-    # The end of a text also pads it, and the model reads pads.
-    config.data.text.update({"tokenizer": "sentencepiece", "vocabulary": "", "end": "</s>"})
-    config.data.text.update({"pad": "</s>", "reads_pads": True, "max_length": size["length"]})
+    # The model reads pads: in SigLIP, the end of a text; SigLIP 2 has Gemma's tokenizer.
+    end, pad = ("<eos>", "<pad>") if is_second else ("</s>", "</s>")
+    config.data.text.update({"tokenizer": "sentencepiece", "vocabulary": "", "end": end})
+    config.data.text.update({"pad": pad, "reads_pads": True, "max_length": size["length"]})
     config.optimizer = adamw(1e-3, decay=0.1, kernels_only=True, b2=0.95)
     config.optimizer.clip_norm = 1.0
     return config

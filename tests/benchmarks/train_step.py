@@ -108,7 +108,7 @@ def main(argv: list[str]) -> None:
     parts = run.resolve(config, needs_data=PIPELINE.value)
 
     def fresh() -> state.TrainState:
-        return state.create_state(parts.init_state, parts.state_shapes)
+        return state.create_state(parts.init_state, parts.state_shapes, parts.key_data)
 
     given = {
         "config": config.name,

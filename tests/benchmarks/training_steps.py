@@ -159,7 +159,7 @@ def run_ours(
     from xmodal.base import mesh as mesh_lib
     from xmodal.runs.compiled_step import abstract_batch, compile_step
 
-    state = jax.jit(parts.init_state)()
+    state = jax.jit(parts.init_state)(parts.key_data)
     compiled = compile_step(parts, state, features)
     spec = abstract_batch(parts, features)
     batch = {name: columns[name].astype(column.dtype) for name, column in spec.items()}

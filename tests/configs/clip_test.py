@@ -62,6 +62,20 @@ def test_a_siglip_has_the_layers_of_big_vision():
     ]  # fmt: skip
 
 
+def test_texts_of_siglip_2_end_as_gemmas():
+    for name, expected in {
+        "siglip_b16": ("</s>", "</s>"),
+        "siglip2_g16": ("<eos>", "<pad>"),
+    }.items():
+        text = clip.get_config(name).data.text
+        assert (text.end, text.pad, text.reads_pads) == (*expected, True)
+
+
+def test_the_size_of_so400m_leaves_pixels_out():
+    shapes = model_shapes(clip.get_config("siglip_so400m14_384"), 32_000)
+    assert shapes["image/encoder/position_embeddings"].shape == (27 * 27, 1152)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     section = clip.get_config("quick").model.to_dict()

@@ -31,6 +31,7 @@ PAPERS = {
     "scan": ["shapes/i2t/recall@10"],
     "sgraf": ["shapes/i2t/recall@10"],
     "sgraf:sgr_quick": ["shapes/i2t/recall@10"],
+    "cvse": ["shapes/i2t/recall@10"],
     "vete": ["shapes/i2t/recall@10", "sts/c2c_isim/pearson"],
     "cmcm_clue": ["pools/t2i/median_rank", "relations/Story/average_precision"],
     "pcme": ["shapes/i2t/recall@10", "mean/shapes/i2t/recall@10"],

@@ -4,10 +4,15 @@ import json
 import os
 
 import numpy as np
+import parity
 import published_clip as published
 import pytest
 
+from tests.preprocessing.tiny_pieces import sentencepiece_model
 from xmodal.base.config import UserError
+from xmodal.preprocessing.sentence_pieces import sentence_piece_tokens
+from xmodal.pretrained.model_converters import convert_model
+from xmodal.pretrained.model_folder import save_model
 
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 
@@ -92,6 +97,7 @@ def test_siglip_of_big_vision_and_open_clip(siglip, tmp_path, kind):
         with pytest.raises(UserError, match="tells the activation .*--variant=gelu_tanh"):
             published.convert("siglip", source, **pieces)
         found, made = published.convert("siglip", source, variant="gelu_tanh", **pieces)
+        check_without_a_projection(source, published.timm_arrays(own), config, found, pieces)
     else:
         heads = {"image": 2, "text": 4}
         arrays = published.big_vision_arrays(own, heads, stacked=kind == "stacked")
@@ -101,6 +107,46 @@ def test_siglip_of_big_vision_and_open_clip(siglip, tmp_path, kind):
         assert made.sides["image"].preprocessing["eval_recipe"] == "big_vision"
     assert_equal(found, wanted)
     assert made.sides["text"].encoder == description.sides["text"].encoder
+
+
+def check_without_a_projection(source, arrays, config, whole, pieces):
+    """The text side of So400m/16-i18n ends with its norm."""
+    bare = {name: array for name, array in arrays.items() if "text_projection" not in name}
+    config["model_cfg"]["text_cfg"] |= {"proj_type": "none"}
+    published.write(source, bare, open_clip_config=config)
+    found, made = published.convert("siglip", source, variant="gelu_tanh", **pieces)
+    assert made.sides["text"].projection is None
+    assert_equal(found, {name: whole[name] for name in whole if "/projection/" not in name})
+    assert len(whole) - len(found) == 2
+
+
+def test_patches_that_leave_out_pixels(torch, tmp_path):
+    """As So400m/14 of 384 pixels, with 27 patches a side: its size comes from its files."""
+    pieces = sentencepiece_model()
+    model = published.make_siglip(torch, len(sentence_piece_tokens(pieces)), pixels=29)
+    model.save_pretrained(tmp_path / "theirs")
+    (tmp_path / "theirs/spiece.model").write_bytes(pieces)
+    save_model(tmp_path / "ours", *convert_model("siglip", tmp_path / "theirs"))
+    images, ids = parity.images(2, 29), np.ones((2, published.TEXT), np.int32)
+    _, description, found = parity.embed_converted(tmp_path / "ours", images, ids, ids)
+    assert description.sides["image"].preprocessing["size"] == 29
+    with torch.no_grad():
+        pixels = (torch.tensor(images) / 127.5 - 1).permute(0, 3, 1, 2)
+        expected = model.vision_model(pixel_values=pixels).pooler_output
+    assert parity.relative(found["image"].vector, expected) < 1e-5
+
+    # Arrays alone do not tell 384 from 378.
+    arrays = published.big_vision_arrays(
+        published.arrays_of(model), {"image": 2, "text": 4}, stacked=True
+    )
+    ones = {"embedding/kernel": (14, 14, 3, 64), "pos_embedding": (1, 27 * 27, 64)}
+    arrays |= {f"params/img/{name}": np.ones(shape, np.float32) for name, shape in ones.items()}
+    np.savez(tmp_path / "so400m.npz", **arrays)
+    made = published.convert(
+        "siglip", tmp_path / "so400m.npz", vocabulary=str(tmp_path / "theirs/spiece.model")
+    )[1]
+    assert made.sides["image"].preprocessing["size"] == 384
+    assert made.sides["image"].encoder["drops_rest"]
 
 
 def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
@@ -128,6 +174,10 @@ def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
     sides = published.convert("clip", folder, vocabulary=merges)[1].sides
     assert sides["image"].preprocessing == {"size": 24, "eval_recipe": "cxc", "eval_crop": 1.0}
     assert [sides[side].encoder["activation"] for side in sides] == ["gelu", "quick_gelu"]
+    with pytest.raises(
+        UserError, match="trained with gelu and quick_gelu, not with --variant=gelu"
+    ):
+        published.convert("clip", folder, variant="gelu", vocabulary=merges)
 
 
 def test_bad_input_is_named(torch, clip, siglip, tmp_path):
@@ -166,7 +216,21 @@ def test_bad_input_is_named(torch, clip, siglip, tmp_path):
     refused(r"1 array.* not expected.*\n  visual.transformer.resblocks.0.ls_1.gamma", "clip",
             source)  # fmt: skip
 
+    sizes = {"input_resolution": np.array(24), "vocab_size": np.array(517)}
+    exact = {**QUICK, "quick_gelu": False}
+    published.write(source, arrays | sizes, open_clip_config={"model_cfg": exact})
+    refused("open_clip_config.json says gelu, but it is an archive of OpenAI.*: remove the file",
+            "clip", source)  # fmt: skip
+    published.write(source, arrays | sizes, open_clip_config=config)
+    published.convert("clip", source, **merges)
+
     # Another model, another tokenizer, no tokenizer.
+    trunk = published.timm_arrays(published.arrays_of(siglip[0]))
+    trunk = {name: array for name, array in trunk.items() if "attn_pool" not in name}
+    published.write(tmp_path / "mean", trunk)
+    for kind in ("clip", "siglip"):
+        refused("its image side has neither a class token .*nor a probe as SigLIP; other image",
+                kind, tmp_path / "mean")  # fmt: skip
     refused("no class token, as a SigLIP: use --model=siglip", "clip", other)
     refused("no attention pooling with a probe, as a CLIP: use --model=clip.$", "siglip", folder)
     published.write(tmp_path / "none", {"encoder.weight": np.ones((2, 2), np.float32)})

@@ -25,11 +25,12 @@ def make_clip(torch):
     return _randomize(torch, transformers.CLIPModel(config))
 
 
-def make_siglip(torch, rows):
+def make_siglip(torch, rows, pixels=PIXELS):
     import transformers
 
     words = {**_WORDS, "vocab_size": rows, "projection_size": 64}
-    config = transformers.SiglipConfig(vision_config=_VISION, text_config=words)
+    vision = {**_VISION, "image_size": pixels}
+    config = transformers.SiglipConfig(vision_config=vision, text_config=words)
     return _randomize(torch, transformers.SiglipModel(config))
 
 

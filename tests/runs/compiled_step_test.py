@@ -56,10 +56,11 @@ def test_there_is_one_program_per_length():
         compiled.flops(data.cut_texts(batch, 5))
 
 
-def test_runs_of_other_lengths_share_programs_and_have_their_own_rates():
+def test_runs_of_other_lengths_and_seeds_share_programs_and_have_their_own_rates():
     texts, rates = [], []
-    for total, warmup in ((7, 2), (9, 3)):
+    for total, warmup, seed in ((7, 2, 0), (9, 3, 2**40)):
         config = tiny.make_config()
+        config.seed = seed
         config.total_steps = total
         config.optimizer.schedule = {"name": "cosine", "warmup_steps": warmup}
         parts = tiny.make_parts(config)

@@ -4,6 +4,7 @@ import jax
 import pytest
 
 from configs import quickstart
+from tests import tiny_encoder as tiny
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.runs import parts as parts_lib
@@ -34,7 +35,7 @@ def config(few_shapes):
 
 def make_state(config):
     parts = run.resolve(config, mesh=mesh_lib.make_mesh(jax.devices()[:2]))
-    return parts, state.create_state(parts.init_state, parts.state_shapes)
+    return parts, state.create_state(parts.init_state, parts.state_shapes, parts.key_data)
 
 
 @pytest.mark.parametrize("rows", ["given", "learned"])
@@ -64,3 +65,18 @@ def test_everything_else_is_checked_before_a_dataset_is_built(config, traces, mo
     make_state(config)
     assert found == [1]
     assert len(traces) == 2
+
+
+def test_runs_of_other_seeds_share_the_program_of_the_first_state():
+    texts, drawn = set(), []
+    for seed in (0, 1, 2**40):
+        config = tiny.make_config()
+        config.seed = seed
+        parts = tiny.make_parts(config)
+        lowered = jax.jit(parts.init_state).lower(parts.key_data)
+        texts.add(lowered.as_text())
+        drawn.append(
+            float(parts.init_params(parts.key_data)[0]["image"]["projection"]["kernel"].sum())
+        )
+    assert len(texts) == 1
+    assert len(set(drawn)) == 3

@@ -17,7 +17,7 @@ def created():
     states = []
     for devices in (1, 8):
         parts = tiny.make_parts(config, devices)
-        states.append(state.create_state(parts.init_state, parts.state_shapes))
+        states.append(state.create_state(parts.init_state, parts.state_shapes, parts.key_data))
     return states
 
 

@@ -20,6 +20,7 @@ class Rescored:
       outside: how many of them were no candidates, so that they were not scored.
       queries: queries with a positive.
       missed: how many of them have no positive among their candidates.
+      undecided: queries of which mAP@R, R-Precision or PMRP reads more items than were scored.
       given: hash of candidates from a file and of its first stage; "" for those chosen here.
     """
 
@@ -31,6 +32,7 @@ class Rescored:
     outside: int
     queries: int
     missed: int
+    undecided: int = 0
     given: str = ""
 
     @property
@@ -51,6 +53,11 @@ class Rescored:
         if self.first_stage:
             order = f"the order of {self.first_stage}" if self.given else "its order"
             others = f"other items follow in {order}"
+            if self.undecided:
+                others += (
+                    f", which mAP@R, R-Precision and PMRP of {self.undecided:,} queries with more "
+                    "positives than candidates also measure"
+                )
         return (
             f"ranked by {self.score} among {self.candidates}, which lack "
             f"{self.outside:,} of {self.positives:,} positives, and all positives of "

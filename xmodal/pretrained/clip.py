@@ -35,6 +35,8 @@ _SIGLIP = Defaults("gelu_pytorch_tanh", dict.fromkeys(SIDES, 12), 1e-6, "squash"
 # Widths whose heads are not 64 wide: ViT-H, g and bigG; So400m and g-opt of SigLIP.
 _HEADS = {1280: 16, 1408: 16, 1664: 16}
 _SIGLIP_HEADS = {1152: 16, 1536: 16}
+# (patch, patches of a side) -> pixels of a side, where the patches leave some out: So400m/14.
+_SIZES = {(14, 27): 384}
 _SIGLIP_2_ROWS = 256_000
 _PADS = {"reads_pads": True}
 _COSINE = {"name": "cosine", "learned_temperature": True}
@@ -56,9 +58,15 @@ def describe_clip(source: WeightSource, variant: str) -> Published:
         raise UserError("it has no class token, as a SigLIP: use --model=siglip.")
     settings = read_settings(source, layout.kind, _CLIP)
     stored = next((name for name in arrays if re.match(EXPECTED_UNEXPECTED[0], name)), "")
-    known = dict.fromkeys(SIDES, "quick_gelu") if stored and not settings.file else {}
+    known = dict.fromkeys(SIDES, "quick_gelu") if stored else settings.activations
+    if settings.file and known != settings.activations:
+        raise UserError(
+            f"its {settings.file} says {settings.activations['image']}, but it is an archive of "
+            "OpenAI, all of which were trained with quick_gelu: remove the file, or set its "
+            "model_cfg.quick_gelu to true."
+        )
     where = settings.file or "archive of OpenAI"
-    activations = _decide(known or settings.activations, variant, where, CLIP_VARIANTS)
+    activations = _decide(known, variant, where, CLIP_VARIANTS)
     if is_resnet:
         image = _describe_resnet(layout, arrays, settings)
     else:
@@ -119,10 +127,11 @@ def _decide(
 ) -> dict[str, str]:
     """Returns the activation of both sides, from the source or as asked for."""
     if known.keys() >= set(SIDES):
-        if variant and variant not in known.values():
+        if variant and {variant} != set(known.values()):
+            trained = " and ".join(dict.fromkeys(known.values()))
             raise UserError(
-                f"by its {where}, it was trained with {known['image']}, not with --variant="
-                f"{variant}; leave --variant out."
+                f"by its {where}, it was trained with {trained}, not with --variant={variant}; "
+                "leave --variant out."
             )
         return dict(known)
     if not variant:
@@ -148,7 +157,10 @@ def _describe_vit(
     patch, width = kernel[0], kernel[-1]
     tokens, _ = layout.shape(arrays, "image/encoder/position_embeddings")
     depth, _, mlp_dim = layout.shape(arrays, "image/encoder/layers/mlp_hidden/kernel")
-    size = patch * grid_side(tokens - is_clip, "positions of patches")
+    side = grid_side(tokens - is_clip, "positions of patches")
+    size = settings.size or _SIZES.get((patch, side), patch * side)
+    if size // patch != side:
+        size = patch * side
     heads = _heads(layout, arrays, settings, "image", width, heads_of)
     computed = {"activation": activation, "epsilon": settings.epsilon["image"]}
     encoder = {
@@ -158,6 +170,7 @@ def _describe_vit(
         "position_resize": "bicubic" if is_clip else "corners",
         "normalization": settings.normalization, **computed,
     }  # fmt: skip
+    encoder |= {"drops_rest": True} if size % patch else {}
     head = {"name": "first"}
     if not is_clip:
         head = {"name": "map", "heads": heads, "mlp_dim": mlp_dim, **computed}

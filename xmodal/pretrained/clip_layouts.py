@@ -71,7 +71,9 @@ def find_layout(arrays: Arrays) -> ClipLayout:
         if len(found) > 1:
             raise UserError(f"it has several arrays {anchor!r}, but needs one: {sorted(found)}.")
         if found:
-            return make(arrays, found[0])
+            layout = make(arrays, found[0])
+            _check_pooling(layout, arrays)
+            return layout
     raise UserError(
         f"it is no CLIP or SigLIP: it has none of {', '.join(repr(row[0]) for row in _LAYOUTS)}."
     )
@@ -89,6 +91,17 @@ def _refuse_naflex(arrays: Arrays) -> None:
                 f"it is a NaFlex model, whose pictures keep their aspect ratio ({name} is "
                 f"{list(shape)}), which is not supported: take a SigLIP 2 of a fixed size."
             )
+
+
+def _check_pooling(layout: ClipLayout, arrays: Arrays) -> None:
+    """Raises an error for image towers of open_clip that are pooled in another way."""
+    pooled = ("encoder/class_token", "head/probe", "head/output/kernel")
+    if not any(layout.has(arrays, f"image/{name}") for name in pooled):
+        raise UserError(
+            "it is no CLIP or SigLIP: its image side has neither a class token or attention "
+            "pooling as openai/CLIP, nor a probe as SigLIP; other image towers of open_clip are "
+            "not supported."
+        )
 
 
 def _openai(arrays: Arrays, start: str) -> ClipLayout:

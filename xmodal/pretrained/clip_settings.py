@@ -234,7 +234,7 @@ _SUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "final_ln_after_pool": (False,),
         "hf_model_name": (None, ""),
         "ls_init_value": (None,),
-        "proj_type": ("linear",),
+        "proj_type": ("linear", "none"),
         "act_kwargs": (None, {}, {"approximate": "tanh"}),
     },
 }

@@ -17,7 +17,7 @@ from xmodal.pretrained.vocabularies import TOKENIZER_FILES
 from xmodal.pretrained.weight_files import SMALL_FILES, load_source
 
 # Of the converted folders; to be raised if the same source would be converted differently.
-_VERSION = b"2"
+_VERSION = b"3"
 # Weights for other libraries in folders of transformers, which are not read.
 _IGNORED = (".h5", ".msgpack", ".onnx", ".md", ".ot")
 

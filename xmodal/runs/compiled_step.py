@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 from absl import logging
-from jax.sharding import Mesh
 
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
@@ -22,14 +21,9 @@ from xmodal.training.step import Batch, Scalars, jit_step, make_step
 class CompiledStep:
     """The training step of a run, for batches of all of its text lengths."""
 
-    def __init__(
-        self, programs: Mapping[int, jax.stages.Compiled], lengths: Lengths, mesh: Mesh
-    ) -> None:
-        """Takes the program of every text length T, ascending; of 0 without texts.
-
-        `lengths` are those of the run, and `mesh` its devices.
-        """
-        self._programs, self._run, self._mesh = dict(programs), lengths, mesh
+    def __init__(self, programs: Mapping[int, jax.stages.Compiled], parts: Parts) -> None:
+        """Takes the program of every text length T, ascending; of 0 without texts."""
+        self._programs, self._parts = dict(programs), parts
         self._flops = {
             length: cost.count_flops(program) for length, program in self._programs.items()
         }
@@ -52,12 +46,15 @@ class CompiledStep:
         self, state: TrainState, batch: Batch, step: jax.Array
     ) -> tuple[TrainState, Scalars]:
         """Returns the next state and the scalars of a step, see `step.make_step`."""
-        return self._programs[_text_length(batch)](state, batch, step, self._lengths)
+        return self._programs[_text_length(batch)](state, batch, step, *self._run)
 
     @functools.cached_property
-    def _lengths(self) -> Lengths:
-        """On the devices, which a compilation for others does not have."""
-        return Lengths(*(mesh_lib.put_step(int(each), self._mesh) for each in self._run))
+    def _run(self) -> tuple[Lengths, jax.Array]:
+        """Lengths and seed, on the devices, which a compilation for others does not have."""
+        settings, mesh = self._parts.settings, self._parts.mesh
+        lengths = read_lengths(settings.optimizer.schedule, settings.total_steps)
+        on_devices = (mesh_lib.put_step(int(each), mesh) for each in lengths)
+        return Lengths(*on_devices), mesh_lib.put(self._parts.key_data, mesh_lib.replicated(mesh))
 
 
 def lower_step(
@@ -65,8 +62,8 @@ def lower_step(
 ) -> dict[int, jax.stages.Lowered]:
     """Returns the step for every text length; see `compile_step`.
 
-    Its text is the same for runs that differ only in their length, so that the compilation cache
-    has the program of another.
+    Its text is the same for runs that differ only in their length and seed, so that the compilation
+    cache has the program of another.
     """
     step = make_step(
         parts.model,
@@ -79,10 +76,13 @@ def lower_step(
         skip_non_finite=parts.settings.non_finite == "skip",
     )
     jitted = jit_step(step, state, parts.mesh)
-    number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))
+    everywhere = mesh_lib.replicated(parts.mesh)
+    number = jax.ShapeDtypeStruct((), np.int32, sharding=everywhere)
+    key = jax.ShapeDtypeStruct(parts.key_data.shape, np.uint32, sharding=everywhere)
+    run = number, Lengths(number, number), key
     batch = abstract_batch(parts, features)
     return {
-        length: jitted.lower(state, data.cut_texts(batch, length), number, Lengths(number, number))
+        length: jitted.lower(state, data.cut_texts(batch, length), *run)
         for length in parts.settings.data.padded_lengths or (0,)
     }
 
@@ -114,8 +114,7 @@ def compile_step(
         for length, lowered in lower_step(parts, state, features).items():
             programs[length] = memory.compile_program(lowered, memory.STEP, parts)
             advance(1)
-    run = read_lengths(settings.optimizer.schedule, settings.total_steps)
-    compiled = CompiledStep(programs, run, parts.mesh)
+    compiled = CompiledStep(programs, parts)
     seconds = time.monotonic() - started
     logging.info("Compiled in %.0f s. %s", seconds, cost.describe(compiled.longest))
     return compiled

@@ -14,6 +14,7 @@ from xmodal.evals.evaluators import Options
 from xmodal.models import DualEncoder
 from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.config.spec import Spec
+from xmodal.training import rngs
 from xmodal.training.optimization.optimizer import make_optimizer
 from xmodal.training.state import TrainState, first_state, init_params, with_shardings
 from xmodal.training.tasks import Task
@@ -56,20 +57,23 @@ class Parts:
         return self.spec.evals
 
     @functools.cached_property
-    def init_params(self) -> Callable[[], tuple[Tree, Tree]]:
-        """Returns fresh `(params, model_state)`; compiled, and takes seconds to trace."""
+    def key_data(self) -> np.ndarray:
+        """The run's seed, as an argument of its programs, which runs of other seeds share."""
+        return rngs.key_data(self.settings.seed)
+
+    @functools.cached_property
+    def init_params(self) -> Callable[..., tuple[Tree, Tree]]:
+        """Returns `(params, model_state)` of `key_data`; compiled, and takes seconds to trace."""
         # The number of items does not affect the parameters.
         one = {
             name: np.zeros((1, *spec.shape[1:]), spec.dtype) for name, spec in self.batch.items()
         }
-        return jax.jit(
-            functools.partial(init_params, self.model, self.tasks, one, self.settings.seed)
-        )
+        return jax.jit(functools.partial(init_params, self.model, self.tasks, one))
 
     @functools.cached_property
     def shapes(self) -> tuple[Tree, Tree]:
         """Shapes and dtypes of `(params, model_state)`."""
-        return jax.eval_shape(self.init_params)
+        return jax.eval_shape(self.init_params, self.key_data)
 
     @functools.cached_property
     def trained(self) -> Tree:
@@ -87,9 +91,9 @@ class Parts:
         settings = self.settings
         return make_optimizer(settings.optimizer, settings.total_steps, self.trained, self.frozen)
 
-    def init_state(self) -> TrainState:
+    def init_state(self, key_data: jax.Array | np.ndarray) -> TrainState:
         """Returns the state of step 0; a pure function."""
-        return first_state(*self.init_params(), self.optimizer, self.settings.freeze)
+        return first_state(*self.init_params(key_data), self.optimizer, self.settings.freeze)
 
     @functools.cached_property
     def state_shapes(self) -> TrainState:

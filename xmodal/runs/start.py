@@ -56,7 +56,7 @@ def initial_state(parts: Parts) -> TrainState:
         shapes, source, settings.data, settings.train_split, settings.seed
     )
     with progress("Compiling and drawing the initial weights", 1):
-        state = create_state(parts.init_state, shapes)
+        state = create_state(parts.init_state, shapes, parts.key_data)
     state = from_concepts.place(state, constants)
     state = from_towers.place(state, towers)
     state = from_word_vectors.place(state, rows)

@@ -44,7 +44,10 @@ class TrainState:
 
 
 def init_params(
-    model: DualEncoder, tasks: tuple[Task, ...], batch: Mapping[str, Any], seed: int
+    model: DualEncoder,
+    tasks: tuple[Task, ...],
+    batch: Mapping[str, Any],
+    seed: int | np.ndarray | jax.Array,
 ) -> tuple[Tree, Tree]:
     """Returns the initial `(params, model_state)` of a model and its tasks.
 
@@ -52,7 +55,7 @@ def init_params(
       model: the dual encoder.
       tasks: some may have their own parameters.
       batch: raw columns of a training batch of any size; only shapes and dtypes matter.
-      seed: seed of the parameters.
+      seed: seed of the parameters, see `rngs.stream_key`.
     """
     inputs = {side: tower_inputs(batch, side) for side in model.towers}
     params, model_state = model.init(rngs.stream_key(seed, "params"), inputs)
@@ -115,7 +118,9 @@ def replace_arrays(tree: Tree, arrays: Mapping[str, np.ndarray]) -> Tree:
     )
 
 
-def create_state(init: Callable[[], TrainState], shapes: TrainState) -> TrainState:
-    """Returns a fresh state sharded like `shapes`; no device ever holds more than its shard."""
+def create_state(
+    init: Callable[..., TrainState], shapes: TrainState, *arguments: np.ndarray
+) -> TrainState:
+    """Returns the state of `init`, sharded like `shapes`; no device holds more than its shard."""
     shardings = jax.tree.map(lambda leaf: leaf.sharding, shapes)
-    return jax.jit(init, out_shardings=shardings)()
+    return jax.jit(init, out_shardings=shardings)(*arguments)

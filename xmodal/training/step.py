@@ -97,25 +97,31 @@ def make_step(
         changes only the step counts.
 
     Returns:
-      (state, batch, step, lengths) -> (state, scalars). `batch` holds global arrays as
-      `data.batch_spec` describes them; without `lengths`, see `schedules.make_schedule`, those of
-      the run are constants of the program. The update happens only if loss and gradient are finite
-      and `step` is the state's own step: unless such a batch is skipped, the state stays as it was
-      before the failing batch, although later steps may have been dispatched already.
+      (state, batch, step, lengths, key_data) -> (state, scalars). `batch` holds global arrays as
+      `data.batch_spec` describes them; without `lengths`, see `schedules.make_schedule`, and
+      `key_data`, see `rngs`, those of the run are constants of the program. The update happens only
+      if loss and gradient are finite and `step` is the state's own step: unless such a batch is
+      skipped, the state stays as it was before the failing batch, although later steps may have
+      been dispatched already.
     """
     embed: Callable[..., tuple[dict[str, Embedding], Tree]]
     embed = functools.partial(embed_views, train=True)
     if accumulation_steps > 1:
         embed = functools.partial(accumulation.embed_in_parts, steps=accumulation_steps, mesh=mesh)
-    compute_loss = _make_loss(model, tasks, embed, seed=seed, mesh=mesh, l2=l2)
+    compute_loss = _make_loss(model, tasks, embed, mesh=mesh, l2=l2)
     update = _make_update(model, tasks, optimizer, skip_non_finite=skip_non_finite)
 
     def step_function(
-        state: TrainState, batch: Batch, step: jax.Array, lengths: Lengths | None = None
+        state: TrainState,
+        batch: Batch,
+        step: jax.Array,
+        lengths: Lengths | None = None,
+        key_data: jax.Array | None = None,
     ) -> tuple[TrainState, Scalars]:
         gradients, (model_state, observed, scalars) = jax.grad(compute_loss, has_aux=True)(
-            state.params, state.frozen, state.model_state, batch, state.step
-        )
+            state.params, state.frozen, state.model_state, batch, state.step,
+            seed if key_data is None else key_data,
+        )  # fmt: skip
         with jax.named_scope("update"):
             return update(state, step, gradients, model_state, observed, scalars, lengths)
 
@@ -173,7 +179,6 @@ def _make_loss(
     tasks: tuple[Task, ...],
     embed: Callable[..., tuple[dict[str, Embedding], Tree]],
     *,
-    seed: int,
     mesh: Mesh,
     l2: L2Config | None,
 ) -> Callable[..., tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]]:
@@ -185,7 +190,12 @@ def _make_loss(
     rate = momentum_rate(tasks)
 
     def compute_loss(
-        params: Tree, frozen: Tree, model_state: Tree, batch: Batch, step: jax.Array
+        params: Tree,
+        frozen: Tree,
+        model_state: Tree,
+        batch: Batch,
+        step: jax.Array,
+        seed: int | jax.Array,
     ) -> tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]:
         everything = merge(params, frozen)
         parts = _frozen_parts(params, frozen, model.towers)

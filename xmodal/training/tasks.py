@@ -278,7 +278,7 @@ def compute_losses(
     model_state: Tree,
     *,
     similarity: Similarity,
-    seed: int,
+    seed: int | jax.Array,
     step: jax.Array,
     mesh: Mesh | None = None,
     pair_scorer: PairScorer | None = None,
@@ -294,7 +294,7 @@ def compute_losses(
       params: parameters of the whole model; those of a task are under `tasks/NAME`.
       model_state: running statistics of the whole model, with the same layout.
       similarity: similarity of the model.
-      seed: seed of the run; a task's randomness is a function of seed, name and step.
+      seed: the run's, see `rngs.stream_key`; a task's randomness follows from it, name and step.
       step: int32 scalar.
       mesh: devices that the batch is split over.
       pair_scorer: the model's, with parameters under `pair_scorer`.

@@ -63,6 +63,20 @@ def test_every_row_is_complete(ledger):
                     assert value.number <= ten.number
 
 
+def test_rows_of_open_clips_siglips_are_run_as_open_clip_computes_them(ledger):
+    """Their files do not tell the activation, without which `convert` refuses them."""
+    systems = {row.system.name: row.system for row in ledger.rows}.values()
+    found = [
+        " ".join(system.run)
+        for system in systems
+        if "--model=siglip" in " ".join(system.run) and ".safetensors" in " ".join(system.run)
+    ]
+    assert len(found) == 6
+    for commands in found:
+        assert "--variant=gelu " in commands
+        assert commands.endswith("--config.data.text.canonicalize=True")
+
+
 def by_label(ledger, group):
     """Label -> tag -> number of the rows of a paper."""
     found = collections.defaultdict(dict)

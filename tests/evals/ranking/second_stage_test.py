@@ -105,6 +105,31 @@ def test_facts_of_a_direction():
     assert (facts.positives, facts.outside) == (len(positives.values), outside)
     assert (facts.queries, facts.missed, facts.top) == (asking, missed, 7)
     assert f"lack {outside} of {len(positives.values)} positives" in facts.describe()
+    assert facts.undecided == 0
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_queries_with_more_positives_than_candidates_are_counted(folded):
+    """Their mAP@R depends on the order of the first stage, whatever the second one says."""
+    first, second = make_scores()
+    rng = np.random.default_rng(4)
+    rows, items = rng.integers(0, 60, 300), rng.integers(0, 131, 300).astype(np.int32)
+    folds = (rng.integers(0, 2, 70), rng.integers(0, 2, 131)) if folded else None
+    relations = [
+        Ragged.from_pairs(rows[half], items[half], 70) for half in np.split(np.arange(300), 2)
+    ]
+    unreachable = rng.integers(0, 3, 70).astype(np.int32)
+    labels = DirectionLabels(tuple(relations), ("map@r",), unreachable, cap=6, folds=folds)
+    stage = SecondStage(SavedScores(first), "cosine", Table(second), PairReranker(4), "model")
+    expected = 0
+    for query in range(70):
+        kept = slow_order(first[query], second[query], 4)[1]
+        scored = sum(folds[1][item] == folds[0][query] for item in kept) if folded else len(kept)
+        most = max(relation.lengths[query] for relation in relations) + unreachable[query]
+        expected += min(most, 6) > scored
+    facts = stage.describe(labels, transposed=False)
+    assert 0 < facts.undecided == expected < 70
+    assert f"of {expected} queries with more positives than candidates" in facts.describe()
 
 
 def test_scores_that_are_not_finite_are_refused():

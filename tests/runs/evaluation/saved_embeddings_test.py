@@ -41,7 +41,7 @@ def parts(config):
 
 @pytest.fixture(scope="module")
 def weights(parts):
-    return parts.init_params()
+    return parts.init_params(parts.key_data)
 
 
 @pytest.fixture(scope="module")

@@ -49,5 +49,8 @@ def test_one_file_holds_one_set_of_embeddings(few_shapes, saved_run_dir, monkeyp
     monkeypatch.setattr(evaluation, "_embedder", None)  # Reported before anything is embedded.
     with pytest.raises(UserError, match="use 2 sets of embeddings, but --save_embeddings writes"):
         evaluate_weights(
-            evaluation, *parts.init_params(), name="x", request=Request(save_embeddings="x.npz")
+            evaluation,
+            *parts.init_params(parts.key_data),
+            name="x",
+            request=Request(save_embeddings="x.npz"),
         )

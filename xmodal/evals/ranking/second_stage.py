@@ -20,6 +20,8 @@ from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_tiles import Scores, complete_rows
 from xmodal.evals.results import Rescored
 
+# Metrics that read as many items as a query has positives.
+_OF_POSITIVES = frozenset({"map@r", "r_precision", "pmrp"})
 # Integers below scores of this size are exact in float32, for as many items.
 _LARGEST = 1 << 22
 
@@ -218,6 +220,9 @@ def describe_candidates(
     for relation in direction.relations:
         total += relation.lengths
         inside += np.sum(relation.contains(queries, candidates), axis=1)
+    undecided = 0
+    if _OF_POSITIVES.intersection(direction.metrics):
+        undecided = int(np.sum(_count_read(direction) > _count_scored(direction, candidates)))
     return Rescored(
         score=score,
         first_stage=first_stage,
@@ -227,8 +232,25 @@ def describe_candidates(
         outside=int((total - inside).sum()),
         queries=int(np.sum(total > 0)),
         missed=int(np.sum((total > 0) & (inside == 0))),
+        undecided=undecided,
         given=given,
     )
+
+
+def _count_read(direction: DirectionLabels) -> np.ndarray:
+    """R of every query, the most of its relations; int [Q]."""
+    positives = np.max([relation.lengths for relation in direction.relations], axis=0)
+    if direction.unreachable is not None:
+        positives = positives + direction.unreachable
+    return positives if direction.cap is None else np.minimum(positives, direction.cap)
+
+
+def _count_scored(direction: DirectionLabels, candidates: np.ndarray) -> np.ndarray:
+    """Candidates of every query, of its own fold if there are folds; int [Q]."""
+    if direction.folds is None:
+        return np.full(len(candidates), candidates.shape[1])
+    of_queries, of_items = direction.folds
+    return np.sum(of_items[candidates] == of_queries[:, None], axis=1)
 
 
 def join_keys(row: np.ndarray, scored: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -48,6 +48,8 @@ class VitConfig(ImageEncoderConfig):
       mlp_dim: hidden width of the feed-forward layers.
       class_token: whether a learned token comes before those of the patches.
       patch_bias: whether the linear layer of the patches has a bias.
+      drops_rest: whether the last rows and columns that fill no patch are left out, as in SigLIP
+        So400m/14 at 384 pixels; otherwise they are an error.
       norm_before: whether a layer norm comes before the layers.
       dropout: dropout rate of the embeddings, attention weights and layer outputs.
       activation: a key of `transformer_layers.ACTIVATIONS`.
@@ -67,6 +69,7 @@ class VitConfig(ImageEncoderConfig):
     mlp_dim: int = setting(3072, at_least=1)
     class_token: bool = True
     patch_bias: bool = True
+    drops_rest: bool = False
     norm_before: bool = False
     dropout: float = setting(0.0, at_least=0, below=1)
     activation: str = setting("gelu", one_of=ACTIVATIONS)
@@ -108,7 +111,7 @@ class Vit(ImageEncoder):
     def encode(self, pixels: jax.Array, mode: Mode) -> jax.Array:
         """Normalized pixels [B, H, W, 3] -> tokens [B, 1 + n, width].
 
-        The class token, if there is one, comes first; the n = (H / P)(W / P) patches follow row
+        The class token, if there is one, comes first; the n = (H // P)(W // P) patches follow row
         by row.
 
         Raises:
@@ -144,7 +147,7 @@ class Vit(ImageEncoder):
 
     def _check_size(self, pixels: jax.Array) -> None:
         patch, (height, width) = self.config.patch, pixels.shape[1:3]
-        if height % patch or width % patch:
+        if (height % patch or width % patch) and not self.config.drops_rest:
             raise UserError(
                 f"Pictures of {height} x {width} pixels do not divide into patches of {patch} x "
                 f"{patch}; set config.data.image.size to a multiple of "
