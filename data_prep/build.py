@@ -69,6 +69,7 @@ def build(
 
     cls = data_prep.builder_class(name)
     data_dir = cls.data_dir_of(data_dir, manual_dir)
+    _check_encoding(os.path.abspath(data_dir or "."))
 
     def make_builder() -> Any:
         return cls(config=config, data_dir=data_dir, min_kept=min_kept)
@@ -94,6 +95,16 @@ def build(
             f"records of {', '.join(short)}; delete it to prepare it again\n{counts_table(counts)}"
         )
     return builder
+
+
+def _check_encoding(data_dir: str) -> None:
+    """Raises an error for a name that ArrayRecord cannot open."""
+    try:
+        os.fspath(data_dir).encode()
+    except UnicodeEncodeError:
+        raise UnexpectedFilesError(
+            f"--data_dir={data_dir!a} is not UTF-8; use another folder, or rename it"
+        ) from None
 
 
 def _beam_options(flags: str | None) -> Any:

@@ -5,10 +5,12 @@ import sys
 from collections.abc import Callable
 
 import data_prep
+from data_prep.output_streams import survive_lost_output
 
 
 def run(main: Callable[[], None]) -> None:
-    """Runs a command; on Ctrl-C it exits with one line and no stack trace."""
+    """Runs a command, which may lose its output; on Ctrl-C it exits with one line."""
+    survive_lost_output()
     try:
         main()
     except KeyboardInterrupt:

@@ -18,7 +18,7 @@ from data_prep.reading.csv_files import IsRow, scan_csv
 from data_prep.reading.picture_names import IMAGE_ENDINGS
 from data_prep.reading.quoted_cells import follows_a_writer
 from data_prep.reading.text_files import read_json, read_jsonl, read_lines
-from data_prep.untrusted.parquet_rows import parquet_rows
+from data_prep.untrusted.parquet_rows import UnreadableRow, parquet_rows
 
 TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".token", ".jsonl", ".ndjson", ".json", ".parquet")
 Row = tuple[str, dict[str, Any]]
@@ -256,10 +256,7 @@ def _parquet_rows(
             for batch in table.iter_batches(_BATCH, columns=columns):
                 for row in parquet_rows(batch):
                     place = f"{path.name} row {number}"
-                    if isinstance(row, UnicodeDecodeError):
-                        yield LeftOut(place, "not UTF-8", str(row))
-                    else:
-                        yield place, row
+                    yield (LeftOut(place, *row) if isinstance(row, UnreadableRow) else (place, row))
                     number += 1
     except (pyarrow.ArrowException, OSError) as error:
         detail = str(error).partition("\n")[0]

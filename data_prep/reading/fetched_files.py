@@ -11,10 +11,11 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
 from data_prep.reading.picture_names import IMAGE_ENDINGS, composed, is_picture, read_picture
 from data_prep.untrusted.json_text import parse_json_text
-from data_prep.untrusted.parquet_rows import parquet_rows
+from data_prep.untrusted.parquet_rows import UnreadableRow, parquet_rows
 
 SIDECAR_ENDINGS = (".txt", ".json")
 
@@ -74,8 +75,8 @@ def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
             row = 0
             for batch in table.iter_batches(_BATCH, columns=columns):
                 for meta in parquet_rows(batch):
-                    if isinstance(meta, UnicodeDecodeError):
-                        yield LeftOut(f"{where} row {row}", "not UTF-8", str(meta))
+                    if isinstance(meta, UnreadableRow):
+                        yield LeftOut(f"{where} row {row}", *meta)
                         row += 1
                         continue
                     image: Any = meta.get(image_column or "")
@@ -137,7 +138,10 @@ def sidecar_key(name: str) -> str:
     return stem + ending.lower()
 
 
-def _give(image: bytes) -> bytes:
+def _give(image: Any) -> bytes:
+    # Pillow would open a text as the path of a file on this machine.
+    if not isinstance(image, bytes):
+        raise BadImageError("not an image", f"a {type(image).__name__} in place of its bytes")
     return image
 
 

@@ -1,14 +1,23 @@
-"""Rows of Parquet tables from elsewhere, whose texts need not be UTF-8."""
+"""Rows of Parquet tables from elsewhere: texts need not be UTF-8, nor days in the calendar."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
+
+_ERRORS = (ValueError, OverflowError)  # `UnicodeDecodeError` is a ValueError.
 
 
-def parquet_rows(batch: Any) -> Iterator[dict[str, Any] | UnicodeDecodeError]:
-    """Yields the rows of a `pyarrow.RecordBatch`, or the error of a text that is not UTF-8."""
+class UnreadableRow(NamedTuple):
+    """A row without values: "not UTF-8" or "value that cannot be read", and details."""
+
+    reason: str
+    detail: str
+
+
+def parquet_rows(batch: Any) -> Iterator[dict[str, Any] | UnreadableRow]:
+    """Yields the rows of a `pyarrow.RecordBatch`, or why one has no values."""
     try:
         rows = batch.to_pylist()
-    except UnicodeDecodeError:
+    except _ERRORS:
         rows = None
     if rows is not None:
         yield from rows
@@ -17,4 +26,6 @@ def parquet_rows(batch: Any) -> Iterator[dict[str, Any] | UnicodeDecodeError]:
         try:
             yield batch.slice(number, 1).to_pylist()[0]
         except UnicodeDecodeError as error:
-            yield error
+            yield UnreadableRow("not UTF-8", str(error))
+        except _ERRORS as error:
+            yield UnreadableRow("value that cannot be read", str(error))

@@ -7,9 +7,10 @@ reserves memory for any number that a file claims, and hashes nested keys until 
 
 import collections
 import io
+import math
 import pickle
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 # Errors that damaged or foreign pickles raise, depending on their bytes.
@@ -104,8 +105,9 @@ class Unpickler(_InPython):
           encoding: of the strings of Python 2; "bytes" keeps them.
         """
         super().__init__(file, encoding=encoding, errors="replace")
+        self._left = file.getbuffer().nbytes
         self._known = {
-            ("collections", "OrderedDict"): KnownFunction(_ordered),
+            ("collections", "OrderedDict"): KnownFunction(self._ordered),
             ("collections", "defaultdict"): KnownFunction(lambda *_: {}),
             **(known or {}),
         }
@@ -117,6 +119,20 @@ class Unpickler(_InPython):
             return self._known[module, name]
         # A class of its own, which the file cannot use to affect others.
         return type("Inert", (Inert,), {"kind": f"{module}.{name}"})
+
+    def spend(self, count: int) -> None:
+        """Counts entries or bytes that a call copies; all of them together are in the file.
+
+        Raises:
+          pickle.UnpicklingError: calls copy the same ones again and again.
+        """
+        self._left -= count
+        if self._left < 0:
+            raise pickle.UnpicklingError("it copies more than it holds")
+
+    def _ordered(self, pairs: Collection[Any] = ()) -> collections.OrderedDict:
+        self.spend(len(pairs))
+        return collections.OrderedDict((_checked(key), value) for key, value in pairs)
 
     def persistent_load(self, pid: Any) -> Any:
         """Returns an object stored outside the pickle."""
@@ -188,14 +204,15 @@ def _checked(key: Any) -> Any:
     return key
 
 
-def _ordered(pairs: Iterable[Any] = ()) -> collections.OrderedDict:
-    return collections.OrderedDict((_checked(key), value) for key, value in pairs)
-
-
 class Resolver:
-    """Replaces stand-ins by their objects, now that the pickle has ended."""
+    """Replaces stand-ins by their objects, now that the pickle has ended.
 
-    def __init__(self) -> None:
+    Args:
+      most: bytes that all its arrays may have.
+    """
+
+    def __init__(self, most: float = math.inf) -> None:
+        self._left = most
         # The objects themselves keep the numbers from being given to others.
         self._done: dict[int, tuple[Any, Any]] = {}
         self._open: set[int] = set()
@@ -218,7 +235,11 @@ class Resolver:
 
     def _copy(self, value: Any) -> Any:
         if isinstance(value, StandIn):
-            return self.resolve(value.value())
+            found = value.value()
+            self._left -= getattr(found, "nbytes", 0)
+            if self._left < 0:
+                raise ValueError("its arrays have more bytes than the file")
+            return self.resolve(found)
         if isinstance(value, Mapping):
             return {self.resolve(key): self.resolve(item) for key, item in value.items()}
         items = [self.resolve(item) for item in value]

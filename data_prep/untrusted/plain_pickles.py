@@ -7,7 +7,6 @@ import io
 import math
 import pickle
 import re
-from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -34,11 +33,20 @@ def load_plain(file: BinaryIO) -> Any:
     Raises:
       Exception: one of `DAMAGE`; the pickle is truncated, damaged, or requests anything else.
     """
-    content = io.BytesIO(file.read())
-    return Resolver().resolve(_PlainUnpickler(content, _KNOWN, encoding="bytes").load())
+    content = file.read()
+    return Resolver(len(content)).resolve(_PlainUnpickler(content).load())
 
 
 class _PlainUnpickler(Unpickler):
+    def __init__(self, content: bytes) -> None:
+        known = _KNOWN | {("_codecs", "encode"): KnownFunction(self._encode)}
+        super().__init__(io.BytesIO(content), known, encoding="bytes")
+
+    def _encode(self, text: str, *_: Any) -> bytes:
+        """Returns bytes that Python 3 wrote for Python 2."""
+        self.spend(len(text))
+        return text.encode("latin-1")
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self._known:
             raise pickle.UnpicklingError(f"it requests {module}.{name}")
@@ -109,11 +117,6 @@ def _scalar(dtype: Any, content: Any = b"") -> _Scalar:
     return scalar
 
 
-def _encode(text: str, *_: Any) -> bytes:
-    """Returns bytes that Python 3 wrote for Python 2."""
-    return text.encode("latin-1")
-
-
 def _text(name: Any) -> str:
     text = name.decode() if isinstance(name, bytes) else name
     if not isinstance(text, str):
@@ -121,7 +124,7 @@ def _text(name: Any) -> str:
     return text
 
 
-_KNOWN: Mapping[tuple[str, str], Any] = {
+_KNOWN: dict[tuple[str, str], Any] = {
     **{
         (f"numpy.{core}.{module}", name): KnownFunction(function)
         for core in ("core", "_core")
@@ -133,6 +136,5 @@ _KNOWN: Mapping[tuple[str, str], Any] = {
     },
     ("numpy", "ndarray"): _NDARRAY,
     ("numpy", "dtype"): KnownFunction(_dtype),
-    ("_codecs", "encode"): KnownFunction(_encode),
     ("__builtin__", "bytes"): KnownFunction(lambda: b""),  # No bytes, for Python 2.
 }

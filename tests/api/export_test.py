@@ -172,6 +172,68 @@ def test_a_bundle_that_changed_is_refused_before_it_is_read(
         xmodal.load(tmp_path / "copy")
 
 
+def sign_card(folder, **changes):
+    """Makes the card's hashes those of the files and of its changed content."""
+    path = folder / "bundle.json"
+    content = json.loads(path.read_text()) | changes
+    del content["sha256"]
+    for name in content["files"]:
+        data = (folder / name).read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        content["files"][name] = {"bytes": len(data), "sha256": digest}
+    path.write_text(json.dumps(content | {"sha256": card_module._hash(content)}))
+
+
+def _more_dimensions_than_numpy_has():
+    header = json.dumps({"image/x": {"dtype": "F32", "shape": [1] * 65, "data_offsets": [0, 4]}})
+    return len(header).to_bytes(8, "little") + header.encode() + bytes(4)
+
+
+def _change_arrays(path, change):
+    arrays = safetensors.numpy.load_file(path)
+    change(arrays)
+    safetensors.numpy.save_file(arrays, path)
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda path: path.write_bytes(b"\xff" * 64), "arrays of the bundle .*header"),
+        (lambda path: path.write_bytes(_more_dimensions_than_numpy_has()), "arrays of the bundle"),
+        (lambda path: _change_arrays(path, dict.clear), r"is None, but the function 'image' takes"),
+        (
+            lambda path: _change_arrays(path, lambda found: found.update(video=np.ones(2))),
+            r"arrays of the bundle \('video'\)",
+        ),
+        (
+            lambda path: _change_arrays(path, lambda found: found.popitem()),
+            "is None, but the function 'text-8' takes",
+        ),
+        (
+            lambda path: _change_arrays(
+                path, lambda found: found.update(dict.fromkeys(list(found)[-1:], np.ones((3, 9))))
+            ),
+            r"is \(3, 9\), but the function 'text-8' takes",
+        ),
+    ],
+)
+def test_other_weights_than_a_bundle_needs_are_refused(harm, message, bundle, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(bundle[0], folder)
+    harm(folder / "weights.safetensors")
+    sign_card(folder)
+    with pytest.raises(xmodal.UserError, match=f"weights.safetensors does not .*{message}"):
+        xmodal.load(folder)
+
+
+def test_numbers_of_a_card_are_numbers(bundle, tmp_path):
+    shutil.copytree(bundle[0], tmp_path / "copy")
+    for value in ("x", [], 10**400):
+        sign_card(tmp_path / "copy", parameters={"scale": value})
+        with pytest.raises(xmodal.UserError, match="scale of bundle.json of .* finite number"):
+            xmodal.load(tmp_path / "copy")
+
+
 def test_a_function_of_another_jax_is_refused(bundle, tmp_path, monkeypatch):
     shutil.copytree(bundle[0], tmp_path / "copy")
     path = tmp_path / "copy" / "image"

@@ -208,6 +208,8 @@ def test_a_frame_of_a_notebook(chromium, tmp_path):
         "![c](http://x/y.png)",
         "<http://x>",
         "<b>c</b>",
+        r"\<b>c\</b>",
+        r"\\<b>c\\\</b>",
         "[c][d]\n\n[d]: http://x",
         "https://x.org/y",
         "www.x.org",
@@ -222,5 +224,5 @@ def test_names_are_no_links(name):
         assert "<a" not in page
         assert "<img" not in page
     # Elsewhere, in a report.md, by the rules of CommonMark and of hosts that link addresses.
-    assert not re.search(r"\][(\[:]|(?<!\\)<[\w/!?]|(https?:)//|www\.", document)
+    assert not re.search(r"\][(\[:]|(?<!\\)(\\\\)*<[\w/!?]|(https?:)//|www\.", document)
     assert '<a href="examples.html">' in from_markdown("# t\n\n[own](examples.html)\n").body

@@ -17,7 +17,7 @@ def test_columns_are_aligned():
 
 
 def test_any_text_is_one_cell():
-    table = format_table([["a|b\nc", "R@1"], ["coco", "3.0"]])
+    table = format_table([["a|b\nc", "R@1"], [r"a\|b\\|c", "3.0"]])
     page = from_markdown(f"# Title\n\n{table}\n").body
     assert "<th>a|b c</th>" in page
     assert page.count("<th") - page.count("<thead") == page.count("<td") == 2

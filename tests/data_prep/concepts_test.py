@@ -94,6 +94,9 @@ def test_missing_wordnet_says_how_to_get_it(few_shapes, tmp_path, monkeypatch, c
         lambda content: content.update(forms={"sky": 7}),
         lambda content: content.update(joint=[[0, 9, 1]]),
         lambda content: content.update(vectors=[[1.0]]),
+        lambda content: content.update(captions=[10**30] * 3),
+        lambda content: content.update(forms={"a": float("inf")}),
+        lambda content: content.update(concepts=["a"] * 100_000),
     ],
 )
 def test_other_files_are_named(tmp_path, change):

@@ -32,6 +32,12 @@ def test_a_tiny_checkpoint_takes_little_memory(tmp_path):
     assert rows[0] is rows[1]
     with pytest.raises(UserError, match="repeat more than 1,000,000 entries"):
         torch_files.read_torch(path)
+    nested = torch.zeros(1)
+    for _ in range(20):
+        nested = {"a" * 1_000: nested}
+    torch.save(nested, path)
+    with pytest.raises(UserError, match="a name has more than 10,000 characters"):
+        torch_files.read_torch(path)
     torch.save({"table": torch.zeros(1).expand(10**9)}, path)
     with pytest.raises(UserError, match="repeats more than 1,000,000 numbers"):
         torch_files.read_torch(path)

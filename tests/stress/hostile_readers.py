@@ -22,6 +22,7 @@ from data_prep.region_features.feature_stores import FeatureStores
 from data_prep.untrusted.plain_pickles import DAMAGE, load_plain
 from tests.preprocessing import tiny_pieces
 from tests.stress import tiny_files
+from xmodal.api.search import approximate
 from xmodal.base.config import UserError
 from xmodal.base.cxc_files import read_cxc_file
 from xmodal.data import feature_records, records
@@ -135,6 +136,21 @@ def _read_frozen(folder: pathlib.Path) -> Any:
 def _read_step(folder: pathlib.Path) -> Any:
     checkpoints.check_whole(str(folder), 1, ("params",))
     return checkpoints.read_tree(str(folder), 1, "params")
+
+
+_ITEMS = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
+
+
+def _write_lists(folder: pathlib.Path) -> list[pathlib.Path]:
+    approximate.save_lists(approximate.build_lists("dot", _ITEMS), folder / "image.faiss")
+    return [folder / "image.faiss"]
+
+
+def _search_lists(folder: pathlib.Path) -> Any:
+    scores, items = approximate.read_lists(folder / "image.faiss", _ITEMS).search(_ITEMS[:3], 9)
+    assert items.min() >= -1
+    assert items.max() < len(_ITEMS)
+    return [scores, items]
 
 
 def _ids(tokenizer: str) -> Callable[[pathlib.Path], Any]:
@@ -266,6 +282,7 @@ READERS: Mapping[str, Reader] = {
     "tokenizer.json": _file("a.json", tiny_pieces.tokenizer_json, _ids("tokenizer_json")),
     "TFRecord": Reader(tiny_files.write_tfrecord, _read_tfrecord, is_exact=True),
     "frozen features": Reader(tiny_files.write_frozen, _read_frozen),
+    "faiss lists": Reader(_write_lists, _search_lists),
     "Orbax checkpoint": Reader(
         tiny_files.write_checkpoint, lambda f: checkpoints.read_arrays(epath.Path(f / "params"))
     ),

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from absl import flags, logging
 from tqdm import tqdm
 
+from data_prep.output_streams import survive_lost_output
 from xmodal.base.config import UserError
-from xmodal.base.output_streams import survive_lost_output
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("xmodal", "data_prep", "configs"))

@@ -21,11 +21,13 @@ _LATEX = {
     "≤": r"$\leq$",
     "\n": " ",
 }
-# Where a link, a picture, the address of one, HTML, or an address that becomes a link begins.
+# Where a link, a picture, the address of one, or an address that becomes a link begins.
 _LINK = re.compile(
-    r"(?<=\])(?=[(\[:])|(?=<[\w/!?])|(?<=https:)(?=//)|(?<=http:)(?=//)|(?<=ftp:)(?=//)|(?<=www)(?=\.)",
+    r"(?<=\])(?=[(\[:])|(?<=https:)(?=//)|(?<=http:)(?=//)|(?<=ftp:)(?=//)|(?<=www)(?=\.)",
     re.IGNORECASE,
 )
+# The start of HTML and of a cell, after backslashes, of which each second one is escaped itself.
+_HTML, _BAR = re.compile(r"(?<!\\)(\\*)(?=<[\w/!?])"), re.compile(r"(?<!\\)(\\*)(?=\|)")
 _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 
 
@@ -71,7 +73,11 @@ def format_document(parts: Sequence[str | Rows], format: str = "markdown") -> st
 
 def without_links(text: str) -> str:
     """Returns Markdown in which names, whatever they contain, are neither links nor HTML."""
-    return _LINK.sub(r"\\", text)
+    return _LINK.sub(r"\\", _HTML.sub(_escaped, text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[1] if len(found[1]) % 2 else found[1] + "\\"
 
 
 def _as_markdown(rows: Rows) -> str:
@@ -86,7 +92,7 @@ def _as_markdown(rows: Rows) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", r"\|").replace("\n", " ")
+    return _BAR.sub(_escaped, text).replace("\n", " ")
 
 
 def _as_latex(rows: Rows) -> str:

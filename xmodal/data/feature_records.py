@@ -24,6 +24,7 @@ from absl import logging
 from array_record.python import array_record_data_source, array_record_module
 
 from data_prep.building.unfinished import try_lock
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import disk_errors
 from xmodal.data.mined_negatives import mined_name
@@ -130,7 +131,7 @@ def open_features(folder: str) -> FeatureReader:
     """
     try:
         with open(os.path.join(folder, _METADATA), encoding="utf-8") as file:
-            reader = FeatureReader(folder, **json.load(file))
+            reader = FeatureReader(folder, **parse_json_text(file.read()))
         if reader.name not in _REPLACES or not reader.width > 0:
             raise ValueError(f"its {_METADATA} is not of features")
         found = len(reader._source)

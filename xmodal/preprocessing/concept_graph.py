@@ -19,6 +19,7 @@ from xmodal.base.config import UserError
 _BASE, _SHIFT, _LEAST = 5.0, 0.02, 0.3
 # The sum of the weights of the neighbors of a concept, whose own weight is 1.
 _NEIGHBORS = 0.25
+_MOST = 10_000  # Concepts of a file; papers have hundreds.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,9 +65,11 @@ def parse_concepts(content: Mapping[str, Any]) -> Concepts:
     """Returns the concepts of a file's content, see `data_prep.concept_counts.count_concepts`.
 
     Raises:
-      ValueError: it is not such content. Also KeyError, TypeError and IndexError.
+      ValueError: it is not such content. Also KeyError, TypeError, IndexError and OverflowError.
     """
     words = [str(word) for word in content["concepts"]]
+    if len(words) > _MOST:  # All pairs of them are counted.
+        raise ValueError(f"it has {len(words):,} concepts, more than {_MOST:,}")
     joint = np.zeros((len(words), len(words)), np.int64)
     for row, column, number in content["joint"]:
         joint[row, column] = joint[column, row] = number
@@ -95,7 +98,7 @@ def read_concepts(path: str | os.PathLike) -> Concepts:
         raise UserError(
             f"There is no concept file at {path}; write one with `python -m data_prep.concepts`."
         ) from error
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} is not a file of `python -m data_prep.concepts` ({error}); write it again."
         ) from error

@@ -68,7 +68,7 @@ def check_safetensors(path: epath.Path) -> None:
             header = parse_json_text(file.read(start - 8))
         tensors = [entry for name, entry in header.items() if name != "__metadata__"]
         expected = start + max((entry["data_offsets"][1] for entry in tensors), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(f"{path} cannot be read ({error}): {_DAMAGED}.") from error
     if size != expected:
         raise UserError(f"{path} has {size:,} bytes instead of {expected:,}: {_DAMAGED}.")

@@ -54,6 +54,7 @@ _SCRIPTED = "__torch__."
 # Numbers, or entries of lists and dicts, that a file may refer to again; a tiny file can refer to
 # billions.
 _MOST_REPEATED = 1_000_000
+_LONGEST_NAME = 10_000  # A long key in nested dicts makes a name of their sum.
 
 
 @dataclasses.dataclass
@@ -169,6 +170,8 @@ class _Collector:
 
     def collect(self, value: Any, name: str) -> None:
         """Adds the arrays in an object under a name."""
+        if len(name) > _LONGEST_NAME:
+            raise ValueError(f"a name has more than {_LONGEST_NAME:,} characters")
         if unread := _describe(value):
             raise _NotAnArray(f"{name or 'its content'} is {unread}")
         if isinstance(value, np.ndarray):

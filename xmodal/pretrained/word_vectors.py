@@ -143,7 +143,7 @@ def _collect(table: _Table, keep: frozenset[str] | None) -> WordVectors:
 def _read_text(path: str, file: BinaryIO, keep: frozenset[str] | None) -> _Table:
     # Lines end at a line feed only: words contain every other kind of space.
     first = file.readline()
-    count, dim = _parse_header(first)
+    count, dim = _parse_header(path, first)
     if dim is None:
         dim = first.rstrip().count(b" ")
         file.seek(0)
@@ -175,7 +175,7 @@ def _read_text(path: str, file: BinaryIO, keep: frozenset[str] | None) -> _Table
 
 def _read_binary(path: str, file: BinaryIO, keep: frozenset[str] | None) -> _Table:
     first = file.readline(100)
-    count, dim = _parse_header(first)
+    count, dim = _parse_header(path, first)
     if not dim:
         raise UserError(f"{path} starts with {first[:40]!r}, not with a number of words and D.")
 
@@ -220,10 +220,12 @@ def _read_npz(path: str, file: BinaryIO) -> _Table:
     return vectors.shape[1], zip(map(str, words), vectors, strict=True)
 
 
-def _parse_header(line: bytes) -> tuple[int | None, int | None]:
+def _parse_header(path: str, line: bytes) -> tuple[int | None, int | None]:
     """Number of words and D if a line consists of two integers."""
     fields = line.split()
     if len(fields) == 2 and all(field.isdigit() for field in fields):
+        if len(fields[0]) > 12 or len(fields[1]) > 5:
+            raise UserError(f"{path} starts with {line[:40]!r}, no size of a table: {_DAMAGED}.")
         return int(fields[0]), int(fields[1])
     return None, None
 

@@ -346,7 +346,7 @@ def finite_number(what: str, value: Any) -> float:
     """
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
         raise UserError(f"{what} must be a finite number, not {value!r}.")

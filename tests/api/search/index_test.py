@@ -96,7 +96,58 @@ def test_approximate_search_of_an_index(model, tmp_path):
     assert len(exact & {hit.row for hit in again.query("a star")}) >= 5
     path = tmp_path / "index" / "image.faiss"
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(xmodal.UserError, match="image.faiss is damaged or truncated"):
+    with pytest.raises(xmodal.UserError, match="image.faiss is damaged or truncated, its bytes"):
+        xmodal.Index.open(tmp_path / "index", model=model)
+
+
+def test_only_the_lists_of_an_index_are_read_by_faiss(model, tmp_path):
+    faiss = pytest.importorskip("faiss")
+    index = xmodal.Index.build(model, images=make_features(200), method="approximate")
+    index.save(tmp_path / "index")
+    card, path = tmp_path / "index" / "index.json", tmp_path / "index" / "image.faiss"
+    content = json.loads(card.read_text())
+    del content["checksums"]  # Whoever changes a file can change its checksum.
+    card.write_text(json.dumps(content))
+    whole = path.read_bytes()
+
+    def ids(change):
+        again = faiss.deserialize_index(np.frombuffer(whole, np.uint8))
+        change(faiss.rev_swig_ptr(again.invlists.get_ids(1), again.invlists.list_size(1)))
+        return faiss.serialize_index(again).tobytes()
+
+    def put(at, number):
+        return whole[:at] + number.to_bytes(8, "little") + whole[at + 8 :]
+
+    sizes = whole.index(b"ilar")
+    flat = faiss.IndexFlatIP(4)
+    flat.add(np.asarray(index.galleries["image"].vectors))
+    fewer = faiss.deserialize_index(np.frombuffer(whole, np.uint8))
+    fewer.remove_ids(np.arange(3))
+    for hostile in (
+        whole[:300],
+        whole + bytes(1 << 16),
+        faiss.serialize_index(flat).tobytes(),
+        faiss.serialize_index(fewer).tobytes(),
+        ids(lambda each: each.fill(each[0])),
+        ids(lambda each: each.fill(-(2**40))),
+        put(4 + 4, 10**9),  # Items.
+        put(sizes + 4, 2**39),  # Lists.
+        put(sizes + 12, 2**39),  # Bytes of an item.
+        put(sizes + 32, 2**39),  # Items of a list.
+    ):
+        path.write_bytes(hostile)
+        with pytest.raises(xmodal.UserError, match="image.faiss is damaged .*: build the index"):
+            xmodal.Index.open(tmp_path / "index", model=model)
+    path.write_bytes(whole)
+    assert xmodal.Index.open(tmp_path / "index", model=model).query("a star")
+    record = content["galleries"]["image"]
+    for wrong in ({"effort": {"probes": "x"}}, {"effort": {"probes": 0}}, {"dataset": "coco"}):
+        card.write_text(json.dumps(content | {"galleries": {"image": record | wrong}}))
+        with pytest.raises(xmodal.UserError, match="is damaged .*its (effort|dataset) is"):
+            xmodal.Index.open(tmp_path / "index", model=model)
+    card.write_text(json.dumps(content))
+    np.save(tmp_path / "index" / "image.npy", np.zeros((200, 4)))
+    with pytest.raises(xmodal.UserError, match=r"its embeddings are float64 \[200, 4\]"):
         xmodal.Index.open(tmp_path / "index", model=model)
 
 
@@ -134,7 +185,7 @@ def test_another_model_and_damage_are_refused(run, model, tmp_path):
     card.write_text(json.dumps(content | {"version": 7}))
     with pytest.raises(xmodal.UserError, match="'xmodal index' of version 7; this xmodal reads"):
         xmodal.Index.open(tmp_path / "index")
-    card.write_text(json.dumps(content))
+    card.write_text(json.dumps(earlier))
     (tmp_path / "index" / "caption.json").write_text('["a star"]')
     with pytest.raises(xmodal.UserError, match="2 embeddings and 1 names of 2"):
         xmodal.Index.open(tmp_path / "index")

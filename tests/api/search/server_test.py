@@ -27,9 +27,9 @@ def ask(index):
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
 
-        def send(method, path, body=None):
+        def send(method, path, body=None, headers=None):
             connection = http.client.HTTPConnection(*listening.server_address, timeout=60)
-            connection.request(method, path, body)
+            connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
             assert answer.getheader("Content-Type") == "application/json; charset=utf-8"
             return answer.status, json.loads(answer.read())
@@ -59,6 +59,7 @@ def test_answers_are_those_of_the_index(index, ask):
     [
         (("GET", "/search?top=2"), 400, "text is missing"),
         (("GET", "/search?text=a&top=0"), 400, "top=0 must be from 1 to 1000"),
+        (("GET", f"/search?text=a&top={'9' * 5_000}"), 400, "must be from 1 to 1000"),
         (("GET", "/search?text=a&k=3"), 400, "unknown: ['k']"),
         (("GET", "/search?text=a&find=video"), 400, "The index has no video"),
         (("GET", "/"), 404, "there is only /search"),
@@ -75,6 +76,7 @@ def test_wrong_requests_have_an_answer(ask, request_, status, message):
 def test_a_large_picture_and_a_used_port_are_refused(index, monkeypatch, ask):
     monkeypatch.setattr(server, "_LARGEST", 10)
     assert ask("POST", "/search", bytes(11))[0] == 413
+    assert ask("POST", "/search", headers={"Content-Length": "9" * 5_000})[0] == 413
     with (
         server.make_server(index, "127.0.0.1", 0) as listening,
         pytest.raises(xmodal.UserError, match="Cannot listen at 127.0.0.1:"),

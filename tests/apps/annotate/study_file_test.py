@@ -49,5 +49,18 @@ def test_other_files_are_no_studies(tmp_path):
         StudyFile(tmp_path / "other")
 
 
+@pytest.mark.parametrize("text", ["[" * 5_000, "{", "3", '{"kind": 3}', b"\xff", None])
+def test_settings_of_other_kinds_are_refused(tmp_path, text):
+    path = make_study(tmp_path / "study", sts_units(2)).path
+    connection = sqlite3.connect(path)
+    connection.execute("DELETE FROM study")
+    if text is not None:
+        connection.execute("INSERT INTO study VALUES (?)", (text,))
+    connection.commit()
+    connection.close()
+    with pytest.raises(UserError, match="study"):
+        StudyFile(path)
+
+
 def test_two_studies_have_ids_of_their_own():
     assert StudySettings().id != StudySettings().id

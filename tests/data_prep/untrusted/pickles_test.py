@@ -122,3 +122,23 @@ def test_a_list_that_is_referred_to_twice_is_one_list():
     found = Resolver().resolve(_load(b"\x80\x02]q\x00" + lists + b"."))
     assert len(found) == 10
     assert all(each is found[0] for each in found)
+
+
+@pytest.mark.parametrize(
+    "once",
+    [
+        # One text or list that every call copies, one buffer whose bytes every array swaps.
+        b"c_codecs\nencode\nq\x01X\x10\x27\x00\x00" + b"a" * 10_000 + b"\x85q\x02",
+        b"ccollections\nOrderedDict\nq\x01]((K\x01K\x02l" + b"(K\x03K\x04l" * 999 + b"e\x85q\x02",
+        b"cnumpy._core.numeric\n_frombuffer\nq\x01(B\x10\x27\x00\x00" + bytes(10_000)
+        + b"cnumpy\ndtype\n(U\x02f4K\x00K\x01tR(K\x03U\x01>NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK"
+        b"\x00tbM\xc4\x09\x85U\x01Ctq\x02",
+    ],
+)  # fmt: skip
+def test_calls_copy_no_more_than_the_file_holds(once):
+    def pickled(calls):
+        return io.BytesIO(b"\x80\x03](" + once + b"0" * 2 + b"h\x01h\x02R" * calls + b"e.")
+
+    assert len(load_plain(pickled(1))) == 1
+    with pytest.raises(DAMAGE, match="copies more than it holds|more bytes than the file"):
+        load_plain(pickled(5_000))

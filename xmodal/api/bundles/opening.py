@@ -7,14 +7,16 @@ from typing import Any
 
 import jax
 import safetensors.numpy
+from etils import epath
 from jax import export
 
-from xmodal.api.bundles.card import WEIGHTS, Card, read_bundle
+from xmodal.api.bundles.card import CARD, WEIGHTS, Card, read_bundle
 from xmodal.base.config import UserError
 from xmodal.preprocessing import ImageConfig, Tokenizer, make_tokenizer
 from xmodal.preprocessing.tokenizer_files import FILES, parse_file
 from xmodal.preprocessing.tokenizers import file_name
 from xmodal.similarity import Embedding, Similarity, make_similarity
+from xmodal.similarity.similarity import finite_number
 from xmodal.training.tree import unflatten
 
 # What JAX calls the platform of a device -> what functions are lowered for.
@@ -107,11 +109,7 @@ def open_bundle(folder: str | os.PathLike) -> Bundle:
     }
     similarity = make_similarity(card.similarity, "similarity of the bundle")
     encoders = BundledEncoders(card, functions, similarity)
-    params: dict[str, dict[str, Any]] = {side: {} for side in (*encoders.towers, "similarity")}
-    for name, array in safetensors.numpy.load(contents[WEIGHTS]).items():
-        side, _, rest = name.partition("/")
-        params[side][rest] = array
-    params["similarity"] = unflatten(params["similarity"]) | dict(card.parameters)
+    params = _read_weights(epath.Path(folder) / WEIGHTS, encoders, contents[WEIGHTS])
     tokenizer = None
     if card.text is not None:
         name = file_name(card.text.preprocessing.tokenizer)
@@ -130,6 +128,43 @@ def runs_here(platforms: Collection[str]) -> bool:
     """Returns whether functions for some platforms run on the devices of this process."""
     platform = jax.local_devices()[0].platform
     return bool(set(_LOWERED.get(platform, (platform,))) & set(platforms))
+
+
+def _read_weights(
+    path: epath.Path, encoders: BundledEncoders, content: bytes
+) -> dict[str, dict[str, Any]]:
+    """Returns `Bundle.params`: what the functions and the similarity take."""
+    params: dict[str, dict[str, Any]] = {side: {} for side in (*encoders.towers, "similarity")}
+    try:
+        for name, array in safetensors.numpy.load(content).items():
+            side, _, rest = name.partition("/")
+            params[side][rest] = array
+        params["similarity"] = unflatten(params["similarity"])
+        for name, function in encoders.functions.items():
+            (taken, _), _ = jax.tree.unflatten(function.in_tree, function.in_avals)
+            _check_taken(name, taken, params["image" if name == "image" else "text"])
+    except (safetensors.SafetensorError, AttributeError, LookupError, ValueError) as error:
+        raise UserError(
+            f"{path} does not hold the arrays of the bundle ({error!s:.200}): export the model "
+            "again."
+        ) from error
+    numbers = {
+        name: finite_number(f"{name} of {CARD} of {path.parent}", value)
+        for name, value in encoders.card.parameters.items()
+    }
+    similarity = params["similarity"] | numbers
+    encoders.similarity.select_parameters(similarity)  # Raises an error if one is missing.
+    return params | {"similarity": similarity}
+
+
+def _check_taken(name: str, taken: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    needed, found = ({key: x.shape for key, x in each.items()} for each in (taken, arrays))
+    wrong = sorted(key for key in needed | found if needed.get(key) != found.get(key))
+    if wrong:
+        raise ValueError(
+            f"{wrong[0]} is {found.get(wrong[0])}, but the function {name!r} takes "
+            f"{needed.get(wrong[0])}"
+        )
 
 
 def _read_function(folder: str | os.PathLike, card: Card, content: bytes) -> export.Exported:

@@ -185,14 +185,46 @@ def save_lists(index: Any, path: str | os.PathLike) -> None:
     _import_faiss().write_index(index, os.fspath(path))
 
 
-def read_lists(path: str | os.PathLike) -> Any:
-    """Returns the index in a file.
+def read_lists(path: str | os.PathLike, vectors: np.ndarray) -> Any:
+    """Returns the index in a file of `save_lists`.
+
+    Args:
+      path: the file.
+      vectors: the items of the index, [N, D] or [N, K, D].
 
     Raises:
-      UserError: faiss is not installed, or the file is damaged.
+      UserError: faiss is not installed, or the file is damaged or holds other items.
     """
     faiss = _import_faiss()
     try:
-        return faiss.read_index(os.fspath(path))
-    except RuntimeError as error:
-        raise UserError(f"{path} is damaged or truncated: build the index again.") from error
+        _check_size(path, len(vectors), vectors.shape[-1])
+        index = faiss.read_index(os.fspath(path))
+        _check_items(index, len(vectors), vectors.shape[-1])
+    except (MemoryError, RuntimeError, ValueError) as error:
+        raise UserError(
+            f"{path} is damaged or truncated, or not of this index: build the index again."
+        ) from error
+    return index
+
+
+def _check_size(path: str | os.PathLike, count: int, width: int) -> None:
+    """Raises an error before faiss makes room for what no index of so many items can hold."""
+    # Codes and number of an item; center, size and the rest of a list; ranges of the codes.
+    most = count * (width + 8) + (count // _PER_LIST + 1) * (4 * width + 64) + 8 * width + 4096
+    with open(path, "rb") as file:
+        # The other kinds may name files of their own.
+        if file.read(4) != b"IwSq" or os.fstat(file.fileno()).st_size > most:
+            raise ValueError("another kind of index, or a larger one")
+
+
+def _check_items(index: Any, count: int, width: int) -> None:
+    """Raises an error unless every item is in one list, once."""
+    faiss, lists = _import_faiss(), index.invlists
+    sizes = [lists.list_size(number) for number in range(index.nlist)]
+    if (index.d, index.ntotal, sum(sizes), lists.nlist) != (width, count, count, index.nlist):
+        raise ValueError("other items")
+    found = [
+        faiss.rev_swig_ptr(lists.get_ids(number), size) for number, size in enumerate(sizes) if size
+    ]
+    if not np.array_equal(np.sort(np.concatenate(found)), np.arange(count)):
+        raise ValueError("items twice, or none of the index")

@@ -22,6 +22,7 @@ from xmodal.base.config import UserError
 _PATH = "/search"
 _LARGEST = 20 * 2**20  # Bytes of a picture.
 _MOST = 1000  # Hits of a query.
+_DIGITS = 18  # Of a number; Python refuses to read very long ones.
 _SECONDS = 30  # A client that is silent for longer is disconnected.
 
 
@@ -72,7 +73,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
             self._refuse(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing")
-        elif int(length) > _LARGEST:
+        elif len(length) > _DIGITS or int(length) > _LARGEST:
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {_LARGEST:,} bytes")
         else:
             picture, query = self.rfile.read(int(length)), self._read_query()
@@ -89,8 +90,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         top = query.get("top", "10")
         if unknown := sorted(set(query) - {"text", "top", "find"}):
             self._refuse(HTTPStatus.BAD_REQUEST, f"unknown: {unknown}")
-        elif not (top.isdecimal() and 1 <= int(top) <= _MOST):
-            self._refuse(HTTPStatus.BAD_REQUEST, f"top={top} must be from 1 to {_MOST}")
+        elif not (top.isdecimal() and len(top) <= _DIGITS and 1 <= int(top) <= _MOST):
+            self._refuse(HTTPStatus.BAD_REQUEST, f"top={top:.20} must be from 1 to {_MOST}")
         else:
             return {**query, "top": int(top)}
         return None

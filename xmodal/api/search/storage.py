@@ -103,14 +103,14 @@ def read_index(
                 f"{folder} is {content['format']!r} of version {content['version']!r}; this xmodal "
                 f"reads {FORMAT!r} of version {VERSION}: build the index again."
             )
+        # Before any library reads a file. Indexes of earlier versions have none.
+        check_files(root, content.get("checksums", {}), "build the index again.")
         galleries = {
             kind: _read_gallery(root, kind, record) for kind, record in content["galleries"].items()
         }
         origin = {key: content[key] for key in ("model", "step", "similarity", "weights")}
         if not (isinstance(origin["model"], str) and isinstance(origin["step"], int | None)):
             raise TypeError(f"its model is {origin['model']!r:.40}, step {origin['step']!r:.40}")
-        # Indexes of earlier versions have none.
-        check_files(root, content.get("checksums", {}), "build the index again.")
     except UserError:
         raise
     except (AttributeError, *DAMAGE) as error:
@@ -130,6 +130,10 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Ind
         raise TypeError("its names are not a list of texts")
     if not len(vectors) == len(names) == record["count"]:
         raise ValueError(f"{len(vectors)} embeddings and {len(names)} names of {record['count']}")
+    if not isinstance(record["dataset"], dict | None):
+        raise TypeError(f"its dataset is {record['dataset']!r:.80}")
+    if vectors.dtype != np.float32 or vectors.ndim not in (2, 3):
+        raise TypeError(f"its embeddings are {vectors.dtype} {list(vectors.shape)}")
     effort, quality = record["effort"], record["quality"]
     tokens, faults = root / f"{kind}_tokens.npz", root / f"{kind}_left_out.json"
     left_out = parse_json_text(faults.read_text(encoding="utf-8")) if faults.exists() else {}
@@ -140,11 +144,18 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Ind
         vectors,
         dataset=record["dataset"],
         left_out=left_out,
-        lists=None if effort is None else read_lists(root / f"{kind}.faiss"),
-        effort=Effort(**effort or {}),
+        lists=None if effort is None else read_lists(root / f"{kind}.faiss", vectors),
+        effort=_read_effort(effort),
         quality=None if quality is None else Quality(**quality),
         tokens=RaggedTokens(**load_arrays(tokens)) if tokens.exists() else None,
     )
+
+
+def _read_effort(effort: Mapping[str, Any] | None) -> Effort:
+    found = Effort(**effort or {})
+    if not all(type(value) is int and value > 0 for value in vars(found).values()):
+        raise ValueError(f"its effort is {effort!r:.80}")
+    return found
 
 
 def _load_model(source: str | os.PathLike, step: int | None) -> Model:

@@ -13,6 +13,7 @@ import secrets
 import sqlite3
 from collections.abc import Iterable
 
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.apps.annotate.connections import Connections, connect
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.base.atomic import rename_new
@@ -205,9 +206,12 @@ class StudyFile(Connections):
                         f"{path} is a study of version {version}, but this xmodal reads {_VERSION}."
                     )
                 (text,) = connection.execute("SELECT settings FROM study").fetchone()
-        except sqlite3.DatabaseError as error:
+            settings = parse_json_text(text)
+        except UserError:
+            raise
+        except (sqlite3.DatabaseError, TypeError, ValueError) as error:
             raise UserError(f"{path} cannot be read as a study: {error}.") from error
-        self.settings = read(StudySettings, str(path), json.loads(text))
+        self.settings = read(StudySettings, str(path), settings)
 
 
 def is_closed(connection: sqlite3.Connection) -> bool:

@@ -9,7 +9,7 @@ import pytest
 PROGRAM = """
 import pathlib, sys
 from absl import logging
-from xmodal.base import console
+from {module} import run
 
 def main():
     for _ in range(3):
@@ -17,11 +17,12 @@ def main():
         sys.stderr.write("\\u2192\\n")
         pathlib.Path(sys.argv[1]).open("a").write("a line\\n")
 
-console.run(main)
+run(main)
 """
 COMMAND = f'"{sys.executable}" -c "$PROGRAM" "$FILE"'
 
 
+@pytest.mark.parametrize("module", ["xmodal.base.console", "data_prep.command_line"])
 @pytest.mark.parametrize(
     ("shell", "shown"),
     [
@@ -30,9 +31,13 @@ COMMAND = f'"{sys.executable}" -c "$PROGRAM" "$FILE"'
         (f"{COMMAND} >&- 2>&-", ""),
     ],
 )
-def test_a_command_ends_well_without_its_output(shell, shown, tmp_path):
+def test_a_command_ends_well_without_its_output(shell, shown, module, tmp_path):
     file = tmp_path / "work"
-    environment = os.environ | {"PROGRAM": PROGRAM, "FILE": str(file), "PYTHONIOENCODING": "utf-8"}
+    environment = os.environ | {
+        "PROGRAM": PROGRAM.replace("{module}", module),
+        "FILE": str(file),
+        "PYTHONIOENCODING": "utf-8",
+    }
     ended = subprocess.run(["bash", "-c", shell], env=environment, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, shown, "")
     assert file.read_text() == "a line\n" * 3
