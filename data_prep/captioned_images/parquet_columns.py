@@ -19,7 +19,7 @@ def parquet_schema(path: pathlib.Path) -> Any:
 
     try:
         return pyarrow.parquet.read_schema(path)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         detail = str(error).partition("\n")[0]
         raise UnexpectedFilesError(
             f"{path} is truncated or not a parquet table: {detail}"

@@ -258,6 +258,6 @@ def _parquet_rows(
                     place = f"{path.name} row {number}"
                     yield (LeftOut(place, *row) if isinstance(row, UnreadableRow) else (place, row))
                     number += 1
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         detail = str(error).partition("\n")[0]
         raise UnexpectedFilesError(f"{path} is damaged after row {number:,}: {detail}") from error

@@ -90,7 +90,7 @@ def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
                             read=functools.partial(_give, image),
                         )
                     row += 1
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         detail = str(error).partition("\n")[0]
         yield LeftOut(where, "damaged table", detail, is_record=False)
 

@@ -49,6 +49,18 @@ def load_arrays(source: str | os.PathLike | IO[bytes], mmap_mode: Any = None) ->
     if is_zip:
         with open_zip(source):
             pass
-        if not isinstance(source, (str, os.PathLike)):
-            source.seek(0)
+        if isinstance(source, (str, os.PathLike)):
+            return _Arrays(open(source, "rb"), own_fid=True, allow_pickle=False)
+        source.seek(0)
+        return _Arrays(source, allow_pickle=False)
     return np.load(source, mmap_mode=mmap_mode, allow_pickle=False)
+
+
+class _Arrays(np.lib.npyio.NpzFile):
+    """The arrays of an npz file; NumPy's class returns the bytes of a member that is none."""
+
+    def __getitem__(self, key: str) -> np.ndarray:
+        found = super().__getitem__(key)
+        if not isinstance(found, np.ndarray):
+            raise ValueError(f"{key!r} in it is no array")
+        return found

@@ -118,6 +118,7 @@ def test_datasets_that_are_not_there(prepared):
 def test_a_truncated_file_is_named(tmp_path, prepared):
     class Part:
         filename, skip, take = str(tmp_path / "x.tfrecord"), 0, -1
+        examples_in_shard = COUNTS["train"]
 
     source = next(pathlib.Path(prepared).rglob("*train*record*"))
     whole = source.read_bytes()
@@ -125,11 +126,16 @@ def test_a_truncated_file_is_named(tmp_path, prepared):
         (tmp_path / "x.tfrecord").write_bytes(whole[:size])
         with pytest.raises(UserError, match="x.tfrecord"):
             TFRecords([Part])
+    # A file that ends between two records.
+    (tmp_path / "x.tfrecord").write_bytes(whole[: 16 + int.from_bytes(whole[:8], "little")])
+    with pytest.raises(UserError, match=f"has 1 records instead of {COUNTS['train']}"):
+        TFRecords([Part])
 
 
 def test_a_changed_byte_in_a_record_is_found(tmp_path, prepared):
     class Part:
         filename, skip, take = str(tmp_path / "x.tfrecord"), 0, -1
+        examples_in_shard = COUNTS["train"]
 
     whole = next(pathlib.Path(prepared).rglob("*train*record*")).read_bytes()
     path = tmp_path / "x.tfrecord"

@@ -124,8 +124,8 @@ def _read_pictures(path: pathlib.Path) -> Any:
 
 
 def _read_tfrecord(folder: pathlib.Path) -> Any:
-    part = dataclasses.make_dataclass("Part", ["filename", "skip", "take"])
-    source = records.TFRecords([part(str(folder / "a.tfrecord"), 0, -1)])
+    part = dataclasses.make_dataclass("Part", ["filename", "skip", "take", "examples_in_shard"])
+    source = records.TFRecords([part(str(folder / "a.tfrecord"), 0, 3, 3)])
     return list(records.read_records(source, np.arange(len(source)), "x", "y"))
 
 
@@ -142,12 +142,12 @@ _ITEMS = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
 
 
 def _write_lists(folder: pathlib.Path) -> list[pathlib.Path]:
-    approximate.save_lists(approximate.build_lists("dot", _ITEMS), folder / "image.faiss")
-    return [folder / "image.faiss"]
+    approximate.save_lists(approximate.build_lists("dot", _ITEMS), folder / "lists.npz")
+    return [folder / "lists.npz"]
 
 
 def _search_lists(folder: pathlib.Path) -> Any:
-    scores, items = approximate.read_lists(folder / "image.faiss", _ITEMS).search(_ITEMS[:3], 9)
+    scores, items = approximate.read_lists(folder / "lists.npz", _ITEMS).search(_ITEMS[:3], 9)
     assert items.min() >= -1
     assert items.max() < len(_ITEMS)
     return [scores, items]
@@ -262,7 +262,12 @@ READERS: Mapping[str, Reader] = {
     "tar of images": _file("a.tar", tiny_files.written(tiny_files.tar), _read_archive),
     "zip of images": _file("a.zip", tiny_files.written(tiny_files.zip), _read_archive),
     "Parquet shard": _file("a.parquet", tiny_files.written(tiny_files.parquet), _table),
-    "HDF5 features": _file("a.h5", tiny_files.written(tiny_files.features), _read_stores),
+    "HDF5 features": _file(
+        "a.h5",
+        tiny_files.written(tiny_files.features),
+        _read_stores,
+        (*FOR_USERS, FileNotFoundError),
+    ),
     "npz features": _file(
         "9.npz",
         tiny_files.written(lambda file: np.savez(file, x=tiny_files.ARRAYS["a"], num_bbox=2)),

@@ -35,7 +35,7 @@ def load_table(
                 # `pq.read_table` would also import pyarrow's reader of folders.
                 opened = pq.ParquetFile(file, page_checksum_verification=True)
                 return opened.read().combine_chunks()
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             logging.warning("%s is damaged, and written again: %s", path, error)
     table = pa.concat_tables(_to_table(block, columns) for block in blocks)
     try:

@@ -43,11 +43,16 @@ class TFRecords:
         """Finds the records of a split; `parts` are its `file_instructions` of TFDS.
 
         Raises:
-          UserError: a file is missing or truncated.
+          UserError: a file is missing or truncated, or has another number of records.
         """
         self._places: list[tuple[str, int]] = []
         for part in parts:
             places = _find_records(part.filename)
+            if len(places) != part.examples_in_shard:
+                raise UserError(
+                    f"{part.filename} has {len(places):,} records instead of "
+                    f"{part.examples_in_shard:,}; prepare the dataset again."
+                )
             stop = None if part.take == -1 else part.skip + part.take
             self._places += places[part.skip : stop]
 

@@ -166,3 +166,16 @@ def test_names_that_leave_their_folder_are_not_found(tmp_path):
         with pytest.raises(BadImageError):
             images.read(name)
     assert not any(map(is_inside, ("..\\other", "C:\\other", "\\\\host\\other", "a/..")))
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_member_of_an_npz_file_that_is_no_array_is_an_error(tmp_path, opened):
+    """NumPy returns its bytes."""
+    path = tmp_path / "a.npz"
+    np.savez(path, whole=np.arange(3))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("other.npy", b"\x93NUMPX bytes")
+    with open(path, "rb") as file, load_arrays(file if opened else path) as arrays:
+        assert arrays["whole"].tolist() == [0, 1, 2]
+        with pytest.raises(ValueError, match="'other' in it is no array"):
+            arrays["other"]

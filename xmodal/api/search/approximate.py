@@ -8,11 +8,13 @@ scored again exactly.
 import dataclasses
 import math
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.api.search.exact import Scorer
 from xmodal.base.config import UserError
 from xmodal.similarity.vectors import unit_length
@@ -163,16 +165,11 @@ def build_lists(similarity: str, vectors: np.ndarray) -> Any:
     Raises:
       UserError: faiss is not installed.
     """
-    faiss = _import_faiss()
     points = candidate_vectors(similarity, vectors)
     count, width = points.shape
     lists = max(1, min(int(4 * math.sqrt(count)), count // _PER_LIST))
     _, by_distance = _COMPARED[similarity]
-    coarse = faiss.IndexFlatL2(width) if by_distance else faiss.IndexFlatIP(width)
-    metric = faiss.METRIC_L2 if by_distance else faiss.METRIC_INNER_PRODUCT
-    # A quarter of the memory to read: several times faster than float32, with the same recall.
-    eight_bits = faiss.ScalarQuantizer.QT_8bit
-    index = faiss.IndexIVFScalarQuantizer(coarse, width, lists, eight_bits, metric)
+    index = _empty_lists(width, lists, by_distance=by_distance)
     index.cp.niter, index.cp.max_points_per_centroid = _ITERATIONS, _PER_LIST
     index.cp.seed, index.cp.spherical = 1234, not by_distance
     index.train(points)
@@ -181,12 +178,29 @@ def build_lists(similarity: str, vectors: np.ndarray) -> Any:
 
 
 def save_lists(index: Any, path: str | os.PathLike) -> None:
-    """Writes an index of `build_lists` to a file."""
-    _import_faiss().write_index(index, os.fspath(path))
+    """Writes the arrays of an index of `build_lists` to an npz file.
+
+    `centers` [L, D] of L lists, `ranges` [2 * D] of the 8-bit codes, `sizes` [L]; of all lists, one
+    after another, `items` [N] and their `codes` [N, D]; `by_distance`.
+    """
+    faiss, lists = _import_faiss(), index.invlists
+    sizes = [lists.list_size(number) for number in range(index.nlist)]
+    filled = [(number, size) for number, size in enumerate(sizes) if size]
+    items = [faiss.rev_swig_ptr(lists.get_ids(number), size) for number, size in filled]
+    codes = [faiss.rev_swig_ptr(lists.get_codes(n), size * index.d) for n, size in filled]
+    np.savez(
+        path,
+        centers=index.quantizer.reconstruct_n(0, index.nlist),
+        ranges=faiss.vector_to_array(index.sq.trained),
+        sizes=np.array(sizes, np.int64),
+        items=np.concatenate(items),
+        codes=np.concatenate(codes).reshape(-1, index.d),
+        by_distance=np.array(index.metric_type == faiss.METRIC_L2),
+    )
 
 
 def read_lists(path: str | os.PathLike, vectors: np.ndarray) -> Any:
-    """Returns the index in a file of `save_lists`.
+    """Returns the index in a file of `save_lists`; faiss gets arrays, and reads no file itself.
 
     Args:
       path: the file.
@@ -197,34 +211,53 @@ def read_lists(path: str | os.PathLike, vectors: np.ndarray) -> Any:
     """
     faiss = _import_faiss()
     try:
-        _check_size(path, len(vectors), vectors.shape[-1])
-        index = faiss.read_index(os.fspath(path))
-        _check_items(index, len(vectors), vectors.shape[-1])
-    except (MemoryError, RuntimeError, ValueError) as error:
+        with load_arrays(path) as file:
+            arrays = {name: file[name] for name in file.files}
+        _check_lists(arrays, len(vectors), vectors.shape[-1])
+    except DAMAGE as error:
         raise UserError(
             f"{path} is damaged or truncated, or not of this index: build the index again."
         ) from error
+    centers, sizes = arrays["centers"], arrays["sizes"]
+    index = _empty_lists(*centers.shape[::-1], by_distance=bool(arrays["by_distance"]))
+    index.quantizer.add(centers)
+    faiss.copy_array_to_vector(arrays["ranges"], index.sq.trained)
+    ends = np.cumsum(sizes)
+    for number, (start, end) in enumerate(zip(ends - sizes, ends, strict=True)):
+        items, codes = arrays["items"][start:end], arrays["codes"][start:end]
+        pointers = faiss.swig_ptr(items), faiss.swig_ptr(codes)
+        index.invlists.add_entries(number, len(items), *pointers)
+    index.is_trained, index.ntotal = True, len(vectors)
     return index
 
 
-def _check_size(path: str | os.PathLike, count: int, width: int) -> None:
-    """Raises an error before faiss makes room for what no index of so many items can hold."""
-    # Codes and number of an item; center, size and the rest of a list; ranges of the codes.
-    most = count * (width + 8) + (count // _PER_LIST + 1) * (4 * width + 64) + 8 * width + 4096
-    with open(path, "rb") as file:
-        # The other kinds may name files of their own.
-        if file.read(4) != b"IwSq" or os.fstat(file.fileno()).st_size > most:
-            raise ValueError("another kind of index, or a larger one")
+def _empty_lists(width: int, lists: int, *, by_distance: bool) -> Any:
+    """A faiss index of vectors [D] without items, not trained."""
+    faiss = _import_faiss()
+    coarse = faiss.IndexFlatL2(width) if by_distance else faiss.IndexFlatIP(width)
+    metric = faiss.METRIC_L2 if by_distance else faiss.METRIC_INNER_PRODUCT
+    # A quarter of the memory to read: several times faster than float32, with the same recall.
+    eight_bits = faiss.ScalarQuantizer.QT_8bit
+    return faiss.IndexIVFScalarQuantizer(coarse, width, lists, eight_bits, metric)
 
 
-def _check_items(index: Any, count: int, width: int) -> None:
+def _check_lists(arrays: Mapping[str, np.ndarray], count: int, width: int) -> None:
     """Raises an error unless every item is in one list, once."""
-    faiss, lists = _import_faiss(), index.invlists
-    sizes = [lists.list_size(number) for number in range(index.nlist)]
-    if (index.d, index.ntotal, sum(sizes), lists.nlist) != (width, count, count, index.nlist):
-        raise ValueError("other items")
-    found = [
-        faiss.rev_swig_ptr(lists.get_ids(number), size) for number, size in enumerate(sizes) if size
-    ]
-    if not np.array_equal(np.sort(np.concatenate(found)), np.arange(count)):
+    lists = len(arrays["sizes"])
+    expected = {
+        "centers": (np.float32, (lists, width)),
+        "ranges": (np.float32, (2 * width,)),
+        "sizes": (np.int64, (lists,)),
+        "items": (np.int64, (count,)),
+        "codes": (np.uint8, (count, width)),
+        "by_distance": (np.bool_, ()),
+    }
+    for name, (dtype, shape) in expected.items():
+        found = arrays[name]
+        if (found.dtype, found.shape) != (dtype, shape):
+            raise ValueError(f"{name} is {found.dtype} {list(found.shape)}")
+    sizes, items = arrays["sizes"], arrays["items"]
+    if not lists or sizes.min() < 0 or sizes.max() > count or sizes.sum() != count:
+        raise ValueError("sizes of other items")
+    if not np.array_equal(np.sort(items), np.arange(count)):
         raise ValueError("items twice, or none of the index")

@@ -6,7 +6,7 @@ image.npy, caption.npy          embeddings, float32 [N, D] or [N, K, D]
 image_tokens.npz, ...           their tokens, if the similarity compares them
 image.json, caption.json        names of the items, a list
 image_left_out.json             names and faults of pictures that cannot be read, if there are any
-image.faiss, caption.faiss      of approximate search
+image_lists.npz, ...            of approximate search
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from xmodal.base.checksums import check_files, sha256_of
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 
-CARD, FORMAT, VERSION = "index.json", "xmodal index", 3
+CARD, FORMAT, VERSION = "index.json", "xmodal index", 4
 
 
 def write_index(
@@ -71,7 +71,7 @@ def write_index(
                 faults = json.dumps(gallery.left_out, indent=2)
                 (temporary / f"{kind}_left_out.json").write_text(faults + "\n", encoding="utf-8")
             if has_lists:
-                save_lists(gallery.lists, temporary / f"{kind}.faiss")
+                save_lists(gallery.lists, temporary / f"{kind}_lists.npz")
         content["checksums"] = {
             path.name: sha256_of(path) for path in sorted(epath.Path(temporary).iterdir())
         }
@@ -144,7 +144,7 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Ind
         vectors,
         dataset=record["dataset"],
         left_out=left_out,
-        lists=None if effort is None else read_lists(root / f"{kind}.faiss", vectors),
+        lists=None if effort is None else read_lists(root / f"{kind}_lists.npz", vectors),
         effort=_read_effort(effort),
         quality=None if quality is None else Quality(**quality),
         tokens=RaggedTokens(**load_arrays(tokens)) if tokens.exists() else None,
