@@ -60,7 +60,12 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path)
         return start(*slowly, *settings, **kwargs)
 
     pair = begin_pair(begin, tmp_path / "two", "xmodal.main", module=SLOWLY)
-    assert any(line.startswith("Block of Embedding") for line in pair[1].stdout)
+    said = []
+    for line in pair[1].stdout:
+        said.append(line)
+        if line.startswith("Block of Embedding"):
+            break
+    assert said[-1].startswith("Block of Embedding"), "".join(said)
     pair[1].terminate()
     outputs = [process.communicate(timeout=900)[0] for process in pair]
     assert [process.returncode for process in pair] == [STOPPED] * 2, "\n".join(outputs)

@@ -36,6 +36,7 @@ class EventWriter:
     def __init__(self, folder: epath.PathLike) -> None:
         """Opens a new file in `folder`, which is created if missing."""
         self._records: RecordWriter | None = None
+        self._flushed = time.monotonic()
         if jax.process_index() > 0:
             return
         folder = epath.Path(folder)
