@@ -9,7 +9,6 @@ import pytest
 
 import data_prep
 from configs import baselines
-from tests.saved_run import evaluate_weights
 from xmodal import data
 from xmodal.base.config import UserError
 from xmodal.models import make_dual_encoder
@@ -20,7 +19,7 @@ from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.word_vectors import WordVectors
 from xmodal.runs import published_towers
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.suite import Request
+from xmodal.runs.evaluation.suite import Request, Subject
 from xmodal.training.tree import flatten
 
 TINY = "tiny_captions"
@@ -109,14 +108,13 @@ def make_config(data_dir, folders):
 def evaluate(config, split):
     parts = published_towers.build_untrained(config)
     params, model_state = published_towers.load_weights(parts)
-    (found,) = evaluate_weights(
-        RunEvaluation(parts, trains=False),
-        params,
-        model_state,
-        name=config.name,
-        request=Request(split),
+    evaluation = RunEvaluation(parts, trains=False)
+    subject = Subject(
+        config.name,
+        evaluation.provider(params, model_state),
         notes=lambda items: published_towers.describe(parts, items),
     )
+    (found,) = evaluation.suite.evaluate(subject, Request(split))
     return found
 
 
