@@ -31,7 +31,7 @@ DAMAGE = (
 
 
 def load_arrays(source: str | os.PathLike | IO[bytes], mmap_mode: Any = None) -> Any:
-    """Returns what `numpy.load` does, without pickled objects.
+    """Returns the result of `numpy.load`, without pickled objects.
 
     Args:
       source: path or open file of an npy or npz file.

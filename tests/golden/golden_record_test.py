@@ -1,4 +1,4 @@
-"""What a record covers, and what counts as a difference between two."""
+"""Coverage of a record, and differences between two."""
 
 import contextlib
 import importlib

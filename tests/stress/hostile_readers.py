@@ -51,7 +51,7 @@ class Reader:
     Attributes:
       write: writes whole files into a folder; returns those that are mutated.
       read: reads them.
-      errors: what it may raise.
+      errors: its errors for users.
       is_exact: whether checksums find every change, so that no other values come out.
     """
 

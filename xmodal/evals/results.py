@@ -38,7 +38,7 @@ class Rescored:
 
     @property
     def candidates(self) -> str:
-        """What was scored; results are comparable where it is equal."""
+        """The scored items in words; results are comparable where they are equal."""
         if self.top == self.gallery:
             return "all items"
         if self.given:
@@ -138,7 +138,7 @@ class Numbers:
 
     `<tag>_std` is the deviation of `<tag>`; `<tag>_low` and `<tag>_high` are the limits of its
     interval. `repeats` has the values of a metric in samples that all models share, whose mean
-    it is: tag -> [S]; `samples` says what they are. `chance` has the metrics of a model that
+    it is: tag -> [S]; `samples` names their kind. `chance` has the metrics of a model that
     guesses.
     """
 

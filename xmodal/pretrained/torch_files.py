@@ -197,7 +197,7 @@ class _NotAnArray(Exception):
 
 
 def _describe(value: Any) -> str:
-    """Returns what an object is that holds numbers which are not collected; else nothing."""
+    """Returns the kind of an object with numbers that are not collected; "" for others."""
     if isinstance(value, _Unread):
         return value.kind
     if isinstance(value, np.ndarray) and np.iscomplexobj(value):

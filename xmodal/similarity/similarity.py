@@ -191,7 +191,7 @@ class Similarity:
         return self.prepare(left, params), self.prepare(right, params)
 
     def find_offset(self, *sides: np.ndarray) -> np.ndarray | None:
-        """Returns what to remove from vectors before `scorer` prepares them, see `offset`."""
+        """Returns the vector to subtract before `scorer` prepares others, see `offset`."""
         return find_offset(*sides) if self._by_distance else None
 
     def place(self, *sides: np.ndarray) -> list[np.ndarray]:

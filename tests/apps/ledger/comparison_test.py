@@ -82,7 +82,7 @@ def test_unverified_numbers_and_words_do_not_decide():
     assert is_reproduced(checks)
     assert is_reproduced(checks[:1]) is None
     assert describe_verdict(checks[:1]).startswith("undecided, ")
-    # What was not computed decides nothing, but is no success either.
+    # A missing value decides nothing, but is not a success either.
     assert is_reproduced(compare_rows(rows[:1], [{}])) is False
     assert is_reproduced(compare_rows(rows, [{"a/x": float("nan")}])) is False
 

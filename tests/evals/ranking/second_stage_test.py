@@ -110,7 +110,7 @@ def test_facts_of_a_direction():
 
 @pytest.mark.parametrize("folded", [False, True])
 def test_queries_with_more_positives_than_candidates_are_counted(folded):
-    """Their mAP@R depends on the order of the first stage, whatever the second one says."""
+    """Their mAP@R depends on the order of the first stage."""
     first, second = make_scores()
     rng = np.random.default_rng(4)
     rows, items = rng.integers(0, 60, 300), rng.integers(0, 131, 300).astype(np.int32)

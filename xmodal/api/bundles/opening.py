@@ -133,7 +133,7 @@ def runs_here(platforms: Collection[str]) -> bool:
 def _read_weights(
     path: epath.Path, encoders: BundledEncoders, content: bytes
 ) -> dict[str, dict[str, Any]]:
-    """Returns `Bundle.params`: what the functions and the similarity take."""
+    """Returns `Bundle.params`, the arguments of the functions and of the similarity."""
     params: dict[str, dict[str, Any]] = {side: {} for side in (*encoders.towers, "similarity")}
     try:
         for name, array in safetensors.numpy.load(content).items():
@@ -170,7 +170,7 @@ def _check_taken(name: str, taken: Mapping[str, Any], arrays: Mapping[str, Any])
 def _read_function(folder: str | os.PathLike, card: Card, content: bytes) -> export.Exported:
     try:
         return export.deserialize(bytearray(content))
-    except Exception as error:  # The content is what was written, so only the format can be wrong.
+    except Exception as error:  # The content has its hash, so only the format can be wrong.
         raise UserError(
             f"{folder} was made with jax {card.made_with.get('jax')}, but this is jax "
             f"{jax.__version__}, which cannot read it ({error}): export the model again."

@@ -61,7 +61,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class ModelRow:
-    """The results of one model; `source` is where they come from."""
+    """The results of one model; `source` is their folder or file."""
 
     name: str
     cells: Sequence[Cell]

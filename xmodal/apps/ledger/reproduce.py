@@ -201,7 +201,7 @@ def list_ledger(ledger: Ledger, folders: Folders) -> str:
         if lines:
             parts.append(f"{title}\n{align_columns(lines, right=())}")
     parts.append(
-        "`xmodal reproduce NAME` says where missing files come from; `--help` explains statuses."
+        "`xmodal reproduce NAME` names the sources of missing files; `--help` explains statuses."
     )
     return "\n\n".join([*parts, count_rows(ledger).replace("\n", " ")])
 

@@ -234,7 +234,7 @@ class ProbeEvaluator(ClassificationEvaluator):
 
 
 def score_images(rank: np.ndarray, classes: np.ndarray) -> dict[str, list[float]]:
-    """Returns what every image contributes to an accuracy, which is their mean, for `compare`.
+    """Returns the values of single images whose means are the accuracies, for `compare`.
 
     Args:
       rank: int [N], see `compute_accuracies`.

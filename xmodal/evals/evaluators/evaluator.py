@@ -156,7 +156,7 @@ class Evaluator:
             )
 
     def source(self, provider: Provider) -> Source:
-        """Returns what a model has of the split's items, with the similarity that ranks them."""
+        """Returns the embeddings or scores of the split, with the similarity that ranks them."""
         similarity, batch_size = self.options.similarity, self.options.batch_size
         return provider.items(self._split, similarity=similarity, batch_size=batch_size)
 

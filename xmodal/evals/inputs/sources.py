@@ -132,7 +132,7 @@ class Provider:
     def items(
         self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
     ) -> "Source":
-        """Returns what it has of the items of a split; other items may be among them.
+        """Returns its embeddings or scores of the items of a split, and perhaps of other items.
 
         Args:
           split: an `embed.Items`, or None for labels without a prepared dataset.

@@ -88,7 +88,7 @@ class PairScorer:
         mode: Mode = Mode.EVALUATE,
         key: jax.Array | None = None,
     ) -> Any:
-        """Returns what depends on the items of one side alone, a tree of arrays, items first.
+        """Returns the arrays that depend on the items of one side alone, a tree, items first.
 
         Args:
           side: "image" or "text".

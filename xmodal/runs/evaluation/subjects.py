@@ -28,13 +28,13 @@ _VECTORS = (None, "vector")
 
 
 class Opened(NamedTuple):
-    """What a command evaluates.
+    """The models that a command evaluates.
 
     Attributes:
       suite: the evaluators.
       subjects: the models, each made when it is its turn, such as the checkpoints of a run.
       identity: the model whose results these are.
-      tensorboard: what to show there.
+      tensorboard: options of its views.
       settings: settings of the model for TensorBoard's HPARAMS tab; None for no row.
     """
 
@@ -58,7 +58,7 @@ def evaluate_subjects(
     Args:
       opened: models and evaluators.
       output: folder for the results, see `evaluation_files.write_all`.
-      request: what to evaluate and to save.
+      request: the splits to evaluate and the files to save.
       keep_others: whether to keep numbers of the same step from evaluators not in the suite.
       check_lock: for a follower, whose steps continue those of an earlier call: raises if another
         process has taken over `output`.

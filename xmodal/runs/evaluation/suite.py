@@ -172,7 +172,7 @@ class EvalSuite:
 
         Args:
           subject: the model.
-          request: what to evaluate and to save.
+          request: the splits to evaluate and the files to save.
           others: evaluator -> another model to compare with, for the pages of examples.
           view: called with every evaluation.
 

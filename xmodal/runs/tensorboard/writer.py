@@ -30,6 +30,8 @@ _files = itertools.count()
 class EventWriter:
     """Writes a file of events, without TensorFlow, which takes seconds to import.
 
+    TensorBoard's own `EventFileWriter` imports it where it is installed.
+
     All processes may call it; process 0 writes.
     """
 
