@@ -31,7 +31,8 @@ QUICKSTART = "--config=configs/quickstart.py"
         ([QUICKSTART, "--config.freeze[0]=x"], "Unknown key in --config: "),
         (
             [QUICKSTART, "--config.freeze=text/bert/"],
-            "config.freeze is 'text/bert/'; it must be a list such as ['a', 'b'].",
+            "config.freeze is 'text/bert/'; it must be a list such as ['a', 'b']; for one entry, "
+            "write ['text/bert/'].",
         ),
         (
             [QUICKSTART, "--config.optimizer.weight_decay.rate=0.1"],
