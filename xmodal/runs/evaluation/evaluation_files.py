@@ -60,11 +60,6 @@ def check_output(output: str, model: ModelIdentity, *, overwrite: bool = False) 
         )
 
 
-def _write_model(output: str, model: ModelIdentity) -> None:
-    """Writes `model.json`; before the results, so that all results have it."""
-    result_files.write_files(output, {_MODEL: result_files.format_json(dataclasses.asdict(model))})
-
-
 @contextlib.contextmanager
 def event_writer(output: str, settings: Mapping[str, Any] | None = None) -> Iterator[EventWriter]:
     """Yields a writer for TensorBoard whose file replaces that of an earlier evaluation.
@@ -158,7 +153,8 @@ def write_all(
     """
     if jax.process_index() != 0:
         return
-    _write_model(output, model)
+    # Before the results, so that all results have it.
+    result_files.write_files(output, {_MODEL: result_files.format_json(dataclasses.asdict(model))})
     for each in evaluations:
         folder, other = os.path.join(output, each.evaluator), others.get(each.evaluator)
         _write_files(each, folder, other, prints=not brief)
