@@ -252,7 +252,7 @@ def _run_on_annotations(kind: str) -> None:
 
 def _output_in_run(place: str) -> str:
     """Returns --output, or its default within the run; keeps results out of the run's own."""
-    from xmodal.runs.folder.finished import FINAL
+    from xmodal.base.result_files import FINAL
 
     output = OUTPUT.value or os.path.join(RUN.value, place, SPLIT.value or FINAL)
     own = os.path.join(RUN.value, FINAL)

@@ -97,7 +97,7 @@ def main() -> None:
 
 def _write_images(output: str, drawn: Mapping[str, bytes]) -> None:
     """Writes the figures, PNGs by name, for TensorBoard's IMAGES tab."""
-    from xmodal.runs.tensorboard.writer import EventWriter
+    from xmodal.base.event_writer import EventWriter
 
     pictures = {f"describe/{name}": png for name, png in drawn.items()}
     try:

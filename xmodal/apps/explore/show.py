@@ -157,17 +157,17 @@ def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
 
 def _open_split(args: argparse.Namespace, first: str) -> "EvalSplit":
     from xmodal import data
+    from xmodal.api.run_splits import read_run_data
     from xmodal.api.search.items import open_split
-    from xmodal.runs.folder import run_folder
 
     if args.dataset:
         names = ("dataset", "config", "split", "data_dir", "manual_dir")
         return open_split({name: getattr(args, name) for name in names})
     try:
-        config = run_folder.load_run(first)
+        section = read_run_data(first)
     except UserError as error:
         raise UserError(f"{error} Other models are shown on a --dataset.") from error
-    return data.eval_split(config.data.to_dict(), split=args.split)
+    return data.eval_split(section, split=args.split)
 
 
 @console.readable_errors()

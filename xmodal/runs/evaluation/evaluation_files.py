@@ -14,12 +14,12 @@ from etils import epath
 from xmodal.base import result_files
 from xmodal.base.config import UserError
 from xmodal.base.entries import find_entries
+from xmodal.base.event_writer import EventWriter
 from xmodal.base.json_files import read_json, read_numbers
 from xmodal.evals.evaluation import EXAMPLES, REPORT
 from xmodal.evals.metrics import MEAN_SELECTED
 from xmodal.evals.reports.summary import select_curves
 from xmodal.runs.evaluation.model_identity import ModelIdentity
-from xmodal.runs.tensorboard.writer import EventWriter
 
 if TYPE_CHECKING:
     from xmodal.evals import Evaluation

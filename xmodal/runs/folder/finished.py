@@ -16,9 +16,8 @@ from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
 from xmodal.base.folder_walk import hash_files
 from xmodal.base.json_files import read_json
+from xmodal.base.result_files import FINAL
 
-# Folder of the final evaluation in a run's folder.
-FINAL = "test"
 _MARK = "finished.json"
 
 
