@@ -109,7 +109,7 @@ def evaluate(
     functions = {"image": embed_images, "text": embed_texts}
     functions = {side: function for side, function in functions.items() if function is not None}
     files = {"embeddings": embeddings, "scores": scores, "rankings": rankings}
-    kinds = [kind for kind, file in files.items() if file is not None]
+    files = {kind: file for kind, file in files.items() if file is not None}
     of_labels = {"ids": ids, "boards": boards, "partial": partial, "other": other}
     section = {
         "dataset": dataset,
@@ -119,7 +119,7 @@ def evaluate(
         "ratings_dir": ratings_dir,
     }
     if functions:
-        if extra := sorted([*kinds, *(key for key, given in of_labels.items() if given)]):
+        if extra := sorted([*files, *(key for key, given in of_labels.items() if given)]):
             raise UserError(f"{extra} cannot be used with embedding functions.")
         similarity = _checked(dataset, similarity, functions)
         provider: Provider = FunctionProvider(functions, batch_size, similarity)
@@ -151,17 +151,16 @@ def evaluate(
     return evaluate_source(on_labels, source, name=name or name_of(file))
 
 
-def _only_file(files: Mapping[str, File | None]) -> tuple[str, File]:
+def _only_file(files: Mapping[str, File]) -> tuple[str, File]:
     """Returns the one file that is given, and its kind."""
-    found = [(kind, file) for kind, file in files.items() if file is not None]
-    if not found:
+    if not files:
         raise UserError(
             "Pass embed_images and embed_texts, or one of embeddings, scores and rankings."
         )
-    if len(found) > 1:
-        kinds = " and ".join(kind for kind, _ in found)
+    if len(files) > 1:
+        kinds = " and ".join(files)
         raise UserError(f"Give one of embeddings, scores and rankings, not {kinds}.")
-    return found[0]
+    return next(iter(files.items()))
 
 
 def _read_labels(annotations: Any, boards: Any, bootstrap_samples: int, seed: int) -> BoardsOptions:
