@@ -1,4 +1,4 @@
-"""The cache of compiled functions, with real processes that compile a small function."""
+"""The cache of compiled functions, with real processes that compile a function in a moment."""
 
 import os
 import pathlib
@@ -9,12 +9,13 @@ import pytest
 
 PROGRAM = """
 import jax
+import numpy as np
 from xmodal.base.compilation_cache import use_compilation_cache
 
 hits = []
 jax.monitoring.register_event_listener(lambda event, **_: hits.append(event))
 use_compilation_cache()
-jax.jit(lambda x: x * 3 + 1)(2.0).block_until_ready()
+jax.jit(lambda x: jax.numpy.sort(x) @ jax.numpy.sort(3 * x))(np.ones(100)).block_until_ready()
 print(jax.config.jax_compilation_cache_dir, hits.count("/jax/compilation_cache/cache_hits"))
 """
 
@@ -24,13 +25,14 @@ def compile_in(tmp_path):
     """Starts a process that compiles; returns a function that returns its folder and hits."""
 
     environment = dict(os.environ)
-    environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # the cache of all tests
+    # Those of all tests.
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    environment.pop("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", None)
 
     def start(**variables):
         own = {
             "XDG_CACHE_HOME": str(tmp_path),
             "JAX_ENABLE_COMPILATION_CACHE": "true",
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         }
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM],
@@ -74,7 +76,8 @@ def test_the_second_process_finds_what_the_first_compiled(compile_in, tmp_path):
 
 @pytest.mark.slow
 def test_what_jax_was_told_is_respected(compile_in, tmp_path):
-    own = compile_in(JAX_COMPILATION_CACHE_DIR=str(tmp_path / "mine"))
+    least = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    own = compile_in(JAX_COMPILATION_CACHE_DIR=str(tmp_path / "mine"), **least)
     none = compile_in(JAX_ENABLE_COMPILATION_CACHE="false")
     locked = compile_in(XDG_CACHE_HOME="/proc/none")
     assert own()[0] == str(tmp_path / "mine")
@@ -82,3 +85,5 @@ def test_what_jax_was_told_is_respected(compile_in, tmp_path):
     assert none() == ("None", 0)
     assert locked() == ("None", 0)
     assert not (tmp_path / "xmodal").exists()
+    fast = compile_in(JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="1000")
+    assert not entries(fast()[0])

@@ -11,12 +11,17 @@ import jax
 
 from xmodal.base.cache_folder import cache_folder
 
+# Seconds of compilation. JAX keeps nothing below a second, but a command compiles many small
+# functions; reading one takes a few milliseconds.
+_WORTH_KEEPING = 0.02
+
 
 def use_compilation_cache() -> None:
     """Keeps compiled functions in the user's cache folder, unless JAX has one or caching is off.
 
     JAX's own `JAX_COMPILATION_CACHE_DIR`, `JAX_ENABLE_COMPILATION_CACHE` and
-    `JAX_COMPILATION_CACHE_MAX_SIZE` are respected. Several processes may share the folder: JAX
+    `JAX_COMPILATION_CACHE_MAX_SIZE` are respected, and so is
+    `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS`. Several processes may share the folder: JAX
     locks it if its size is limited, and recompiles if an entry cannot be read.
     """
     # JAX's flags are attributes that type checkers do not see.
@@ -34,6 +39,8 @@ def use_compilation_cache() -> None:
     jax.config.update("jax_compilation_cache_dir", folder)
     if "JAX_COMPILATION_CACHE_MAX_SIZE" not in os.environ:
         jax.config.update("jax_compilation_cache_max_size", 8 * 2**30)
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
 
 
 def _remove_unfinished(folder: pathlib.Path) -> None:
