@@ -25,6 +25,8 @@ File = str | os.PathLike | Mapping[str, Any]
 
 
 def evaluate(
+    model: Any = None,
+    /,
     *,
     embed_images: Callable[[list[PIL.Image.Image]], Any] | None = None,
     embed_texts: Callable[[list[str]], Any] | None = None,
@@ -73,6 +75,7 @@ def evaluate(
     by an `evaluator` such as `{"type": "zero_shot", "templates": ["a photo of a {}."]}`.
 
     Args:
+      model: only for an error that says how to evaluate a model of `xmodal.load`.
       embed_images: at most `batch_size` PIL images in RGB -> numbers [b, D] or [b, K, D], as a
         PyTorch tensor or an array that NumPy reads; None for a model of texts. Images are decoded
         as for the models of this project, without rotation by their EXIF orientation.
@@ -106,6 +109,13 @@ def evaluate(
       UserError: an argument, a file or the result of a function cannot be used. If models cannot
         be compared, the error comes before anything is computed.
     """
+    if model is not None:
+        raise UserError(
+            f"evaluate takes named arguments, not {model!r:.80}: for a run on its own dataset, use "
+            "xmodal.inspect(RUN).evaluation, or xmodal evaluate --run=RUN for all its evaluators; "
+            "for a loaded model on another dataset, embed_images=model.embed_images, "
+            "embed_texts=model.embed_texts, dataset=NAME and its similarity."
+        )
     functions = {"image": embed_images, "text": embed_texts}
     functions = {side: function for side, function in functions.items() if function is not None}
     files = {"embeddings": embeddings, "scores": scores, "rankings": rankings}
