@@ -268,8 +268,8 @@ class PairScores:
             places = self._place[captions[own]]
 
             def fill(into: np.ndarray, texts: np.ndarray, at: Slots = at, p: Any = places) -> None:
-                within = tuple(slice(size) for size in texts.shape[1:])
-                into[(*at, *within)] = texts[p]
+                place: Any = (*at, *(slice(size) for size in texts.shape[1:]))
+                into[place] = texts[p]
 
             jax.tree.map(fill, block, self._texts[int(length)])
         return block
