@@ -152,6 +152,10 @@ def test_released_model_equals_torch(torch, folder, released):
     scores = opened.similarity(opened.embed_images(REGIONS), opened.embed_texts(texts))
     assert parity.relative(scores, wanted) < 1e-4
     assert opened.similarity_name == "dot"
+    index = xmodal.Index.build(opened, images=list(REGIONS))
+    for text, row in zip(texts, np.asarray(wanted).T, strict=True):
+        hits = index.query(text, top=len(REGIONS))
+        assert [hit.row for hit in hits] == np.argsort(-row).tolist()
 
 
 @pytest.mark.slow

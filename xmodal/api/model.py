@@ -360,9 +360,7 @@ class Model:
         while part := list(itertools.islice(iterator, _AT_A_TIME)):
             found = embed(self._params, self._model_state, items(part, first), batch_size)
             first += len(part)
-            vectors = found.images if side == "image" else found.captions
-            assert vectors is not None
-            parts.append((vectors, found.log_sigma.get(side)))
+            parts.append((found.vectors(side), found.log_sigma.get(side)))
             tokens += [found.tokens[side]] if side in found.tokens else []
         if not parts:
             raise UserError(f"There is nothing to embed: no {side} was given.")
