@@ -15,6 +15,7 @@ from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions, boards_of_annotations
 from xmodal.evals.inputs.files import name_of, open_embeddings, open_source
 from xmodal.evals.inputs.galleries import ids_of
+from xmodal.evals.inputs.sentences import Sentences
 from xmodal.evals.inputs.sources import Provider, RankedLists, Source
 from xmodal.evals.reports.store import StoredResults
 from xmodal.similarity import SIMILARITIES
@@ -121,6 +122,7 @@ def evaluate(
     files = {"embeddings": embeddings, "scores": scores, "rankings": rankings}
     files = {kind: file for kind, file in files.items() if file is not None}
     of_labels = {"ids": ids, "boards": boards, "partial": partial, "other": other}
+    beside = [key for key, value in of_labels.items() if value]
     section = {
         "dataset": dataset,
         "config": config,
@@ -129,7 +131,7 @@ def evaluate(
         "ratings_dir": ratings_dir,
     }
     if functions:
-        if extra := sorted([*files, *(key for key, given in of_labels.items() if given)]):
+        if extra := sorted([*files, *beside]):
             raise UserError(f"{extra} cannot be used with embedding functions.")
         similarity = _checked(dataset, similarity, functions)
         provider: Provider = FunctionProvider(functions, batch_size, similarity)
@@ -139,13 +141,7 @@ def evaluate(
     if batch_size is not None:
         raise UserError(f"batch_size={batch_size} is for embedding functions; remove it.")
     if dataset:
-        given = [key for key, value in of_labels.items() if value]
-        if extra := sorted([*given, *({kind} - {"embeddings"})]):
-            raise UserError(
-                f"{extra} cannot be used with a dataset: pass only embeddings, or annotations "
-                "instead of the dataset."
-            )
-        saved = open_embeddings(file, similarity)
+        saved = _open_saved(kind, file, similarity, beside)
         sides = sorted(saved.sides) if isinstance(saved, Embeddings) else ["text"]
         made = _open_dataset(section, split, sides, annotations, evaluator)
         made[0].check_provider("evaluator", saved)
@@ -159,6 +155,18 @@ def evaluate(
     if other is not None:
         on_labels.check_comparable(other)
     return evaluate_source(on_labels, source, name=name or name_of(file))
+
+
+def _open_saved(
+    kind: str, file: File, similarity: str | None, beside: Sequence[str]
+) -> Embeddings | Sentences:
+    """Returns the embeddings of a dataset's items; `beside` are arguments that need annotations."""
+    if extra := sorted([*beside, *({kind} - {"embeddings"})]):
+        raise UserError(
+            f"{extra} cannot be used with a dataset: pass only embeddings, or annotations "
+            "instead of the dataset."
+        )
+    return open_embeddings(file, similarity)
 
 
 def _only_file(files: Mapping[str, File]) -> tuple[str, File]:
