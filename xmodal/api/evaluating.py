@@ -15,7 +15,6 @@ from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions, boards_of_annotations
 from xmodal.evals.inputs.files import name_of, open_embeddings, open_source
 from xmodal.evals.inputs.galleries import ids_of
-from xmodal.evals.inputs.sentences import Sentences
 from xmodal.evals.inputs.sources import Provider, RankedLists, Source
 from xmodal.evals.reports.store import StoredResults
 from xmodal.similarity import SIMILARITIES
@@ -141,7 +140,12 @@ def evaluate(
     if batch_size is not None:
         raise UserError(f"batch_size={batch_size} is for embedding functions; remove it.")
     if dataset:
-        saved = _open_saved(kind, file, similarity, beside)
+        if extra := sorted([*beside, *({kind} - {"embeddings"})]):
+            raise UserError(
+                f"{extra} cannot be used with a dataset: pass only embeddings, or annotations "
+                "instead of the dataset."
+            )
+        saved = open_embeddings(file, similarity)
         sides = sorted(saved.sides) if isinstance(saved, Embeddings) else ["text"]
         made = _open_dataset(section, split, sides, annotations, evaluator)
         made[0].check_provider("evaluator", saved)
@@ -155,18 +159,6 @@ def evaluate(
     if other is not None:
         on_labels.check_comparable(other)
     return evaluate_source(on_labels, source, name=name or name_of(file))
-
-
-def _open_saved(
-    kind: str, file: File, similarity: str | None, beside: Sequence[str]
-) -> Embeddings | Sentences:
-    """Returns the embeddings of a dataset's items; `beside` are arguments that need annotations."""
-    if extra := sorted([*beside, *({kind} - {"embeddings"})]):
-        raise UserError(
-            f"{extra} cannot be used with a dataset: pass only embeddings, or annotations "
-            "instead of the dataset."
-        )
-    return open_embeddings(file, similarity)
 
 
 def _only_file(files: Mapping[str, File]) -> tuple[str, File]:
