@@ -120,14 +120,18 @@ def assert_losses_agree(config, tmp_path, rtol=2e-4):
     [(0, "bfloat16", 0.05), (1, "bfloat16", 0.05), (1, "float32", 0.5)],
 )
 def test_the_losses_are_those_without_stored_features(
-    config, tmp_path, lower_depth, dtype, temperature, monkeypatch
+    config, tmp_path, lower_depth, dtype, temperature, monkeypatch, request
 ):
     config.model.text.encoder.update({"lower_depth": lower_depth, "dtype": dtype})
     config.model.similarity.temperature = temperature
     config.freeze = [LOWER if lower_depth else "text/encoder/"]
+    if dtype == "float32":
+        request.getfixturevalue("without_evaluation")
     assert_losses_agree(config, tmp_path)
     (folder,) = folders(config)
     assert folder.name.startswith("text_features-train-")
+    if dtype == "float32":
+        return
     # Evaluation runs the whole tower.
     metrics = [
         json.loads((tmp_path / name / "test/metrics.json").read_text())

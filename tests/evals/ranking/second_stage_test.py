@@ -58,7 +58,8 @@ def test_ranks_are_those_of_two_keys(top, transposed, added):
     options = PairReranker(top, added)
     stage = SecondStage(SavedScores(first, block_size=64), "cosine", table, options, "model")
     rows, columns = np.indices(first.T.shape if transposed else first.shape)
-    found = stage(transposed).pairs(rows.ravel(), columns.ravel()).reshape(rows.shape)
+    direction = stage(transposed)
+    found = direction.pairs(rows.ravel(), columns.ravel()).reshape(rows.shape)
     expected = first + second if added else second
     if transposed:
         first, expected = first.T, expected.T
@@ -69,7 +70,7 @@ def test_ranks_are_those_of_two_keys(top, transposed, added):
         assert order.tolist() == places
         np.testing.assert_array_equal(row[kept], expected[query][kept])
         asked |= {(item, query) if transposed else (query, item) for item in kept}
-        own = find_scored(stage(transposed), np.full(len(row), query), np.arange(len(row)))
+        own = find_scored(direction, np.full(len(row), query), np.arange(len(row)))
         assert np.flatnonzero(own).tolist() == sorted(kept)
     assert table.asked == asked
 
