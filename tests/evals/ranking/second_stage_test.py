@@ -14,7 +14,7 @@ from xmodal.evals.boards.types import DirectionLabels
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.second_stage import PairReranker, SecondStage, find_scored, join_keys
-from xmodal.runs.tensorboard.similarities import draw_similarities
+from xmodal.evals.similarities import draw_similarities
 
 
 class Table:

@@ -97,8 +97,8 @@ class ExactSearch:
     def _search(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
         prepared = self._scorer.prepare(jnp.asarray(self._scorer.place(queries)))
         best = (
-            jnp.full((len(queries), top), -jnp.inf, self._scorer.dtype),
-            jnp.zeros((len(queries), top), jnp.int32),
+            np.full((len(queries), top), -np.inf, self._scorer.dtype),
+            np.zeros((len(queries), top), np.int32),
         )
         for number, block in enumerate(self._blocks):
             start = number * self._size

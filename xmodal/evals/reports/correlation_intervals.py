@@ -10,7 +10,6 @@ two, and its intervals would be too narrow by up to a half.
 """
 
 import numpy as np
-from scipy import special
 
 from xmodal.evals.results import CorrelationResult
 
@@ -82,6 +81,8 @@ def _compute_half_width(images: np.ndarray, influence: np.ndarray, noise: float)
     within_image = dyads // len(ids) == dyads % len(ids)
     variance = np.sum(by_image**2) - np.sum(by_dyad[~within_image])
     variance = max(variance, np.sum(by_dyad))  # For few images, it may even be negative.
+    from scipy import special  # Slow to import, and not every evaluation has intervals.
+
     return float(special.stdtrit(max(len(ids) - 1, 1), _LEVEL) * np.sqrt(variance + noise))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from scipy import special
 
 from xmodal.base.config import UserError
 from xmodal.base.text_table import Bold, format_document
@@ -217,6 +216,8 @@ def _compute_t_interval(differences: np.ndarray) -> tuple[float, float]:
     count = len(differences)
     if count < 2:
         return math.nan, math.nan
+    from scipy import special  # Slow to import, and few comparisons have these intervals.
+
     mean, error = differences.mean(), differences.std(ddof=1) / math.sqrt(count)
     width = special.stdtrit(count - 1, 0.975) * error
     return float(mean - width), float(mean + width)

@@ -19,7 +19,6 @@ from xmodal.base.config import UserError, read
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.preprocessing.published_merges import is_packaged
 from xmodal.pretrained.model_folder import SIDES, read_model
-from xmodal.pretrained.published_models import NotPublishedError, convert_once
 from xmodal.runs.config.origins import Origin, model_origin, own_origin, run_origin, tower_origin
 from xmodal.runs.config.section_check import check_sections
 from xmodal.runs.folder import run_folder
@@ -98,6 +97,9 @@ def _convert_published(config: ml_collections.ConfigDict) -> None:
         return
     if any((path / name).exists() for name in ("model.json", "tower.json")):
         return
+    # It imports readers of other formats, which no other config needs.
+    from xmodal.pretrained.published_models import NotPublishedError, convert_once
+
     try:
         processes.first_does("convert the published model", lambda: convert_once(path))
         # Other hosts may not see the cache of the first.

@@ -65,15 +65,14 @@ def check_arrays(source: epath.Path, tree: Any) -> None:
         )
 
 
-def check_size(source: epath.Path) -> None:
-    """Raises an error if a checkpoint item would fill memory; reads no arrays.
+def check_size(source: epath.Path, shapes: Tree) -> None:
+    """Raises an error if a checkpoint item of these shapes would fill memory; reads no arrays.
 
     Raises:
       UserError: it expands too far for its files.
     """
     most = most_expanded(sum(path.stat().length for path in files_in(source).values()))
-    leaves = jax.tree.leaves(read_shapes(source))
-    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     if size > most:
         raise UserError(
             f"{source} claims arrays of {size:,} bytes, more than the {most:,} that its files may "

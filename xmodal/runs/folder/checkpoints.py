@@ -276,20 +276,19 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
     """
     parent = buckets.absolute(run_dir) if step is None else run_folder.step_folder(run_dir, step)
     folder = parent / item
-    if not folder.exists():
-        return {}
-    check_size(folder)
-    return read_arrays(folder)
+    return read_arrays(folder) if folder.exists() else {}
 
 
 def read_arrays(folder: epath.Path) -> Tree:
     """Returns the checkpoint item in a folder, as NumPy arrays.
 
     Raises:
-      UserError: it is damaged.
+      UserError: it is damaged, or claims more numbers than its files can hold.
     """
+    shapes = read_shapes(folder)
+    check_size(folder, shapes)
     with reading(folder), ocp.StandardCheckpointer() as checkpointer:
-        return checkpointer.restore(folder, _on_host(read_shapes(folder)))
+        return checkpointer.restore(folder, _on_host(shapes))
 
 
 def _on_host(shapes: Tree) -> Tree:
