@@ -121,6 +121,7 @@ def evaluate(
     files = {"embeddings": embeddings, "scores": scores, "rankings": rankings}
     files = {kind: file for kind, file in files.items() if file is not None}
     of_labels = {"ids": ids, "boards": boards, "partial": partial, "other": other}
+    beside = [key for key, value in of_labels.items() if value]
     section = {
         "dataset": dataset,
         "config": config,
@@ -129,7 +130,7 @@ def evaluate(
         "ratings_dir": ratings_dir,
     }
     if functions:
-        if extra := sorted([*files, *(key for key, given in of_labels.items() if given)]):
+        if extra := sorted([*files, *beside]):
             raise UserError(f"{extra} cannot be used with embedding functions.")
         similarity = _checked(dataset, similarity, functions)
         provider: Provider = FunctionProvider(functions, batch_size, similarity)
@@ -139,8 +140,7 @@ def evaluate(
     if batch_size is not None:
         raise UserError(f"batch_size={batch_size} is for embedding functions; remove it.")
     if dataset:
-        given = [key for key, value in of_labels.items() if value]
-        if extra := sorted([*given, *({kind} - {"embeddings"})]):
+        if extra := sorted([*beside, *({kind} - {"embeddings"})]):
             raise UserError(
                 f"{extra} cannot be used with a dataset: pass only embeddings, or annotations "
                 "instead of the dataset."
