@@ -1,6 +1,6 @@
 """CVSE: each item's vector is fused with one made of 300 concepts that all items share.
 
-    python -m data_prep.concepts region_features --config=coco --output=concepts.json
+    python -m data_prep.concepts --dataset=region_features --config=coco --output=concepts.json
     python -m xmodal.main --config=configs/cvse.py --config.data.manual_dir=FOLDER \\
         --config.init_from.concepts=concepts.json \\
         --config.init_from.word_vectors.file=glove.840B.300d.txt

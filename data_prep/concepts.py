@@ -1,4 +1,4 @@
-"""Writes the concept file of CVSE: `python -m data_prep.concepts flickr8k --output=concepts.json`.
+"""Writes the concept file of CVSE: `data_prep.concepts --dataset=flickr8k --output=concepts.json`.
 
 The concepts are the noun lemmas of WordNet that most training captions name, or the words of a
 published `category_concepts.json`. `config.init_from.concepts` and `xmodal convert --concepts` read
@@ -37,7 +37,7 @@ def main() -> None:
     try:
         lemmatize, is_concept = load_wordnet()
         names = read_names(args.concepts) if args.concepts else ()
-        vectors = read_vectors(args.vectors) if args.vectors else None
+        vectors = read_vectors(args.word_vectors) if args.word_vectors else None
         [builder] = open_configs(args.dataset, args.config, args.data_dir)
         captions = read_columns(builder, args.split, ["captions"])["captions"]
     except (NotPreparedError, UnexpectedFilesError) as error:
@@ -50,7 +50,7 @@ def main() -> None:
     if vectors is not None:
         if len(vectors) != len(content["concepts"]):
             print(
-                f"Error: {args.vectors} has {len(vectors)} vectors, but there are "
+                f"Error: {args.word_vectors} has {len(vectors)} vectors, but there are "
                 f"{len(content['concepts'])} concepts.",
                 file=sys.stderr,
             )
@@ -123,7 +123,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m data_prep.concepts", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("dataset", choices=sorted(data_prep.BUILDERS))
+    parser.add_argument("--dataset", required=True, choices=sorted(data_prep.BUILDERS))
     parser.add_argument("--config", help="its builder config; may be left out if one is prepared")
     parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
     parser.add_argument("--split", default="train", help="split whose captions are counted")
@@ -132,7 +132,7 @@ def _parse() -> argparse.Namespace:
         "--concepts", type=pathlib.Path, help="category_concepts.json: words to use instead"
     )
     parser.add_argument(
-        "--vectors", type=pathlib.Path, help="word vectors of these concepts, .npy or .pkl"
+        "--word_vectors", type=pathlib.Path, help="word vectors of these concepts, .npy or .pkl"
     )
     parser.add_argument("--output", type=pathlib.Path, required=True, help="file to write")
     args = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Checks a prepared dataset: `python -m data_prep.validate flickr8k --data_dir=FOLDER`.
+"""Checks a prepared dataset: `python -m data_prep.validate --dataset=flickr8k --data_dir=FOLDER`.
 
 Prints one table per builder config. The exit code is 1 if anything is not as expected, and 2 if
 there is nothing to check.
@@ -45,7 +45,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m data_prep.validate", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("dataset", choices=sorted(data_prep.BUILDERS))
+    parser.add_argument("--dataset", required=True, choices=sorted(data_prep.BUILDERS))
     parser.add_argument("--config", help="one builder config; by default all prepared ones")
     parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
     parser.add_argument("--manual_dir", help="for captioned_images: the original folder")

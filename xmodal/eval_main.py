@@ -66,7 +66,6 @@ from xmodal.cli.output_flag import OUTPUT
 if TYPE_CHECKING:
     from xmodal.runs.evaluation.run_evaluation import RunEvaluation
     from xmodal.runs.evaluation.subjects import Opened
-    from xmodal.runs.evaluation.suite import Request
 
 flags.adopt_module_key_flags(eval_flags)
 
@@ -83,12 +82,8 @@ def main(argv: list[str]) -> None:
     settings = values_of(source) | ({"--config": config.to_dict()} if config else {})
     use_compilation_cache()
     with processes.connected(settings), _stoppable():
-        if FOLLOW.value:
-            _follow_run()
-        elif INTERPOLATE.value:
-            _interpolate_run()
-        elif config or RUN.value:
-            _run(source, config)
+        if config or RUN.value:
+            _evaluate(*_open(source, config))
         else:
             _run_on_annotations(*source)
 
@@ -101,35 +96,53 @@ def _stoppable() -> contextlib.AbstractContextManager:
     return stoppable("the same command evaluates again", agree)
 
 
-def _run(source: tuple[str, ...], config: ConfigDict | None) -> None:
-    """Evaluates one checkpoint of a run, several runs together, published towers or a file."""
+def _evaluate(opened: "Opened", output: str) -> None:
+    """Evaluates models by the evaluators of a config."""
     from xmodal.runs.evaluation import evaluation_files, subjects
+    from xmodal.runs.evaluation.suite import Request
+    from xmodal.runs.folder import folder_lock
 
-    output, keep_others = OUTPUT.value, False
-    if RUN.value and "," in RUN.value:
-        opened = _open_ensemble()
-    elif RUN.value:
-        opened, output = _open_run()
-        # A folder given by the user may hold the results of another split.
-        keep_others = not OUTPUT.value
-    elif source == ("config",):
+    evaluation_files.check_output(output, opened.identity, overwrite=OVERWRITE.value)
+    request = Request(SPLIT.value, COMPARE.value, EXAMPLES.value, SAVE_EMBEDDINGS.value)
+    # A folder given by the user may hold the results of another split; a run's averages of weights
+    # do not name the checkpoint.
+    keep_others = not OUTPUT.value and not INTERPOLATE.value
+    # A follower writes for hours.
+    with folder_lock.hold(output) if FOLLOW.value else contextlib.nullcontext() as check_lock:
+        evaluations = subjects.evaluate_subjects(
+            opened, output, request, keep_others=keep_others, check_lock=check_lock
+        )
+    if INTERPOLATE.value:
+        from xmodal.runs import interpolation
+
+        print(interpolation.write_curve(output, interpolation.read_weights(INTERPOLATE.value)))
+    else:
+        evaluation_files.print_pages(evaluations, output)
+
+
+def _open(source: tuple[str, ...], config: ConfigDict | None) -> tuple["Opened", str]:
+    """Returns what the source names with the evaluators of its config, and the results' folder."""
+    if RUN.value:
+        if FOLLOW.value:
+            return _open_followed()
+        if INTERPOLATE.value:
+            return _open_interpolation()
+        return (_open_ensemble(), OUTPUT.value) if "," in RUN.value else _open_run()
+    assert config is not None
+    if source == ("config",):
         from xmodal.runs.published_towers import open_towers
 
-        assert config is not None
-        opened = open_towers(config, EVALUATORS.value)
-    else:
-        assert config is not None
-        opened = subjects.open_file(
-            EMBEDDINGS.value,
-            config,
-            names=EVALUATORS.value,
-            similarity=SIMILARITY.value,
-            name=NAME.value,
-        )
-    evaluation_files.check_output(output, opened.identity, overwrite=OVERWRITE.value)
-    request = _request()
-    evaluations = subjects.evaluate_subjects(opened, output, request, keep_others=keep_others)
-    evaluation_files.print_pages(evaluations, output)
+        return open_towers(config, EVALUATORS.value), OUTPUT.value
+    from xmodal.runs.evaluation.subjects import open_file
+
+    opened = open_file(
+        EMBEDDINGS.value,
+        config,
+        names=EVALUATORS.value,
+        similarity=SIMILARITY.value,
+        name=NAME.value,
+    )
+    return opened, OUTPUT.value
 
 
 def _open_run() -> tuple["Opened", str]:
@@ -147,12 +160,11 @@ def _open_run() -> tuple["Opened", str]:
     return opened, output
 
 
-def _follow_run() -> None:
-    """Evaluates the checkpoints of a run as they appear."""
+def _open_followed() -> tuple["Opened", str]:
+    """Returns the checkpoints of a run as they appear."""
     import jax
 
-    from xmodal.runs.evaluation import evaluation_files, run_subjects, subjects
-    from xmodal.runs.folder import folder_lock
+    from xmodal.runs.evaluation import run_subjects
     from xmodal.runs.folder.following import follow, wait_for_run
 
     if "," in RUN.value:
@@ -162,28 +174,19 @@ def _follow_run() -> None:
     folder, timeout = RUN.value, TIMEOUT.value
     config, output = wait_for_run(folder, timeout=timeout), _output_in_run("follow")
     steps = follow(folder, output, timeout=timeout, overwrite=OVERWRITE.value)
-    opened = run_subjects.open_run(_evaluation_of(config), folder, steps, follows=True)
-    evaluation_files.check_output(output, opened.identity, overwrite=OVERWRITE.value)
-    with folder_lock.hold(output) as check_lock:  # A follower writes for hours.
-        evaluations = subjects.evaluate_subjects(
-            opened, output, _request(), keep_others=not OUTPUT.value, check_lock=check_lock
-        )
-        evaluation_files.print_pages(evaluations, output)
+    return run_subjects.open_run(_evaluation_of(config), folder, steps, follows=True), output
 
 
-def _interpolate_run() -> None:
-    """Evaluates averages of a checkpoint and the weights that its run started from."""
+def _open_interpolation() -> tuple["Opened", str]:
+    """Returns averages of a checkpoint and the weights that its run started from."""
     from xmodal.runs import interpolation
-    from xmodal.runs.evaluation import evaluation_files, subjects
     from xmodal.runs.folder import run_folder
 
     weights = interpolation.read_weights(INTERPOLATE.value)
     config = run_folder.load_run(RUN.value)
     step, output = run_folder.resolve_step(RUN.value, STEP.value), _output_in_run("interpolation")
-    opened = interpolation.open_interpolation(_evaluation_of(config), RUN.value, step, weights)
-    evaluation_files.check_output(output, opened.identity, overwrite=OVERWRITE.value)
-    subjects.evaluate_subjects(opened, output, _request())
-    print(interpolation.write_curve(output, weights))
+    evaluation = _evaluation_of(config)
+    return interpolation.open_interpolation(evaluation, RUN.value, step, weights), output
 
 
 def _open_ensemble() -> "Opened":
@@ -242,7 +245,7 @@ def _run_on_annotations(kind: str) -> None:
 
 def _output_in_run(place: str) -> str:
     """Returns --output, or its default within the run; keeps results out of the run's own."""
-    from xmodal.runs.folder.finished import FINAL
+    from xmodal.base.result_files import FINAL
 
     output = OUTPUT.value or os.path.join(RUN.value, place, SPLIT.value or FINAL)
     own = os.path.join(RUN.value, FINAL)
@@ -283,12 +286,6 @@ def add_annotations(config: ConfigDict, folder: str) -> None:
             f"--annotations={folder} has labels of MS-COCO, but no evaluator of config.evals uses "
             "boards of coco_captions."
         )
-
-
-def _request() -> "Request":
-    from xmodal.runs.evaluation.suite import Request
-
-    return Request(SPLIT.value, COMPARE.value, EXAMPLES.value, SAVE_EMBEDDINGS.value)
 
 
 if __name__ == "__main__":

@@ -268,7 +268,7 @@ def test_what_cannot_be_exported_is_said_first(bundle, tmp_path):
 
 
 def test_the_command(bundle, tmp_path, monkeypatch, capsys):
-    command = ["xmodal.cli.export", f"--run={bundle[1]}", f"--output={tmp_path / 'bundle'}"]
+    command = ["xmodal.cli.export", f"--model={bundle[1]}", f"--output={tmp_path / 'bundle'}"]
     monkeypatch.setattr(sys, "argv", command)
     main()
     printed = capsys.readouterr().out

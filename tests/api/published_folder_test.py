@@ -75,6 +75,7 @@ def _vectors(output):
     return getattr(output, "pooler_output", output)
 
 
+@pytest.mark.slow
 def test_a_folder_is_converted_once_and_embeds_as_the_library(clip, cache, tmp_path, monkeypatch):
     theirs, folder = clip
     model = xmodal.load(folder)
@@ -184,7 +185,7 @@ def test_three_ways_to_evaluate_give_the_same_numbers(clip, few_shapes, tmp_path
     assert evaluation.metrics == pytest.approx(found, nan_ok=True, abs=0.2)
 
     page = tmp_path / "page.html"
-    shown = ["show", f"--models={folder}", "--dataset=crisscrossed_shapes", f"--output={page}"]
+    shown = ["show", f"--model={folder}", "--dataset=crisscrossed_shapes", f"--output={page}"]
     monkeypatch.setattr(sys, "argv", [*shown, f"--data_dir={few_shapes}", "--count=2"])
     show.main()
     assert page.read_text("utf-8").count('class="notes">attention over patches') == 2

@@ -3,11 +3,14 @@
 import jax
 import numpy as np
 import pytest
+from etils import epath
 from ml_collections import ConfigDict
+from safetensors.numpy import load_file, save
 from tiny_dual_encoder import FEATURES, TEXT, WIDTH, WORDS, make_texts, make_weights
 
 import xmodal
 from tests.similarity.slow_saf import score_pairs
+from xmodal.api.bundles.card import WEIGHTS, read_bundle, write_card
 from xmodal.api.exporting import export_model
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.sections import CheckpointConfig, SelectConfig
@@ -78,16 +81,42 @@ def test_scores_are_those_of_the_slow_loop(run):
         model.similarity(images, np.asarray(texts))
 
 
+@pytest.fixture(scope="module")
+def bundle_folder(run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundles") / "bundle"
+    export_model(run[0], folder, platforms=["cpu"])
+    return folder
+
+
 @pytest.mark.slow
-def test_a_bundle_carries_tokens_and_parameters(run, tmp_path):
-    export_model(run[0], tmp_path / "bundle", platforms=["cpu"])
-    model, bundle = xmodal.load(run[0]), xmodal.load(tmp_path / "bundle")
+def test_a_bundle_carries_tokens_and_parameters(run, bundle_folder):
+    model, bundle = xmodal.load(run[0]), xmodal.load(bundle_folder)
     assert bundle.hash_weights() == model.hash_weights()
     found, expected = (
         each.similarity(each.embed_images(make_images(4)), each.embed_texts(make_texts(6)))
         for each in (bundle, model)
     )
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_other_arrays_than_the_similarity_takes_are_refused(bundle_folder, tmp_path):
+    card = read_bundle(bundle_folder)[0]
+    kept = load_file(bundle_folder / WEIGHTS)
+    bias = kept["similarity/score/bias"]
+    harms = {
+        "score/bias is None, .* takes": {"score/bias": None},
+        "spare is .*, but the similarity 'saf' takes None": {"spare": bias},
+        "gate_bias is .* takes None|gate/bias is None": {"gate/bias": None, "gate_bias": bias},
+        r"score/bias is \(2,\), .* takes \(1,\)": {"score/bias": np.zeros(2, np.float32)},
+    }
+    for message, changes in harms.items():
+        changed = kept | {f"similarity/{name}": array for name, array in changes.items()}
+        arrays = {name: array for name, array in changed.items() if array is not None}
+        contents = {name: (bundle_folder / name).read_bytes() for name in card.files()}
+        write_card(epath.Path(tmp_path), card, contents | {WEIGHTS: save(arrays)})
+        with pytest.raises(xmodal.UserError, match=f"does not hold the arrays .*{message}"):
+            xmodal.load(tmp_path)
 
 
 @pytest.mark.slow

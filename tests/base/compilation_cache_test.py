@@ -4,8 +4,11 @@ import os
 import pathlib
 import subprocess
 import sys
+import zlib
 
 import pytest
+
+from xmodal.base.compilation_cache import _clean
 
 PROGRAM = """
 import jax
@@ -67,11 +70,26 @@ def test_the_second_process_finds_what_the_first_compiled(compile_in, tmp_path):
     assert hits == len(written)
     assert entries(folder) == written
 
-    # A process killed while writing, or a full disk, leaves a partial file without a time stamp.
-    written[0].write_bytes(written[0].read_bytes()[:10])
-    written[0].with_name(written[0].name.removesuffix("-cache") + "-atime").unlink()
+    # A process killed while writing, or a full disk, leaves a partial file.
+    written[0].write_bytes(written[0].read_bytes()[:-10])
     assert compile_in()()[1] == hits - 1
     assert compile_in()()[1] == hits
+
+
+def test_entries_used_least_recently_make_room(tmp_path):
+    paths = [tmp_path / f"{name}-cache" for name in ("old", "used", "new")]
+    for path in paths:
+        path.write_bytes(zlib.compress(bytes(range(100))))
+    _clean(tmp_path)  # It reads new ones.
+    for path, times in zip(paths, ((10, 10), (90, 20), (30, 30)), strict=True):
+        os.utime(path, times)
+    size = paths[0].stat().st_size
+    _clean(tmp_path, largest=3 * size)
+    assert entries(tmp_path) == sorted(paths)
+    _clean(tmp_path, largest=2 * size)
+    assert entries(tmp_path) == sorted(paths[1:])
+    _clean(tmp_path, largest=size)
+    assert entries(tmp_path) == [paths[1]]
 
 
 @pytest.mark.slow

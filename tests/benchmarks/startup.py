@@ -106,7 +106,7 @@ def print_commands(run: str, rounds: int) -> None:
         page = f"--output={folder / 'page.html'}"
         answers = {
             "search query": ("search", "query", f"--index={index}", "a red star"),
-            "show": ("show", f"--models={run}", "--count=5", page),
+            "show": ("show", f"--model={run}", "--count=5", page),
             "evaluate a file": (
                 *("evaluate", *of_file, f"--config.data.data_dir={where['data_dir']}"),
                 *(f"--output={folder / 'of_file'}", "--overwrite"),

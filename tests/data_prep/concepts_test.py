@@ -43,7 +43,7 @@ def test_published_words_keep_their_order_and_the_first_of_one_lemma_counts():
 
 
 def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["concepts", "crisscrossed_shapes", *arguments])
+    monkeypatch.setattr(sys, "argv", ["concepts", "--dataset=crisscrossed_shapes", *arguments])
     concepts.main()
 
 
@@ -57,7 +57,7 @@ def test_the_command_counts_a_dataset_and_adds_vectors(few_shapes, tmp_path, mon
     output = tmp_path / "made" / "concepts.json"
     options = [f"--data_dir={few_shapes}", "--config=images", f"--output={output}"]
     names = f"--concepts={tmp_path}/category_concepts.json"
-    run(monkeypatch, *options, names, f"--vectors={tmp_path}/vectors.pkl")
+    run(monkeypatch, *options, names, f"--word_vectors={tmp_path}/vectors.pkl")
     assert "3 concepts, 2 words that name them, 1 pairs" in capsys.readouterr().out
     found = read_concepts(output)
     np.testing.assert_array_equal(found.vectors, vectors)
@@ -66,7 +66,7 @@ def test_the_command_counts_a_dataset_and_adds_vectors(few_shapes, tmp_path, mon
     # A concept that no caption names has no neighbors.
     np.testing.assert_allclose(found.adjacency()[2], [0, 0, 1])
     with pytest.raises(SystemExit):
-        run(monkeypatch, *options, "--count=5", f"--vectors={tmp_path}/vectors.pkl")
+        run(monkeypatch, *options, "--count=5", f"--word_vectors={tmp_path}/vectors.pkl")
     assert "has 3 vectors, but there are 5 concepts" in capsys.readouterr().err
     (tmp_path / "category_concepts.json").write_text(json.dumps({"plain": 0, "background": 2}))
     with pytest.raises(SystemExit):

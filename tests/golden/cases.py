@@ -127,10 +127,10 @@ OTHERS: dict[str, list[CommandLine]] = {
     "prepare": [
         ("prepare", "--dataset=captioned_images", "--manual_dir={files}/own", "--data_dir={out}")
     ],
-    "validate": [("validate", "crisscrossed_shapes", "--data_dir={data}", "--json")],
+    "validate": [("validate", _SHAPES, "--data_dir={data}", "--json")],
     # Without WordNet, its error is recorded.
     "concepts": [
-        ("concepts", "crisscrossed_shapes", "--config=images", "--data_dir={data}", "--count=20",
+        ("concepts", _SHAPES, "--config=images", "--data_dir={data}", "--count=20",
          "--output={out}/concepts.json")
     ],
     "mine": [
@@ -172,8 +172,8 @@ OTHERS: dict[str, list[CommandLine]] = {
     ],
     "compare": [("compare", *_OF_FILES), ("compare", *_OF_FILES, "--latex")],
     "board": [("board", *_OF_FILES, "--output={out}/board")],
-    "export": [("export", "--run={cxc_multitask}/run", "--output={out}/bundle")],
-    "export_flatten": [("export", f"--run={_RUN}", "--output={out}/bundle")],
+    "export": [("export", "--model={cxc_multitask}/run", "--output={out}/bundle")],
+    "export_flatten": [("export", f"--model={_RUN}", "--output={out}/bundle")],
     "search": [
         ("search", "build", f"--model={_RUN}", "--images={files}/pictures",
          "--captions={files}/captions.txt", "--output={out}/index"),
@@ -188,7 +188,7 @@ OTHERS: dict[str, list[CommandLine]] = {
          "--output={out}/index"),
         ("search", "query", "--index={out}/index", "a red star", "--format=json"),
     ],
-    "show": [("show", f"--models={_RUN}", "--count=2", "--output={out}/page.html")],
+    "show": [("show", f"--model={_RUN}", "--count=2", "--output={out}/page.html")],
     "sweep": [(*_SWEEP, "--dry_run"), (*_SWEEP, "--workdir={out}/sweep")],
     "annotate": [
         ("annotate", "make", "eccv", _SHAPES, "--data_dir={data}", "--study={out}/round.study",
@@ -201,7 +201,7 @@ OTHERS: dict[str, list[CommandLine]] = {
         ("convert", "--tower=words", "--source={files}/vectors.txt", "--output={out}/words")
     ],
     "word2vec": [
-        ("word2vec", "--config=configs/vete.py:quick", "--vectors={out}/vectors.txt", "--width=4",
+        ("word2vec", "--config=configs/vete.py:quick", "--output={out}/vectors.txt", "--width=4",
          "--min_count=20", "--epochs=1")
     ],
     "agree": [("agree", "--models={files}/models.json", "--output={out}/agreement")],
@@ -213,16 +213,16 @@ OTHERS: dict[str, list[CommandLine]] = {
     ],
     "caption_relations": [
         ("caption_relations", "--config=configs/cmcm_clue.py:quick,captions",
-         "--results={out}/results")
+         "--output={out}/results")
     ],
     "describe": [
         ("describe", _SHAPES, "--data_dir={data}", "--split=validation", "--output={out}/figures"),
-        ("describe", "--ratings={files}/annotations", "--output={out}/files"),
+        ("describe", "--ratings_dir={files}/annotations", "--output={out}/files"),
     ],
     "sample_pairs": [
         ("sample_pairs", "within", _GROUPS, "--images={files}/tiny.npz", "--neighbors=2",
          "--captions={files}/tiny.npz", "--output={out}/pairs"),
-        ("sample_pairs", "across", _GROUPS, "--ratings={files}/annotations",
+        ("sample_pairs", "across", _GROUPS, "--ratings_dir={files}/annotations",
          "--output={out}/pairs"),
         ("sample_pairs", "check", "{out}/pairs", _GROUPS, "--neighbors=2"),
     ],

@@ -44,12 +44,6 @@ IMAGE_ENCODERS = {
 }
 
 
-@pytest.fixture
-def image_config(few_shapes, tmp_path):
-    """Path of a config file for images and captions."""
-    return write_image_config(tmp_path / "images.py", few_shapes, "convnet")
-
-
 def write_image_config(path, few_shapes, encoder):
     """Writes a config file for images, read by an encoder of `IMAGE_ENCODERS`, and captions."""
     config = CONFIG.format(variant="i2t", data_dir=few_shapes)
@@ -124,6 +118,23 @@ def siglip_config(few_shapes, tmp_path):
     """Path of a config file for a small SigLIP with its loss."""
     path = tmp_path / "siglip_small.py"
     path.write_text(CLIP.format(variant="quick_sigmoid", data_dir=few_shapes))
+    return path
+
+
+@pytest.fixture
+def clip_config(few_shapes, tmp_path):
+    """Path of a config file for a small CLIP; its text projection has running statistics, too."""
+    settings = (
+        "config.data.image.size = 24",
+        "for side in ('image', 'text'):",
+        "    sizes = {'width': 16, 'depth': 1, 'heads': 2, 'mlp_dim': 24}",
+        "    config.model[side].encoder.update(sizes)",
+        "config.data.text.max_length = config.model.text.encoder.max_positions = 16",
+        "config.model.text.projection['batch_norm'] = True",
+        "return config",
+    )
+    path, config = tmp_path / "clip_small.py", CLIP.format(variant="quick", data_dir=few_shapes)
+    path.write_text(config.replace("return config", "\n    ".join(settings)))
     return path
 
 

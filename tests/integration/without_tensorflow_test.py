@@ -91,7 +91,7 @@ assert metrics["pictures/i2t/recall@1"] == 100
 import data_prep
 from data_prep.build import build
 from xmodal import data
-from xmodal.runs.tensorboard.writer import EventWriter
+from xmodal.base.event_writer import EventWriter
 
 section = {
     "dataset": "crisscrossed_shapes",

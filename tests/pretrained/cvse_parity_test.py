@@ -22,7 +22,8 @@ from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
 from xmodal.training.optimization.optimizer import OptimizerConfig, make_optimizer
-from xmodal.training.tasks import compute_losses, make_tasks
+from xmodal.training.task_losses import compute_losses
+from xmodal.training.tasks import make_tasks
 from xmodal.training.tree import flatten
 
 WORDS = ("<pad>", "<start>", "<end>", "<unk>", "a", "man", "men", "dog", "riding", ".", "'", "b'a")
@@ -152,6 +153,10 @@ def test_released_model_equals_torch(torch, folder, released):
     scores = opened.similarity(opened.embed_images(REGIONS), opened.embed_texts(texts))
     assert parity.relative(scores, wanted) < 1e-4
     assert opened.similarity_name == "dot"
+    index = xmodal.Index.build(opened, images=list(REGIONS))
+    for text, row in zip(texts, np.asarray(wanted).T, strict=True):
+        hits = index.query(text, top=len(REGIONS))
+        assert [hit.row for hit in hits] == np.argsort(-row).tolist()
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
+from xmodal.base.event_writer import EventWriter, flat_config
 from xmodal.runs import reporting
-from xmodal.runs.tensorboard.writer import EventWriter, flat_config
 
 IDS = np.array([4, 9], np.int32)
 

@@ -357,3 +357,15 @@ def test_task_modules_over_words_follow_the_vocabulary(few_shapes, rows):
 def test_evaluating_elsewhere_needs_no_divisible_batch(text_config):
     text_config.batch_size, text_config.model.text.encoder.vocab_size = 3, 50
     assert run.build(text_config, mesh_lib.make_mesh()).mesh.size == jax.device_count() == 8
+
+
+@pytest.mark.usefixtures("without_data")
+def test_a_kernel_of_other_devices_trains_nowhere_else(text_config):
+    encoder = text_config.model.text.encoder
+    with encoder.unlocked():
+        encoder.update({"attention": "cudnn", "dtype": "bfloat16", "heads": 1, "width": 16})
+    message = r"config.model.text.encoder.attention='cudnn' is a kernel .* 'cpu'; set it to 'einsu"
+    with pytest.raises(UserError, match=message):
+        resolve(text_config)
+    encoder.vocab_size = 50
+    run.build(text_config, mesh_lib.make_mesh())  # A run that trained elsewhere.

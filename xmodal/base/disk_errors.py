@@ -1,4 +1,4 @@
-"""Clear error messages for a disk that is full or not writable."""
+"""Clear error messages for a folder or a disk that cannot be written."""
 
 import contextlib
 import errno
@@ -14,6 +14,10 @@ _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 
 class DiskError(UserError):
     """A disk is full or not writable."""
+
+
+class FolderInUseError(UserError):
+    """Another process is writing the folder."""
 
 
 @contextlib.contextmanager

@@ -16,6 +16,9 @@ from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import DiskError
 
+# Folder of the final evaluation in the folder of a run.
+FINAL = "test"
+
 
 def write_files(
     folder: epath.PathLike,

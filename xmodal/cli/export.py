@@ -1,8 +1,8 @@
 """Exports a model to a bundle, which embeds without flax, orbax, optax or tensorflow.
 
-    python -m xmodal export --run=runs/quickstart --output=bundles/quickstart
+    python -m xmodal export --model=runs/quickstart --output=bundles/quickstart
 
-RUN is a run, or a model or tower of `xmodal convert`, local or gs://. `xmodal.load` opens
+MODEL is a run, or a model or tower of `xmodal convert`, local or gs://. `xmodal.load` opens
 the bundle; its numbers match the run's to 1e-5. bundle.json describes its contents.
 """
 
@@ -21,7 +21,7 @@ def main() -> None:
     from xmodal.api.exporting import export_model
 
     platforms = [name for name in args.platforms.split(",") if name]
-    card = export_model(args.run, args.output, step=args.step, platforms=platforms)
+    card = export_model(args.model, args.output, step=args.step, platforms=platforms)
     names = [CARD, *card.files()]
     size = sum((epath.Path(args.output) / name).stat().length for name in names) / 2**20
     print(f"{args.output}: {len(names)} files, {size:.1f} MiB, for {', '.join(card.platforms)}")
@@ -31,7 +31,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="xmodal export", description="Exports a model for use without flax."
     )
-    parser.add_argument("--run", required=True, help="a run, or a folder of converted weights")
+    parser.add_argument("--model", required=True, help="a run, or a folder of converted weights")
     parser.add_argument("--output", required=True, help="the new folder")
     parser.add_argument("--step", default="best", help="a run's step: a number, best or latest")
     parser.add_argument(

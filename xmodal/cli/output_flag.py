@@ -5,6 +5,7 @@ from absl import flags
 OUTPUT = flags.DEFINE_string(
     "output",
     None,
-    "Folder for the results; by default RUN/SPLIT, RUN/follow/SPLIT with --follow, or "
-    "RUN/step_STEP/SPLIT with --step. With --dry_run of xmodal.main, a JSON file.",
+    "Folder for the results; of a run by default RUN/SPLIT, RUN/follow/SPLIT with --follow, or "
+    "RUN/step_STEP/SPLIT with --step. The file of word2vec; with --dry_run of xmodal.main, a JSON "
+    "file.",
 )

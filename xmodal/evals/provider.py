@@ -66,10 +66,7 @@ class ModelProvider(Provider):
         self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
     ) -> np.ndarray:
         """See `Provider`."""
-        found = self.embed_given(side, given, similarity)
-        vectors = found.images if side == "image" else found.captions
-        assert vectors is not None
-        return vectors
+        return self.embed_given(side, given, similarity).vectors(side)
 
     def embed_given(
         self, side: str, given: Sequence[Any], similarity: Mapping[str, Any] | None
@@ -110,9 +107,5 @@ class Ensemble(Provider):
         self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
     ) -> np.ndarray:
         """See `Provider`."""
-        found = average(
-            [member.embed_given(side, given, similarity) for member, _ in self._members]
-        )
-        vectors = found.images if side == "image" else found.captions
-        assert vectors is not None
-        return vectors
+        found = [member.embed_given(side, given, similarity) for member, _ in self._members]
+        return average(found).vectors(side)

@@ -22,12 +22,17 @@ def split_heads(x: jax.Array, heads: int) -> jax.Array:
     return x.reshape(*x.shape[:-1], heads, -1)
 
 
+def keeps_weights(module: nn.Module) -> bool:
+    """Returns whether a caller asks for the weights of a module, see `keep_weights`."""
+    return module.is_mutable_collection(KEPT)
+
+
 def keep_weights(module: nn.Module, weights: jax.Array) -> jax.Array:
     """Returns attention weights [N, H, Q, T] unchanged, and keeps those of the first query.
 
     `Tower.attend` reads them, as the mean over heads, `attention` [N, T] of the module.
     """
-    if module.is_mutable_collection(KEPT):
+    if keeps_weights(module):
         first = jnp.mean(weights[:, :, 0], axis=1, dtype=jnp.float32)
         module.sow(KEPT, "attention", first, init_fn=lambda: None, reduce_fn=lambda _, new: new)
     return weights

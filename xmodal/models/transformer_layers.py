@@ -13,7 +13,8 @@ import jax
 from jax.typing import DTypeLike
 
 from xmodal.base.config import UserError
-from xmodal.models.attention import KEPT, attend, keep_weights, split_heads
+from xmodal.models.attention import KEPT, attend, keep_weights, keeps_weights, split_heads
+from xmodal.models.fused_attention import CUDNN, EINSUM, attend_fused
 from xmodal.models.layer_init import LAYER_INITS
 
 ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
@@ -42,6 +43,8 @@ class LayerSpec:
       causal: whether every token attends only to itself and those before it.
       dtype: compute dtype; parameters are float32.
       init: a key of `LAYER_INITS`.
+      attention: one of `fused_attention.ATTENTIONS`; weights that drop out at random or are kept
+        for `Tower.attend` exist only with "einsum", which then replaces "cudnn".
     """
 
     heads: int
@@ -52,6 +55,7 @@ class LayerSpec:
     causal: bool
     dtype: DTypeLike
     init: str = "bert"
+    attention: str = EINSUM
 
 
 def layer_norm(epsilon: float, dtype: DTypeLike, name: str) -> nn.LayerNorm:
@@ -87,10 +91,13 @@ class TransformerLayer(nn.Module):
                 )
                 for name, tokens in (("query", x[:, :queries]), ("key", x), ("value", x))
             )
-            attended = attend(
-                query, key, value, mask, lambda weights: drop(keep_weights(self, weights)),
-                causal=spec.causal,
-            )  # fmt: skip
+            if spec.attention == CUDNN and not self.dropout and not keeps_weights(self):
+                attended = attend_fused(query, key, value, mask, causal=spec.causal)
+            else:
+                attended = attend(
+                    query, key, value, mask, lambda weights: drop(keep_weights(self, weights)),
+                    causal=spec.causal,
+                )  # fmt: skip
             return dense(width, kernel_init=init.attention_output, name="attention_output")(
                 attended
             )

@@ -77,11 +77,13 @@ def add_concepts(arrays: Arrays, words: Sequence[str], file: str) -> tuple[Array
         raise UserError(
             "it has no concepts: use --concepts to name their file, which `python -m "
             "data_prep.concepts --concepts=category_concepts.json "
-            "--vectors=coco_concepts_glove_word2vec.pkl` writes."
+            "--word_vectors=coco_concepts_glove_word2vec.pkl` writes."
         )
     concepts = read_concepts(file)
     if concepts.vectors is None:
-        raise UserError(f"{file} has no vectors: write it with `data_prep.concepts --vectors`.")
+        raise UserError(
+            f"{file} has no vectors: write it with `data_prep.concepts --word_vectors`."
+        )
     if UNKNOWN not in words:
         raise UserError(f"its vocabulary has no {UNKNOWN}: use the one published with it.")
     name = f"{torch_models.find_prefix(arrays, '6.adj_all')}1.embed.weight"

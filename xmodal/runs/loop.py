@@ -16,6 +16,7 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base import processes
 from xmodal.base.disk_errors import disk_errors
+from xmodal.base.event_writer import EventWriter
 from xmodal.base.progress import StopRequestedError, interruptible, stoppable
 from xmodal.base.result_files import check_writable
 from xmodal.runs import frozen_features, reporting
@@ -31,7 +32,6 @@ from xmodal.runs.outputs import Outputs, make_reporter, write_facts
 from xmodal.runs.parts import Parts
 from xmodal.runs.run import resolve
 from xmodal.runs.start import starting_state
-from xmodal.runs.tensorboard.writer import EventWriter
 from xmodal.runs.watchdog import Watchdog
 
 _NO_ROOM = "Make room or use another --workdir; the same command resumes from the last checkpoint."

@@ -12,13 +12,12 @@ import xmodal
 from xmodal import data
 from xmodal.base import processes
 from xmodal.base.page import from_markdown
-from xmodal.base.result_files import write_files
+from xmodal.base.result_files import FINAL, write_files
 from xmodal.base.text_table import without_links
 from xmodal.evals import Evaluation
 from xmodal.evals.evaluation import REPORT
 from xmodal.pretrained.packaged_towers import describe_source
 from xmodal.runs.folder.compute import Compute, read_starts
-from xmodal.runs.folder.finished import FINAL
 from xmodal.runs.folder.run_folder import Records
 from xmodal.runs.parts import Parts
 from xmodal.runs.start import describe

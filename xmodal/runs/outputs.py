@@ -6,6 +6,7 @@ from collections.abc import Callable
 from absl import logging
 from clu.parameter_overview import get_parameter_overview
 
+from xmodal.base.event_writer import EventWriter
 from xmodal.evals.reports.summary import select_curves
 from xmodal.runs import reporting
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
@@ -14,7 +15,6 @@ from xmodal.runs.folder.compute import Compute
 from xmodal.runs.parts import Parts
 from xmodal.runs.start import describe
 from xmodal.runs.tensorboard.example_views import Views
-from xmodal.runs.tensorboard.writer import EventWriter
 from xmodal.training.optimization.optimizer import observe_metrics
 from xmodal.training.optimization.run_lengths import is_due
 from xmodal.training.state import TrainState

@@ -17,8 +17,8 @@ from tqdm import tqdm
 
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
+from xmodal.base.event_writer import EventWriter
 from xmodal.runs.sections import SelectConfig
-from xmodal.runs.tensorboard.writer import EventWriter
 
 # Consecutive skips: one bad batch is plausible; ten mean the run has diverged.
 _MOST_SKIPPED = 10

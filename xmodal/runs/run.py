@@ -12,6 +12,7 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
+from xmodal.models.fused_attention import check_platform
 from xmodal.runs import frozen_checks
 from xmodal.runs.config.awaited_metrics import check_awaited, check_mode
 from xmodal.runs.config.dataset_facts import DatasetFacts, ask_dataset, facts_without_data
@@ -120,6 +121,9 @@ def _build_checked(
         mesh_lib.check_batch_size(settings.batch_size, mesh)
         accumulation.check(settings.accumulation_steps, settings.batch_size, mesh)
     parts = _build(spec, mesh)
+    for side in parts.model.towers:
+        encoder, platform = settings.model[side]["encoder"], mesh.devices.flat[0].platform
+        check_platform(f"config.model.{side}.encoder", encoder, platform)
     check_mode(settings.select)
     check_awaited(settings.awaited_metrics, spec.evals, spec.config.to_dict(), parts.model.towers)
     check_widths(settings.model, parts.model, parts.tasks, spec.evals, parts.shapes, parts.batch)

@@ -47,7 +47,7 @@ def test_evaluators_of_a_config_evaluate_it(few_shapes):
 
 def test_without_sklearn_the_command_says_what_to_install(own_flags, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-    command = ["c", "--config=configs/cmcm_clue.py:captions", f"--results={tmp_path}/made"]
+    command = ["c", "--config=configs/cmcm_clue.py:captions", f"--output={tmp_path}/made"]
     monkeypatch.setattr(sys, "argv", command)
     flags.FLAGS.unparse_flags()
     with pytest.raises(SystemExit) as raised:

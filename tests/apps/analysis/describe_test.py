@@ -91,7 +91,7 @@ def test_figures_of_csv_files_and_embeddings(tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     out.mkdir()
     (out / "rater_spread.png").write_bytes(b"of another dataset")
-    common = [f"--ratings={tmp_path}", f"--output={out}"]
+    common = [f"--ratings_dir={tmp_path}", f"--output={out}"]
     run(monkeypatch, *common, f"--embeddings={tmp_path / 'model.npz'}")
     printed = capsys.readouterr().out
     assert sorted(path.stem for path in out.glob("*.png")) == [
@@ -106,15 +106,15 @@ def test_figures_of_csv_files_and_embeddings(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--ratings={}"], "has none of sts_test.csv"),
+        (["--ratings_dir={}"], "has none of sts_test.csv"),
         (["--dataset=flickr8k", "--data_dir={}"], "python -m data_prep.build --dataset=flickr8k"),
-        (["--ratings={}/good", "--word_vectors=x.txt"], "needs texts"),
-        (["--ratings={}/good", "--texts={}"], "has no dataset_coco.json"),
-        (["--ratings={}/good", "--embeddings={}/none.npz"], "There is no file"),
-        (["--ratings={}/good", "--embeddings={}/far.npz"], "has both items of none"),
-        (["--ratings={}/bad"], "line 2: score not from 0 to 5, 7"),
-        (["--ratings={}/odd"], "line 2: neither a number nor a COCO name, image1 is 'x'"),
-        (["--ratings={}/empty"], "has no pairs"),
+        (["--ratings_dir={}/good", "--word_vectors=x.txt"], "needs texts"),
+        (["--ratings_dir={}/good", "--texts={}"], "has no dataset_coco.json"),
+        (["--ratings_dir={}/good", "--embeddings={}/none.npz"], "There is no file"),
+        (["--ratings_dir={}/good", "--embeddings={}/far.npz"], "has both items of none"),
+        (["--ratings_dir={}/bad"], "line 2: score not from 0 to 5, 7"),
+        (["--ratings_dir={}/odd"], "line 2: neither a number nor a COCO name, image1 is 'x'"),
+        (["--ratings_dir={}/empty"], "has no pairs"),
     ],
 )
 def test_mistakes_are_named_without_a_stack_trace(tmp_path, monkeypatch, args, message):
@@ -133,7 +133,7 @@ def test_mistakes_are_named_without_a_stack_trace(tmp_path, monkeypatch, args, m
 
 def test_a_threshold_that_is_none_is_refused(monkeypatch, capsys):
     with pytest.raises(SystemExit):
-        run(monkeypatch, "--ratings=x", "--output=y", "--positive=sts=3")
+        run(monkeypatch, "--ratings_dir=x", "--output=y", "--positive=sts=3")
     assert "'sts=3' is not RATING:SCORE" in capsys.readouterr().err
 
 
@@ -141,7 +141,7 @@ def test_a_threshold_that_is_none_is_refused(monkeypatch, capsys):
     ("args", "message"),
     [
         (["--dataset=flickr8k"], "flickr8k has no config 'rating'; known: images, features"),
-        (["--ratings=x"], "--config belongs to --dataset"),
+        (["--ratings_dir=x"], "--config belongs to --dataset"),
     ],
 )
 def test_unknown_configs_are_refused(monkeypatch, capsys, args, message):

@@ -78,7 +78,7 @@ def test_pairs_are_sampled_rated_and_sampled_across(files, monkeypatch, capsys):
     for seed, name in enumerate(("sts_val.csv", "sis_val.csv")):
         rate(files, name, seed)
     across = ["across", "--split=validation", f"--groups={files / 'groups.csv'}"]
-    across += [f"--ratings={files / 'pairs'}", f"--output={files / 'pairs'}"]
+    across += [f"--ratings_dir={files / 'pairs'}", f"--output={files / 'pairs'}"]
     run(monkeypatch, *across)
     printed = capsys.readouterr().out
     assert "DIFFERS" not in printed

@@ -46,7 +46,7 @@ def test_without_gensim_the_command_says_what_to_install(own_flags, tmp_path, mo
     monkeypatch.setitem(sys.modules, "gensim.models", None)
     output = tmp_path / "vectors.txt"
     monkeypatch.setattr(
-        sys, "argv", ["word2vec", "--config=configs/quickstart.py", f"--vectors={output}"]
+        sys, "argv", ["word2vec", "--config=configs/quickstart.py", f"--output={output}"]
     )
     flags.FLAGS.unparse_flags()
     with pytest.raises(SystemExit) as raised:
@@ -65,7 +65,7 @@ def test_the_command_writes_the_words_of_the_captions(own_flags, few_shapes, tmp
             "word2vec",
             "--config=configs/quickstart.py",
             f"--config.data.data_dir={few_shapes}",
-            f"--vectors={output}",
+            f"--output={output}",
             "--width=8",
             "--epochs=2",
         ],

@@ -79,7 +79,7 @@ def test_a_picture_is_dark_where_the_model_attends_little():
 
 @pytest.mark.slow
 def test_a_page_of_a_run_and_itself(run, few_shapes, tmp_path, monkeypatch):
-    command = ["show", f"--models={run},{run}", "--count=3", f"--output={tmp_path}/page.html"]
+    command = ["show", f"--model={run},{run}", "--count=3", f"--output={tmp_path}/page.html"]
     monkeypatch.setattr(sys, "argv", command)
     show.main()
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -122,14 +122,14 @@ def test_a_page_of_a_run_and_itself(run, few_shapes, tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         ([], "'runs/none' is not a run .* Other models are shown on a --dataset"),
-        (["--models=,"], "--models=, names no run"),
+        (["--model=,"], "--model=, names no run"),
         (["--count=0"], "--count=0; it must be at least 1"),
         (["--seed=-1"], "--seed=-1; it must be at least 0"),
         (["--output=pages/"], "--output=pages/ is a folder; name the page"),
     ],
 )
 def test_mistakes_on_the_command_line(arguments, message, monkeypatch):
-    command = ["show", "--models=runs/none", "--output=page.html", *arguments]
+    command = ["show", "--model=runs/none", "--output=page.html", *arguments]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit, match=f"^Error: {message}"):
         show.main()

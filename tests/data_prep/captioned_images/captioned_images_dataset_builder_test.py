@@ -110,7 +110,7 @@ def test_validate_finds_nothing_wrong(tmp_path, monkeypatch, capsys):
     folders.wide_csv(folder, NUMBERS)
     prepare(folder)
     arguments = [f"--manual_dir={folder}", f"--data_dir={folder}_tfds"]
-    monkeypatch.setattr(sys, "argv", ["validate", "captioned_images", *arguments])
+    monkeypatch.setattr(sys, "argv", ["validate", "--dataset=captioned_images", *arguments])
     validate.main()
     assert "differ" not in capsys.readouterr().out
 

@@ -79,7 +79,7 @@ def _figures(row):
 
 def test_a_sound_dataset_passes(few_photographs, validated, monkeypatch):
     _publish(monkeypatch, _FIGURES)
-    code, rows = validated("flickr8k", f"--data_dir={few_photographs}")
+    code, rows = validated("--dataset=flickr8k", f"--data_dir={few_photographs}")
     assert code == 0
     assert sorted(rows) == ["flickr8k/images", "flickr8k/ratings"]
     images, ratings = rows["flickr8k/images"], rows["flickr8k/ratings"]
@@ -98,7 +98,7 @@ def test_a_sound_dataset_passes(few_photographs, validated, monkeypatch):
 def test_what_differs_ends_in_one(few_photographs, validated, monkeypatch, capsys):
     figures_of_more = {"images": _FIGURES["images"] | {"test/records": 9, "test/gone": 7}}
     _publish(monkeypatch, figures_of_more)
-    arguments = ("flickr8k", "--config=images", f"--data_dir={few_photographs}")
+    arguments = ("--dataset=flickr8k", "--config=images", f"--data_dir={few_photographs}")
     code, rows = validated(*arguments)
     assert code == 1
     assert _figures(rows["flickr8k/images"]["test/records"]) == (2, 9, DIFFERS)
@@ -119,7 +119,7 @@ def test_a_shard_with_one_wrong_bit_is_found(tmp_path, validated, monkeypatch):
     used = [place for place, byte in enumerate(content) if byte]  # most of a small shard is empty
     content[used[len(used) // 2]] ^= 16
     shard.write_bytes(content)
-    code, rows = validated("flickr8k", f"--data_dir={data_dir}")
+    code, rows = validated("--dataset=flickr8k", f"--data_dir={data_dir}")
     assert code == 1
     rows = rows["flickr8k/images"]
     assert rows["test/records read"]["verdict"] == rows["test/hash"]["verdict"] == DIFFERS
@@ -135,13 +135,13 @@ def test_bad_images_and_copies_across_splits_are_found(tmp_path, validated, monk
     data_dir = _make(
         _stand_in("flickr8k-images"), tmp_path, lambda n: contents.get(n, photograph(n))
     )
-    code, rows = validated("flickr8k", f"--data_dir={data_dir}")
+    code, rows = validated("--dataset=flickr8k", f"--data_dir={data_dir}")
     rows = rows["flickr8k/images"]
     assert code == 1
     assert _figures(rows["train/images unusable"]) == (1, 0, DIFFERS)
     assert rows["train/images unusable"]["note"] == "truncated image 1 (first: image 4)"
     assert _figures(rows["test/image also in train"]) == (1, 0, DIFFERS)
-    code, rows = validated("flickr8k", f"--data_dir={data_dir}", "--skip_images")
+    code, rows = validated("--dataset=flickr8k", f"--data_dir={data_dir}", "--skip_images")
     assert rows["flickr8k/images"]["train/images unusable"]["found"] == "-"
 
 
@@ -153,7 +153,7 @@ def test_what_was_left_out_is_a_part_and_adds_up(tmp_path, validated, monkeypatc
         lambda n: b"" if n == 4 else photograph(n),
         min_kept=0.5,
     )
-    code, rows = validated("flickr8k", f"--data_dir={data_dir}")
+    code, rows = validated("--dataset=flickr8k", f"--data_dir={data_dir}")
     rows = rows["flickr8k/images"]
     assert code == 0
     assert _figures(rows["train/records"]) == (1, 2, PART)
@@ -166,7 +166,7 @@ def test_ids_that_a_part_lacks_are_noted(tmp_path, validated, monkeypatch):
     _make(_stand_in("flickr8k-ratings"), tmp_path)
     images = _stand_in("flickr8k-images")
     data_dir = _make(images, tmp_path, lambda n: b"" if n == 2 else photograph(n), min_kept=0.5)
-    code, rows = validated("flickr8k", "--config=ratings", f"--data_dir={data_dir}")
+    code, rows = validated("--dataset=flickr8k", "--config=ratings", f"--data_dir={data_dir}")
     rows = rows["flickr8k/ratings"]
     assert code == 0
     lost = rows["test/image_id not found"]
@@ -176,7 +176,7 @@ def test_ids_that_a_part_lacks_are_noted(tmp_path, validated, monkeypatch):
 
 def test_what_is_not_there_or_damaged_ends_in_two(tmp_path, monkeypatch, capsys):
     def error(*args):
-        monkeypatch.setattr(sys, "argv", ["validate", "flickr8k", *args])
+        monkeypatch.setattr(sys, "argv", ["validate", "--dataset=flickr8k", *args])
         with pytest.raises(SystemExit) as caught:
             validate.main()
         return caught.value.code, capsys.readouterr().err
@@ -200,7 +200,7 @@ def test_the_leaks_of_clue_are_known_and_others_are_not(
     real_data, tmp_path, validated, monkeypatch
 ):
     build("clue", "labels", data_dir=str(tmp_path), manual_dir=str(real_data / "clue"))
-    code, rows = validated("clue", f"--data_dir={tmp_path}")
+    code, rows = validated("--dataset=clue", f"--data_dir={tmp_path}")
     rows = rows["clue/labels"]
     assert code == 0
     assert {name: row["found"] for name, row in rows.items() if row["verdict"] == KNOWN} == {
@@ -214,6 +214,6 @@ def test_the_leaks_of_clue_are_known_and_others_are_not(
     # A copy that leaks less is not the published one.
     less = Clue.published_figures("labels") | {"test/picture also in train": Known(611, "")}
     monkeypatch.setattr(Clue, "published_figures", staticmethod(lambda config: less))
-    code, rows = validated("clue", f"--data_dir={tmp_path}")
+    code, rows = validated("--dataset=clue", f"--data_dir={tmp_path}")
     assert code == 1
     assert _figures(rows["clue/labels"]["test/picture also in train"]) == (610, 611, DIFFERS)

@@ -6,18 +6,23 @@ import types
 import jax
 import numpy as np
 import pytest
+from slow_ranks import slow_ranks
 
 from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import make_params, make_view
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
+from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.boards.types import DirectionLabels
 from xmodal.evals.inputs import arrays
 from xmodal.evals.inputs.files import choose_similarity
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking import score_blocks, score_files
+from xmodal.evals.ranking.from_scores import rank_directions
 from xmodal.evals.ranking.products import open_scores
+from xmodal.evals.ranking.ranks import LabelSet
 from xmodal.similarity import make_similarity
 
 SAF = make_similarity({"name": "saf", "width": 5})
@@ -142,8 +147,17 @@ def test_every_direction_reads_one_matrix(monkeypatch):
     found = scores["image", "text"].pairs(rows, columns)
     np.testing.assert_array_equal(found, again.transpose().pairs(columns, rows))
     views, _, params = make_items()
-    expected = score_pairs(params, *map(real_items, views))[rows, columns]
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    expected = score_pairs(params, *map(real_items, views))
+    np.testing.assert_allclose(found, expected[rows, columns], rtol=1e-4, atol=1e-5)
+    # Folds, such as those of COCO 1K, are cut from it.
+    owners = np.arange(CAPTIONS) % IMAGES
+    folds = np.arange(IMAGES) % 2, owners % 2
+    positives = Ragged.from_pairs(owners, np.arange(CAPTIONS), IMAGES)
+    direction = DirectionLabels(positives, ("recall@1",), folds=folds)
+    (of_images,), _ = rank_directions(again, [direction])
+    wanted, _ = slow_ranks(expected, LabelSet(positives, folds))
+    np.testing.assert_array_equal(of_images.rank, wanted)
+    assert (wanted < slow_ranks(expected, LabelSet(positives))[0]).any()
 
 
 def test_vectors_alone_are_an_error():

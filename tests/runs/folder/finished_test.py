@@ -15,7 +15,7 @@ def test_commands_can_be_pasted():
         if line.startswith("  ")
     ]
     assert commands[0] == ["tensorboard", "--logdir", folder]
-    assert commands[1][4:] == [f"--models={folder}", f"--output={folder}/captions.html"]
+    assert commands[1][4:] == [f"--model={folder}", f"--output={folder}/captions.html"]
     config = own_data.get_config()
     config.model.image = None
     lines = next_steps(folder, config).splitlines()

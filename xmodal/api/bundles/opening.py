@@ -17,7 +17,7 @@ from xmodal.preprocessing.tokenizer_files import FILES, parse_file
 from xmodal.preprocessing.tokenizers import file_name
 from xmodal.similarity import Embedding, Similarity, make_similarity
 from xmodal.similarity.similarity import finite_number
-from xmodal.training.tree import unflatten
+from xmodal.training.tree import flatten, unflatten
 
 # What JAX calls the platform of a device -> what functions are lowered for.
 _LOWERED = {"gpu": ("cuda", "rocm")}
@@ -142,7 +142,9 @@ def _read_weights(
         params["similarity"] = unflatten(params["similarity"])
         for name, function in encoders.functions.items():
             (taken, _), _ = jax.tree.unflatten(function.in_tree, function.in_avals)
-            _check_taken(name, taken, params["image" if name == "image" else "text"])
+            side = "image" if name == "image" else "text"
+            _check_taken(f"the function {name!r}", taken, params[side])
+        _check_module(encoders, params["similarity"])
     except (safetensors.SafetensorError, AttributeError, LookupError, ValueError) as error:
         raise UserError(
             f"{path} does not hold the arrays of the bundle ({error!s:.200}): export the model "
@@ -157,13 +159,32 @@ def _read_weights(
     return params | {"similarity": similarity}
 
 
-def _check_taken(name: str, taken: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+def _check_module(encoders: BundledEncoders, arrays: Mapping[str, Any]) -> None:
+    """Raises ValueError if the similarity's module has other arrays than it starts with."""
+    module, taken = encoders.similarity.module, {}
+    if module is not None:
+        image, *_, text = sorted(encoders.functions)  # "image", "text-16", "text-8"
+        sides = [_one_item(encoders.functions[name]) for name in (image, text)]
+        taken = flatten(jax.eval_shape(module.init, jax.random.key(0), *sides))
+    _check_taken(f"the similarity {encoders.similarity.name!r}", taken, flatten(arrays))
+
+
+def _one_item(function: export.Exported) -> Embedding:
+    """Returns the shapes of what a function returns for one item."""
+    found = jax.tree.unflatten(function.out_tree, function.out_avals)
+    one: dict[str, Any] = {
+        name: jax.ShapeDtypeStruct((1, *array.shape[1:]), array.dtype)
+        for name, array in found.items()
+    }
+    return Embedding(one.pop("vectors"), one.pop("log_sigma", None), one)
+
+
+def _check_taken(taker: str, taken: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     needed, found = ({key: x.shape for key, x in each.items()} for each in (taken, arrays))
     wrong = sorted(key for key in needed | found if needed.get(key) != found.get(key))
     if wrong:
         raise ValueError(
-            f"{wrong[0]} is {found.get(wrong[0])}, but the function {name!r} takes "
-            f"{needed.get(wrong[0])}"
+            f"{wrong[0]} is {found.get(wrong[0])}, but {taker} takes {needed.get(wrong[0])}"
         )
 
 

@@ -1,7 +1,7 @@
 r"""Predicts relations only from the words of captions: TF-IDF and logistic regression.
 
     python -m xmodal caption_relations --config=configs/cmcm_clue.py:captions \
-        --config.data.manual_dir=DIR --results=OUT
+        --config.data.manual_dir=DIR --output=OUT
 
 The baseline for a config whose evaluators of type `relations` evaluate a model of captions: it
 learns from `config.train_split`, and the same evaluators evaluate it on their final splits. It uses
@@ -16,14 +16,15 @@ import numpy as np
 from absl import flags
 
 from xmodal.base.config import UserError
-from xmodal.cli import config_flag
+from xmodal.cli import config_flag, output_flag
+from xmodal.cli.output_flag import OUTPUT
 
 if TYPE_CHECKING:
     from xmodal.evals import Evaluation
     from xmodal.evals.evaluators.evaluator import Split
 
 flags.adopt_module_key_flags(config_flag)
-RESULTS = flags.DEFINE_string("results", None, "Folder of the results, one per evaluator.")
+flags.adopt_module_key_flags(output_flag)
 INVERSE_PENALTY = flags.DEFINE_float(
     "inverse_penalty", 1.0, "C of scikit-learn's regression.", lower_bound=0
 )
@@ -123,12 +124,12 @@ def main(argv: list[str]) -> None:
     find_sklearn()
     from xmodal.base.result_files import check_writable
 
-    check_writable(RESULTS.value)
+    check_writable(OUTPUT.value)
     for name, each in judge_baseline(config.to_dict(), INVERSE_PENALTY.value).items():
         print(f"{each.report()}\n", flush=True)
-        each.save(f"{RESULTS.value}/{name}")
+        each.save(f"{OUTPUT.value}/{name}")
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["config", "results"])
+    flags.mark_flags_as_required(["config", "output"])
     config_flag.run(main)

@@ -1,10 +1,10 @@
 r"""Draws the figures of the Crisscrossed Captions (CxC) paper for any rated pairs.
 
-    python -m xmodal describe --ratings=CXC --split=test --texts=COCO \
+    python -m xmodal describe --ratings_dir=CXC --split=test --texts=COCO \
         --word_vectors=GLOVE.txt --output=FIGURES
     python -m xmodal describe --dataset=flickr8k --output=FIGURES
 
---ratings is a folder of CSV files as CxC released them; --dataset a prepared dataset with scores.
+--ratings_dir is a folder of CxC's CSV files as released; --dataset a prepared dataset with scores.
 Prints a table, and writes it in LaTeX. Writes PNG files and the same pictures for TensorBoard:
 distributions of scores by rating and sampling method, numbers of positive pairs, scores against
 cosines, the spread of the raters, and pairs rated twice. Figures without data are left out, with a
@@ -74,7 +74,7 @@ def main() -> None:
     table = score_statistics.tabulate_summaries(summaries)
     print(align_columns(table, right=range(2, len(table[0]))), flush=True)
     cosines, by = _cosines(args, rated)
-    title = f"{args.dataset or pathlib.Path(args.ratings).resolve().name}, {args.split}"
+    title = f"{args.dataset or pathlib.Path(args.ratings_dir).resolve().name}, {args.split}"
     figures = {
         "distributions": score_plots.draw_distributions(rated, title=title),
         "positives": score_plots.draw_positives(rated, positive, title=title),
@@ -97,7 +97,7 @@ def main() -> None:
 
 def _write_images(output: str, drawn: Mapping[str, bytes]) -> None:
     """Writes the figures, PNGs by name, for TensorBoard's IMAGES tab."""
-    from xmodal.runs.tensorboard.writer import EventWriter
+    from xmodal.base.event_writer import EventWriter
 
     pictures = {f"describe/{name}": png for name, png in drawn.items()}
     try:
@@ -110,7 +110,7 @@ def _write_images(output: str, drawn: Mapping[str, bytes]) -> None:
 def _read_ratings(args: argparse.Namespace) -> dict[str, RatedPairs]:
     if args.dataset:
         return prepared_ratings.read_ratings(args.dataset, args.config, args.data_dir, args.split)
-    return read_folder(pathlib.Path(args.ratings), args.split)
+    return read_folder(pathlib.Path(args.ratings_dir), args.split)
 
 
 def _cosines(
@@ -199,7 +199,7 @@ def _parse() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--ratings", help="folder of the released CSV files")
+    source.add_argument("--ratings_dir", help="folder of the released CSV files")
     source.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="a prepared dataset")
     parser.add_argument("--config", help="config of --dataset; by default all with scores")
     parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")

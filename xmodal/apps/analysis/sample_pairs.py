@@ -2,7 +2,7 @@ r"""Samples pairs of captions and images to be rated, as Crisscrossed Captions (
 
     python -m xmodal sample_pairs within --groups=LABELS --images=CNN.npz \
         --captions=A.npz,B.npz --output=PAIRS
-    python -m xmodal sample_pairs across --groups=LABELS --ratings=RATED --output=PAIRS
+    python -m xmodal sample_pairs across --groups=LABELS --ratings_dir=RATED --output=PAIRS
     python -m xmodal sample_pairs check RELEASED --groups=LABELS
 
 `within` writes the pairs to rate first: `sts_*.csv`, captions of images that are similar by
@@ -88,14 +88,14 @@ def _within(args: argparse.Namespace, groups: Groups) -> list[Fact]:
 def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     """Samples and writes pairs of captions and images."""
     _check_output(args, ("sits",))
-    rated = read_folder(pathlib.Path(args.ratings), args.split)
+    rated = read_folder(pathlib.Path(args.ratings_dir), args.split)
     rated = {rating: pairs for rating, pairs in rated.items() if rating != "sits"}
     groups = only_named(rated, groups) if args.partial else groups
     pairs = sample_across(groups, rated, seed=args.seed, per_source=args.per_source)
     # Rated pairs are only sources: facts about them are left out.
     known = pairs | located_by_method(rated, groups)
     facts = [f for f in check_structure(known, groups, neighbors=1) if f.method in pairs]
-    paths = [f"{args.ratings}/{file_name(rating, args.split)}" for rating in rated]
+    paths = [f"{args.ratings_dir}/{file_name(rating, args.split)}" for rating in rated]
     settings = {"per_source": args.per_source, "files": _hash_files({"ratings": paths})}
     _report(args, groups, pairs, facts, settings)
     return facts
@@ -230,7 +230,7 @@ def _parse() -> argparse.Namespace:
     )
     within.set_defaults(run=_within)
     across = commands.add_parser("across", parents=[shared, sampling])
-    across.add_argument("--ratings", required=True, help="folder of rated pairs")
+    across.add_argument("--ratings_dir", required=True, help="folder of rated pairs")
     across.add_argument(
         "--per_source", type=_positive, default=PER_SOURCE, help="pairs per image and rating"
     )

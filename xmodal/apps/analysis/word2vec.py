@@ -1,6 +1,6 @@
 r"""Learns word vectors from training captions with gensim's Word2Vec, VETE's text-only baseline.
 
-    python -m xmodal word2vec --config=configs/vete.py --vectors=word2vec.txt
+    python -m xmodal word2vec --config=configs/vete.py --output=word2vec.txt
     python -m xmodal convert --tower=words --source=word2vec.txt --output=weights/word2vec
     python -m xmodal.eval_main --config=configs/sts.py:bow \
         --config.init_from.towers.text=weights/word2vec --config.data.manual_dir=STS --output=OUT
@@ -18,10 +18,11 @@ import numpy as np
 from absl import flags, logging
 
 from xmodal.base.config import UserError
-from xmodal.cli import config_flag
+from xmodal.cli import config_flag, output_flag
+from xmodal.cli.output_flag import OUTPUT
 
 flags.adopt_module_key_flags(config_flag)
-VECTORS = flags.DEFINE_string("vectors", None, "File to write, in GloVe's text format.")
+flags.adopt_module_key_flags(output_flag)
 WIDTH = flags.DEFINE_integer("width", 128, "Width of the vectors.", lower_bound=1)
 WINDOW = flags.DEFINE_integer("window", 5, "Context words on either side.", lower_bound=1)
 MIN_COUNT = flags.DEFINE_integer("min_count", 4, "Rarer words have no vector.", lower_bound=1)
@@ -105,7 +106,7 @@ def main(argv: list[str]) -> None:
     from xmodal.preprocessing.tokenizers import word_splitter
     from xmodal.preprocessing.words import split_words
 
-    output = str(VECTORS.value)
+    output = str(OUTPUT.value)
     folder, name = os.path.split(output)
     check_writable(folder or ".")
     dataset = data.parse(config.data)
@@ -129,5 +130,5 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["config", "vectors"])
+    flags.mark_flags_as_required(["config", "output"])
     config_flag.run(main)

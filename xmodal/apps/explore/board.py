@@ -117,12 +117,11 @@ def _make_group(pick: Pick, ours: str, theirs: str, show: Show) -> Group:
 def _open_items(run: str) -> Show:
     """Shows items of the test split of a run's dataset."""
     from xmodal import data
+    from xmodal.api.run_splits import read_run_data
     from xmodal.evals.embed import Items
     from xmodal.evals.example_page import ShownItems
-    from xmodal.runs.folder import run_folder
 
-    split = data.eval_split(run_folder.load_run(run).data.to_dict(), split="test")
-    return ShownItems(cast(Items, split))
+    return ShownItems(cast(Items, data.eval_split(read_run_data(run), split="test")))
 
 
 def _differences(args: argparse.Namespace, comparison: Comparison) -> Sequence[Group]:

@@ -23,13 +23,13 @@ from xmodal.apps.analysis.agreement.rank_correlation import kendall_tau_b, ranks
 from xmodal.apps.analysis.agreement.same_labels import check_labels, find_same
 from xmodal.base import console
 from xmodal.base.config import UserError, lookup
+from xmodal.base.result_files import FINAL
 from xmodal.base.text_table import Bold, format_table
 from xmodal.evals.metrics import lower_is_better
 from xmodal.evals.reports.paired_differences import Difference, Differences, UnequalCandidatesError
 from xmodal.evals.reports.paired_differences import compare as compare_results
 from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks
 from xmodal.evals.results import evaluator_tag
-from xmodal.runs.folder.finished import FINAL
 
 _NUMBERS = "metrics.json"
 _SINGLE = "."

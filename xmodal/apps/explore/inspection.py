@@ -9,33 +9,25 @@ import ml_collections
 import numpy as np
 from etils import epath
 
+from xmodal.api.run_splits import EvaluatedSplit, embed_run_split, read_file_split
 from xmodal.api.search.formats import as_page
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.hits import Hit
 from xmodal.api.search.index import Index
 from xmodal.apps.analysis.ratings import similarity_plots
-from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, lookup
 from xmodal.base.page import Page
-from xmodal.evals import Embeddings, Evaluation, evaluate_source
+from xmodal.evals import Evaluation, evaluate_source
 from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import GradedPairs
-from xmodal.evals.embed import Items
-from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.example_page import make_groups
 from xmodal.evals.example_rules import Pick, pick_fixed
 from xmodal.evals.inputs.galleries import order_embeddings
-from xmodal.evals.inputs.sources import Provider
+from xmodal.evals.similarities import draw_similarities
 from xmodal.evals.split import name_image
-from xmodal.runs import run
-from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.subjects import open_file
-from xmodal.runs.evaluation.suite import EvalSuite
-from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.tensorboard.similarities import draw_similarities
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model
@@ -78,51 +70,16 @@ def inspect(
             raise UserError(
                 f"{path} is a run, which has a config and a similarity: leave them out."
             )
-        return _inspect_run(path, evaluator, split, step)
+        from xmodal.api.loading import load
+
+        found = embed_run_split(path, evaluator, split, step)
+        assert found.step is not None
+        return Inspection(found, load(path, step=found.step))
     if config is None:
         raise UserError(
             f"{path} is not a run; a file of embeddings needs the config of its dataset."
         )
-    name = _choose(config, evaluator)
-    opened = open_file(path, config, names=[name], similarity=similarity)
-    (subject,) = opened.subjects
-    return _inspect(subject.name, name, opened.suite, subject.provider, split)
-
-
-def _inspect_run(folder: str, evaluator: str, split: str | None, step: int | str) -> "Inspection":
-    from xmodal.api.loading import load
-
-    config = run_folder.load_run(folder)
-    name = _choose(config, evaluator)
-    chosen = run_folder.resolve_step(folder, str(step))
-    parts = run.build(config, mesh_lib.make_mesh())
-    evaluation = RunEvaluation(parts, names=[name], trains=False)
-    weights = checkpoints.restore_model(folder, chosen, parts.shapes, parts.mesh)
-    provider, model = evaluation.provider(*weights), load(folder, step=chosen)
-    return _inspect(f"{config.name} step {chosen}", name, evaluation.suite, provider, split, model)
-
-
-def _inspect(
-    model_name: str,
-    name: str,
-    suite: EvalSuite,
-    provider: Provider,
-    split: str | None,
-    model: "Model | None" = None,
-) -> "Inspection":
-    split = suite.split_of(name, split)
-    evaluator = suite.evaluator(name, split)
-    embeddings = evaluator.embeddings(provider)
-    return Inspection(model_name, name, evaluator, embeddings, suite.items(name, split), model)
-
-
-def _choose(config: ml_collections.ConfigDict, name: str) -> str:
-    boards = [each for each, section in config.evals.items() if section.type == "boards"]
-    if not boards:
-        raise UserError("config.evals has no evaluator of type boards to inspect.")
-    if name:
-        lookup("evaluator", name, dict.fromkeys(boards))
-    return name or boards[0]
+    return Inspection(read_file_split(path, config, evaluator, split, similarity))
 
 
 class Inspection:
@@ -134,21 +91,14 @@ class Inspection:
       embeddings: embeddings in the order of the labels.
     """
 
-    def __init__(
-        self,
-        name: str,
-        evaluator_name: str,
-        evaluator: Evaluator,
-        embeddings: Embeddings,
-        items: Items,
-        model: "Model | None" = None,
-    ) -> None:
-        """Builds an inspection from its parts."""
-        assert isinstance(evaluator, BoardsEvaluator)
-        self.name, self.model = name, model
-        self.embeddings = order_embeddings(embeddings, evaluator.labels)
-        self._evaluator_name, self._evaluator, self._items = evaluator_name, evaluator, items
-        self._rankings = functools.cache(evaluator.open_rankings(self.embeddings))
+    def __init__(self, found: EvaluatedSplit, model: "Model | None" = None) -> None:
+        """Inspects a split and, if a model is given, embeds queries with it."""
+        assert isinstance(found.evaluator, BoardsEvaluator)
+        self.name, self.model = found.model_name, model
+        self.embeddings = order_embeddings(found.embeddings, found.evaluator.labels)
+        self._evaluator_name = found.evaluator_name
+        self._evaluator, self._items = found.evaluator, found.items
+        self._rankings = functools.cache(found.evaluator.open_rankings(self.embeddings))
 
     @functools.cached_property
     def evaluation(self) -> Evaluation:

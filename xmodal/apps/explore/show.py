@@ -1,7 +1,7 @@
 r"""A page of captions: the words that a model attends to, and the pictures that it retrieves.
 
-    python -m xmodal show --models=runs/cmcm,runs/cmca --count=20 --output=captions.html
-    python -m xmodal show --models=ViT-B-32.pt --dataset=captioned_images --manual_dir=FOLDER \
+    python -m xmodal show --model=runs/cmcm,runs/cmca --count=20 --output=captions.html
+    python -m xmodal show --model=ViT-B-32.pt --dataset=captioned_images --manual_dir=FOLDER \
         --output=captions.html
 
 Figures 6 and 7 of the CMCM paper, for any models on a dataset, by default that of the first model,
@@ -147,7 +147,7 @@ def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[PageItem]:
 def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
     """Raises an error for arguments that make no page."""
     if not models:
-        raise UserError(f"--models={args.models} names no run; list runs as A,B.")
+        raise UserError(f"--model={args.model} names no run; list runs as A,B.")
     for flag, least in (("count", 1), ("seed", 0)):
         if (value := getattr(args, flag)) < least:
             raise UserError(f"--{flag}={value}; it must be at least {least}.")
@@ -157,17 +157,17 @@ def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
 
 def _open_split(args: argparse.Namespace, first: str) -> "EvalSplit":
     from xmodal import data
+    from xmodal.api.run_splits import read_run_data
     from xmodal.api.search.items import open_split
-    from xmodal.runs.folder import run_folder
 
     if args.dataset:
         names = ("dataset", "config", "split", "data_dir", "manual_dir")
         return open_split({name: getattr(args, name) for name in names})
     try:
-        config = run_folder.load_run(first)
+        section = read_run_data(first)
     except UserError as error:
         raise UserError(f"{error} Other models are shown on a --dataset.") from error
-    return data.eval_split(config.data.to_dict(), split=args.split)
+    return data.eval_split(section, split=args.split)
 
 
 @console.readable_errors()
@@ -178,7 +178,7 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--models", required=True, help="A,B: runs, bundles or weights")
+    parser.add_argument("--model", required=True, help="A,B: runs, bundles or weights")
     parser.add_argument("--dataset", default="", help="by default, that of the first run")
     parser.add_argument("--config", default="images", help="config of --dataset")
     parser.add_argument("--data_dir", default="", help="folder of prepared datasets")
@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--output", required=True, help="the page, an .html file")
     args = parser.parse_args()
     folder, name = os.path.split(args.output)
-    names = [each for each in args.models.split(",") if each]
+    names = [each for each in args.model.split(",") if each]
     _check(args, names, name)
     # JAX is slow to import, but --help should be fast.
     from xmodal.api.loading import load

@@ -15,7 +15,7 @@ and what this machine lacks to run it. The statuses:
 
 `reproduce NAME` checks the files of a system, runs its commands (see `configs/results`), and
 compares its metrics with every number of the ledger; `reproduced.md` and `reproduced.json` in
---work/results/NAME report it. The exit code is 1 if a number is outside of its tolerance, other
+--workdir/results/NAME report it. The exit code is 1 if a number is outside of its tolerance, other
 than an unverified one, and 2 if files are missing. Folders are those in `XMODAL_TEST_DATA`, or
 --folder=NAME=PATH. The name of a group, the part before the slash, stands for all of its systems
 that have commands. `--write_tables` makes the tables of README.md and configs/results.md in the
@@ -79,7 +79,7 @@ def main() -> None:
             "No system fits --available and --minutes; `xmodal reproduce` lists what each of them "
             "lacks, and its minutes."
         )
-    sys.exit(reproduce(systems, ledger, folders, pathlib.Path(args.work).absolute()))
+    sys.exit(reproduce(systems, ledger, folders, pathlib.Path(args.workdir).absolute()))
 
 
 def find_systems(ledger: Ledger, names: Sequence[str]) -> list[System]:
@@ -238,7 +238,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="all systems that have commands")
     parser.add_argument("--available", action="store_true", help="only those with all files")
     parser.add_argument("--minutes", type=float, help="only those known to take no longer (CPU)")
-    parser.add_argument("--work", default="reproduced", help="folder of everything written")
+    parser.add_argument("--workdir", default="reproduced", help="folder of everything written")
     parser.add_argument("--write_tables", action="store_true", help="make Markdown tables again")
     parser.add_argument("--write_published", metavar="FILE", help="CSV of papers for `board`")
     args = parser.parse_args()

@@ -12,16 +12,14 @@ from etils import epath
 from ml_collections import ConfigDict
 from optuna.distributions import BaseDistribution
 
+from xmodal.api.run_training import CheckedConfig
 from xmodal.apps.sweep.space import Space, choices, describe, draw, ends
 from xmodal.base.config import UserError, lookup
+from xmodal.base.event_writer import flat_config
 from xmodal.base.json_files import read_json
 from xmodal.base.result_files import format_json, write_files
 from xmodal.data import DatasetMissingError
 from xmodal.evals.metrics import lower_is_better
-from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.parts import Parts
-from xmodal.runs.run import resolve
-from xmodal.runs.tensorboard.writer import flat_config
 
 # Config values that do not affect trials.
 _FREE = (
@@ -106,27 +104,25 @@ def make_plan(
     """
     plan = Plan(config, space, studied, seed, "", "")
     logging.info("Checking %s of the search space.", ", ".join(plan.parameters))
-    parts = resolve(config)
+    checked = CheckedConfig(config)
     for path, value in ((path, x) for path, each in plan.parameters.items() for x in ends(each)):
         try:
-            resolve(with_values(config, {path: value}))
+            CheckedConfig(with_values(config, {path: value}))
         except DatasetMissingError:
             raise
         except UserError as error:
             raise UserError(f"The search space has {path}={value!r}. {error}") from error
-    metric = _resolve_metric(parts, select)
+    metric = _resolve_metric(checked, select)
     # A metric of --select may be better where that of the config is worse.
     mode = "min" if lower_is_better(metric) else "max"
-    mode = "last" if parts.settings.select.mode == "last" else mode
+    mode = "last" if checked.select.mode == "last" else mode
     return dataclasses.replace(plan, select=metric, mode=mode)
 
 
-def _resolve_metric(parts: Parts, given: str | None) -> str:
+def _resolve_metric(checked: CheckedConfig, given: str | None) -> str:
     if given is None:
-        return parts.settings.select.metric
-    tags = lookup(
-        f"--select={given}", given.partition("/")[0], RunEvaluation(parts, trains=False).tags()
-    )
+        return checked.select.metric
+    tags = lookup(f"--select={given}", given.partition("/")[0], checked.tags())
     # A table stands for the first of its metrics.
     given = next((x for x in tags if given not in tags and x.rpartition("/")[0] == given), given)
     lookup(f"--select={given}", given, tags)

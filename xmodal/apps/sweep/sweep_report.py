@@ -14,10 +14,10 @@ from optuna.trial import FrozenTrial, TrialState
 from xmodal.apps.analysis.canvas import to_png
 from xmodal.apps.sweep.plan import Plan
 from xmodal.apps.sweep.space import describe
+from xmodal.base.event_writer import EventWriter
 from xmodal.base.result_files import csv_text, write_files
 from xmodal.base.text_table import Rows, format_document
 from xmodal.evals.reports.summary import select_curves
-from xmodal.runs.tensorboard.writer import EventWriter
 
 # Rows of the report's table of trials.
 _SHOWN = 10

@@ -24,17 +24,15 @@ from ml_collections import ConfigDict
 from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial, TrialState
 
+from xmodal.api import run_training
 from xmodal.apps.sweep import sweep_report as report
 from xmodal.apps.sweep.plan import Plan, keep
 from xmodal.apps.sweep.space import as_category, choices
 from xmodal.base.config import UserError
-from xmodal.base.disk_errors import DiskError
+from xmodal.base.disk_errors import DiskError, FolderInUseError
 from xmodal.base.json_files import read_numbers
-from xmodal.base.result_files import check_writable
+from xmodal.base.result_files import FINAL
 from xmodal.data import DatasetMissingError
-from xmodal.runs import loop
-from xmodal.runs.folder import folder_lock, run_folder
-from xmodal.runs.folder.finished import FINAL, finished_reports
 
 LOG = "log.txt"
 _BEAT_SECONDS, DEAD_SECONDS, _PATIENCE_SECONDS = 5, 30, 60
@@ -52,7 +50,7 @@ class _StoppedError(Exception):
     """A signal stopped the trial."""
 
 
-_FATAL = (_StoppedError, DiskError, folder_lock.FolderInUseError, DatasetMissingError)
+_FATAL = (_StoppedError, DiskError, FolderInUseError, DatasetMissingError)
 
 
 def open_storage(folder: pathlib.Path) -> optuna.storages.RDBStorage:
@@ -103,8 +101,7 @@ def search(
       UserError: the folder has another sweep, the disk is full, a dataset is missing, or several
         trials in a row fail with the same error.
     """
-    run_folder.check_path(str(folder))
-    check_writable(folder)
+    run_training.check_folder(str(folder))
     lock = filelock.FileLock(folder / "sweep.lock")
     with lock:
         keep(plan, folder)
@@ -208,9 +205,9 @@ def _run(study: optuna.Study, trial: optuna.Trial, config: ConfigDict, run_dir: 
     """Trains or resumes a trial and returns its score; without an error, also its metrics."""
     try:
         with _output_to(pathlib.Path(run_dir, LOG)):
-            if not finished_reports(config, run_dir) and not loop.train(config, run_dir):
+            if not run_training.train_once(config, run_dir):
                 raise _StoppedError
-            best = run_folder.load_metrics(run_dir, run_folder.best_step(run_dir))
+            best = run_training.best_metrics(run_dir)
         path = epath.Path(run_dir) / FINAL / "metrics.json"
         metrics = read_numbers(path, "remove it, and run the trial again with --retry_failed.")
         # The database has no NaN: undefined numbers are left out.

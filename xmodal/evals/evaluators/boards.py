@@ -176,11 +176,8 @@ class BoardsEvaluator(Evaluator):
         fused = {"name": "dot", "field": "fused"}
         items: Any = self._split
         found = provider.items(items, similarity=fused, batch_size=self.options.batch_size)
-        assert found.images is not None
-        assert found.captions is not None
-        neighbors = completed_concepts.find_neighbors(
-            found.images, found.captions, self.options.concepts
-        )
+        vectors = found.vectors("image"), found.vectors("text")
+        neighbors = completed_concepts.find_neighbors(*vectors, self.options.concepts)
         return completed_concepts.CompletedItems(items, neighbors)
 
     def open_rankings(self, source: Embeddings | ScoreMatrix) -> Callable[[str], Scores]:

@@ -224,6 +224,12 @@ class Embeddings(_Given):
             side for side, vectors in given.items() if vectors is not None and vectors.shape[-1] > 0
         )
 
+    def vectors(self, side: str) -> np.ndarray:
+        """Returns `images` or `captions`, of a side that has them."""
+        found = self.images if side == "image" else self.captions
+        assert found is not None
+        return found
+
     def take_tokens(self, positions: Mapping[str, np.ndarray]) -> dict[str, RaggedTokens]:
         """Returns the tokens of the items at some positions, by side; others are left out."""
         return {

@@ -18,6 +18,7 @@ from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import Features
+from xmodal.models.fused_attention import ATTENTIONS, EINSUM, choose
 from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
 from xmodal.models.transformer_layers import (
@@ -45,6 +46,7 @@ class Bert(nn.Module):
       remat: see `BertConfig`.
       remat_policy: see `BertConfig`.
       unroll: see `BertConfig`.
+      attention: see `BertConfig`; "cudnn" only where it exists.
     """
 
     feature_column: ClassVar[str] = "text_features"
@@ -64,6 +66,7 @@ class Bert(nn.Module):
     remat: bool = False
     remat_policy: str = STORE_NOTHING
     unroll: bool = False
+    attention: str = EINSUM
 
     def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
         """`text_ids` and `text_mask`, int [N, T] -> one token per id.
@@ -89,7 +92,7 @@ class Bert(nn.Module):
 
         spec = LayerSpec(
             self.heads, self.mlp_dim, norm_first=False, activation="gelu", epsilon=EPSILON,
-            causal=False, dtype=self.dtype,
+            causal=False, dtype=self.dtype, attention=self.attention,
         )  # fmt: skip
         stack = partial(
             run_layers, spec, remat=self.remat, remat_policy=self.remat_policy, unroll=self.unroll
@@ -149,6 +152,8 @@ class BertConfig:
       remat_policy: see `transformer_layers.run_layers`.
       unroll: compile every layer separately instead of one for all: compilation takes longer, but
         the compiler's FLOPs, traffic and time then include all layers.
+      attention: "einsum", or "cudnn" for its fused kernel on NVIDIA GPUs, which steps with dropout
+        do not use; see `fused_attention`.
     """
 
     vocab_size: int = setting(30522, at_least=1)
@@ -164,18 +169,20 @@ class BertConfig:
     remat: bool = False
     remat_policy: str = setting(STORE_NOTHING, one_of=REMAT_POLICIES)
     unroll: bool = False
+    attention: str = setting(EINSUM, one_of=ATTENTIONS)
 
 
 def make_bert(config: BertConfig, devices: Devices) -> Bert:
     """Returns BERT for texts.
 
     Raises:
-      UserError: `lower_depth` leaves no upper layer.
+      UserError: `lower_depth` leaves no upper layer; or see `fused_attention.choose`.
     """
-    del devices
     if config.lower_depth >= config.depth:
         raise UserError(
             f"config.model.text.encoder.lower_depth={config.lower_depth} must be less than the "
             f"depth of {config.depth}."
         )
-    return Bert(**(dataclasses.asdict(config) | {"dtype": DTYPES[config.dtype]}))
+    attention = choose("config.model.text.encoder", config, devices.platform)
+    changed = {"dtype": DTYPES[config.dtype], "attention": attention}
+    return Bert(**(dataclasses.asdict(config) | changed))

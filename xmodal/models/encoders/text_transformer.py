@@ -20,6 +20,7 @@ from xmodal.models.encoders.position_resize import POSITION_RESIZES
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.encoders.word_embedding import look_up
 from xmodal.models.features import Features
+from xmodal.models.fused_attention import ATTENTIONS, EINSUM, choose
 from xmodal.models.mode import Mode
 from xmodal.models.transformer_layers import (
     ACTIVATIONS,
@@ -58,6 +59,8 @@ class TextTransformerConfig:
       remat: recompute every layer in the backward pass instead of storing its values.
       remat_policy: see `transformer_layers.run_layers`.
       unroll: see `transformer_layers.run_layers`.
+      attention: "einsum", or "cudnn" for its fused kernel on NVIDIA GPUs, which steps with dropout
+        do not use; see `fused_attention`.
     """
 
     vocab_size: int = setting(49408, at_least=1)
@@ -76,6 +79,7 @@ class TextTransformerConfig:
     remat: bool = False
     remat_policy: str = setting(STORE_NOTHING, one_of=REMAT_POLICIES)
     unroll: bool = False
+    attention: str = setting(EINSUM, one_of=ATTENTIONS)
 
 
 class TextTransformer(nn.Module):
@@ -109,6 +113,7 @@ class TextTransformer(nn.Module):
         spec = LayerSpec(
             config.heads, config.mlp_dim, norm_first=True, activation=config.activation,
             epsilon=config.epsilon, causal=config.causal, dtype=dtype, init=config.init,
+            attention=config.attention,
         )  # fmt: skip
         x = run_layers(
             spec, nn.Dropout(dropout, deterministic=False)(x), None if config.causal else mask,
@@ -135,6 +140,10 @@ def _table_initializers(config: TextTransformerConfig) -> tuple[Callable, Callab
 
 
 def make_text_transformer(config: TextTransformerConfig, devices: Devices) -> TextTransformer:
-    """Returns a text transformer for token ids."""
-    del devices
-    return TextTransformer(config)
+    """Returns a text transformer for token ids.
+
+    Raises:
+      UserError: see `fused_attention.choose`.
+    """
+    attention = choose("config.model.text.encoder", config, devices.platform)
+    return TextTransformer(dataclasses.replace(config, attention=attention))

@@ -20,6 +20,7 @@ from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.image_encoder import ImageEncoder, ImageEncoderConfig
 from xmodal.models.encoders.position_resize import POSITION_RESIZES
+from xmodal.models.fused_attention import ATTENTIONS, EINSUM, choose
 from xmodal.models.initializers import LINEAR
 from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
@@ -60,6 +61,8 @@ class VitConfig(ImageEncoderConfig):
         loaded, a key of `position_resize.POSITION_RESIZES`.
       remat_policy: see `transformer_layers.run_layers`.
       unroll: see `transformer_layers.run_layers`.
+      attention: "einsum", or "cudnn" for its fused kernel on NVIDIA GPUs, which steps with dropout
+        do not use; see `fused_attention`.
     """
 
     patch: int = setting(16, at_least=1)
@@ -78,6 +81,7 @@ class VitConfig(ImageEncoderConfig):
     position_resize: str = setting("bicubic", one_of=POSITION_RESIZES)
     remat_policy: str = setting(STORE_NOTHING, one_of=REMAT_POLICIES)
     unroll: bool = False
+    attention: str = setting(EINSUM, one_of=ATTENTIONS)
 
 
 class _Init(NamedTuple):
@@ -137,6 +141,7 @@ class Vit(ImageEncoder):
         spec = LayerSpec(
             config.heads, config.mlp_dim, norm_first=True, activation=config.activation,
             epsilon=config.epsilon, causal=False, dtype=self.dtype, init=init.layers,
+            attention=config.attention,
         )  # fmt: skip
         x = run_layers(
             spec, nn.Dropout(dropout, deterministic=False)(x), None, depth=config.depth,
@@ -164,6 +169,11 @@ class Vit(ImageEncoder):
 
 
 def make_vit(config: VitConfig, devices: Devices) -> Vit:
-    """Returns a Vision Transformer for uint8 images of one size."""
-    del devices
+    """Returns a Vision Transformer for uint8 images of one size.
+
+    Raises:
+      UserError: see `fused_attention.choose`.
+    """
+    attention = choose("config.model.image.encoder", config, devices.platform)
+    config = dataclasses.replace(config, attention=attention)
     return Vit(normalization=config.normalization, dtype=DTYPES[config.dtype], config=config)

@@ -26,8 +26,8 @@ _SIDES = ("image", "text")
 # How an encoder or head is computed or trained: keywords that may differ between runs.
 _FREE = frozenset(
     (
-        "batch_norm", "depthwise", "drop", "drop_connect", "drop_connect_over", "drop_varies",
-        "dropout", "dtype", "init", "init_scale", "lower_depth", "pack", "remat",
+        "attention", "batch_norm", "depthwise", "drop", "drop_connect", "drop_connect_over",
+        "drop_varies", "dropout", "dtype", "init", "init_scale", "lower_depth", "pack", "remat",
         "remat_policy", "samples", "seed", "score", "statistics", "unroll", "variance",
     )
 )  # fmt: skip

@@ -30,7 +30,7 @@ _FREE = (
     r"data\.(data_dir|manual_dir|ratings_dir|prefetch)$",
     # How a vocabulary is learned; the run already has its own.
     r"data\.text\.(vocabulary_size|min_count)$",
-    r"model\.\w+\.encoder\.(remat|remat_policy|unroll|depthwise|pack)$",
+    r"model\.\w+\.encoder\.(remat|remat_policy|unroll|attention|depthwise|pack)$",
     r"tasks\..+\.loss\.options\.(engine|chunk_size)$",
 )
 # The token ids of a text, which the weights depend on.

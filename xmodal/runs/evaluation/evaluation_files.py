@@ -14,12 +14,12 @@ from etils import epath
 from xmodal.base import result_files
 from xmodal.base.config import UserError
 from xmodal.base.entries import find_entries
+from xmodal.base.event_writer import EventWriter
 from xmodal.base.json_files import read_json, read_numbers
 from xmodal.evals.evaluation import EXAMPLES, REPORT
 from xmodal.evals.metrics import MEAN_SELECTED
 from xmodal.evals.reports.summary import select_curves
 from xmodal.runs.evaluation.model_identity import ModelIdentity
-from xmodal.runs.tensorboard.writer import EventWriter
 
 if TYPE_CHECKING:
     from xmodal.evals import Evaluation
@@ -58,11 +58,6 @@ def check_output(output: str, model: ModelIdentity, *, overwrite: bool = False) 
             f"{output} has results of {known}; replace them with --overwrite, or use another "
             "--output."
         )
-
-
-def _write_model(output: str, model: ModelIdentity) -> None:
-    """Writes `model.json`; before the results, so that all results have it."""
-    result_files.write_files(output, {_MODEL: result_files.format_json(dataclasses.asdict(model))})
 
 
 @contextlib.contextmanager
@@ -158,7 +153,8 @@ def write_all(
     """
     if jax.process_index() != 0:
         return
-    _write_model(output, model)
+    # Before the results, so that all results have it.
+    result_files.write_files(output, {_MODEL: result_files.format_json(dataclasses.asdict(model))})
     for each in evaluations:
         folder, other = os.path.join(output, each.evaluator), others.get(each.evaluator)
         _write_files(each, folder, other, prints=not brief)

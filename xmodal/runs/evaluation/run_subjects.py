@@ -11,6 +11,7 @@ from absl import logging
 
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, lookup
+from xmodal.base.result_files import FINAL
 from xmodal.evals import Evaluation
 from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import Split
@@ -23,7 +24,6 @@ from xmodal.runs.evaluation.sentence_notes import describe_prompt, describe_sent
 from xmodal.runs.evaluation.subjects import Opened, evaluate_subjects
 from xmodal.runs.evaluation.suite import EvalSuite, Subject
 from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.folder.finished import FINAL
 from xmodal.runs.folder.run_records import training_hashes
 
 

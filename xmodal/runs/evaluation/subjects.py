@@ -12,6 +12,7 @@ from absl import logging
 
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
+from xmodal.base.event_writer import EventWriter
 from xmodal.evals import Evaluation, read_options
 from xmodal.evals.evaluators import Options
 from xmodal.evals.inputs.files import name_of, open_embeddings
@@ -21,7 +22,6 @@ from xmodal.runs.evaluation.evaluation_files import event_writer, read_others, w
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.suite import FINAL_SPLITS, EvalSuite, Request, Subject
 from xmodal.runs.tensorboard.example_views import TensorBoardConfig, Views, read_config
-from xmodal.runs.tensorboard.writer import EventWriter
 from xmodal.training.optimization.run_lengths import resolve_epochs
 
 _VECTORS = (None, "vector")

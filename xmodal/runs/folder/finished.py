@@ -16,9 +16,8 @@ from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
 from xmodal.base.folder_walk import hash_files
 from xmodal.base.json_files import read_json
+from xmodal.base.result_files import FINAL
 
-# Folder of the final evaluation in a run's folder.
-FINAL = "test"
 _MARK = "finished.json"
 
 
@@ -79,7 +78,7 @@ def _commands(run_dir: str, config: ml_collections.ConfigDict) -> list[str]:
         evaluate = f"  python -m xmodal.eval_main --run={folder}"
         return ["Look at the curves, or evaluate again:", curves, evaluate]
     page = shlex.quote(os.path.join(run_dir, "captions.html"))
-    show = f"  python -m xmodal show --models={folder} --output={page}"
+    show = f"  python -m xmodal show --model={folder} --output={page}"
     return ["Look at the curves, or at captions and the pictures they find:", curves, show]
 
 

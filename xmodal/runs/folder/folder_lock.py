@@ -26,7 +26,7 @@ from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base import processes
 from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
-from xmodal.base.disk_errors import DiskError
+from xmodal.base.disk_errors import DiskError, FolderInUseError
 
 LOCK, GUARD = "writer.json", ".writer.lock"
 # `check_free` holds the lock of a file system for a moment.
@@ -35,10 +35,6 @@ _BEAT_SECONDS = 10.0
 _STALE_SECONDS = 120.0
 # The last of two writers of an object wins; the other one sees it after this time.
 _SETTLE_SECONDS = 2.0
-
-
-class FolderInUseError(UserError):
-    """Another process is writing the folder."""
 
 
 @dataclasses.dataclass(frozen=True)

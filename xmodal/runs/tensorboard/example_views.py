@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from xmodal.base.config import read, setting
+from xmodal.base.event_writer import EventWriter, jpeg
 from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.embed import Items
@@ -19,10 +20,9 @@ from xmodal.evals.example_rules import Pick, pick_fixed
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.score_tiles import Scores
 from xmodal.evals.results import BoardResult, Result
+from xmodal.evals.similarities import draw_similarities
 from xmodal.runs.tensorboard.drawing import draw_section
 from xmodal.runs.tensorboard.projector import write_projector
-from xmodal.runs.tensorboard.similarities import draw_similarities
-from xmodal.runs.tensorboard.writer import EventWriter, jpeg
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.runs.tensorboard.writer import EventWriter
+from xmodal.base.event_writer import EventWriter
 
 
 @pytest.mark.parametrize("process", [0, 1])

@@ -5,7 +5,7 @@ import pytest
 
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking.saved_scores import SavedScores
-from xmodal.runs.tensorboard.similarities import draw_similarities
+from xmodal.evals.similarities import draw_similarities
 
 QUERIES, ITEMS = 31, 47
 

@@ -1,0 +1,140 @@
+"""cuDNN's attention: the same function in XLA against loops, and what is lowered for CUDA."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import transformer_reference as reference
+from jax._src.cudnn import fused_attention_stablehlo as kernels
+
+from xmodal.base.config import UserError
+from xmodal.models import Devices
+from xmodal.models.attention import KEPT, attend, split_heads
+from xmodal.models.encoders.text_transformer import TextTransformerConfig, make_text_transformer
+from xmodal.models.encoders.vit import VitConfig, make_vit
+from xmodal.models.fused_attention import attend_fused, choose
+from xmodal.models.mode import Mode
+
+KERNEL = "__cudnn$fmhaSoftmax"
+# Nine patches, an odd number, and ten tokens with that of the class.
+VIT = {"patch": 2, "width": 16, "depth": 2, "heads": 2, "mlp_dim": 8, "dtype": "bfloat16"}
+IMAGES = {"image": np.zeros((3, 6, 6, 3), np.uint8)}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("tokens", "lengths"), [(5, None), (5, (5, 2, 0)), (6, None), (6, (3, 6, 1))]
+)
+def test_equals_a_loop_and_its_gradients_those_of_products(causal, tokens, lengths):
+    rng = np.random.default_rng(tokens)
+    query, key, value = rng.normal(size=(3, 3, tokens, 9)).astype(np.float32)
+    mask = None if lengths is None else np.arange(tokens) < np.asarray(lengths)[:, None]
+    # Nobody reads what padding attends to.
+    real = np.ones((3, tokens), bool) if mask is None else mask
+    changes = np.where(real[..., None], rng.normal(size=query.shape), 0).astype(np.float32)
+
+    def run(function, **options):
+        def total(*inputs):
+            heads = (split_heads(x, 3) for x in inputs)
+            found = function(*heads, mask, causal=causal, **options)
+            return jnp.sum(found * changes), found
+
+        return jax.jit(jax.value_and_grad(total, (0, 1, 2), has_aux=True))(query, key, value)
+
+    (_, found), gradients = run(attend_fused, implementation="xla")
+    assert np.isfinite(found).all()
+    for row, place in np.argwhere(real):
+        length = tokens if lengths is None else lengths[row]
+        seen = min(length, place + 1) if causal else length
+        one = query[row, place : place + 1]
+        expected = reference.attention(one, key[row], value[row], seen, 3)[0]
+        np.testing.assert_allclose(found[row, place], expected, rtol=1e-5, atol=1e-6)
+    for one, other in zip(gradients, run(attend)[1], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """Lowers a function for CUDA, as a machine that has cuDNN would."""
+    monkeypatch.setattr(kernels, "check_cudnn_version", lambda: 91000)
+
+    def lower(function, *arguments):
+        return jax.jit(function).trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
+
+    return lower
+
+
+def embed(encoder, inputs, mode=Mode.EVALUATE, mutable=()):
+    """`(function, variables)` of the sum of an encoder's tokens, without values."""
+    variables = jax.eval_shape(lambda: encoder.init(jax.random.key(0), inputs, mode))
+
+    def total(variables):
+        rngs = {"dropout": jax.random.key(1)}
+        features, _ = encoder.apply(variables, inputs, mode, rngs=rngs, mutable=list(mutable))
+        return jnp.sum(features.tokens.astype(jnp.float32))
+
+    return total, variables
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+def test_gpus_run_the_kernel_both_ways_in_a_layer(class_token, cuda):
+    config = VitConfig(**VIT, class_token=class_token, attention="cudnn")
+    total, variables = embed(make_vit(config, Devices(1, "gpu")), IMAGES)
+    text = cuda(jax.grad(total), variables)
+    assert text.count(f"@{KERNEL}(") == 1
+    assert text.count(f"@{KERNEL}Backward(") == 1
+    tokens = 9 + class_token
+    assert f"tensor<3x{tokens}x16x" in text
+    assert f"tensor<3x2x{tokens}x{tokens}x" not in text  # The weights.
+
+
+def test_texts_carry_their_lengths_and_direction(cuda):
+    ids = np.zeros((2, 6), np.int32)
+    inputs = {"text_ids": ids, "text_mask": ids + 1}
+    sizes = {key: VIT[key] for key in ("width", "depth", "heads", "mlp_dim", "dtype")}
+    for causal, mask in ((True, "CAUSAL"), (False, "PADDING")):
+        config = TextTransformerConfig(
+            **sizes, vocab_size=5, max_positions=6, causal=causal, attention="cudnn"
+        )
+        made = make_text_transformer(config, Devices(1, "gpu"))
+        text = cuda(*embed(made, inputs))
+        assert text.count(f"@{KERNEL}(") == 1
+        assert rf"mask_type\22: \22{mask}\22" in text
+
+
+@pytest.mark.parametrize(
+    ("mode", "mutable", "platform"),
+    [
+        (Mode.TRAIN, (), "gpu"),  # Dropout of weights.
+        (Mode.EVALUATE, (KEPT,), "gpu"),  # Weights that are kept, as for `show`.
+        (Mode.EVALUATE, (), "cpu"),
+        (Mode.EVALUATE, (), "cuda"),  # A bundle for several platforms.
+    ],
+)
+def test_products_are_as_before_where_weights_or_the_kernel_are_missing(
+    mode, mutable, platform, cuda
+):
+    def lower(attention):
+        config = VitConfig(**VIT, dropout=0.1, attention=attention)
+        return cuda(*embed(make_vit(config, Devices(1, platform)), IMAGES, mode, mutable))
+
+    text = lower("cudnn")
+    assert KERNEL not in text
+    assert text == lower("einsum")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dtype": "float32"}, "attention='cudnn' needs side.dtype='bfloat16', .* 'float32'; set"),
+        ({"width": 18}, "multiple of 8 and at most 128; width=18 and heads=2 make 9. Set side.att"),
+        ({"width": 15}, "width=15 and heads=2 make 7.5"),
+        ({"width": 272}, "width=272 and heads=2 make 136"),
+    ],
+)
+def test_what_the_kernel_cannot_compute_is_an_error_everywhere(changes, message):
+    config = VitConfig(**VIT | changes, attention="cudnn")
+    with pytest.raises(UserError, match=message):
+        choose("side", config, "cpu")
+    with pytest.raises(UserError, match="config.model.image.encoder.attention='cudnn'"):
+        make_vit(config, Devices(1, "gpu"))

@@ -1,0 +1,94 @@
+"""Reads the items that a run or a file is evaluated on."""
+
+from typing import Any, NamedTuple
+
+import ml_collections
+
+from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError, lookup
+from xmodal.evals import Embeddings
+from xmodal.evals.embed import Items
+from xmodal.evals.evaluators import Evaluator
+from xmodal.evals.inputs.sources import Provider
+from xmodal.runs import run
+from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+from xmodal.runs.evaluation.subjects import open_file
+from xmodal.runs.evaluation.suite import EvalSuite
+from xmodal.runs.folder import checkpoints, run_folder
+
+
+class EvaluatedSplit(NamedTuple):
+    """A split as an evaluator of boards uses it.
+
+    Attributes:
+      model_name: name of the model.
+      evaluator_name: name of the evaluator in `config.evals`.
+      evaluator: the evaluator.
+      embeddings: the model's embeddings of the split.
+      items: the split.
+      step: checkpoint of a run, else None.
+    """
+
+    model_name: str
+    evaluator_name: str
+    evaluator: Evaluator
+    embeddings: Embeddings
+    items: Items
+    step: int | None = None
+
+
+def read_run_data(run_dir: str) -> dict[str, Any]:
+    """Returns `config.data` of a run, for `data.eval_split`.
+
+    Raises:
+      UserError: the folder is not a run.
+    """
+    return run_folder.load_run(run_dir).data.to_dict()
+
+
+def embed_run_split(
+    run_dir: str, evaluator: str, split: str | None, step: int | str
+) -> EvaluatedSplit:
+    """Embeds a split with a checkpoint of a run; see `xmodal.inspect` for arguments and errors."""
+    config = run_folder.load_run(run_dir)
+    name = _choose(config, evaluator)
+    chosen = run_folder.resolve_step(run_dir, str(step))
+    parts = run.build(config, mesh_lib.make_mesh())
+    evaluation = RunEvaluation(parts, names=[name], trains=False)
+    weights = checkpoints.restore_model(run_dir, chosen, parts.shapes, parts.mesh)
+    provider = evaluation.provider(*weights)
+    found = _open(f"{config.name} step {chosen}", name, evaluation.suite, provider, split)
+    return found._replace(step=chosen)
+
+
+def read_file_split(
+    path: str,
+    config: ml_collections.ConfigDict,
+    evaluator: str,
+    split: str | None,
+    similarity: str | None,
+) -> EvaluatedSplit:
+    """Reads the embeddings of a split; see `xmodal.inspect` for arguments and errors."""
+    name = _choose(config, evaluator)
+    opened = open_file(path, config, names=[name], similarity=similarity)
+    (subject,) = opened.subjects
+    return _open(subject.name, name, opened.suite, subject.provider, split)
+
+
+def _open(
+    model_name: str, name: str, suite: EvalSuite, provider: Provider, split: str | None
+) -> EvaluatedSplit:
+    split = suite.split_of(name, split)
+    evaluator = suite.evaluator(name, split)
+    embeddings = evaluator.embeddings(provider)
+    return EvaluatedSplit(model_name, name, evaluator, embeddings, suite.items(name, split))
+
+
+def _choose(config: ml_collections.ConfigDict, name: str) -> str:
+    """The evaluator of boards of this name, or the first one."""
+    boards = [each for each, section in config.evals.items() if section.type == "boards"]
+    if not boards:
+        raise UserError("config.evals has no evaluator of type boards to inspect.")
+    if name:
+        lookup("evaluator", name, dict.fromkeys(boards))
+    return name or boards[0]

@@ -1,0 +1,57 @@
+"""Checks configs, trains runs and reads their metrics, for programs that train several runs."""
+
+from collections.abc import Mapping
+
+import ml_collections
+
+from xmodal.base.result_files import check_writable
+from xmodal.runs import loop
+from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+from xmodal.runs.folder import run_folder
+from xmodal.runs.folder.finished import finished_reports
+from xmodal.runs.run import resolve
+from xmodal.runs.sections import SelectConfig
+
+
+class CheckedConfig:
+    """A config whose run could start.
+
+    Attributes:
+      select: the metric that selects checkpoints, as resolved.
+    """
+
+    select: SelectConfig
+
+    def __init__(self, config: ml_collections.ConfigDict) -> None:
+        """Reads and checks the whole config; trains nothing.
+
+        Raises:
+          UserError: the config is wrong.
+          data.DatasetMissingError: the dataset is missing; says how to get it.
+        """
+        self._parts = resolve(config)
+        self.select = self._parts.settings.select
+
+    def tags(self) -> Mapping[str, Mapping[str, str]]:
+        """Returns evaluator -> tag of a metric -> the same without the evaluator."""
+        return RunEvaluation(self._parts, trains=False).tags()
+
+
+def check_folder(folder: str) -> None:
+    """Raises an error if a folder cannot hold runs.
+
+    Raises:
+      UserError: it cannot be written, or its path has a character that paths of runs cannot have.
+    """
+    run_folder.check_path(folder)
+    check_writable(folder)
+
+
+def train_once(config: ml_collections.ConfigDict, run_dir: str) -> bool:
+    """Trains or resumes a run, unless it has finished; returns False as `xmodal.train` does."""
+    return bool(finished_reports(config, run_dir)) or loop.train(config, run_dir)
+
+
+def best_metrics(run_dir: str) -> dict[str, float]:
+    """Returns the metrics that a run stored with its best checkpoint, by tag."""
+    return run_folder.load_metrics(run_dir, run_folder.best_step(run_dir))
