@@ -5,8 +5,6 @@ import pathlib
 import setuptools
 
 HERE = pathlib.Path(__file__).parent
-# OWNER stands for the account; colabs/README.md says how to set it everywhere.
-REPOSITORY = "https://github.com/OWNER/xmodal"
 
 setuptools.setup(
     name="xmodal",
@@ -15,7 +13,6 @@ setuptools.setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    url=REPOSITORY,
     python_requires=">=3.11,<3.14",
     packages=[
         *setuptools.find_packages(include=["xmodal", "xmodal.*", "data_prep", "data_prep.*"]),

@@ -14,7 +14,7 @@ DIR contains Flickr8k's captions, splits and ratings, and mobilenet_v2_features.
 | pvse_k1_semi_hard, pvse_k1_none | PVSE with one embedding, other negatives                     |
 | pcme          | PCME, ranked by match probability                                              |
 | vse_infinity  | VSE-infinity with a BiGRU                                                      |
-| scan, saf, sgr | SCAN (t-i, mean) and SGRAF's two, on the 7 x 7 cells of MobileNetV2           |
+| scan, saf, sgr | SCAN (t-i, mean) and SGRAF's two, on cells of MobileNetV2                     |
 | cvse          | CVSE with the 300 most frequent words, on cells                                |
 | vsepp_cells   | VSE++ on the mean of the cells                                                 |
 
@@ -25,15 +25,19 @@ embeddings and GRUs of 128 dimensions, two epochs over the 30,000 training pairs
 of 3e-3 beat 1e-3 on the validation split for every model that was trained with both. Losses that
 mine negatives use all of them in the first epoch, as VSE-infinity does: with the hardest from the
 first step on, vsepp and pvse_k1 collapse (rsum 53 and 13 at this rate, seed 0). The results are in
-configs/results.md, except those of scan, saf and sgr: on one H200, with all three seeds, their loss
-stayed at the margin (0.2 for each of 256 triplets) from the second epoch on, when only the hardest
-negatives count, at rsum 114, 78 and 2. A rate of 1e-3 does not suffice: on 12 of the 49 cells, saf
-falls to the margin after 50 steps of the hardest negatives (I->T R@10 among 200 pairs from 32 to 14
-within 90), and scan, whose order holds (from 52 to 53 within an epoch), does not get below it, one
-seed each. The authors train at 2e-4 for 30 epochs. A step of scan takes 1.7 CPU seconds.
+configs/results.md.
 
-The last five read pictures of 224 pixels through frozen MobileNetV2, whose cells are stored once
-(750 MB); DIR then has the pictures, too:
+The last five read pictures through frozen MobileNetV2, whose cells are stored once; DIR then has
+the pictures, too. For vsepp_cells and cvse, these are the 7 x 7 cells of 224 pixels (750 MB).
+scan, saf and sgr compare every pair of a batch token by token and get less (`reduce_pairs`): the
+4 x 4 cells of 128 pixels, one epoch in batches of 32 (937 steps), and all negatives; saf and sgr
+half of the widths and of the steps. A seed takes three to six CPU minutes. Under the protocol of
+the others they need a GPU, and collapse: on one H200, with all three seeds, their loss stayed at
+the margin (0.2 for each of 256 triplets) from the second epoch on, when only the hardest negatives
+count, at rsum 114, 78 and 2. A rate of 1e-3 does not suffice: on 12 of the 49 cells, saf falls to
+the margin after 50 steps of the hardest negatives (I->T R@10 among 200 pairs from 32 to 14 within
+90), and scan, whose order holds (from 52 to 53 within an epoch), does not get below it, one seed
+each. The authors mine from the first step, at 2e-4 for 30 epochs.
 
     python -m xmodal convert --tower=mobilenet_v2 --source=FILE --output=weights/mobilenet_v2
 
@@ -103,10 +107,15 @@ def use_cells(config: ConfigDict) -> ConfigDict:
 
 
 def reduce_pairs(config: ConfigDict) -> ConfigDict:
-    """A quarter of the pairs per item, half the cells and epochs, and no mining, see above."""
+    """Fewer cells, smaller batches and comparisons, half the epochs, and no mining, see above."""
     config.data.image.size = 128
     config.total_steps, config.batch_size = "1 epochs", 32
     config.tasks.i2t.loss.options.mining = "all"
+    # SAF and SGR pass a vector of every word and pair through layers.
+    if config.model.similarity.get("width"):
+        config.total_steps = 468
+        config.model.image.head.width = config.model.text.encoder.width = DIMENSION // 2
+        config.model.similarity.width = DIMENSION // 8
     # No checkpoint is selected by it.
     config.evals.flickr8k.split = "validation[:10%]"
     return config

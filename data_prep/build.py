@@ -57,16 +57,7 @@ def build(
       OSError: the dataset cannot be written, for example because the disk is full.
       ModuleNotFoundError: Apache Beam is requested but not installed.
     """
-
-    for flag, folder in {"data_dir": data_dir, "manual_dir": manual_dir}.items():
-        if folder and "://" in folder:
-            raise UnexpectedFilesError(
-                f"--{flag}={folder} is in an object store; a build needs a folder mounted on this "
-                "machine, but a prepared dataset may be copied there"
-            )
-    if manual_dir and not (os.path.isdir(manual_dir) and os.listdir(manual_dir)):
-        raise FileNotFoundError(f"{manual_dir} does not exist or is empty")
-
+    _check_folders(data_dir, manual_dir)
     cls = data_prep.builder_class(name)
     data_dir = cls.data_dir_of(data_dir, manual_dir)
     _check_encoding(os.path.abspath(data_dir or "."))
@@ -95,6 +86,18 @@ def build(
             f"records of {', '.join(short)}; delete it to prepare it again\n{counts_table(counts)}"
         )
     return builder
+
+
+def _check_folders(data_dir: str | None, manual_dir: str | None) -> None:
+    """Raises an error for a folder that a build cannot read or write."""
+    for flag, folder in {"data_dir": data_dir, "manual_dir": manual_dir}.items():
+        if folder and "://" in folder:
+            raise UnexpectedFilesError(
+                f"--{flag}={folder} is in an object store; a build needs a folder mounted on this "
+                "machine, but a prepared dataset may be copied there"
+            )
+    if manual_dir and not (os.path.isdir(manual_dir) and os.listdir(manual_dir)):
+        raise FileNotFoundError(f"{manual_dir} does not exist or is empty")
 
 
 def _check_encoding(data_dir: str) -> None:

@@ -20,7 +20,9 @@ def make_config(data_dir):
         tasks={"same": same}, total_steps=TOTAL_STEPS, batch_size=16, log_every=5
     )
     config.model.image = config.data.image = None
-    config.model.text.encoder.update({"vocab_size": 0, "max_positions": 12, "dropout": 0.1})
+    # Traced and compiled in half the time of a transformer's layer.
+    config.model.text.encoder = {"name": "words", "vocab_size": 0, "width": 8, "dropout": 0.1}
+    config.model.text.head = {"name": "mean"}
     # Running statistics, which a run must also keep.
     config.model.text.projection.batch_norm = True
     config.optimizer = cxc.skipping_adam(0.01)

@@ -100,13 +100,15 @@ def _evaluate(opened: "Opened", output: str) -> None:
     """Evaluates models by the evaluators of a config."""
     from xmodal.runs.evaluation import evaluation_files, subjects
     from xmodal.runs.evaluation.suite import Request
+    from xmodal.runs.folder import folder_lock
 
     evaluation_files.check_output(output, opened.identity, overwrite=OVERWRITE.value)
     request = Request(SPLIT.value, COMPARE.value, EXAMPLES.value, SAVE_EMBEDDINGS.value)
     # A folder given by the user may hold the results of another split; a run's averages of weights
     # do not name the checkpoint.
     keep_others = not OUTPUT.value and not INTERPOLATE.value
-    with _lock(output) as check_lock:
+    # A follower writes for hours.
+    with folder_lock.hold(output) if FOLLOW.value else contextlib.nullcontext() as check_lock:
         evaluations = subjects.evaluate_subjects(
             opened, output, request, keep_others=keep_others, check_lock=check_lock
         )
@@ -116,15 +118,6 @@ def _evaluate(opened: "Opened", output: str) -> None:
         print(interpolation.write_curve(output, interpolation.read_weights(INTERPOLATE.value)))
     else:
         evaluation_files.print_pages(evaluations, output)
-
-
-def _lock(output: str) -> contextlib.AbstractContextManager:
-    """Locks the results of a follower, which writes for hours."""
-    if not FOLLOW.value:
-        return contextlib.nullcontext()
-    from xmodal.runs.folder import folder_lock
-
-    return folder_lock.hold(output)
 
 
 def _open(source: tuple[str, ...], config: ConfigDict | None) -> tuple["Opened", str]:

@@ -142,74 +142,103 @@ def survey(parts: Iterable[Sequence[Look | LeftOut]], *, by_content: bool = Fals
     Raises:
       UnexpectedFilesError: two pictures have the same name, or captions are only numbers.
     """
-    rows: list[CaptionedPicture] = []
-    digests, thumbnails, usable = [], [], []
-    places: list[list[int]] = []
-    same: dict[tuple[str, str], int] = {}
-    joined: dict[int, tuple[str, ...]] = {}
-    copies: dict[tuple[int, int], int] = {}
-    caption_rows, caption_keys = [], []
-    left_out: collections.Counter[str] = collections.Counter()
-    faults: list[LeftOut] = []
-    shown: list[tuple[str, int, bytes]] = []
-    entries = 0
+    joined = _Joined(by_content)
     for part in parts:
-        places.append([])
+        joined.places.append([])
         for look in part:
             if isinstance(look, LeftOut):
-                left_out[look.reason] += 1
-                entries += look.is_record
-                if look.is_record or look.reason in UNREADABLE:
-                    faults = [*faults, look][:_FAULTS]
-                continue
-            if look.fault is not None:
-                left_out[look.fault.reason] += 1
-                faults = [*faults, look.fault][:_FAULTS]
-            row = len(rows)
-            if look.picture.by_content and look.fault is None:
-                split = "" if by_content else look.picture.split
-                row = same.setdefault((look.digest, split), row)
-            caption_rows += [row] * len(look.caption_keys)
-            caption_keys += look.caption_keys
-            if row < len(rows):
-                own = rows[row].captions
-                new = [caption for caption in look.picture.captions if caption not in own]
-                joined[row] = (*own, *new)
-                rows[row] = dataclasses.replace(rows[row], captions=joined[row])
-                twice = len(look.picture.captions) - len(new)
-                copies[len(places) - 1, len(places[-1])] = twice
-                left_out += collections.Counter({APPEARS_TWICE: twice})
-                places[-1].append(-1)
-                continue
-            places[-1].append(row)
-            rows.append(look.picture)
-            digests.append(look.digest)
-            thumbnails.append(look.thumbnail)
-            usable.append(look.fault is None)
-            if look.preview:
-                shown = sorted([*shown, (look.digest, row, look.preview)])[:MOST_SHOWN]
-    check_captions([rows[row].captions for _, row, _ in shown])
-    names = [row.name for row in rows]
-    if len(set(names)) < len(names):
-        twice = collections.Counter(names).most_common(1)[0][0]
-        raise UnexpectedFilesError(f"two pictures are called {twice}; rename one")
-    return Survey(
-        names=names,
-        splits=["" if by_content else row.split for row in rows],
-        num_captions=np.array([len(row.captions) for row in rows], np.int32),
-        usable=np.array(usable, bool),
-        digests=digests,
-        thumbnails=np.array(thumbnails, np.uint8).reshape(-1, THUMBNAIL, THUMBNAIL, 3),
-        caption_rows=np.array(caption_rows, np.int64),
-        caption_keys=np.array(caption_keys, np.uint64),
-        left_out=dict(left_out),
-        faults=faults,
-        entries=entries,
-        examples=[Example(names[row], rows[row].captions, jpeg) for _, row, jpeg in shown],
-        rows=places,
-        joined=joined,
-        copies=copies,
-    )
+                joined.leave_out(look)
+            else:
+                joined.add(look)
+    return joined.survey()
+
+
+class _Joined:
+    """The pictures so far, whose parts are `places`; see `Survey`."""
+
+    def __init__(self, by_content: bool) -> None:
+        self.places: list[list[int]] = []
+        self._by_content = by_content
+        self._pictures: list[CaptionedPicture] = []
+        self._digests: list[str] = []
+        self._thumbnails: list[np.ndarray] = []
+        self._usable: list[bool] = []
+        self._caption_rows: list[int] = []
+        self._caption_keys: list[int] = []
+        self._same: dict[tuple[str, str], int] = {}
+        self._captions: dict[int, tuple[str, ...]] = {}
+        self._copies: dict[tuple[int, int], int] = {}
+        self._left_out: collections.Counter[str] = collections.Counter()
+        self._faults: list[LeftOut] = []
+        self._shown: list[tuple[str, int, bytes]] = []
+        self._entries = 0
+
+    def leave_out(self, entry: LeftOut) -> None:
+        """Counts an entry that the layout left out."""
+        self._left_out[entry.reason] += 1
+        self._entries += entry.is_record
+        if entry.is_record or entry.reason in UNREADABLE:
+            self._faults = [*self._faults, entry][:_FAULTS]
+
+    def add(self, look: Look) -> None:
+        """Adds a picture of the last part, or its captions to an earlier one."""
+        if look.fault is not None:
+            self._left_out[look.fault.reason] += 1
+            self._faults = [*self._faults, look.fault][:_FAULTS]
+        row = len(self._pictures)
+        if look.picture.by_content and look.fault is None:
+            split = "" if self._by_content else look.picture.split
+            row = self._same.setdefault((look.digest, split), row)
+        self._caption_rows += [row] * len(look.caption_keys)
+        self._caption_keys += look.caption_keys
+        if row < len(self._pictures):
+            self._add_captions(row, look.picture.captions)
+            return
+        self.places[-1].append(row)
+        self._pictures.append(look.picture)
+        self._digests.append(look.digest)
+        self._thumbnails.append(look.thumbnail)
+        self._usable.append(look.fault is None)
+        if look.preview:
+            shown = sorted([*self._shown, (look.digest, row, look.preview)])
+            self._shown = shown[:MOST_SHOWN]
+
+    def _add_captions(self, row: int, captions: Sequence[str]) -> None:
+        picture = self._pictures[row]
+        new = [caption for caption in captions if caption not in picture.captions]
+        self._captions[row] = (*picture.captions, *new)
+        self._pictures[row] = dataclasses.replace(picture, captions=self._captions[row])
+        twice = len(captions) - len(new)
+        self._copies[len(self.places) - 1, len(self.places[-1])] = twice
+        self._left_out += collections.Counter({APPEARS_TWICE: twice})
+        self.places[-1].append(-1)
+
+    def survey(self) -> Survey:
+        """Returns all pictures."""
+        pictures = self._pictures
+        check_captions([pictures[row].captions for _, row, _ in self._shown])
+        names = [each.name for each in pictures]
+        if len(set(names)) < len(names):
+            twice = collections.Counter(names).most_common(1)[0][0]
+            raise UnexpectedFilesError(f"two pictures are called {twice}; rename one")
+        thumbnails = np.array(self._thumbnails, np.uint8)
+        return Survey(
+            names=names,
+            splits=["" if self._by_content else each.split for each in pictures],
+            num_captions=np.array([len(each.captions) for each in pictures], np.int32),
+            usable=np.array(self._usable, bool),
+            digests=self._digests,
+            thumbnails=thumbnails.reshape(-1, THUMBNAIL, THUMBNAIL, 3),
+            caption_rows=np.array(self._caption_rows, np.int64),
+            caption_keys=np.array(self._caption_keys, np.uint64),
+            left_out=dict(self._left_out),
+            faults=self._faults,
+            entries=self._entries,
+            examples=[Example(names[row], pictures[row].captions, x) for _, row, x in self._shown],
+            rows=self.places,
+            joined=self._captions,
+            copies=self._copies,
+        )
 
 
 def _look_at(picture: CaptionedPicture) -> tuple[Look, bytes]:

@@ -212,6 +212,8 @@ def test_arguments_that_files_do_not_take_are_refused(given, message):
     ],
 )
 def test_mistakes_are_named(few_shapes, changes, message):
+    with pytest.raises(xmodal.UserError, match=r"not 'runs/a'.*inspect\(RUN\)\.evaluation"):
+        xmodal.evaluate("runs/a")
     given = {"embed_texts": embed_texts, "dataset": SHAPES, "similarity": "cosine"}
     with pytest.raises(xmodal.UserError, match=message):
         xmodal.evaluate(**given | {"data_dir": few_shapes} | changes)

@@ -75,6 +75,7 @@ def _vectors(output):
     return getattr(output, "pooler_output", output)
 
 
+@pytest.mark.slow
 def test_a_folder_is_converted_once_and_embeds_as_the_library(clip, cache, tmp_path, monkeypatch):
     theirs, folder = clip
     model = xmodal.load(folder)

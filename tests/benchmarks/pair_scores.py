@@ -1,18 +1,22 @@
 """Compares pair scorers with transformers' classes and with bare matrix products.
 
     python -m tests.benchmarks.pair_scores [--model=blip] [--text_tokens=35] [--images=1 --texts=64]
+        [--captions=FILE --vocabulary=VOCAB]
 
 BLIP (577 image tokens) and ViLT (193) of the base size with random weights, every text with every
-image, float32. With `--text_tokens=0`, lengths are drawn around 13 tokens, as those of COCO's
-captions. `theirs` is transformers' class (extra `parity`), which computes keys and values of the
-image again for every pair, in batches of eight pairs, each padded to its longest text; it scores
-the first image with the first `--their_texts`. `bare` are
-the matrix products that a score needs. All take turns; prints a line of JSON with medians over
-rounds of CPU seconds: `taskset -c 0` leaves out those that threads spend waiting for one another.
+image, float32, in blocks of a large gallery. With `--captions`, one on each line, texts have the
+lengths of randomly chosen captions, as BLIP cleans and cuts them, in the words of VOCAB, the
+`vocab.txt` of bert-base-uncased. `theirs` is transformers' class (extra `parity`), which computes
+keys and values of the image again for every pair, in batches of `--their_batch` pairs, each padded
+to its longest text; it scores the first image with the first `--their_texts`. `bare` are the matrix
+products that a score needs, without padding. All take turns; prints a line of JSON with medians
+over rounds of CPU seconds: `taskset -c 0` leaves out those that threads spend waiting for one
+another.
 """
 
 import argparse
 import json
+import pathlib
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -22,14 +26,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xmodal.evals import pair_scores
 from xmodal.evals.pair_scores import PairProgram, PairScores, Tokens
 from xmodal.models import DualEncoder, make_dual_encoder
+from xmodal.preprocessing import TextConfig, make_tokenizer, read_vocabulary
 from xmodal.runs.pair_functions import make_pair_functions
 
 WIDTH, DEPTH, HEADS, MLP, WORDS = 768, 12, 12, 3072, 30522
 SIZES = {"width": WIDTH, "depth": DEPTH, "heads": HEADS, "mlp_dim": MLP}
 IMAGE_TOKENS = {"blip": 577, "vilt": 193}
-THEIR_BATCH = 8
 
 
 def main() -> None:
@@ -38,15 +43,16 @@ def main() -> None:
     rng = np.random.default_rng(0)
     images = rng.normal(size=(args.images, IMAGE_TOKENS[args.model], WIDTH)).astype(np.float32)
     lengths = np.full(args.texts, args.text_tokens)
-    if not args.text_tokens:
-        lengths = np.clip(np.round(rng.normal(13, 2.5, args.texts)), 8, 35).astype(int)
+    if args.captions:
+        lengths = rng.choice(_count_tokens(args.captions, args.vocabulary), args.texts, False)
+    pair_scores._MANY_PAIRS = 0
     ids = rng.integers(1, WORDS, (args.texts, lengths.max()))
     mask = np.arange(lengths.max()) < lengths[:, None]
     pairs, their_texts = args.images * args.texts, min(args.their_texts, args.texts)
     calls = {
         "ours": (make_ours(images, ids, mask=mask, model=args.model), pairs),
         "theirs": (
-            _theirs(args.model, images[0], ids[:their_texts], mask[:their_texts]),
+            _theirs(args.model, images[0], ids[:their_texts], mask[:their_texts], args.their_batch),
             their_texts,
         ),
         "bare": (_bare(args.model, args.images, lengths), pairs),
@@ -118,7 +124,19 @@ def make_ours(
     return lambda: PairScores(program, params, of_images, of_texts).pairs(*at)
 
 
-def _theirs(model: str, image: np.ndarray, ids: np.ndarray, mask: np.ndarray) -> Callable[[], Any]:
+def _count_tokens(captions: str, vocabulary: str) -> np.ndarray:
+    """Numbers of tokens of the captions of a file; int [N]."""
+    config = TextConfig(
+        "wordpiece", vocabulary, max_length=35, separators='.!"()*#:;~', max_words=30
+    )
+    texts = pathlib.Path(captions).read_text(encoding="utf-8").splitlines()
+    _, mask = make_tokenizer(config, read_vocabulary(vocabulary)).encode(texts)
+    return mask.sum(axis=1)
+
+
+def _theirs(
+    model: str, image: np.ndarray, ids: np.ndarray, mask: np.ndarray, batch: int
+) -> Callable[[], Any]:
     import torch
     import transformers
 
@@ -138,10 +156,10 @@ def _theirs(model: str, image: np.ndarray, ids: np.ndarray, mask: np.ndarray) ->
 
     def call() -> None:
         with torch.no_grad():
-            for start in range(0, len(words), THEIR_BATCH):
-                own = real[start : start + THEIR_BATCH]
+            for start in range(0, len(words), batch):
+                own = real[start : start + batch]
                 longest = int(own.sum(dim=1).max())
-                part = words[start : start + THEIR_BATCH, :longest]
+                part = words[start : start + batch, :longest]
                 of_image = tokens.expand(len(part), -1, -1), torch.ones(len(part), len(tokens))
                 found = scorer(
                     input_ids=part,
@@ -189,7 +207,12 @@ def _bare(model: str, images: int, lengths: np.ndarray) -> Callable[[], Any]:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=sorted(IMAGE_TOKENS), default="blip")
-    sizes = {"text_tokens": 35, "images": 1, "texts": 64, "their_texts": 16, "rounds": 3}
+    for name in ("captions", "vocabulary"):
+        parser.add_argument(f"--{name}", default="")
+    sizes = {
+        "text_tokens": 35, "images": 1, "texts": 64, "their_texts": 16, "their_batch": 8,
+        "rounds": 3,
+    }  # fmt: skip
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     return parser.parse_args()

@@ -118,7 +118,7 @@ ELSEWHERE |= {
     "cc_pretrain:quick", "cxc_image_text:quick",
     "clip:quick", "clip_finetune:quick", "clip_finetune:t2t,quick", "clip_finetune:locked,quick",
     "clip_finetune:sigmoid,quick", "cmcm_clue:quick,story", "order:quick", "sgraf:sgr_quick",
-    "vete:gru,covariance,quick", "vse0:quick", "vsrn:quick",
+    "vete:gru,covariance,quick", "vit:quick", "vse0:quick", "vsrn:quick",
 }  # fmt: skip
 ON_SHAPES = [
     (name, argument)

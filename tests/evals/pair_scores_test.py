@@ -1,10 +1,17 @@
 """Scores of pairs in blocks against one pair at a time."""
 
+import os
+import subprocess
+import sys
+import textwrap
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import short_runs
+from tests.integration.two_processes_test import free_port
 from xmodal.base import mesh as mesh_lib
 from xmodal.evals import pair_scores
 from xmodal.evals.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
@@ -73,9 +80,11 @@ def draw_pairs(count, seed=1):
 
 
 @pytest.mark.parametrize("devices", [1, 2, 8])
-@pytest.mark.parametrize("most", [4, 64])
-def test_scores_are_those_of_single_pairs(devices, most, monkeypatch):
+@pytest.mark.parametrize(("most", "many"), [(4, 1 << 22), (64, 0)])
+def test_scores_are_those_of_single_pairs(devices, most, many, monkeypatch):
+    """Texts padded to multiples of 8, and to ten even lengths, of which a block has several."""
     monkeypatch.setattr(pair_scores, "_MOST_IMAGES", most)
+    monkeypatch.setattr(pair_scores, "_MANY_PAIRS", many)
     items, pairs = Items(), draw_pairs(300)
     found = items.open(devices).pairs(*pairs)
     np.testing.assert_allclose(found, items.expected(*pairs), rtol=1e-4, atol=1e-5)
@@ -111,10 +120,47 @@ def test_items_in_another_order():
 def test_blocks_follow_the_memory_of_a_device(monkeypatch):
     items = Items()
     program = items.open()._program
-    image = 4 * (WIDTH + 1) + 8 * 4 * 5 * 30  # Its arrays, and eight pairs.
-    for memory, expected in ((8 * image * 5, 4), (8 * image * 4 - 1, 2), (1, 1), (1 << 40, IMAGES)):
-        monkeypatch.setattr(pair_scores, "_UNKNOWN_MEMORY", memory)
-        assert program.images_per_device(items.params, items.images, 30) == expected
+    own, pair = 4 * (WIDTH + 1), 4 * 5 * 30
+    image = own + 8 * pair
+    for share, expected in (
+        (image * 5, (4, 8)),
+        (image * 4 - 1, (2, 8)),
+        (8 * pair - 1, (1, 4)),
+        (own + 2 * pair, (1, 2)),
+        (1, (1, 1)),
+        (1 << 40, (IMAGES, 8)),
+    ):
+        monkeypatch.setattr(pair_scores, "_UNKNOWN_MEMORY", 8 * share)
+        assert program.block_shape(items.params, items.images, 30) == expected
+
+
+def test_texts_of_a_block_are_about_as_long():
+    rng = np.random.default_rng(3)
+    lengths = rng.integers(1, 9, CAPTIONS)
+    images = np.repeat([7, 2], [CAPTIONS, 13])
+    captions = np.concatenate([np.arange(CAPTIONS), rng.permutation(CAPTIONS)[:13]])
+    order = rng.permutation(len(images))
+    images, captions = images[order], captions[order]
+    blocks = list(pair_scores._blocks(np.array([7, 2]), images, captions, lengths, 8))
+    assert len(blocks) == -(-CAPTIONS // 8)  # Only the last places of an image are empty.
+    seen = []
+    for number, ((rows, columns), (of_image, of_caption)) in enumerate(blocks):
+        assert np.array_equal(of_image, np.array([7, 2])[rows])
+        seen += zip(of_image.tolist(), of_caption.tolist(), strict=True)
+        for row, of_row in enumerate((np.arange(CAPTIONS), captions[images == 2])):
+            longest_first = np.sort(lengths[of_row])[::-1][8 * number : 8 * number + 8]
+            found = lengths[of_caption[rows == row]][np.argsort(columns[rows == row])]
+            np.testing.assert_array_equal(found, longest_first)
+    assert sorted(seen) == sorted(zip(images.tolist(), captions.tolist(), strict=True))
+
+
+def test_many_pairs_repay_more_lengths():
+    tokens = Tokens(np.zeros((45, 45, 1)), np.arange(45) < np.arange(45)[:, None])
+    few = pair_scores._padded_lengths(tokens, pairs=100)
+    assert few.tolist() == [8] * 9 + [16] * 8 + [24] * 8 + [32] * 8 + [40] * 8 + [45] * 4
+    even = [2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 45]
+    many = pair_scores._padded_lengths(tokens, pairs=1 << 22)
+    assert many.tolist() == [min(x for x in even if x >= length) for length in range(45)]
 
 
 def test_tokens_of_different_lengths_are_joined():
@@ -167,3 +213,70 @@ def test_a_killed_evaluation_scores_at_most_one_block_again(devices, tmp_path, m
     assert items.calls.count(("image", size)) < total
     score_files._remove_complete()
     assert not list(tmp_path.glob("**/finished.npy"))
+
+
+_PROCESS = """
+import sys
+
+import jax
+import numpy as np
+
+from tests.evals.pair_scores_test import CAPTIONS, IMAGES, Items, prepare, score
+from xmodal.base import mesh, processes
+from xmodal.evals import pair_scores
+from xmodal.evals.pair_scores import PairFunctions, PairProgram, PairScores
+
+processes.initialize()
+pair_scores._MOST_IMAGES, pair_scores._SAVED_PAIRS = 1, 0
+items, every = Items(), np.indices((IMAGES, CAPTIONS)).reshape(2, -1)
+functions = PairFunctions("sum", prepare, score, lambda i, t: 4 * i * t, "a sum")
+program = PairProgram(functions, mesh.make_mesh())
+finish, blocks = PairScores._finish, []
+
+
+def finish_and_fail(self, *pairs):
+    # The first process has written its second block, and the other has not.
+    blocks.append(pairs)
+    if len(blocks) == 1 or jax.process_index() == 0:
+        finish(self, *pairs)
+    if len(blocks) == 2:
+        raise KeyboardInterrupt
+
+
+PairScores._finish = finish_and_fail
+for _ in range(2):
+    opened = PairScores(program, items.params, items.images, items.captions)
+    try:
+        found = opened.pairs(*every)
+    except KeyboardInterrupt:
+        PairScores._finish = lambda *pairs: (blocks.append(pairs), finish(*pairs))
+np.savez(f"{sys.argv[1]}/{jax.process_index()}.npz", scores=found, blocks=len(blocks))
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_resume_with_what_both_have_finished(tmp_path):
+    together = short_runs.variables(devices=2) | {
+        "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",
+        "JAX_NUM_PROCESSES": "2",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    program = [sys.executable, "-c", textwrap.dedent(_PROCESS), str(tmp_path)]
+    pair = [
+        subprocess.Popen(program, env=os.environ | together | {"JAX_PROCESS_ID": str(number)})
+        for number in range(2)
+    ]
+    try:
+        assert [process.wait(timeout=120) for process in pair] == [0, 0]
+    finally:
+        for process in pair:
+            process.kill()
+    every = np.indices((IMAGES, CAPTIONS)).reshape(2, -1)
+    opened = Items().open()
+    expected, blocks = opened.pairs(*every), list(opened._image_blocks(np.arange(IMAGES), 4))
+    for number in range(2):
+        found = np.load(tmp_path / f"{number}.npz")
+        np.testing.assert_allclose(found["scores"], expected, rtol=1e-5, atol=1e-6)
+        assert found["blocks"] == 2 + len(blocks) - 1  # All but the first again.
+    assert not list((tmp_path / "cache").glob("**/scores.npy"))  # Removed at exit.

@@ -38,20 +38,34 @@ def tiny_config(few_shapes, tmp_path):
     return path
 
 
-IMAGES = """    config.data.image.size = 24
-    encoder = {"name": "convnet", "channels": (4, 8), "units": (0, 1)}
-    head, projection = {"name": "mean"}, {"width": 32}
-    config.model.image = {"encoder": encoder, "head": head, "projection": projection}
+CLIP = """
+from configs import clip
+
+
+def get_config():
+    config = clip.get_config({variant!r})
+    config.data.data_dir, config.batch_size, config.log_every = {data_dir!r}, 16, 100
+    config.evals.shapes.update({{"batch_size": 24, "bootstrap_samples": 10}})
+    # The gradient of the biases of keys is only rounding, which Adam would enlarge.
+    config.optimizer.options["eps"] = 1e-4
     return config
 """
 
 
 @pytest.fixture
-def image_config(few_shapes, tmp_path):
-    """Path of a config file for images and captions."""
-    path = tmp_path / "images.py"
-    config = CONFIG.format(variant="i2t", data_dir=few_shapes)
-    path.write_text(config.replace("    return config\n", IMAGES))
+def clip_config(few_shapes, tmp_path):
+    """Path of a config file for a small CLIP; its text projection has running statistics, too."""
+    settings = (
+        "config.data.image.size = 24",
+        "for side in ('image', 'text'):",
+        "    sizes = {'width': 16, 'depth': 1, 'heads': 2, 'mlp_dim': 24}",
+        "    config.model[side].encoder.update(sizes)",
+        "config.data.text.max_length = config.model.text.encoder.max_positions = 16",
+        "config.model.text.projection['batch_norm'] = True",
+        "return config",
+    )
+    path, config = tmp_path / "clip_small.py", CLIP.format(variant="quick", data_dir=few_shapes)
+    path.write_text(config.replace("return config", "\n    ".join(settings)))
     return path
 
 

@@ -195,12 +195,12 @@ def test_the_death_of_a_process_ends_the_other(tiny_config, start, tmp_path):
 
 
 @pytest.mark.slow
-def test_checkpoints_move_between_processes_and_devices(image_config, start, read_arrays, tmp_path):
-    """Two processes with four devices, one with eight, and one with one: the same 20 steps."""
+def test_checkpoints_move_between_processes_and_devices(clip_config, start, read_arrays, tmp_path):
+    """A CLIP on two processes with four devices, on eight devices and on one: equal steps."""
 
     def begin(folder, steps, **kwargs):
         arguments = [
-            f"--config={image_config}",
+            f"--config={clip_config}",
             f"--workdir={tmp_path / folder}",
             f"--config.total_steps={steps}",
             f"--config.evals.shapes.every={LONG // 2}",

@@ -139,8 +139,14 @@ def compute_dense():
     return run(make_batch(24), {"scale": jnp.float32(1.5)})
 
 
-@pytest.mark.parametrize("devices", [1, 2, 4, 8])
-@pytest.mark.parametrize("name", ["dense", "chunked", "ring"])
+@pytest.mark.parametrize(
+    ("name", "devices"),
+    [
+        ("dense", 8),
+        *(("chunked", number) for number in (1, 2, 8)),
+        *(("ring", number) for number in (1, 2, 4, 8)),
+    ],
+)
 def test_engines_agree_on_any_number_of_devices(name, devices):
     host = make_batch(24)
     params = {"scale": jnp.float32(1.5)}

@@ -226,6 +226,7 @@ def check_running(torch, functions, modules, sides, replay, observed):
 LAST_LOGITS = ("similarity/step3/query/", "similarity/step3/key/")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sgr", "saf"])
 def test_sgraf_equals_torch_in_training(torch, tmp_path, monkeypatch, kind):
     # The authors add 1e-8 to every length. Lengths of the products of a region with one word may be
@@ -278,6 +279,7 @@ def exact_unit(x, dim=-1):
     return x / x.pow(2).sum(dim, keepdim=True).sqrt()
 
 
+@pytest.mark.slow
 def test_one_image_of_saf_equals_torch_in_evaluation(torch, tmp_path):
     modules, functions = make(torch, "saf")
     folder = convert(torch, "saf", modules, tmp_path, {})

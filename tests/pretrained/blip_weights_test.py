@@ -152,6 +152,7 @@ def test_embeddings_and_scores_equal_transformers(theirs, folder):
     assert parity.relative(ours, logits) < 1e-5
 
 
+@pytest.mark.slow
 def test_gradients_equal_transformers(theirs, folder, tmp_path):
     import torch
 

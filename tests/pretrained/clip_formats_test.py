@@ -79,6 +79,29 @@ def test_clip_of_openai_and_open_clip(torch, clip, tmp_path):
     assert exact.sides["image"].encoder["heads"] == 1
 
 
+def test_modules_of_open_clip_give_the_same_embeddings(torch, clip):
+    """Its own CLIP and ModifiedResNet, with the arrays of the other tests under their names."""
+    theirs, (model, _) = published.open_clip_model(), clip
+    vision = theirs.CLIPVisionCfg(**QUICK["vision_cfg"], mlp_ratio=1.5)
+    words = theirs.CLIPTextCfg(**QUICK["text_cfg"], mlp_ratio=0.75)
+    made = theirs.CLIP(24, vision, words, quick_gelu=True).eval()
+    arrays = published.openai_arrays(published.arrays_of(model))
+    made.load_state_dict({name: torch.tensor(np.array(each)) for name, each in arrays.items()})
+    ids, mask = map(torch.tensor, published.texts())
+    pixels = torch.tensor(parity.images(4, 24)).permute(0, 3, 1, 2) / 255
+    with torch.no_grad():
+        expected = model(input_ids=ids, attention_mask=mask, pixel_values=pixels)
+        assert parity.relative(made.encode_image(pixels, True), expected.image_embeds) < 1e-5
+        assert parity.relative(made.encode_text(ids, True), expected.text_embeds) < 1e-5
+
+    resnet = published.make_resnet(torch, width=8, units=(1, 2, 1, 1), output=24).eval()
+    rn = theirs.ModifiedResNet((1, 2, 1, 1), 24, heads=4, image_size=128, width=8).eval()
+    rn.load_state_dict(resnet.state_dict())
+    pixels = torch.tensor(parity.images(2, 128)).permute(0, 3, 1, 2) / 255
+    with torch.no_grad():
+        assert parity.relative(rn(pixels), resnet(pixels)) < 1e-5
+
+
 @pytest.mark.parametrize("kind", ["stacked", "unstacked", "timm"])
 def test_siglip_of_big_vision_and_open_clip(siglip, tmp_path, kind):
     model, folder = siglip

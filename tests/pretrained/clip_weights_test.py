@@ -14,7 +14,8 @@ from xmodal.models import make_dual_encoder
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import save_model
 from xmodal.training.optimization.optimizer import OptimizerConfig, make_optimizer
-from xmodal.training.tasks import clamp_scales, compute_losses, make_tasks
+from xmodal.training.task_losses import clamp_scales, compute_losses
+from xmodal.training.tasks import make_tasks
 from xmodal.training.tree import flatten
 
 IMAGES = parity.images(4, published.PIXELS)

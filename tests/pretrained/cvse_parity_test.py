@@ -22,7 +22,8 @@ from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
 from xmodal.training.optimization.optimizer import OptimizerConfig, make_optimizer
-from xmodal.training.tasks import compute_losses, make_tasks
+from xmodal.training.task_losses import compute_losses
+from xmodal.training.tasks import make_tasks
 from xmodal.training.tree import flatten
 
 WORDS = ("<pad>", "<start>", "<end>", "<unk>", "a", "man", "men", "dog", "riding", ".", "'", "b'a")

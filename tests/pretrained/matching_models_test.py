@@ -123,7 +123,7 @@ def assert_parity(torch, modules, functions, images, make_folder):
 @pytest.mark.parametrize(
     ("variant", "is_stored"),
     [
-        ("vsepp", False),
+        pytest.param("vsepp", False, marks=pytest.mark.slow),
         ("vsepp", True),
         ("vse0", True),
         ("order", True),
@@ -222,7 +222,7 @@ def test_a_wrong_model_is_named(torch, tmp_path):
             convert_model(asked, source, vocabulary=str(tmp_path / "vocab.pkl"))
 
 
-@pytest.mark.parametrize("is_flickr", [True, False])
+@pytest.mark.parametrize("is_flickr", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_vsrn_equals_torch(torch, tmp_path, is_flickr):
     modules, functions = published.make_vsrn(torch, channels=5, rows=ROWS, is_flickr=is_flickr)
     source, saved = tmp_path / "model_coco_1.pth.tar", modules

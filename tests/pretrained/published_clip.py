@@ -1,9 +1,13 @@
 """Tiny CLIPs and SigLIPs of transformers, and their arrays under the names of other publishers."""
 
+import importlib.util
 import json
 import re
+import sys
+import types
 
 import numpy as np
+import pytest
 import safetensors.numpy
 
 from xmodal.pretrained.model_converters import convert_model
@@ -338,6 +342,26 @@ def make_resnet(torch, width, units, output):
                 is_count = name.endswith("num_batches_tracked")
                 tensor.copy_(tensor if is_count else torch.rand(tensor.shape) + 0.5)
     return model
+
+
+def open_clip_model():
+    """The module open_clip.model, without torchvision, which has no wheel for every torch."""
+    import transformers
+
+    found = importlib.util.find_spec("open_clip")
+    if found is None:
+        pytest.skip("open_clip is not installed")
+    transformers.utils.is_torchvision_available()  # It remembers what is installed.
+    package, frozen = types.ModuleType("open_clip"), types.ModuleType("torchvision.ops.misc")
+    package.__path__, frozen.FrozenBatchNorm2d = found.submodule_search_locations, type(None)
+    parents = {name: types.ModuleType(name) for name in ("torchvision", "torchvision.ops")}
+    modules = {"open_clip": package, **parents, frozen.__name__: frozen}
+    sys.modules.update(modules)
+    try:
+        return importlib.import_module("open_clip.model")
+    finally:
+        for name in modules:
+            del sys.modules[name]
 
 
 def convert(kind, source, **options):

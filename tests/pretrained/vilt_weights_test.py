@@ -7,6 +7,7 @@ import optax
 import parity
 import pytest
 
+from xmodal.evals import pair_scores
 from xmodal.evals.pair_scores import PairProgram, PairScores, Tokens
 from xmodal.models import Features, make_dual_encoder
 from xmodal.preprocessing.patches import cut_into_patches
@@ -207,7 +208,7 @@ def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):
         np.testing.assert_array_equal(array, two[name])
 
 
-def test_a_pretrained_checkpoint_ranks_by_the_logit_of_a_match(theirs, tmp_path):
+def test_a_pretrained_checkpoint_ranks_by_the_logit_of_a_match(theirs, tmp_path, monkeypatch):
     import torch
 
     weights = theirs.state_dict()
@@ -217,6 +218,8 @@ def test_a_pretrained_checkpoint_ranks_by_the_logit_of_a_match(theirs, tmp_path)
     model, params = load(convert(weights, tmp_path))
     assert params["pair_scorer"]["output"]["kernel"].shape == (WIDTH, 2)
     # Scored image by image and in blocks, with as much padding as their lengths need.
+    # Texts of several padded lengths in a block.
+    monkeypatch.setattr(pair_scores, "_MANY_PAIRS", 0)
     program = PairProgram(make_pair_functions(model), None)
     images = model.embed("image", params, {"image": {}}, {"image": IMAGES})[0].extras["features"]
     images = Tokens(np.asarray(images.tokens), np.asarray(images.mask))

@@ -10,6 +10,7 @@ import parity
 import pytest
 
 from xmodal.base.config import UserError
+from xmodal.evals import pair_scores
 from xmodal.evals.pair_scores import PairProgram, PairScores, Tokens
 from xmodal.models import Features, make_dual_encoder
 from xmodal.preprocessing.regions import pad_rows
@@ -241,7 +242,7 @@ def test_scores_gradients_and_updates_equal_torch(tmp_path):
 
 
 @pytest.mark.slow
-def test_pretrained_classes_score_in_blocks(tmp_path):
+def test_pretrained_classes_score_in_blocks(tmp_path, monkeypatch):
     weights = make_weights()
     theirs = Oscar(weights)
     head, bias = weights.pop("classifier.weight"), weights.pop("classifier.bias")
@@ -250,6 +251,8 @@ def test_pretrained_classes_score_in_blocks(tmp_path):
     weights["cls.seq_relationship.bias"] = np.array([bias[1], 7, bias[0]])
     weights["cls.predictions.bias"] = np.zeros(ROWS, np.float32)
     model, params = load(convert(weights, tmp_path))
+    # Texts of several padded lengths in a block.
+    monkeypatch.setattr(pair_scores, "_MANY_PAIRS", 0)
     program = PairProgram(make_pair_functions(model), None)
     images = embed_images(model, params)
     images = Tokens(*(np.asarray(x) for x in (images.tokens, images.mask)), images.extras)

@@ -45,6 +45,7 @@ def test_a_batch_of_short_texts_makes_the_same_step():
     assert flops[1] < 0.8 * flops[0] == 0.8 * compiled.most_flops
 
 
+@pytest.mark.slow
 def test_there_is_one_program_per_length():
     parts = make_parts((*LENGTHS, tiny.TOKENS, 99))
     compiled = compile_step(parts, tiny.start(parts))

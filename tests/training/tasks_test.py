@@ -7,7 +7,7 @@ from configs import base
 from xmodal.base.config import UserError
 from xmodal.losses import make_similarity
 from xmodal.models import Embedding
-from xmodal.training import tasks
+from xmodal.training import task_losses, tasks
 
 
 def task(left="image", right="caption_0", **changes):
@@ -17,7 +17,7 @@ def task(left="image", right="caption_0", **changes):
 def compute(config, views, ids, *, params=None, batch=None, step=0, similarity="dot"):
     """The sum and the scalars of a config's tasks, for views given as vectors."""
     made = tasks.make_tasks(config)
-    total, _, scalars = tasks.compute_losses(
+    total, _, scalars = task_losses.compute_losses(
         made,
         {name: Embedding(jnp.asarray(vectors, jnp.float32)) for name, vectors in views.items()},
         {"image_id": jnp.asarray(ids, jnp.int32)} | (batch or {}),

@@ -25,6 +25,8 @@ File = str | os.PathLike | Mapping[str, Any]
 
 
 def evaluate(
+    model: Any = None,
+    /,
     *,
     embed_images: Callable[[list[PIL.Image.Image]], Any] | None = None,
     embed_texts: Callable[[list[str]], Any] | None = None,
@@ -73,6 +75,7 @@ def evaluate(
     by an `evaluator` such as `{"type": "zero_shot", "templates": ["a photo of a {}."]}`.
 
     Args:
+      model: only for an error that says how to evaluate a model of `xmodal.load`.
       embed_images: at most `batch_size` PIL images in RGB -> numbers [b, D] or [b, K, D], as a
         PyTorch tensor or an array that NumPy reads; None for a model of texts. Images are decoded
         as for the models of this project, without rotation by their EXIF orientation.
@@ -106,11 +109,19 @@ def evaluate(
       UserError: an argument, a file or the result of a function cannot be used. If models cannot
         be compared, the error comes before anything is computed.
     """
+    if model is not None:
+        raise UserError(
+            f"evaluate takes named arguments, not {model!r:.80}: for a run on its own dataset, use "
+            "xmodal.inspect(RUN).evaluation, or xmodal evaluate --run=RUN for all its evaluators; "
+            "for a loaded model on another dataset, embed_images=model.embed_images, "
+            "embed_texts=model.embed_texts, dataset=NAME and its similarity."
+        )
     functions = {"image": embed_images, "text": embed_texts}
     functions = {side: function for side, function in functions.items() if function is not None}
     files = {"embeddings": embeddings, "scores": scores, "rankings": rankings}
     files = {kind: file for kind, file in files.items() if file is not None}
     of_labels = {"ids": ids, "boards": boards, "partial": partial, "other": other}
+    beside = [key for key, value in of_labels.items() if value]
     section = {
         "dataset": dataset,
         "config": config,
@@ -119,7 +130,7 @@ def evaluate(
         "ratings_dir": ratings_dir,
     }
     if functions:
-        if extra := sorted([*files, *(key for key, given in of_labels.items() if given)]):
+        if extra := sorted([*files, *beside]):
             raise UserError(f"{extra} cannot be used with embedding functions.")
         similarity = _checked(dataset, similarity, functions)
         provider: Provider = FunctionProvider(functions, batch_size, similarity)
@@ -129,8 +140,7 @@ def evaluate(
     if batch_size is not None:
         raise UserError(f"batch_size={batch_size} is for embedding functions; remove it.")
     if dataset:
-        given = [key for key, value in of_labels.items() if value]
-        if extra := sorted([*given, *({kind} - {"embeddings"})]):
+        if extra := sorted([*beside, *({kind} - {"embeddings"})]):
             raise UserError(
                 f"{extra} cannot be used with a dataset: pass only embeddings, or annotations "
                 "instead of the dataset."

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import hashlib
 import itertools
 import math
 import os
@@ -18,6 +17,7 @@ from xmodal.api.attention_weights import compute_weights
 from xmodal.api.item_embeddings import ItemEmbeddings, join
 from xmodal.api.pair_scoring import score_given_pairs
 from xmodal.api.token_scores import compare_tokens
+from xmodal.api.weight_hash import hash_model, name_leaves
 from xmodal.base.config import UserError
 from xmodal.evals.embed import Embedder
 from xmodal.evals.inputs.given_items import GivenItems, Picture, prepare_image
@@ -300,23 +300,12 @@ class Model:
         words = self._tokenizer and self._tokenizer.identity
         similarity, learned = self.measure
         numbers = learned if similarity.module is None else similarity.options
-        digest = hashlib.sha256(repr((images, words, numbers)).encode())
         with_arrays = () if similarity.module is None else ("similarity",)
-        for side in sorted((*self.sides, *with_arrays)):
-            for name, leaf in sorted(self._weights(side).items()):
-                array = np.asarray(leaf)
-                digest.update(f"{side} {name} {array.dtype} {array.shape}".encode())
-                digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
-
-    def _weights(self, side: str) -> dict[str, jax.Array]:
-        # The names in a bundle begin with `params/`.
-        trees = (self._params.get(side, {}), self._model_state.get(side, {}))
-        return {
-            jax.tree_util.keystr(path, simple=True, separator="/").removeprefix("params/"): leaf
-            for tree in trees
-            for path, leaf in jax.tree.leaves_with_path(tree)
+        weights = {
+            part: name_leaves((self._params.get(part, {}), self._model_state.get(part, {})))
+            for part in (*self.sides, *with_arrays)
         }
+        return hash_model((images, words, numbers), weights)
 
     def _embed_texts(
         self, embed: Embed, texts: Iterable[str], batch_size: int

@@ -35,7 +35,10 @@ def score_given_pairs(
       UserError: the model has no pair scorer, or there are not as many images as texts.
     """
     if embed is None:
-        raise UserError(f"{name} has no pair scorer; compare embeddings by `similarity`.")
+        raise UserError(
+            f"{name} has no pair scorer; compare embeddings by `similarity`, and search without "
+            "rerank."
+        )
     if config is not None and config.tags:
         raise UserError(
             f"{name} reads the names of the objects of an image, which given images lack; evaluate "

@@ -6,18 +6,20 @@ arrays, such as keys and values of every layer, are on the device.
 
 Scores of large galleries are in a file of the user's cache folder with a list of finished pairs,
 see `ranking.score_files`: an evaluation that was killed scores at most one block of images again.
-Those of several processes are in memory.
+Each of several processes has a file of its own, and scores again what any of them lacks.
 """
 
 import contextlib
 import dataclasses
 import functools
+import math
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
@@ -26,6 +28,7 @@ from xmodal.base.progress import progress
 from xmodal.evals.ranking.score_files import (
     FINISHED,
     MATRIX,
+    finished_everywhere,
     hash_arrays,
     keep_at_exit,
     open_array,
@@ -34,15 +37,20 @@ from xmodal.evals.ranking.score_files import (
 )
 from xmodal.evals.ranking.score_tiles import one_device
 
-_TEXTS_PER_IMAGE = 8  # In a block; an image with more texts is scored in several blocks.
-# Texts are padded to a multiple of this. Smaller ones fill fewer of an image's places in a block.
-_LENGTHS = 8
+_TEXTS_PER_IMAGE = 8  # At most, in a block; an image with more is scored in several blocks.
+# Texts are padded to a multiple of this, so that few shapes are compiled; where many pairs repay
+# more of them, to an even number of so many leading binary digits: 8, 10, ..., 16, 20, 24, 28, 32.
+_LENGTHS, _DIGITS = 8, 3
+_MANY_PAIRS = 1 << 22
 _IMAGE_LENGTHS = 4  # Images, to one of so many lengths that some of them have.
 _MOST_IMAGES = 64  # Per device and block.
 # Of a device that does not say how much it has, such as a CPU; its cache should hold a block.
-_UNKNOWN_MEMORY = 1 << 28
+_UNKNOWN_MEMORY = 160 << 20
 _SHARE = 8  # A block takes this part of a device's memory.
 _SAVED_PAIRS = 1 << 22  # Scores of galleries with fewer pairs are computed again after a kill.
+
+
+Slots = tuple[np.ndarray, np.ndarray]  # Rows and columns [P] of places in a block [I, J].
 
 
 @jax.tree_util.register_dataclass
@@ -91,11 +99,12 @@ class PairFunctions:
 
     Attributes:
       definition: names the score: "log_odds of matching_head".
-      prepare: (side, params, N items) -> tree of arrays, items first.
+      prepare: (side, params, N items) -> tree of arrays, items first. Zeros after the arrays of a
+        text that is padded to fewer tokens must act as its padding does.
       score: (params, prepared images [I, ...], prepared texts [I, J, ...]) -> float32 [I, J].
       pair_bytes: (tokens of an image, tokens of a text) -> bytes needed to score a pair.
       settings: everything but the parameters that determines the scores; "" if they are not kept.
-      bind: parameters of the whole model -> `params` of the other functions.
+      bind: parameters of the whole model -> `params` of the other functions; called once.
     """
 
     definition: str
@@ -116,24 +125,23 @@ class PairProgram:
         self.sharding = mesh_lib.batch_sharded(self.mesh)
         self.prepare = jax.jit(functions.prepare, static_argnums=0, out_shardings=self.sharding)
         self.score = jax.jit(functions.score, out_shardings=self.sharding)
-        self.bind = jax.jit(functions.bind)
 
     def put(self, tree: Any) -> Any:
         """Puts arrays that every process has on the devices, split by their first axis."""
         return jax.tree.map(lambda array: mesh_lib.put(array, self.sharding), tree)
 
-    def images_per_device(self, params: Any, images: Tokens, text_tokens: int) -> int:
-        """Returns how many images of a block fit on a device with a block of their pairs."""
+    def block_shape(self, params: Any, images: Tokens, text_tokens: int) -> tuple[int, int]:
+        """Returns how many images a block has per device, and how many texts of each."""
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype), images)
         prepare = functools.partial(self.functions.prepare, "image")
         prepared = jax.eval_shape(prepare, params, one)
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(prepared))
-        size += _TEXTS_PER_IMAGE * self.functions.pair_bytes(images.mask.shape[1], text_tokens)
+        pair = self.functions.pair_bytes(images.mask.shape[1], text_tokens)
         device = next(d for d in self.mesh.devices.flat if d.process_index == jax.process_index())
-        memory = (device.memory_stats() or {}).get("bytes_limit", _UNKNOWN_MEMORY)
-        most = min(max(memory // _SHARE // size, 1), _MOST_IMAGES)
-        # A power of two is the same on hosts whose memory differs slightly.
-        return min(1 << int(most).bit_length() - 1, -(-len(images.mask) // self.mesh.size))
+        memory = (device.memory_stats() or {}).get("bytes_limit", _UNKNOWN_MEMORY) // _SHARE
+        texts = _power_of_two(min(memory // pair, _TEXTS_PER_IMAGE))
+        most = _power_of_two(min(memory // (size + texts * pair), _MOST_IMAGES))
+        return min(most, -(-len(images.mask) // self.mesh.size)), texts
 
 
 class PairScores:
@@ -149,7 +157,7 @@ class PairScores:
         """Takes a program, its parameters, and the tokens of both sides."""
         self.definition = program.functions.definition
         self._program, self._params, self._images = program, params, images
-        self._lengths = _padded_lengths(captions)
+        self._lengths = _padded_lengths(captions, len(images.mask) * len(captions.mask))
         self._image_lengths = _common_lengths(images)
         self._captions = captions
         self._texts: dict[int, Any] = {}
@@ -160,23 +168,25 @@ class PairScores:
             self._place[at] = np.arange(len(at))
         self._key: tuple[pathlib.Path, str] | None = None
         self._opened = functools.cache(self._open)
-        self._bound = functools.cache(lambda: program.bind(params))
+        self._bound = functools.cache(
+            lambda: jax.tree.map(jnp.asarray, program.functions.bind(params))
+        )
 
     def _open(self) -> tuple[np.ndarray, np.ndarray]:
         """The scores [N, M], and which of them are finished; in files, or in memory."""
         shape = len(self._images.mask), len(self._captions.mask)
         settings, mesh = self._program.functions.settings, self._program.mesh
-        few = shape[0] * shape[1] < _SAVED_PAIRS
-        if few or not settings or mesh_lib.process_count(mesh) > 1:
+        if not settings or math.prod(shape) < _SAVED_PAIRS:
             return np.zeros(shape, np.float32), np.zeros(shape, bool)
         arrays = jax.tree.leaves((self._images, self._captions))
-        root, key = score_folder(), hash_arrays(settings, arrays, self._params)
+        params = mesh_lib.to_host(self._bound(), mesh)
+        root, key = score_folder(), hash_arrays(settings, arrays, params)
         self._key = root, key
-        place = root / key / "pairs"
-        return (
-            open_array(place / MATRIX, shape, np.float32),
-            open_array(place / FINISHED, shape, np.bool_),
-        )
+        place = root / key / f"process-{jax.process_index()}"
+        scores = open_array(place / MATRIX, shape, np.float32)
+        finished = open_array(place / FINISHED, shape, np.bool_)
+        finished &= finished_everywhere(finished, mesh)
+        return scores, finished
 
     def _finish(self, images: np.ndarray, captions: np.ndarray) -> None:
         """Lists pairs [P] as finished; their scores are on the disk before."""
@@ -213,9 +223,10 @@ class PairScores:
         for length in np.unique(self._lengths[captions]):
             if int(length) not in self._texts:
                 self._texts[int(length)] = self._prepare_texts(int(length))
-        size = program.mesh.size * program.images_per_device(
+        per_device, texts_per_image = program.block_shape(
             self._bound(), tokens, self._captions.mask.shape[1]
         )
+        size = program.mesh.size * per_device
         names, counts = np.unique(images, return_counts=True)
         names = names[np.argsort(-counts, kind="stable")]
         unread: tuple[jax.Array, Any] | None = None
@@ -226,10 +237,10 @@ class PairScores:
                 placed = program.put(tokens.take(padded, longest))
                 prepared = program.prepare("image", self._bound(), placed)
                 own = np.isin(images, block)
-                for length, slots, places, at in self._blocks(
-                    block, images[own], captions[own], size
+                for slots, at in _blocks(
+                    block, images[own], captions[own], self._lengths, texts_per_image
                 ):
-                    texts = jax.tree.map(lambda x, p=places: x[p], self._texts[length])
+                    texts = self._gather(slots, at[1], (size, texts_per_image))
                     found = program.score(self._bound(), prepared, program.put(texts))
                     # Reading results one block late keeps the devices busy.
                     self._keep(unread)
@@ -246,24 +257,22 @@ class PairScores:
             own = names[lengths == length]
             yield from (own[start : start + size] for start in range(0, len(own), size))
 
-    def _blocks(
-        self, block: np.ndarray, images: np.ndarray, captions: np.ndarray, size: int
-    ) -> Iterator[tuple[int, Any, np.ndarray, tuple[np.ndarray, np.ndarray]]]:
-        """Yields (text length, places [P] in a block, texts of the block [I, J], pairs [P])."""
-        slot_of = dict(zip(block.tolist(), range(len(block)), strict=True))
-        slots = np.array([slot_of[image] for image in images.tolist()])
-        for length in np.unique(self._lengths[captions]):
-            at = np.flatnonzero(self._lengths[captions] == length)
-            at = at[np.argsort(slots[at], kind="stable")]
-            starts = np.searchsorted(slots[at], slots[at])
-            number = np.arange(len(at)) - starts  # Of a pair among those of its image.
-            for call in range(int(number.max()) // _TEXTS_PER_IMAGE + 1):
-                now = number // _TEXTS_PER_IMAGE == call
-                where = slots[at][now], number[now] % _TEXTS_PER_IMAGE
-                pair = images[at][now], captions[at][now]
-                places = np.zeros((size, _TEXTS_PER_IMAGE), np.int64)
-                places[where] = self._place[pair[1]]
-                yield int(length), where, places, pair
+    def _gather(self, slots: Slots, captions: np.ndarray, shape: tuple[int, int]) -> Any:
+        """Prepared captions [P] at slots of a block [I, J], with zeros behind the shorter ones."""
+        lengths = self._lengths[captions]
+        longest = self._texts[int(lengths.max())]
+        block = jax.tree.map(lambda x: np.zeros((*shape, *x.shape[1:]), x.dtype), longest)
+        for length in np.unique(lengths):
+            own = lengths == length
+            at = slots[0][own], slots[1][own]
+            places = self._place[captions[own]]
+
+            def fill(into: np.ndarray, texts: np.ndarray, at: Slots = at, p: Any = places) -> None:
+                place: Any = (*at, *(slice(size) for size in texts.shape[1:]))
+                into[place] = texts[p]
+
+            jax.tree.map(fill, block, self._texts[int(length)])
+        return block
 
     def _keep(self, unread: tuple[jax.Array, Any] | None) -> None:
         if unread is not None:
@@ -303,10 +312,36 @@ class TakenPairs:
         return TakenPairs(self._whole, self._images[images], self._captions[captions])
 
 
-def _padded_lengths(captions: Tokens) -> np.ndarray:
+def _blocks(
+    block: np.ndarray, images: np.ndarray, captions: np.ndarray, lengths: np.ndarray, texts: int
+) -> Iterator[tuple[Slots, tuple[np.ndarray, np.ndarray]]]:
+    """Yields the slots of pairs [P] in a block of images, and the pairs.
+
+    Every image has its longest captions first, so that captions of a block are about as long, and
+    only an image's last places are empty.
+    """
+    slots = np.argsort(block)[np.searchsorted(np.sort(block), images)]
+    order = np.lexsort((captions, -lengths[captions], slots))
+    slots, images, captions = slots[order], images[order], captions[order]
+    number = np.arange(len(slots)) - np.searchsorted(slots, slots)  # Among those of its image.
+    for call in range(int(number.max()) // texts + 1):
+        now = number // texts == call
+        yield (slots[now], number[now] % texts), (images[now], captions[now])
+
+
+def _power_of_two(most: int) -> int:
+    """The largest one up to `most`, or 1; the same on hosts whose memory differs slightly."""
+    return 1 << max(int(most), 1).bit_length() - 1
+
+
+def _padded_lengths(captions: Tokens, pairs: int) -> np.ndarray:
     """Tokens of every caption, rounded up, so that few shapes are compiled; int [M]."""
     lengths = np.maximum(captions.mask.sum(axis=1), 1)
-    return np.minimum(-(-lengths // _LENGTHS) * _LENGTHS, captions.mask.shape[1])
+    steps: Any = _LENGTHS
+    if pairs >= _MANY_PAIRS:
+        digits = np.frexp(lengths - 0.5)[1]
+        steps = 1 << np.maximum(digits - _DIGITS, 1)
+    return np.minimum(-(-lengths // steps) * steps, captions.mask.shape[1])
 
 
 def _common_lengths(images: Tokens) -> np.ndarray:

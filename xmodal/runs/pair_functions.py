@@ -15,11 +15,13 @@ def make_pair_functions(model: DualEncoder) -> PairFunctions | None:
     if scorer is None:
         return None
 
-    def bind(params: Any) -> Any:
-        return {"pair_scorer": scorer.complete(params)}
-
-    # Every call would copy the layers that are shared with the text encoder out of its stack.
+    # Every call would copy the layers that are shared with the text encoder out of its stack. A
+    # compiled function copies all parameters that it returns.
+    complete = jax.jit(scorer.complete) if scorer.shared else scorer.complete
     bound = dataclasses.replace(scorer, shared=None)
+
+    def bind(params: Any) -> Any:
+        return {"pair_scorer": complete(params)}
 
     def prepare(side: str, params: Any, items: Tokens) -> Any:
         return bound.prepare(side, params, Features(items.tokens, items.mask, items.extras))

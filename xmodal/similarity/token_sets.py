@@ -61,8 +61,13 @@ def unit(x: jax.Array, axis: int = -1) -> jax.Array:
     return x * inverse_length(jnp.sum(jnp.square(x), axis=axis, keepdims=True))
 
 
-def masked_softmax(logits: jax.Array, mask: jax.Array, axis: int = -1) -> jax.Array:
-    """Returns the softmax over an axis where `mask` is 1; zeros where nothing is."""
+def masked_softmax(logits: jax.Array, mask: jax.Array | None, axis: int = -1) -> jax.Array:
+    """Returns the softmax over an axis where `mask` is 1 or True; zeros where nothing is.
+
+    Without a mask, everything counts.
+    """
+    if mask is None:
+        return jax.nn.softmax(logits, axis=axis)
     logits = jnp.where(mask > 0, logits, -jnp.inf)
     highest = jax.lax.stop_gradient(jnp.max(logits, axis=axis, keepdims=True))
     powers = jnp.exp(logits - jnp.where(jnp.isfinite(highest), highest, 0.0))

@@ -20,7 +20,8 @@ from xmodal.training.optimization.optimizer import learning_rate, pass_time, ski
 from xmodal.training.optimization.parameter_groups import select
 from xmodal.training.optimization.schedules import Lengths
 from xmodal.training.state import TrainState
-from xmodal.training.tasks import Task, clamp_scales, compute_losses, sides
+from xmodal.training.task_losses import clamp_scales, compute_losses
+from xmodal.training.tasks import Task, sides
 from xmodal.training.tree import Tree, flatten, frozen_parts, matches, merge
 from xmodal.training.views import embed_views
 

@@ -1,4 +1,4 @@
-"""Tasks: the views of a batch that a loss compares, and the sum of all losses."""
+"""Tasks: the views of a batch that a loss compares."""
 
 import dataclasses
 import re
@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
 
 from xmodal.base.config import (
     UserError,
@@ -22,16 +21,13 @@ from xmodal.base.config import (
 from xmodal.losses import (
     LOSSES,
     Choice,
-    Context,
     Loss,
     NonNegative,
     Similarity,
     make_similarity,
 )
-from xmodal.models import Embedding, Mode, PairScorer, TaskModule, make_task_module
-from xmodal.training import rngs
+from xmodal.models import Embedding, TaskModule, make_task_module
 from xmodal.training.optimization import schedules
-from xmodal.training.pair_logits import make_pair_logits
 from xmodal.training.tree import Tree, flatten
 
 VIEW = re.compile(r"image|caption_(\d+)")
@@ -125,14 +121,14 @@ class Task:
         """
         own, state = {}, {}
         if self.module is not None:
-            left, right = _sides(self, views)
-            reads = _reads(self, flatten(params))
+            left, right = sides_of(self, views)
+            reads = shared_parameters(self, flatten(params))
             inputs = self.read_columns(batch)
             own["module"], module_state = self.module.init(key, left, right, inputs, reads)
             if module_state:
                 state["module"] = module_state
         if self.similarity is not None:
-            left, right = _sides(self, views)
+            left, right = sides_of(self, views)
             if learned := self.similarity.init(jax.random.fold_in(key, 1), left, right):
                 own["similarity"] = learned
         return own, state
@@ -267,118 +263,15 @@ def check_reads(tasks: tuple[Task, ...], paths: Collection[str]) -> None:
       UserError: names the path and the closest matches.
     """
     for task in tasks:
-        _reads(task, dict.fromkeys(paths))
+        shared_parameters(task, dict.fromkeys(paths))
 
 
-def compute_losses(
-    tasks: tuple[Task, ...],
-    views: Mapping[str, Embedding],
-    batch: Mapping[str, jax.Array],
-    params: Tree,
-    model_state: Tree,
-    *,
-    similarity: Similarity,
-    seed: int | jax.Array,
-    step: jax.Array,
-    mesh: Mesh | None = None,
-    pair_scorer: PairScorer | None = None,
-    pair_mode: Mode = Mode.TRAIN,
-    copied: Mapping[str, Embedding] | None = None,
-) -> tuple[jax.Array, Tree, dict[str, jax.Array]]:
-    """Returns the weighted sum of the tasks' losses, the tasks' new state, and scalars.
-
-    Args:
-      tasks: tasks from `make_tasks`.
-      views: view -> embedding of the global batch.
-      batch: global columns; `image_id` int32 [B] and those named by `inputs`.
-      params: parameters of the whole model; those of a task are under `tasks/NAME`.
-      model_state: running statistics of the whole model, with the same layout.
-      similarity: similarity of the model.
-      seed: the run's, see `rngs.stream_key`; a task's randomness follows from it, name and step.
-      step: int32 scalar.
-      mesh: devices that the batch is split over.
-      pair_scorer: the model's, with parameters under `pair_scorer`.
-      pair_mode: whether it is trained or frozen.
-      copied: views by momentum copies of the towers, see `momentum`, for the tasks that need them.
-
-    Returns:
-      The sum; `tasks` of the new model state; `<task>/loss` with the loss's own scalars, and
-      `<task>/weight` if the weight changes with the step.
-    """
-    flat = flatten(params)
-    # Once for all tasks: the sum of their gradients is limited.
-    shared = similarity.limit(params.get("similarity", {}))
-    total = jnp.zeros((), jnp.float32)
-    states: Tree = {}
-    scalars: dict[str, jax.Array] = {}
-    for task in tasks:
-        own = params.get("tasks", {}).get(task.name, {})
-        state = model_state.get("tasks", {}).get(task.name, {})
-        key = rngs.stream_key(seed, f"tasks/{task.name}", step)
-        module_key, loss_key = jax.random.split(key)
-        left, right = _sides(task, views)
-        columns, reads = task.read_columns(batch), _reads(task, flat)
-        inputs = left, right
-        if task.module is not None and task.module.momentum is not None:
-            inputs = _sides(task, copied or {})
-        outputs, new_state = task.apply_module(own, state, *inputs, columns, reads, key=module_key)
-        if new_state:
-            states[task.name] = new_state
-        groups = task.group(batch["image_id"])
-        used, used_params = similarity, shared
-        if task.similarity is not None:
-            used, used_params = task.similarity, task.similarity.limit(own.get("similarity", {}))
-        pair_logits = None
-        if task.loss.pairs and pair_scorer is not None and right is not None:
-            pair_logits = make_pair_logits(
-                pair_scorer, params, left, right,
-                mode=pair_mode, key=module_key, mesh=mesh,
-            )  # fmt: skip
-        context = Context(
-            left_ids=groups, right_ids=groups, similarity=used, similarity_params=used_params,
-            columns=columns, outputs=outputs, reads=reads, key=loss_key, step=step, mesh=mesh,
-            pair_logits=pair_logits,
-            mined=_mined(views) if task.loss.mined else (),
-        )  # fmt: skip
-        options = {k: schedules.resolve(v, step) for k, v in task.config.loss.options.items()}
-        loss, extras = task.loss.function(left, right, context, **options)
-        weight = schedules.resolve(task.config.weight, step)
-        total += weight * loss
-        extras = {"loss": loss} | extras
-        if schedules.is_schedule(task.config.weight):
-            extras["weight"] = weight
-        scalars |= {f"{task.name}/{name}": value for name, value in extras.items()}
-    return total, states, scalars
-
-
-def clamp_scales(tasks: tuple[Task, ...], params: Tree, similarity: Similarity) -> Tree:
-    """Returns trained parameters after an update, with the scales that `Similarity.clamp` limits.
-
-    Args:
-      tasks: tasks, some of which may have a similarity of their own.
-      params: trained parameters of the whole model.
-      similarity: similarity of the model.
-    """
-    clamped = dict(params)
-    if "similarity" in params:
-        clamped["similarity"] = similarity.clamp(params["similarity"])
-    for task in tasks:
-        own = clamped.get("tasks", {}).get(task.name, {})
-        if task.similarity is not None and "similarity" in own:
-            own = own | {"similarity": task.similarity.clamp(own["similarity"])}
-            clamped["tasks"] = clamped["tasks"] | {task.name: own}
-    return clamped
-
-
-def _reads(task: Task, flat: Mapping[str, Any]) -> dict[str, Any]:
+def shared_parameters(task: Task, flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parameters that a task names in `reads`, by path, from all by path."""
     where = f"config.tasks.{task.name}.loss.reads"
     return {path: lookup(where, path, flat) for path in task.config.loss.reads}
 
 
-def _sides(task: Task, views: Mapping[str, Embedding]) -> tuple[Embedding, Embedding | None]:
+def sides_of(task: Task, views: Mapping[str, Embedding]) -> tuple[Embedding, Embedding | None]:
+    """Returns the embeddings of a task's left and right view; None for a single view."""
     return views[task.views[0]], views[task.views[1]] if len(task.views) == 2 else None
-
-
-def _mined(views: Mapping[str, Embedding]) -> tuple[tuple[Any, Any], ...]:
-    pairs = zip(MINED_VIEWS["image"], MINED_VIEWS["text"], strict=True)
-    return tuple((views[image], views[text]) for image, text in pairs)

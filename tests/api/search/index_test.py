@@ -201,6 +201,7 @@ def test_a_model_of_images_alone_is_told_from_another(tmp_path):
         xmodal.Index.open(tmp_path / "index", model=make(1))
 
 
+@pytest.mark.slow
 def test_an_index_remembers_its_step_even_if_the_run_is_moved_or_a_bundle(search, tmp_path):
     run = save_run(str(tmp_path / "run"), steps=(0, 3, 5))
     for step in (0, 5):

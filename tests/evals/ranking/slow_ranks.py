@@ -12,7 +12,7 @@ from xmodal.similarity import make_similarity
 
 def slow_order(scores, i, *, exclude_self, folds):
     """Items that query i meets, by a stable descending sort of its row."""
-    order = np.argsort(-scores[i], kind="stable")
+    order = np.argsort(-scores[i], kind="stable").tolist()
     return [
         j
         for j in order
@@ -23,8 +23,8 @@ def slow_order(scores, i, *, exclude_self, folds):
 def slow_ranks(scores, label_set, exclude_self=False):
     """Position of the first positive, query by query; whether another item ties with it."""
     positives, rank, tied = label_set.positives, [], []
-    for i, row in enumerate(scores):
-        own = positives.values[positives.offsets[i] : positives.offsets[i + 1]]
+    for i, row in enumerate(scores.tolist()):
+        own = set(positives.values[positives.offsets[i] : positives.offsets[i + 1]].tolist())
         order = slow_order(scores, i, exclude_self=exclude_self, folds=label_set.folds)
         hits = [place for place, j in enumerate(order) if j in own]
         rank.append(hits[0] if hits else -1)

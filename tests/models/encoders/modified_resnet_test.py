@@ -23,6 +23,7 @@ def test_the_published_number_of_parameters(tower):
     assert found.vector.shape == (1, 1024)
 
 
+@pytest.mark.slow
 def test_remat_changes_nothing_and_a_unit_starts_as_its_shortcut(tower):
     head = {"name": "attention_pool", "heads": 4, "width": 5}
     make = partial(tower, "modified_resnet", width=4, units=(1, 2), head=head)

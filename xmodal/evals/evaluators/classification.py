@@ -1,7 +1,7 @@
 """Classification of images: accuracies of any scores of images and classes, with intervals."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -49,8 +49,10 @@ class ClassificationEvaluator(NumbersEvaluator):
     """Accuracies over the images of a split, see `Evaluator`.
 
     `accuracy@1` and `accuracy@5` are the shares of images for which fewer than 1 or 5 classes
-    score strictly higher than their own; `mean_class_accuracy` is the mean over classes of
-    `accuracy@1` among the images of a class. All are in percent, with a 95 % interval from a
+    score strictly higher than their own; with at most 5 classes, where it would always be 100,
+    `accuracy@5` is left out, of which scikit-learn's `top_k_accuracy_score` warns.
+    `mean_class_accuracy` is the mean over classes of `accuracy@1` among the images of a class. All
+    are in percent, with a 95 % interval from a
     bootstrap over images. `tied_queries` counts images another class of which has the same score.
     """
 
@@ -78,7 +80,7 @@ class ClassificationEvaluator(NumbersEvaluator):
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
         del sides
-        accuracies = [f"accuracy@{depth}" for depth in DEPTHS]
+        accuracies = [f"accuracy@{depth}" for depth in self._depths]
         return [*accuracies, MEAN_PER_CLASS, "queries", "gallery", "tied_queries"]
 
     def run(self, provider: Provider) -> list[Numbers]:
@@ -91,11 +93,16 @@ class ClassificationEvaluator(NumbersEvaluator):
         tied = ((scores == own).sum(axis=1) > 1) & np.isfinite(own[:, 0])
         options = self.options
         values = compute_accuracies(
-            rank, self._classes, samples=options.bootstrap_samples, seed=options.seed
+            rank,
+            self._classes,
+            depths=self._depths,
+            samples=options.bootstrap_samples,
+            seed=options.seed,
         )
         counts = {"queries": len(rank), "gallery": len(self._names), "tied_queries": tied.sum()}
         metrics = values | {tag: float(x) for tag, x in counts.items()} | figures
-        return [self._numbers(metrics, score_images(rank, self._classes), "images")]
+        of_images = score_images(rank, self._classes, self._depths)
+        return [self._numbers(metrics, of_images, "images")]
 
     def check_comparable(self, other: StoredResults) -> None:
         """See `Evaluator`."""
@@ -103,8 +110,13 @@ class ClassificationEvaluator(NumbersEvaluator):
 
     def _chance(self) -> dict[str, float]:
         classes = len(self._names)
-        accuracies = {f"accuracy@{depth}": 100.0 * min(depth / classes, 1) for depth in DEPTHS}
+        accuracies = {f"accuracy@{depth}": 100.0 * depth / classes for depth in self._depths}
         return accuracies | {MEAN_PER_CLASS: 100.0 / classes}
+
+    @property
+    def _depths(self) -> list[int]:
+        """The depths of accuracies that can be less than 100."""
+        return [depth for depth in DEPTHS if depth == 1 or depth < len(self._names)]
 
     def _define(self) -> str:
         """The definition, from the classes that are known."""
@@ -233,40 +245,44 @@ class ProbeEvaluator(ClassificationEvaluator):
         return self._features(provider, self._train)
 
 
-def score_images(rank: np.ndarray, classes: np.ndarray) -> dict[str, list[float]]:
+def score_images(
+    rank: np.ndarray, classes: np.ndarray, depths: Sequence[int]
+) -> dict[str, list[float]]:
     """Returns the values of single images whose means are the accuracies, for `compare`.
 
     Args:
       rank: int [N], see `compute_accuracies`.
       classes: int [N], the class of every image.
+      depths: K of every `accuracy@K`; 1 is one of them.
     """
     _, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
-    found = {f"accuracy@{depth}": 100.0 * (rank < depth) for depth in DEPTHS}
+    found = {f"accuracy@{depth}": 100.0 * (rank < depth) for depth in depths}
     # An image of a small class weighs more.
     found[MEAN_PER_CLASS] = found["accuracy@1"] * len(rank) / (len(counts) * counts[place])
     return {tag: each.tolist() for tag, each in found.items()}
 
 
 def compute_accuracies(
-    rank: np.ndarray, classes: np.ndarray, *, samples: int, seed: int
+    rank: np.ndarray, classes: np.ndarray, *, depths: Sequence[int], samples: int, seed: int
 ) -> dict[str, float]:
     """Returns accuracies in percent, each with `_low` and `_high`, its 95 % interval.
 
     Args:
       rank: int [N], classes that score higher than the own class of every image.
       classes: int [N], this class.
+      depths: K of every `accuracy@K`, the first is 1.
       samples: number S of bootstrap samples of the images.
       seed: their seed.
     """
     known, place = np.unique(classes, return_inverse=True)
     drawn = Resamples(len(rank), samples=samples, seed=seed)
     of_class = np.eye(len(known))[place]
-    hit = [(rank < depth).astype(np.float64) for depth in DEPTHS]
+    hit = [(rank < depth).astype(np.float64) for depth in depths]
     columns = [np.stack(hit, axis=1), of_class * hit[0][:, None], of_class]
     ends = np.cumsum([each.shape[1] for each in columns])[:-1]
 
     def means(sums: np.ndarray) -> np.ndarray:
-        """Accuracies [S, 3] from the sums [S, ...] of the columns."""
+        """Accuracies [S, len(depths) + 1] from the sums [S, ...] of the columns."""
         hits, right, count = np.split(sums, ends, axis=1)
         total = count.sum(axis=1, keepdims=True)
         # A class that a sample lacks does not count in its mean.
@@ -276,7 +292,7 @@ def compute_accuracies(
     every = np.concatenate(columns, axis=1)
     (value,), sampled = means(every.sum(axis=0)[None]), means(drawn.compute_sums(every))
     metrics: dict[str, float] = {}
-    names = [*(f"accuracy@{depth}" for depth in DEPTHS), MEAN_PER_CLASS]
+    names = [*(f"accuracy@{depth}" for depth in depths), MEAN_PER_CLASS]
     for name, found, repeats in zip(names, value, sampled.T, strict=True):
         metrics[name] = float(found)
         metrics[f"{name}_low"], metrics[f"{name}_high"] = compute_interval(repeats)

@@ -87,10 +87,12 @@ class ZeroShotEvaluator(ClassificationEvaluator):
         self._label_hash.add("names", np.arange(len(numbers)), numbers)
 
     def _describe(self) -> str:
-        prompts = self.options.prompts
+        first, *others = self.options.prompts
+        if not others:
+            return f"cosine of the image and the prompt of a class, {first!r}."
         return (
             "cosine of the image and the normalized mean of the normalized embeddings of "
-            f"{len(prompts)} prompts per class, the first is {prompts[0]!r}."
+            f"{1 + len(others)} prompts per class, the first is {first!r}."
         )
 
     def _score(self, provider: Provider) -> tuple[np.ndarray, dict[str, float]]:

@@ -29,6 +29,7 @@ from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.ranking.score_files import (
     FINISHED,
     MATRIX,
+    finished_everywhere,
     hash_arrays,
     open_array,
     remove_at_exit,
@@ -116,7 +117,7 @@ def compute_score_matrix(
     shape = len(images.vectors), len(captions.vectors)
     matrix = open_array(place / MATRIX, shape, np.float32)
     finished = open_array(place / FINISHED, (len(blocks),), np.bool_)
-    done = _agree(np.array(finished), mesh)
+    done = finished_everywhere(np.array(finished), mesh)
     pairs = sum(block.pairs for block, is_done in zip(blocks, done, strict=True) if not is_done)
     with progress(f"Scoring {pairs:,} pairs", pairs, jointly=True) as advance:
         for numbers in _rounds(blocks, done, mesh.shape[BATCH_AXIS]):
@@ -248,12 +249,3 @@ def _hash(similarity: Similarity, params: Any, *sides: HostItems) -> str:
     limits = (_BLOCK_FLOPS, _TILE_BYTES, _LENGTHS, _MANY_PAIRS)
     arrays = [x for side in sides for x in (side.vectors, side.tokens.values, side.tokens.lengths)]
     return hash_arrays(repr((similarity.name, similarity.options, limits)), arrays, params)
-
-
-def _agree(done: np.ndarray, mesh: Mesh) -> np.ndarray:
-    """Blocks that all processes have finished."""
-    processes = mesh_lib.process_count(mesh)
-    if processes == 1:
-        return done
-    own = np.repeat(done[None].astype(np.int32), mesh.size // processes, axis=0)
-    return mesh_lib.to_host(mesh_lib.global_batch({"done": own}, mesh), mesh)["done"].all(axis=0)

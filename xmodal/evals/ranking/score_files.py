@@ -17,7 +17,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
+from xmodal.base import mesh as mesh_lib
 from xmodal.base.atomic import rename_new
 from xmodal.base.cache_folder import cache_folder
 from xmodal.base.config import UserError
@@ -60,6 +62,20 @@ def open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.me
             rename_new(new, path)
         new.unlink(missing_ok=True)
     return np.lib.format.open_memmap(path, "r+")
+
+
+def finished_everywhere(finished: np.ndarray, mesh: Mesh) -> np.ndarray:
+    """Returns what all processes have finished, bool of the shape of what this one has.
+
+    All processes must call this.
+    """
+    processes = mesh_lib.process_count(mesh)
+    if processes == 1:
+        return finished
+    own = np.repeat(np.packbits(finished)[None], mesh.size // processes, axis=0)
+    all_bits = mesh_lib.to_host(mesh_lib.global_batch({"bits": own}, mesh), mesh)["bits"]
+    bits = np.unpackbits(np.bitwise_and.reduce(all_bits), count=finished.size)
+    return bits.astype(bool).reshape(finished.shape)
 
 
 def score_folder() -> pathlib.Path:

@@ -14,20 +14,7 @@ from xmodal.models.features import Features
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.similarity.embedding import Embedding
-
-
-def masked_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """Returns the softmax over the real tokens, scores [..., T] -> [..., T]; 0 for padding.
-
-    Args:
-      scores: scores of tokens.
-      mask: True for real tokens, broadcastable to `scores`; None if all are real.
-    """
-    if mask is None:
-        return jax.nn.softmax(scores)
-    # Finite, so that an item without real tokens (a row of padding) does not give NaN.
-    weights = jax.nn.softmax(jnp.where(mask, scores, jnp.finfo(jnp.float32).min))
-    return jnp.where(mask, weights, 0)
+from xmodal.similarity.token_sets import masked_softmax
 
 
 def attend(weights: jax.Array, features: Features) -> jax.Array:

@@ -14,11 +14,11 @@ import numpy as np
 from xmodal.base.config import setting
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.features import Features
-from xmodal.models.heads.additive_attention import masked_softmax
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.models.recurrent import Recurrent, mean_directions
 from xmodal.similarity.embedding import Embedding
+from xmodal.similarity.token_sets import masked_softmax
 
 
 @dataclasses.dataclass(frozen=True)

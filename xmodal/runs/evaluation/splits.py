@@ -42,15 +42,6 @@ class SplitSource:
         """Returns the same dataset with other label columns."""
         return dataclasses.replace(self, own=dataclasses.replace(self.own, labels=labels))
 
-    def check(self, split: str) -> None:
-        """Raises an error if a dataset, a split or a needed column is missing.
-
-        Raises:
-          UserError: names what is missing.
-          data.DatasetMissingError: says how to get the dataset.
-        """
-        data.prepare(self.own, splits=[split])
-
     def open(self, split: str) -> data.EvalSplit:
         """Returns a split of the dataset."""
         reads_text = self.is_own_dataset and self.run.text is not None

@@ -104,9 +104,9 @@ class EvalSuite:
         return [source.own for source in self._sources.values()]
 
     def check(self, name: str, split: str) -> None:
-        """Raises an error if a split is missing or lacks a column, see `SplitSource.check`."""
-        for each in (split, *self.options[name].splits_read):
-            self._sources[name].check(each)
+        """Raises an error if a split is missing or lacks a column, see `data.prepare`."""
+        splits = [split, *self.options[name].splits_read]
+        data.prepare(self._sources[name].own, splits=splits)
 
     def split_of(self, name: str, split: str | None) -> str:
         """Returns the split to evaluate: an evaluator with its own dataset keeps its final one."""
