@@ -146,6 +146,8 @@ def flatten(arrays, item):
 @pytest.mark.parametrize("name", [name for name in PAPERS if name not in TOGETHER])
 def test_a_paper_trains_resumes_and_does_not_depend_on_devices(name, few_shapes, tmp_path):
     losses = train_on_one(name, few_shapes, tmp_path / "whole")
+    if name == "clip_finetune:multitask,quick":  # And of a SigLIP in `two_processes_test`.
+        check_bundle(tmp_path / "whole", tmp_path / "bundle")
     # A copy from step 2 continues on eight devices; `stress_test` compares bits on equal ones.
     rewind(tmp_path / "whole", tmp_path / "resumed")
     resumed_losses = train_on(8, name, few_shapes, tmp_path / "resumed", evaluates=False)
