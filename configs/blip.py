@@ -88,6 +88,7 @@ def experiment() -> ConfigDict:
     config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.05}})
     config.evals = {"coco": base.boards(every="1 epochs")}
     config.evals.coco.reranker = {"name": "pair_scorer", "top": 256, "add_first_stage": True}
+    config.select.metric = "coco/coco5k/rsum"
     config.checkpoint.every = "1 epochs"
     return config
 

@@ -155,6 +155,15 @@ def few_stages(monkeypatch):
 
 
 @pytest.fixture
+def quick_draws(monkeypatch):
+    """Runs draw their first state array by array, see `tests.drawing`."""
+    from tests import drawing
+    from xmodal.runs import start
+
+    monkeypatch.setattr(start, "create_state", drawing.create_state)
+
+
+@pytest.fixture
 def without_evaluation(monkeypatch):
     """Runs evaluate nothing, neither on the way nor at the end, for tests of training alone."""
     from xmodal.runs import loop

@@ -1,6 +1,7 @@
 """A dual encoder that compiles in a second, and batches for it."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -13,6 +14,8 @@ from xmodal.runs.parts import Parts
 from xmodal.training import step, tasks
 
 FEATURES, TOKENS, WORDS = 5, 6, 20
+# Shapes of parameters and statistics, by the model, the tasks and the batch that determine them.
+SHAPES: dict[str, tuple] = {}
 REPLICATED = ((".*", "replicated"),)
 
 
@@ -63,6 +66,18 @@ def batch_spec(config):
     return {name: jax.ShapeDtypeStruct(batch[name].shape, batch[name].dtype) for name in read}
 
 
+class TracedOnce(Parts):
+    """Parts whose towers are not traced again if another test traced the same ones."""
+
+    @functools.cached_property
+    def shapes(self):
+        config = self.config.to_dict()
+        text = f"{config['model']} {config['tasks']} {sorted(self.batch.items())}"
+        if text not in SHAPES:
+            SHAPES[text] = jax.eval_shape(self.init_params, self.key_data)
+        return SHAPES[text]
+
+
 def make_parts(config, devices=8, **shapes):
     """The parts of a run, without a dataset; `shapes` of one item replace those of columns."""
     mesh = mesh_lib.make_mesh(jax.devices()[:devices])
@@ -71,7 +86,7 @@ def make_parts(config, devices=8, **shapes):
     columns = batch_spec(config)
     for name, shape in shapes.items():
         columns[name] = jax.ShapeDtypeStruct((config.batch_size, *shape), np.uint8)
-    return Parts(
+    return TracedOnce(
         spec,
         mesh,
         make_dual_encoder(settings.model),

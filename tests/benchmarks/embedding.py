@@ -25,8 +25,8 @@ from xmodal.api.model import Model
 from xmodal.api.model_sources import Stored, make_model, read_folder
 from xmodal.models import Devices, make_dual_encoder
 
-# Defaults of embed_texts and embed_images.
-BATCH = {"text": 256, "image": 64}
+# Defaults of embed_texts and embed_images on a CPU.
+BATCH = {"text": 64, "image": 64}
 
 
 def main() -> None:

@@ -117,8 +117,8 @@ ELSEWHERE |= {
     "quickstart:i2t", "quickstart:t2t", "quickstart:matching", "quickstart:matching_quick",
     "cc_pretrain:quick", "cxc_image_text:quick",
     "clip:quick", "clip_finetune:quick", "clip_finetune:t2t,quick", "clip_finetune:locked,quick",
-    "clip_finetune:sigmoid,quick", "cmcm_clue:quick,story", "order:quick", "vse0:quick",
-    "vete:gru,covariance,quick", "vit:quick",
+    "clip_finetune:sigmoid,quick", "cmcm_clue:quick,story", "order:quick", "sgraf:sgr_quick",
+    "vete:gru,covariance,quick", "vit:quick", "vse0:quick", "vsrn:quick",
 }  # fmt: skip
 ON_SHAPES = [
     (name, argument)

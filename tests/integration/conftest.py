@@ -38,67 +38,6 @@ def tiny_config(few_shapes, tmp_path):
     return path
 
 
-IMAGE_ENCODERS = {
-    "convnet": {"name": "convnet", "channels": (4, 8), "units": (0, 1)},
-    "vit": {"name": "vit", "patch": 8, "width": 16, "depth": 1, "heads": 2, "mlp_dim": 24},
-}
-
-
-def write_image_config(path, few_shapes, encoder):
-    """Writes a config file for images, read by an encoder of `IMAGE_ENCODERS`, and captions."""
-    config = CONFIG.format(variant="i2t", data_dir=few_shapes)
-    settings = (
-        "config.data.image.size = 24",
-        f"encoder = {IMAGE_ENCODERS[encoder]}",
-        "head, projection = {'name': 'mean'}, {'width': 32}",
-        "config.model.image = {'encoder': encoder, 'head': head, 'projection': projection}",
-        "return config",
-    )
-    config = config.replace("return config", "\n    ".join(settings))
-    path.write_text(config)
-    return path
-
-
-TOKENS = """
-from configs import sgraf
-
-
-def get_config():
-    config = sgraf.get_config("quick")
-    config.data.data_dir, config.batch_size, config.log_every = {data_dir!r}, 16, 100
-    config.evals.shapes.bootstrap_samples = 10
-    config.model.image.encoder = {encoder}
-    config.model.text.encoder = {{"name": "words", "vocab_size": 0, "width": 32}}
-    config.data.image.size, config.freeze, config.frozen_features.sides = 24, (), ()
-    # Tiles of few pairs.
-    config.tasks.i2t.loss.options.update({{"engine": "ring", "chunk_size": 3}})
-    return config
-"""
-
-
-@pytest.fixture
-def tokens_config(few_shapes, tmp_path):
-    """Path of a config file for cells of images against words of captions."""
-    path = tmp_path / "tokens.py"
-    path.write_text(TOKENS.format(data_dir=few_shapes, encoder=IMAGE_ENCODERS["convnet"]))
-    return path
-
-
-@pytest.fixture
-def matching_config(few_shapes, tmp_path):
-    """Path of a config file for images, read by a ViT, captions and a pair scorer."""
-    path = write_image_config(tmp_path / "matching.py", few_shapes, "vit")
-    settings = (
-        "config.model.pair_scorer.update({'width': 16, 'depth': 1, 'heads': 2, 'mlp_dim': 16})",
-        "config.evals.reranked.update({'every': 0, 'batch_size': 24, 'bootstrap_samples': 10})",
-        "config.evals.reranked.reranker.top = 5",
-        "return config",
-    )
-    config = path.read_text().replace("get_config('i2t')", "get_config('matching')")
-    path.write_text(config.replace("return config", "\n    ".join(settings)))
-    return path
-
-
 CLIP = """
 from configs import clip
 
@@ -111,14 +50,6 @@ def get_config():
     config.optimizer.options["eps"] = 1e-4
     return config
 """
-
-
-@pytest.fixture
-def siglip_config(few_shapes, tmp_path):
-    """Path of a config file for a small SigLIP with its loss."""
-    path = tmp_path / "siglip_small.py"
-    path.write_text(CLIP.format(variant="quick_sigmoid", data_dir=few_shapes))
-    return path
 
 
 @pytest.fixture

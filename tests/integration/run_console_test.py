@@ -46,5 +46,3 @@ def test_the_console_of_a_run_and_of_a_second_start(tiny_config, start, tmp_path
     # A finished run prints results from its files: nothing is read, compiled or evaluated.
     again, _ = start(*arguments).communicate()
     assert again.strip() == (report + tail).strip()
-    changed, _ = start(*arguments, "--config.select.mode=last").communicate()
-    assert "Compiled in" in changed

@@ -9,9 +9,15 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
+from tests.integration import papers_test
+from tests.integration.papers_test import TOGETHER
+from xmodal.base import mesh as mesh_lib
 from xmodal.base.processes import TRY_AGAIN
 from xmodal.base.progress import STOPPED
+from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+from xmodal.runs.evaluation.run_subjects import evaluate_best
 from xmodal.runs.folder import run_folder
+from xmodal.runs.run import resolve
 
 TOTAL_STEPS = 4
 LONG = 20
@@ -22,6 +28,16 @@ def free_port():
     with socket.socket() as server:
         server.bind(("localhost", 0))
         return server.getsockname()[1]
+
+
+def read_losses(folder):
+    """The training losses that a run wrote for TensorBoard, by step."""
+    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
+    events.Reload()
+    return {
+        event.step: float(tensor_util.make_ndarray(event.tensor_proto))
+        for event in events.Tensors("train/loss")
+    }
 
 
 def begin_pair(begin, *arguments, **options):
@@ -117,49 +133,42 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path)
     assert "is damaged: " in output
 
 
+CONFIG = """
+from tests.integration import papers_test
+
+def get_config():
+    return papers_test.get_config({name!r}, {data_dir!r})
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "trained"),
-    [
-        ("tokens_config", "similarity"),
-        ("matching_config", "pair_scorer"),
-        ("siglip_config", "similarity"),
-    ],
-)
-def test_two_processes_score_pairs_like_one(name, trained, start, read_arrays, tmp_path, request):
-    """Sets of tokens that are compared in tiles; a pair scorer beside a ViT; learned scales."""
-    together = {
-        "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",
-        "JAX_NUM_PROCESSES": "2",
-    }
-    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    arguments = [
-        f"--config={request.getfixturevalue(name)}",
-        f"--config.total_steps={TOTAL_STEPS}",
-        f"--config.checkpoint.every={TOTAL_STEPS}",
-        f"--config.evals.shapes.every={TOTAL_STEPS}",
-    ]
-
-    def begin(run, **variables):
-        return start(*arguments, f"--workdir={tmp_path / run}", **variables, **cache)
-
-    pair = [begin("two", JAX_PROCESS_ID=str(index), **together) for index in range(2)]
+@pytest.mark.usefixtures("quick_draws")
+@pytest.mark.parametrize("name", TOGETHER)
+def test_two_processes_continue_like_one_device(name, few_shapes, start, tmp_path, monkeypatch):
+    """Sets of tokens that are compared in tiles; a pair scorer; learned scales beside ViTs."""
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    losses = papers_test.train_on_one(name, few_shapes, whole)
+    if name == "clip:quick_sigmoid":
+        papers_test.check_bundle(whole, tmp_path / "bundle")
+    papers_test.rewind(whole, resumed)
+    file, cache = tmp_path / "paper.py", {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    file.write_text(CONFIG.format(name=name, data_dir=few_shapes))
+    pair = begin_pair(start, f"--config={file}", f"--workdir={resumed}", **cache)
     outputs = [process.communicate(timeout=900)[0] for process in pair]
     assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
-    one = begin("one", devices=2)
-    output, _ = one.communicate()
-    assert one.returncode == 0, output
-    found, expected = (
-        read_arrays(tmp_path / run / f"checkpoints/{TOTAL_STEPS}/params") for run in ("two", "one")
-    )
-    assert jax.tree.leaves(expected[trained])
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=0), found, expected)
-    found, expected = (
-        json.loads((tmp_path / run / "test/metrics.json").read_text()) for run in ("two", "one")
-    )
+    assert read_losses(resumed) == pytest.approx(dict(enumerate(losses[2:], 3)), rel=1e-3)
+    papers_test.compare_states(whole, resumed)
+    assert not list((tmp_path / "cache/xmodal/scores").glob("*/*/scores.npy"))  # Removed at exit.
+
+    # Both have evaluated the best checkpoint as one device does.
+    found = json.loads((resumed / "test/metrics.json").read_text())
+    one_device = mesh_lib.make_mesh(jax.devices()[:1])
+    monkeypatch.setattr(mesh_lib, "make_mesh", lambda devices=None: one_device)
+    parts = resolve(papers_test.get_config(name, few_shapes), str(resumed))
+    evaluate_best(RunEvaluation(parts), str(resumed))
+    expected = json.loads((resumed / "test/metrics.json").read_text())
     assert "shapes/mean_recall@10" in expected
     assert found == pytest.approx(expected, abs=0.5)
-    assert not list((tmp_path / "cache/xmodal/scores").glob("*/*/scores.npy"))  # Removed at exit.
 
 
 @pytest.mark.slow
@@ -227,20 +236,12 @@ def test_checkpoints_move_between_processes_and_devices(clip_config, start, read
     train_alone("moved", LONG // 2, 8)
     train_together("moved", LONG)
 
-    def read_losses(folder):
-        events = EventAccumulator(str(tmp_path / folder), size_guidance={"tensors": 0})
-        events.Reload()
-        found = {
-            event.step: float(tensor_util.make_ndarray(event.tensor_proto))
-            for event in events.Tensors("train/loss")
-        }
-        assert list(found) == list(range(1, LONG + 1))
-        return np.array(list(found.values()))
-
     def read_metrics(folder):
         return json.loads((tmp_path / folder / "test/metrics.json").read_text())
 
-    np.testing.assert_allclose(read_losses("moved"), read_losses("one"), rtol=1e-4)
+    losses = read_losses(tmp_path / "moved")
+    assert list(losses) == list(range(1, LONG + 1))
+    assert losses == pytest.approx(read_losses(tmp_path / "one"), rel=1e-4)
     found, expected = read_metrics("moved"), read_metrics("one")
     assert found.keys() == expected.keys()
     for tag, value in expected.items():

@@ -1,8 +1,9 @@
-"""BLIP with the released names gives the same embeddings, scores and gradients as torch."""
+"""BLIP with the released names gives the embeddings, scores, gradients and updates of torch."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import parity
 import pytest
 
@@ -10,7 +11,7 @@ from xmodal.base.config import UserError
 from xmodal.models import Features
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_part, save_model
-from xmodal.training.tree import unflatten
+from xmodal.training.tree import flatten, unflatten
 
 ROWS, WIDTH, EMBED = 16, 64, 10
 ENC = ROWS - 1
@@ -20,6 +21,12 @@ RNG = np.random.default_rng(0)
 IDS = np.where(np.arange(7) == 0, 2, RNG.integers(4, len(WORDS), (len(LENGTHS), 7)))
 MASK = np.arange(7) < np.array(LENGTHS)[:, None]
 IMAGES = parity.images(2, 24)
+RATE = 1e-3
+# In exact arithmetic, keys' biases have no gradient.
+CONSTANT = {
+    *(f"{side}/encoder/layers/key/bias" for side in ("image", "text")),
+    *(f"pair_scorer/layers_{number}/cross_attention/key/bias" for number in range(2)),
+}
 
 
 @pytest.fixture(scope="module")
@@ -130,9 +137,13 @@ def our_logits(model, params, found):
 
 def load(folder):
     model, _, found = parity.embed_converted(folder, IMAGES, IDS, MASK)
-    params = {side: parity.nest(parity.read_weights(folder / side))[0] for side in found}
-    params["pair_scorer"] = unflatten(read_part(folder, "pair_scorer"))
-    return model, params, found
+    return model, read_converted(folder), found
+
+
+def read_converted(folder):
+    sides = ("image", "text")
+    params = {side: parity.nest(parity.read_weights(folder / side))[0] for side in sides}
+    return params | {"pair_scorer": unflatten(read_part(folder, "pair_scorer"))}
 
 
 def test_embeddings_and_scores_equal_transformers(theirs, folder):
@@ -153,36 +164,45 @@ def test_embeddings_and_scores_equal_transformers(theirs, folder):
 
 
 @pytest.mark.slow
-def test_gradients_equal_transformers(theirs, folder, tmp_path):
+def test_gradients_and_updates_equal_transformers(theirs, folder, tmp_path):
+    """Three steps of Adam on weights that the text tower and the pair scorer share."""
     import torch
 
-    model, params, _ = load(folder)
-    inputs = {"image": IMAGES}
+    model, start, _ = load(folder)
 
     @jax.jit
-    def loss(params):
-        image, _ = model.embed("image", params, {"image": {}}, inputs)
+    @jax.value_and_grad
+    def compute(params):
+        image, _ = model.embed("image", params, {"image": {}}, {"image": IMAGES})
         log_p = jax.nn.log_softmax(our_logits(model, params, {"image": image}))
         return -jnp.mean(log_p[..., 1])
 
-    gradients = jax.grad(loss)(params)
-    theirs.zero_grad()
-    value = -torch.log_softmax(torch_logits(theirs), -1)[..., 1].mean()
-    value.backward()
-    assert abs(float(loss(params)) - value.item()) < 1e-5
-    state = {
-        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        for name, parameter in theirs.named_parameters()
-    }
-    wanted = convert(state, tmp_path)
-    converted = {
-        side: parity.nest(parity.read_weights(wanted / side))[0] for side in ("image", "text")
-    }
-    converted["pair_scorer"] = unflatten(read_part(wanted, "pair_scorer"))
-    # In exact arithmetic, keys' biases have no gradient.
-    keys = ["image/encoder/layers/key/bias", "text/encoder/layers/key/bias"]
-    keys += [f"pair_scorer/layers_{number}/cross_attention/key/bias" for number in range(2)]
-    parity.check_gradients(gradients, converted, ignored=keys)
+    weights = {name: array.clone() for name, array in theirs.state_dict().items()}
+    params, optimizer = start, optax.adam(RATE)
+    state, rule = optimizer.init(params), torch.optim.Adam(theirs.parameters(), RATE)
+    for step in range(3):
+        theirs.zero_grad()
+        value, gradients = compute(params)
+        expected = -torch.log_softmax(torch_logits(theirs), -1)[..., 1].mean()
+        expected.backward()
+        assert abs(float(value) - expected.item()) < 1e-5
+        if step == 0:
+            found = {
+                name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                for name, parameter in theirs.named_parameters()
+            }
+            wanted = read_converted(convert(found, tmp_path))
+            parity.check_gradients(gradients, wanted, ignored=CONSTANT)
+        rule.step()
+        updates, state = optimizer.update(gradients, state, params)
+        params = optax.apply_updates(params, updates)
+    (tmp_path / "after").mkdir()
+    moved = flatten(read_converted(convert(theirs.state_dict(), tmp_path / "after")))
+    theirs.load_state_dict(weights)
+    before, after = flatten(start), flatten(params)
+    for path in moved.keys() - CONSTANT:
+        change = np.linalg.norm(moved[path] - before[path])
+        assert np.linalg.norm(after[path] - moved[path]) < 1e-2 * change + 1e-7, path
 
 
 def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):

@@ -1,6 +1,7 @@
 """Oscar's folders give the scores, gradients and updates of a torch Oscar, one pair at a time."""
 
 import json
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +11,12 @@ import parity
 import pytest
 
 from xmodal.base.config import UserError
+from xmodal.cli import convert as command
 from xmodal.evals import pair_scores
 from xmodal.evals.pair_scores import PairProgram, PairScores, Tokens
 from xmodal.models import Features, make_dual_encoder
 from xmodal.preprocessing.regions import pad_rows
-from xmodal.pretrained.model_converters import convert_model
+from xmodal.pretrained.model_converters import MODELS, convert_model
 from xmodal.pretrained.model_folder import read_model, read_part, save_model
 from xmodal.runs.pair_functions import make_pair_functions
 from xmodal.training.tree import flatten, unflatten
@@ -239,6 +241,16 @@ def test_scores_gradients_and_updates_equal_torch(tmp_path):
         if path not in CONSTANT:
             change = np.linalg.norm(moved[path] - start[path])
             assert np.linalg.norm(array - moved[path]) < 1e-2 * change + 1e-7, path
+
+
+def test_the_command_warns_of_another_evaluation(tmp_path, monkeypatch, capsys):
+    convert(make_weights(), tmp_path)
+    source, output = f"--source={tmp_path}", f"--output={tmp_path / 'other'}"
+    monkeypatch.setattr(sys, "argv", ["convert", "--model=vinvl", source, output])
+    command.main()
+    assert "Note: microsoft/Oscar ranks by probabilities" in capsys.readouterr().out
+    warned = {name for name, converter in MODELS.items() if converter.warning}
+    assert warned == {"blip", "vilt", "vinvl"}
 
 
 @pytest.mark.slow

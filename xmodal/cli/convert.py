@@ -47,6 +47,8 @@ def main() -> None:
         raise
     size = sum(array.nbytes for array in made[0].values()) / 2**20
     print(f"{args.output}: {made[2].summary()}; {size:.1f} MiB; report.txt lists all; {section}")
+    if args.model and (warning := MODELS[args.model].warning):
+        print(f"Note: {warning}")
 
 
 def _parse() -> argparse.Namespace:

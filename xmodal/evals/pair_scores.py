@@ -283,7 +283,7 @@ class PairScores:
         """What depends on the texts of a length alone, on the host."""
         program = self._program
         at = np.flatnonzero(self._lengths == length)
-        size = program.mesh.size * _MOST_IMAGES
+        size = program.mesh.size * min(-(-len(at) // program.mesh.size), _MOST_IMAGES)
         parts: list[Any] = []
         for start in range(0, len(at), size):
             rows = at[start : start + size]

@@ -12,6 +12,12 @@ from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
 
+WARNING = (
+    "salesforce/BLIP's retrieval and this model read [ENC] as a text's first token; its class for "
+    "single pairs (blip_itm.py) and transformers leave [CLS] there, so that their scores differ."
+)
+"""How other code evaluates these checkpoints."""
+
 EXPECTED_UNEXPECTED = (
     r"(.*\.)?(visual_encoder|text_encoder|vision_proj|text_proj)_m\.",
     r"(.*\.)?((image|text|idx)_queue|ptr_queue|queue_ptr|temp|logit_scale)$",

@@ -51,6 +51,7 @@ class ModelConverter:
         for a model without concepts.
       added: names of the arrays that it adds.
       expected_unexpected: regular expressions of the source's names that the model has no use for.
+      warning: where the source's code is known to evaluate differently; "" if nowhere.
     """
 
     describe: Callable[[WeightSource, str], Published]
@@ -60,6 +61,7 @@ class ModelConverter:
     add_concepts: Callable[[Arrays, Sequence[str], str], tuple[Arrays, list[str]]] | None = None
     added: tuple[str, ...] = ()
     expected_unexpected: tuple[str, ...] = ()
+    warning: str = ""
 
 
 def _options(source: WeightSource) -> Mapping[str, Any]:
@@ -70,6 +72,7 @@ MODELS: Mapping[str, ModelConverter] = {
     "blip": ModelConverter(
         lambda source, variant: blip.describe_blip(source.arrays),
         expected_unexpected=blip.EXPECTED_UNEXPECTED,
+        warning=blip.WARNING,
     ),
     "clip": ModelConverter(
         clip.describe_clip,
@@ -114,10 +117,12 @@ MODELS: Mapping[str, ModelConverter] = {
     "vilt": ModelConverter(
         lambda source, variant: vilt.describe_vilt(source.arrays),
         expected_unexpected=vilt.EXPECTED_UNEXPECTED,
+        warning=vilt.WARNING,
     ),
     "vinvl": ModelConverter(
         lambda source, variant: vinvl.describe_vinvl(source),
         expected_unexpected=vinvl.EXPECTED_UNEXPECTED,
+        warning=vinvl.WARNING,
     ),
     "vse_infinity": ModelConverter(
         lambda source, variant: vse_infinity.describe_vse_infinity(source.arrays, variant),
@@ -258,10 +263,13 @@ def _find_words(vocabulary: str, path: str, published: Published) -> list[str] |
         return None
     rows = encoder["vocab_size"] - len(published.first_words)
     if not vocabulary and not has_words(path):
-        raise UserError(
-            f"it has no words for its {rows:,} word vectors: use --vocabulary to name the "
-            "vocabulary that was published with it (.pkl, .json, or one word per line)."
-        )
+        beside = epath.Path(path) / "vocab.txt"  # Of a folder.
+        if not beside.is_file():
+            raise UserError(
+                f"it has no words for its {rows:,} word vectors: use --vocabulary to name the "
+                "vocabulary that was published with it (.pkl, .json, or one word per line)."
+            )
+        vocabulary = os.fspath(beside)
     words = read_words(vocabulary or path)
     if len(words) != rows:
         raise UserError(

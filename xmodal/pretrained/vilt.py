@@ -13,6 +13,12 @@ from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
 
+WARNING = (
+    "dandelin/ViLT scores in float16, so that many pairs tie, and its validation split of COCO, by "
+    "which checkpoints were chosen, is the test split."
+)
+"""How the authors' code evaluates these checkpoints."""
+
 EXPECTED_UNEXPECTED = (
     r"(.*\.)?mlm_score\.",
     r"(.*\.)?position_ids$",

@@ -20,6 +20,12 @@ from xmodal.pretrained.folder import Description
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
 from xmodal.pretrained.weight_files import WeightSource
 
+WARNING = (
+    "microsoft/Oscar ranks by probabilities, which tie near 1, where this model ranks by log-odds; "
+    "its 1K of COCO is one list of 1,000 images, not five folds of the test split."
+)
+"""How the authors' code evaluates these folders."""
+
 EXPECTED_UNEXPECTED = (r"(.*\.)?cls\.", r"(.*\.)?position_ids$")
 
 _HEAD_WIDTH = 64

@@ -22,7 +22,7 @@ def test_commands_can_be_pasted():
     assert shlex.split(lines[-1])[2:] == ["xmodal.eval_main", f"--run={folder}"]
 
 
-def test_a_finished_run_answers_until_a_file_changes(tmp_path):
+def test_a_finished_run_answers_until_its_config_or_a_file_changes(tmp_path):
     config, folder, run_dir = quickstart.get_config(), tmp_path / "files", str(tmp_path / "run")
     (folder / "deep").mkdir(parents=True)
     (folder / "deep/a.jpg").write_bytes(b"picture")
@@ -32,6 +32,9 @@ def test_a_finished_run_answers_until_a_file_changes(tmp_path):
         report.write_text("")
     mark_finished(config, run_dir, {str(folder): hash_files(folder)})
     assert finished_reports(config, run_dir)
+    changed = quickstart.get_config()
+    changed.select.mode = "last"
+    assert not finished_reports(changed, run_dir)
     (folder / "deep/b.jpg").write_bytes(b"another")
     assert not finished_reports(config, run_dir)
     (folder / "deep/b.jpg").unlink()
