@@ -125,3 +125,11 @@ def test_read_fills_defaults_and_converts():
 def test_read_refuses_values_outside_of_their_range(given, message):
     with pytest.raises(config.UserError, match=message):
         config.read(Section, "config.x", given)
+
+
+def test_a_suggestion_continues_the_sentence_and_precedes_a_long_list():
+    names = [f"name{n}" for n in range(19)]
+    assert config.suggest(["wdth"], ["width"]) == "known: ['width']. Did you mean 'width'?"
+    assert config.suggest(["wdth"], [*names, "width", "x"]).startswith(
+        "did you mean 'width'? Known"
+    )

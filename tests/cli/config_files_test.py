@@ -12,7 +12,7 @@ def test_names_and_paths(tmp_path, monkeypatch):
     assert find_config_file("quickstart:i2t") == f"{path}:i2t"
     assert find_config_file("own/other.py:argument") == "own/other.py:argument"
     assert find_config_file(f"{path}:t2t") == f"{path}:t2t"
-    with pytest.raises(UserError, match=r"--config=quikstart names no config; Did you mean 'quick"):
+    with pytest.raises(UserError, match=r"--config=quikstart names no config; did you mean 'quick"):
         find_config_file("quikstart")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="--config=quickstart:i2t is the config that came with"):

@@ -82,7 +82,7 @@ def test_a_saved_run_whose_reranker_lacks_a_pair_scorer_is_found_before_embeddin
     ("where", "value", "message"),
     [
         # Root.
-        ("seeds", 1, r"\['seeds'\] in config; Did you mean 'seed'\? Known: "),
+        ("seeds", 1, r"\['seeds'\] in config; did you mean 'seed'\? Known: "),
         ("seed", -1, "config.seed is -1; it must be at least 0"),
         ("seed", "one", "config.seed is 'one'; it must be an integer"),
         ("total_steps", 0, "config.total_steps is 0; it must be at least 1"),

@@ -214,9 +214,9 @@ def suggest(names: Iterable[str], known: Collection[str]) -> str:
     """
     near = [difflib.get_close_matches(str(name), list(known), n=1) for name in names]
     found = " and ".join(repr(match[0]) for match in near if match)
+    if found and len(known) > _LONG:
+        return f"did you mean {found}? Known: {sorted(known)}."
     question = f"Did you mean {found}?" if found else ""
-    if question and len(known) > _LONG:
-        return f"{question} Known: {sorted(known)}."
     return f"known: {sorted(known)}. {question}".rstrip()
 
 

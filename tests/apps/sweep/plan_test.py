@@ -146,7 +146,7 @@ def test_the_metric_is_known_before_training(config):
     assert select("shapes/t2t") == "shapes/t2t/recall@1"  # its first metric
     for wrong, message in (
         ("shape/rsum", "--select=shape/rsum; known: .*Did you mean 'shapes'"),
-        ("shapes/t2t/recal@5", "Did you mean 'shapes/t2t/recall@5'"),
+        ("shapes/t2t/recal@5", "did you mean 'shapes/t2t/recall@5'"),
     ):
         with pytest.raises(UserError, match=message):
             select(wrong)

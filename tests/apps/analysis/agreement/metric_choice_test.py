@@ -120,6 +120,8 @@ def test_a_table_with_nothing_to_choose_asks_for_names():
     row = {"m": 1, "m_low": 0, "queries": 2}
     with pytest.raises(UserError, match=r"these are \['m'\]: .* All metrics: \['m'\]\."):
         choose_metrics({"a": row, "b": row})
+    with pytest.raises(UserError, match=r"but \['a'\] is one model: add another, or name"):
+        choose_metrics({"a": row}, at_least=1)
     with pytest.raises(UserError, match=r"these are \[\]: evaluate .* metrics: \['m', 'n'\]\."):
         choose_metrics({"a": row, "b": {"n": 1, "n_high": 2}})
     row = {f"own{i}{end}": i for i in range(20) for end in ("", "_low", "_high", "_std")}

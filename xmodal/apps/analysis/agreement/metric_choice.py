@@ -34,7 +34,8 @@ def choose_metrics(
       at_least: smallest number of tags.
 
     Raises:
-      UserError: a tag is in no model or given twice, or there are too few tags.
+      UserError: a tag is in no model or given twice, there are too few tags, or tags
+        of one model are to be chosen.
     """
     judging = _judging(models)
     if metrics is not None:
@@ -46,6 +47,11 @@ def choose_metrics(
             few = "two or more metrics" if at_least == 2 else "metrics"
             raise UserError(f"Name {few} to compare, each once, got {list(metrics)}.")
         return tuple(metrics)
+    if len(models) < 2:
+        raise UserError(
+            f"Metrics are chosen from those that several models share, but {list(models)} is one "
+            "model: add another, or name the metrics."
+        )
     shared = [tag for tag, count in judging.items() if count > 1]
     if len(shared) < at_least:
         raise UserError(
