@@ -13,7 +13,8 @@ Understanding and Generation" (2022), and salesforce/BLIP, configs/retrieval_coc
 the BERT of its text tower, a contrastive loss with momentum copies of the towers, and a matching
 loss with negatives drawn by the similarities over the global batch. Differences from that code: the
 rate falls with every step, not once an epoch; RandAugment is left out; the temperature starts at
-0.07, the momentum copies at the towers and the queue at random, not at those of the checkpoint.
+0.07, without their limit of 0.5, the momentum copies at the towers and the queue at random, not at
+those of the checkpoint.
 
 The paper's numbers are in `results/blip.toml`, not yet checked in the paper itself.
 

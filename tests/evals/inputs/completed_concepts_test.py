@@ -47,6 +47,9 @@ def test_neighbors_equal_a_slow_loop(monkeypatch, rule, fallback):
     found = find_neighbors(images, captions, rule)
     assert list(found[:, 0]) == list(range(24))
     assert [set(row) for row in found] == slow_neighbors(images, captions, fallback)
+    # A split of fewer captions than a list has.
+    assert [set(row) for row in find_neighbors(images, captions[:2], rule)] == [{0, 1}, {0, 1}]
+    assert set(find_neighbors(images, captions[:1], rule)[0]) == {0}
 
 
 @pytest.mark.slow

@@ -89,11 +89,12 @@ def _find_nearest(captions: np.ndarray) -> np.ndarray:
 
 
 def _find_beside(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
-    """The captions around each one in the ranking for its best image, int [M, 3]."""
+    """The captions around each one in the ranking for its best image, int [M, 3], fewer of two."""
     count = len(captions)
+    beside = min(_BESIDE, count)
     starts = range(0, count, _BLOCK)
     blocks = [np.argmax(captions[start : start + _BLOCK] @ images.T, axis=1) for start in starts]
-    best, found = np.concatenate(blocks), np.empty((count, _BESIDE), np.int64)
+    best, found = np.concatenate(blocks), np.empty((count, beside), np.int64)
     for image in np.unique(best):
         order = np.argsort(-(captions @ images[image]), kind="stable")
         places = np.empty(count, np.int64)
@@ -101,6 +102,6 @@ def _find_beside(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         own = np.flatnonzero(best == image)
         at = places[own]
         begins = np.where(at > 1, at - 1, 0)
-        begins = np.where(at < count - _BESIDE, begins, count - _BESIDE)
-        found[own] = order[begins[:, None] + np.arange(_BESIDE)]
+        begins = np.where(at < count - beside, begins, count - beside)
+        found[own] = order[begins[:, None] + np.arange(beside)]
     return found
