@@ -12,8 +12,8 @@ Li et al., "BLIP: Bootstrapping Language-Image Pre-training for Unified Vision-L
 Understanding and Generation" (2022), and salesforce/BLIP, configs/retrieval_coco.yaml: ViT-B/16,
 the BERT of its text tower, a contrastive loss with momentum copies of the towers, and a matching
 loss with negatives drawn by the similarities over the global batch. Differences from that code: the
-rate falls with every step, not once an epoch; RandAugment is left out. The source must have the
-positions of `config.data.image.size` pixels.
+rate falls with every step, not once an epoch; RandAugment is left out; the temperature starts at
+0.07, the momentum copies at the towers and the queue at random, not at those of the checkpoint.
 
 The paper's numbers are in `results/blip.toml`, not yet checked in the paper itself.
 

@@ -8,6 +8,7 @@ from tiny_dual_encoder import FEATURES, PAIR_SCORER, SECTION, make_model, make_t
 import xmodal
 from xmodal.api import pair_scoring
 from xmodal.api.pair_scoring import score_given_pairs
+from xmodal.evals import pair_scores
 from xmodal.models import make_dual_encoder
 from xmodal.preprocessing import ImageConfig
 
@@ -45,7 +46,7 @@ def pairs():
     return images, texts, list(slow_scores(params, images, texts, model))
 
 
-@pytest.mark.parametrize(("devices", "block"), [(1, 2048), (8, 2048), (1, 4)])
+@pytest.mark.parametrize(("devices", "block"), [(1, 1024), (8, 1024), (1, 4)])
 def test_scores_are_those_of_pairs_alone(devices, block, pairs, monkeypatch):
     monkeypatch.setattr(pair_scoring, "_BLOCK", block)
     model, _ = make_model(devices, pair_scorer=PAIR_SCORER)
@@ -54,6 +55,11 @@ def test_scores_are_those_of_pairs_alone(devices, block, pairs, monkeypatch):
     assert found.dtype == np.float32
     assert np.std(expected) > 0.1
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-4)
+
+
+def test_given_pairs_are_not_kept_in_files():
+    """The square of a block, of which its pairs are the diagonal, is too small."""
+    assert pair_scoring._BLOCK**2 < pair_scores._SAVED_PAIRS
 
 
 def test_a_run_keeps_its_pair_scorer(tmp_path):

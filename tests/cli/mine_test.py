@@ -103,7 +103,10 @@ def test_the_tables_are_those_of_a_slow_search(run, model, few_shapes, tmp_path)
     assert not (tmp_path / "mined.parts").exists()
 
 
-def test_a_killed_command_repeats_one_block_on_any_number_of_devices(run, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("block_size", "first"), [(64, 1), (128, 0)])
+def test_a_killed_command_repeats_one_block_on_any_number_of_devices(
+    block_size, first, run, monkeypatch, tmp_path
+):
     whole = run("whole", "--block_size=64")
     find, calls = negative_tables.find_negatives, []
 
@@ -123,8 +126,8 @@ def test_a_killed_command_repeats_one_block_on_any_number_of_devices(run, monkey
         run("killed", "--block_size=64", "--images=5")
     calls.clear()
     calls += ["finished"] * 2
-    resumed = run("killed", "--block_size=64")
-    assert calls[2] == 1  # Block 0 of the captions was kept.
+    resumed = run("killed", f"--block_size={block_size}")
+    assert calls[2] == first  # Block 0 of the captions was kept, if the blocks are the same.
     for kind in TOP:
         np.testing.assert_array_equal(resumed[kind], whole[kind])
 

@@ -7,10 +7,13 @@ import optax
 import parity
 import pytest
 
-from xmodal.base.config import UserError
-from xmodal.models import Features
+from xmodal.base.config import UserError, read
+from xmodal.models import Features, make_dual_encoder
 from xmodal.pretrained.model_converters import convert_model
-from xmodal.pretrained.model_folder import read_part, save_model
+from xmodal.pretrained.model_folder import read_model, read_part, save_model
+from xmodal.runs.initialization.from_towers import load_towers
+from xmodal.runs.sections import InitConfig
+from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten, unflatten
 
 ROWS, WIDTH, EMBED = 16, 64, 10
@@ -216,6 +219,18 @@ def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):
     assert one.keys() == two.keys() >= {"marker", "output/kernel"}
     for name, array in one.items():
         np.testing.assert_array_equal(array, two[name])
+
+
+def test_positions_are_resampled_for_larger_pictures(folder):
+    """As by torch's interpolation in salesforce/BLIP, models/vit.py (interpolate_pos_embed)."""
+    model = make_dual_encoder(read_model(folder).model())
+    pictures = {"image": np.zeros((1, 32, 32, 3), np.uint8)}
+    shapes = jax.eval_shape(lambda: model.towers["image"].init(jax.random.key(0), pictures))[0]
+    state = TrainState(np.int32(0), {"image": shapes}, {}, {}, {})
+    source = read(InitConfig, "config.init_from", {"towers": {"image": str(folder / "image")}})
+    found = load_towers(state, source)
+    assert "10 positions resampled to 17 (torch_bicubic)" in found.resampled[0]
+    assert found.params["image/encoder/position_embeddings"].shape == (17, WIDTH)
 
 
 def test_an_encoder_that_is_no_bert_is_refused():

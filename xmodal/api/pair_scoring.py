@@ -10,7 +10,8 @@ from xmodal.evals.inputs.given_items import GivenItems
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.preprocessing import ImageConfig, Tokenizer
 
-_BLOCK = 2048  # Pairs scored together; memory grows with its square.
+# Pairs scored together; memory grows with its square, and large squares are kept in files.
+_BLOCK = 1024
 
 
 def score_given_pairs(

@@ -133,9 +133,11 @@ def mine_blocks(
       top: items per query.
       positives: see `find_positives`.
     """
-    count = -(-scores.shape[0] // scores.tile_shape[0])
-    paths = [folder / f"negative-{name}-{number:05d}.npy" for number in range(count)]
-    mine = range(processes.index(), count, processes.count())
+    # A command that resumes may have other blocks, by --block_size or the number of devices.
+    height = scores.tile_shape[0]
+    starts = range(0, scores.shape[0], height)
+    paths = [folder / f"negative-{name}-{start:08d}-{height}.npy" for start in starts]
+    mine = range(processes.index(), len(paths), processes.count())
     missing = [number for number in mine if not paths[number].exists()]
     with progress(f"Mining {name} in {len(missing):,} blocks", len(missing)) as advance:
         for number in missing:

@@ -123,6 +123,8 @@ def _describe_image(
         "depth": layer_rules.count_layers(arrays, f"{layers}{_HIDDEN}"),
         "heads": max(1, width // _HEAD_WIDTH),
         "mlp_dim": hidden,
+        "class_token": True,
+        "position_resize": "torch_bicubic",
         "normalization": "clip",
     }
     rules = {

@@ -13,6 +13,7 @@ RNG = np.random.default_rng(0)
     ("rule", "options"),
     [
         ("bicubic", {"mode": "bicubic", "antialias": True, "align_corners": False}),
+        ("torch_bicubic", {"mode": "bicubic", "align_corners": False}),
         ("corners", {"mode": "bilinear", "align_corners": True}),
     ],
 )

@@ -1,6 +1,7 @@
 """Learned positions for another number of tokens than that of the published weights.
 
-mlfoundations/open_clip and google-research/big_vision resample them by different rules.
+mlfoundations/open_clip, google-research/big_vision and salesforce/BLIP resample them by different
+rules.
 """
 
 import math
@@ -27,15 +28,38 @@ def _corners(grid: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return scipy.ndimage.zoom(grid, factors, order=1)
 
 
+def _torch_bicubic(grid: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    rows, columns = (
+        _cubic_weights(*sizes) for sizes in zip(grid.shape[:2], shape[:2], strict=True)
+    )
+    return np.einsum("ir,jc,rcw->ijw", rows, columns, grid).astype(grid.dtype)
+
+
+def _cubic_weights(old: int, new: int) -> np.ndarray:
+    """The weights [new, old] of Keys's cubic kernel with a = -0.75; borders are repeated."""
+    place = (np.arange(new) + 0.5) * old / new - 0.5
+    weights = np.zeros((new, old))
+    for step in range(-1, 3):
+        at = np.floor(place) + step
+        x = np.abs(place - at)
+        near = 1.25 * x**3 - 2.25 * x**2 + 1
+        far = -0.75 * (x**3 - 5 * x**2 + 8 * x - 4)
+        index = np.clip(at, 0, old - 1).astype(int)
+        weights[np.arange(new), index] += np.where(x <= 1, near, far)
+    return weights
+
+
 POSITION_RESIZES: Mapping[str, Resample] = {
     "bicubic": _bicubic,
     "corners": _corners,
     "linear": _linear,
+    "torch_bicubic": _torch_bicubic,
 }
 """(array, new shape) -> array, by name.
 
 "bicubic", with antialiasing, is open_clip's rule for images, "linear", without it, its rule for
-texts; "corners", linear with the first and the last position kept, is big_vision's for both.
+texts; "corners", linear with the first and the last position kept, is big_vision's for both;
+"torch_bicubic", torch's cubic kernel without antialiasing, is BLIP's for images.
 """
 
 
