@@ -121,7 +121,7 @@ def evaluate(
     files = {"embeddings": embeddings, "scores": scores, "rankings": rankings}
     files = {kind: file for kind, file in files.items() if file is not None}
     of_labels = {"ids": ids, "boards": boards, "partial": partial, "other": other}
-    beside = [key for key, value in of_labels.items() if value]
+    beside = [key for key, value in of_labels.items() if value is not None and value is not False]
     section = {
         "dataset": dataset,
         "config": config,
