@@ -303,7 +303,10 @@ def _make_counts(board: str, metrics: Mapping[str, float]) -> list[Rows]:
 
 
 def _make_numbers(model: str, numbers: Numbers) -> Rows:
-    """A table with one row per tag prefix before the last slash and one column per metric."""
+    """A table with one row per tag prefix before the last slash and one column per metric.
+
+    Metrics without a prefix are the model's row; else its name heads the column of prefixes.
+    """
     metrics = numbers.metrics
     rows: dict[str, dict[str, str]] = {}
     for tag in metrics:
@@ -319,8 +322,11 @@ def _make_numbers(model: str, numbers: Numbers) -> Rows:
     if guessed and all(cells == next(iter(guessed.values())) for cells in guessed.values()):
         guessed = {"": next(iter(guessed.values()))}
     rows |= {f"chance {name}".strip(): cells for name, cells in guessed.items()}
-    body = [[name, *(cells.get(metric, "") for metric in columns)] for name, cells in rows.items()]
-    return [[model, *columns], *body]
+    body = [
+        [name or model, *(cells.get(metric, "") for metric in columns)]
+        for name, cells in rows.items()
+    ]
+    return [["" if "" in rows else model, *columns], *body]
 
 
 def _format_number(tag: str, metrics: Mapping[str, float]) -> str:
