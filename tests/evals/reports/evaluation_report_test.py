@@ -149,15 +149,19 @@ def test_numbers_without_boards_name_the_model():
         "sts/pearson_low": 0.412,
         "sts/pearson_high": 0.5777,
         "t2i/pairs": 3.0,
+        "zero/accuracy@1": 12.5,
+        "zero/accuracy@1_low": 2.5,
+        "zero/accuracy@1_high": 25.0,
         "old/pearson": math.nan,
     }
     numbers = Numbers("pools", "Any.", "0", metrics)
     text = evaluation_report.format_report("ours", metrics, title="t", numbers=[numbers])
     assert rows_of(text) == [
-        ["ours", "recall@1", "pairs", "pearson"],
-        ["t2i", "20 ± 1.5", "3", ""],
-        ["sts", "", "", "0.5000 [0.412, 0.578]"],
-        ["old", "", "", "-"],
+        ["ours", "recall@1", "pairs", "pearson", "accuracy@1"],
+        ["t2i", "20 ± 1.5", "3", "", ""],
+        ["sts", "", "", "0.500 [0.412, 0.578]", ""],
+        ["zero", "", "", "", "12.5 [2.5, 25.0]"],
+        ["old", "", "", "-", ""],
     ]
 
 

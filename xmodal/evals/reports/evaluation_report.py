@@ -337,7 +337,10 @@ def _format_number(tag: str, metrics: Mapping[str, float]) -> str:
     if f"{tag}_std" in metrics:
         return f"{value:.6g} ± {metrics[f'{tag}_std']:.3g}"
     low, high = (metrics.get(f"{tag}_{end}", math.nan) for end in ("low", "high"))
-    return f"{value:.6g}" if math.isnan(low) else f"{value:.4f} [{low:.3f}, {high:.3f}]"
+    if math.isnan(low):
+        return f"{value:.6g}"
+    digits = 1 if high - low > 1 else 3  # Of percent, and of correlations.
+    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def _as_printed(
