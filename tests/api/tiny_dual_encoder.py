@@ -49,8 +49,9 @@ def make_weights(seed=0, section=SECTION, features=(FEATURES,)):
     """Random `(params, model_state)` on the host."""
     model = make_dual_encoder(section)
     ids = np.ones((1, 3), np.int32)
+    dtype = np.uint8 if len(features) == 3 else np.float32
     inputs = {
-        "image": {"image": np.zeros((1, *features), np.float32)},
+        "image": {"image": np.zeros((1, *features), dtype)},
         "text": {"text_ids": ids, "text_mask": ids},
     }
     shapes = jax.eval_shape(model.init, jax.random.key(0), inputs)
@@ -85,17 +86,20 @@ def make_texts(count, seed=0):
     return [" ".join(rng.choice(known, rng.integers(1, 15))) for _ in range(count)]
 
 
-def save_run(folder, image=None, steps=(3, 5), section=SECTION):
+def save_run(
+    folder, image=None, steps=(3, 5), section=SECTION, *, features=(FEATURES,), evals=None
+):
     """A run with a frozen table, parameters of a task, and checkpoints, of which 3 is the best."""
     config = {
         "name": "tiny",
         "model": section,
         "data": {"image": image or {"size": 0}, "text": TEXT | {"vocabulary": ""}},
         "select": {"metric": "m", "mode": "max"},
+        "evals": evals or {},
     }
     saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), SelectConfig("m"))
     for step in steps:
-        params, model_state = make_weights(seed=0, section=section)
+        params, model_state = make_weights(seed=0, section=section, features=features)
         params["image"]["projection"]["bias"] += step
         params["tasks"] = {"t": {"module": {"kernel": np.ones((2, 2), np.float32)}}}
         trained, frozen = split(params, lambda path: path.startswith("text/"))

@@ -128,10 +128,13 @@ def test_blocks_follow_the_memory_of_a_device(monkeypatch):
         (8 * pair - 1, (1, 4)),
         (own + 2 * pair, (1, 2)),
         (1, (1, 1)),
-        (1 << 40, (IMAGES, 8)),
+        (1 << 40, (32, 8)),
     ):
         monkeypatch.setattr(pair_scores, "_UNKNOWN_MEMORY", 8 * share)
-        assert program.block_shape(items.params, items.images, 30) == expected
+        assert program.block_shape(items.params, items.images, items.captions) == expected
+    # Of a single caption, an image has no place for others.
+    one = items.captions.take(np.array([3]), 30)
+    assert program.block_shape(items.params, items.images, one) == (32, 1)
 
 
 def test_texts_of_a_block_are_about_as_long():

@@ -60,6 +60,8 @@ class Model:
       measure: the similarity and its learned numbers.
       source: the folder it was loaded from.
       step: step of a run, else None.
+      pairs: the functions of its pair scorer; None without one.
+      add_first_stage: see `PairReranker`; None if it was not trained with one such reranker.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Model:
         source: str = "",
         step: int | None = None,
         pairs: PairFunctions | None = None,
+        add_first_stage: bool | None = None,
     ) -> None:
         """Assembles a model from its parts; use `xmodal.load` instead.
 
@@ -91,11 +94,12 @@ class Model:
           source: the folder it was loaded from.
           step: step of a run.
           pairs: the functions of its pair scorer, if it has one.
+          add_first_stage: that of its run's reranker.
         """
         self.source, self.step, self._mesh = source, step, mesh
         self.name, self.sides, similarity = name, tuple(model.towers), model.similarity
-        self.similarity_name = similarity.name
-        self._params, self._model_state = params, model_state
+        self.similarity_name, self.add_first_stage = similarity.name, add_first_stage
+        self._params, self._model_state, self.pairs = params, model_state, pairs
         self._image_config, self._tokenizer, self._lengths = images, tokenizer, lengths
         make = functools.partial(Embedder, sides=model.towers, similarity=similarity, mesh=mesh)
         embed = make(lambda *inputs: model.embed(*inputs)[0])
@@ -212,9 +216,14 @@ class Model:
             return np.asarray(self._score(first, second), np.float32)
 
     def score_pairs(
-        self, images: Sequence[Picture], texts: Sequence[str], *, batch_size: int = 64
+        self,
+        images: Sequence[Picture],
+        texts: Sequence[str],
+        *,
+        batch_size: int = 64,
+        upright: bool = True,
     ) -> np.ndarray:
-        """Returns the scores of image i with text i, float32 [N]; larger is more similar.
+        """Returns the scores of image i with text i, float32 [N]; repeated items are encoded once.
 
         See `embed_images` for the arguments, `config.model.pair_scorer.score` for the definition.
         Raises UserError if the model has no pair scorer, or an item has no partner.
@@ -223,7 +232,7 @@ class Model:
             self._embed_pairs, self._params, self._model_state, batch_size=batch_size
         )
         given = images, texts, self._image_config, self._tokenizer
-        return score_given_pairs(self.name, embed, *given)
+        return score_given_pairs(self.name, embed, *given, upright=upright)
 
     def attend(
         self, texts: Iterable[str], *, batch_size: int | None = None

@@ -15,6 +15,7 @@ from data_prep.untrusted.json_text import parse_json_text
 from xmodal.api.model import Model
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, read
+from xmodal.evals.ranking.second_stage import PairReranker
 from xmodal.models import Devices, make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_vocabulary
 from xmodal.pretrained.folder import read_description, read_weights
@@ -53,6 +54,16 @@ class Stored:
             return None
         text = read(TextConfig, "config.data.text", self.config.data.text)
         return text, read_vocabulary(text.vocabulary)
+
+    def add_first_stage(self) -> bool | None:
+        """Returns that of the run's rerankers of its own towers; None if it is not one value."""
+        rerankers = [each.get("reranker") or {} for each in self.config.get("evals", {}).values()]
+        values = {
+            each.get("add_first_stage", PairReranker.add_first_stage)
+            for each in rerankers
+            if each.get("name") == "pair_scorer" and not each.get("first_stage")
+        }
+        return values.pop() if len(values) == 1 else None
 
 
 def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
@@ -138,6 +149,7 @@ def make_model(stored: Stored) -> Model:
         source=name,
         step=number,
         pairs=make_pair_functions(model),
+        add_first_stage=stored.add_first_stage(),
     )
 
 

@@ -1,5 +1,6 @@
 """Scores given images with given texts by a model's pair scorer."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,8 +22,12 @@ def score_given_pairs(
     texts: Sequence[str],
     config: ImageConfig | None,
     tokenizer: Tokenizer | None,
+    *,
+    upright: bool = True,
 ) -> np.ndarray:
     """Returns the score of image i with text i, float32 [N].
+
+    An item of several pairs is encoded once per 1,024 pairs.
 
     Args:
       name: names the model in messages.
@@ -31,6 +36,7 @@ def score_given_pairs(
       texts: N texts.
       config: preprocessing of the images.
       tokenizer: tokenizer of the texts.
+      upright: see `GivenItems`.
 
     Raises:
       UserError: the model has no pair scorer, or there are not as many images as texts.
@@ -55,10 +61,21 @@ def score_given_pairs(
     scores = np.empty(len(texts), np.float32)
     for start in range(0, len(texts), _BLOCK):
         block = slice(start, start + _BLOCK)
-        own = list(images[block]), list(texts[block])
-        items = GivenItems(images=own[0], texts=own[1], config=config, tokenizer=tokenizer)
-        pairs = embed(items).pairs
+        (pictures, rows), (strings, columns) = _distinct(images[block]), _distinct(texts[block])
+        given: Any = {"config": config, "tokenizer": tokenizer, "upright": upright}
+        pairs = embed(GivenItems(images=pictures, texts=strings, **given)).pairs
         assert pairs is not None
-        at = np.arange(len(own[1]))
-        scores[block] = pairs.pairs(at, at)
+        scores[block] = pairs.pairs(rows, columns)
     return scores
+
+
+def _distinct(items: Sequence[Any]) -> tuple[list[Any], np.ndarray]:
+    """The items without repetitions, and the place of each among them, int [N].
+
+    Paths, contents of files and texts are compared; of others, the same object is one item.
+    """
+    own = list(items)
+    keys = [each if isinstance(each, str | bytes | os.PathLike) else id(each) for each in own]
+    found = dict(zip(keys, own, strict=True))
+    places = {key: place for place, key in enumerate(found)}
+    return list(found.values()), np.array([places[key] for key in keys])

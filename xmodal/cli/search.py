@@ -144,7 +144,8 @@ def _query(args: argparse.Namespace) -> None:
     elif image is not None:
         asked = _open(pathlib.Path(image))
     index = Index.open(args.index, model=args.model)
-    options = {"top": args.top, "find": args.find, "exact": args.exact, "rerank": args.rerank}
+    names = ("top", "find", "exact", "rerank", "add_first_stage")
+    options = {name: getattr(args, name) for name in names}
     hits = index.query(args.text, image=image, **options)
     query = args.text if args.image is None else args.image
     find = args.find or next(kind for kind in KINDS if kind in index.galleries)
@@ -256,6 +257,11 @@ def _parse() -> argparse.Namespace:
     query.add_argument("--exact", action="store_true", help="compare all items")
     query.add_argument(
         "--rerank", type=int, default=0, help="hits that the model's pair scorer ranks again"
+    )
+    query.add_argument(
+        "--add_first_stage",
+        action=argparse.BooleanOptionalAction,
+        help="add the similarity to the pair scorer's score; default: as the evaluators of the run",
     )
     query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
     query.add_argument("--output", help="write to this file instead of the console")

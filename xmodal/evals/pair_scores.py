@@ -130,18 +130,26 @@ class PairProgram:
         """Puts arrays that every process has on the devices, split by their first axis."""
         return jax.tree.map(lambda array: mesh_lib.put(array, self.sharding), tree)
 
-    def block_shape(self, params: Any, images: Tokens, text_tokens: int) -> tuple[int, int]:
-        """Returns how many images a block has per device, and how many texts of each."""
+    def block_shape(self, params: Any, images: Tokens, captions: Tokens) -> tuple[int, int]:
+        """Returns how many images a block has per device, and how many texts of each.
+
+        Both are powers of two, so that galleries of any size share few compiled shapes.
+        """
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype), images)
         prepare = functools.partial(self.functions.prepare, "image")
         prepared = jax.eval_shape(prepare, params, one)
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(prepared))
-        pair = self.functions.pair_bytes(images.mask.shape[1], text_tokens)
+        pair = self.functions.pair_bytes(images.mask.shape[1], captions.mask.shape[1])
         device = next(d for d in self.mesh.devices.flat if d.process_index == jax.process_index())
         memory = (device.memory_stats() or {}).get("bytes_limit", _UNKNOWN_MEMORY) // _SHARE
-        texts = _power_of_two(min(memory // pair, _TEXTS_PER_IMAGE))
+        most_texts = min(_TEXTS_PER_IMAGE, _next_power_of_two(len(captions.mask)))
+        texts = _power_of_two(min(memory // pair, most_texts))
         most = _power_of_two(min(memory // (size + texts * pair), _MOST_IMAGES))
-        return min(most, -(-len(images.mask) // self.mesh.size)), texts
+        return min(most, self.share(len(images.mask))), texts
+
+    def share(self, items: int) -> int:
+        """Returns the next power of two of a device's part of some items."""
+        return _next_power_of_two(-(-items // self.mesh.size))
 
 
 class PairScores:
@@ -223,9 +231,7 @@ class PairScores:
         for length in np.unique(self._lengths[captions]):
             if int(length) not in self._texts:
                 self._texts[int(length)] = self._prepare_texts(int(length))
-        per_device, texts_per_image = program.block_shape(
-            self._bound(), tokens, self._captions.mask.shape[1]
-        )
+        per_device, texts_per_image = program.block_shape(self._bound(), tokens, self._captions)
         size = program.mesh.size * per_device
         names, counts = np.unique(images, return_counts=True)
         names = names[np.argsort(-counts, kind="stable")]
@@ -283,7 +289,7 @@ class PairScores:
         """What depends on the texts of a length alone, on the host."""
         program = self._program
         at = np.flatnonzero(self._lengths == length)
-        size = program.mesh.size * min(-(-len(at) // program.mesh.size), _MOST_IMAGES)
+        size = program.mesh.size * min(program.share(len(at)), _MOST_IMAGES)
         parts: list[Any] = []
         for start in range(0, len(at), size):
             rows = at[start : start + size]
@@ -332,6 +338,11 @@ def _blocks(
 def _power_of_two(most: int) -> int:
     """The largest one up to `most`, or 1; the same on hosts whose memory differs slightly."""
     return 1 << max(int(most), 1).bit_length() - 1
+
+
+def _next_power_of_two(least: int) -> int:
+    """The smallest one from `least` on."""
+    return 1 << max(least - 1, 0).bit_length()
 
 
 def _padded_lengths(captions: Tokens, pairs: int) -> np.ndarray:

@@ -1,10 +1,134 @@
-"""A pair scorer ranks the hits of an index again."""
+"""A pair scorer ranks the hits of an index again, by the scores of evaluation."""
 
+import dataclasses
+import json
+import threading
+import urllib.request
+
+import jax
 import numpy as np
+import PIL.Image
 import pytest
 
 import xmodal
-from tests.api.tiny_dual_encoder import FEATURES, PAIR_SCORER, make_model, make_texts
+from tests.api.tiny_dual_encoder import (
+    FEATURES,
+    PAIR_SCORER,
+    SECTION,
+    WIDTH,
+    make_model,
+    make_texts,
+    save_run,
+)
+from xmodal.api import pair_scoring
+from xmodal.api.search.server import make_server
+from xmodal.evals.inputs.given_items import GivenItems
+from xmodal.evals.ranking.products import open_scores
+from xmodal.evals.ranking.score_tiles import complete_rows
+from xmodal.evals.ranking.second_stage import PairReranker, SecondStage
+
+SIDE, COUNT, TOP = 8, 14, 7
+VIT = {"name": "vit", "patch": 4, "width": WIDTH, "depth": 1, "heads": 1, "mlp_dim": 4}
+PIXELS = SECTION | {
+    "image": {"encoder": VIT, "head": {"name": "first"}, "projection": {"width": WIDTH}},
+    "pair_scorer": PAIR_SCORER | {"score": "logit"},
+}
+NAME = "logit of matching_head + cosine"
+
+
+def evals_of(*values):
+    """Evaluators with rerankers, and one without."""
+    rerankers = [{"name": "pair_scorer", "top": 5, "add_first_stage": each} for each in values]
+    found = {f"e{number}": {"reranker": each} for number, each in enumerate(rerankers)}
+    return found | {"plain": {"reranker": None}}
+
+
+class CountedItems(GivenItems):
+    """Items, and how many of each side there were."""
+
+    counts: list[tuple[int, int]] = []  # noqa: RUF012
+
+    def __init__(self, **given):
+        self.counts.append((len(given["images"]), len(given["texts"])))
+        super().__init__(**given)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run whose evaluators add the towers' score, and an index of files and captions."""
+    folder = tmp_path_factory.mktemp("run")
+    paths = [str(folder / f"{number}.png") for number in range(COUNT)]
+    colors = np.random.default_rng(0).integers(0, 256, (COUNT, 3))
+    for path, color in zip(paths, colors.tolist(), strict=True):
+        PIL.Image.new("RGB", (SIDE, SIDE), tuple(color)).save(path)
+    place = save_run(
+        str(folder / "run"), {"size": SIDE}, (3,), PIXELS,
+        features=(SIDE, SIDE, 3), evals=evals_of(True, True),
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
+        model = xmodal.load(place)
+    texts = list(dict.fromkeys(make_texts(3 * COUNT)))[:COUNT]
+    return model, paths, texts, xmodal.Index.build(model, images=paths, captions=texts)
+
+
+@pytest.mark.slow
+def test_hits_are_those_of_the_evaluator(run, monkeypatch):
+    """Both directions; a query is encoded once, and numbers of hits share compiled shapes."""
+    model, paths, texts, index = run
+    config, tokenizer = model._image_config, model._tokenizer
+    items = GivenItems(images=paths, texts=texts, config=config, tokenizer=tokenizer)
+    embeddings = model._embed_pairs(model._params, model._model_state, items, 64)
+    first = open_scores(embeddings)["image", "text"]
+    stage = SecondStage(first, "cosine", embeddings.pairs, PairReranker(TOP, True), "model")
+    program = model._embed_pairs._pairs
+    alone = embeddings.pairs.pairs(*np.indices((COUNT, COUNT)).reshape(2, -1))
+    assert 0.1 < np.std(alone) < 10
+    monkeypatch.setattr(pair_scoring, "GivenItems", CountedItems)
+    for text_queries in (False, True):
+        expected = stage(text_queries)
+        CountedItems.counts.clear()
+        for row in range(3):
+            query = {"text": texts[row]} if text_queries else {"image": paths[row]}
+            find = "image" if text_queries else "caption"
+            hits = index.query(**query, top=TOP, rerank=TOP, find=find)
+            scores = complete_rows(expected, 0)[row]
+            assert [hit.row for hit in hits] == list(np.argsort(-scores, kind="stable")[:TOP])
+            found = [hit.score for hit in hits]
+            np.testing.assert_allclose(found, np.sort(scores)[::-1][:TOP], rtol=1e-5, atol=1e-5)
+            assert {hit.definition for hit in hits} == {stage.definition} == {NAME}
+        # 7 + 1 items of every query instead of 7 + 7.
+        assert CountedItems.counts == [(TOP, 1) if text_queries else (1, TOP)] * 3
+    compiled = program.score._cache_size(), program.prepare._cache_size()
+    for many in (5, 6, 8):
+        index.query(texts[0], top=3, rerank=many)
+    assert compiled == (program.score._cache_size(), program.prepare._cache_size())
+    plain = index.query(image=paths[0], find="caption", top=COUNT)
+    assert {hit.definition for hit in plain} == {"cosine"}
+    hit = index.query(image=paths[0], find="caption", rerank=TOP, add_first_stage=False)[0]
+    assert hit.definition == "logit of matching_head"
+    assert hit.score == pytest.approx(alone[hit.row], rel=1e-5)
+    # Over HTTP, too.
+    with make_server(index, "127.0.0.1", 0) as listening:
+        thread = threading.Thread(target=listening.handle_request)
+        thread.start()
+        address = f"http://127.0.0.1:{listening.server_address[1]}/search"
+        asked = f"{address}?text={texts[0].replace(' ', '+')}&top=3&rerank=7"
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            found = json.load(answer)["hits"]
+        thread.join()
+    expected = index.query(texts[0], top=3, rerank=7)
+    assert found == [dataclasses.asdict(hit) for hit in expected]
+    assert found[0]["definition"] == NAME
+
+
+@pytest.mark.parametrize(
+    ("evals", "expected"), [((False,), False), ((True, True), True), ((True, False), None)]
+)
+def test_the_definition_is_that_of_the_evaluators(evals, expected, tmp_path):
+    section = SECTION | {"pair_scorer": PAIR_SCORER}
+    run = save_run(str(tmp_path / "run"), steps=(3,), section=section, evals=evals_of(*evals))
+    assert xmodal.load(run).add_first_stage is expected
 
 
 @pytest.fixture(scope="module")
@@ -19,21 +143,26 @@ def test_the_best_by_vectors_are_ranked_by_the_pair_scorer(model):
     first = index.query(image=image, top=7)
     scores = {hit.item: model.score_pairs([image], [hit.item])[0] for hit in first}
     expected = sorted(scores, key=lambda item: -scores[item])
-    found = index.query(image=image, top=3, rerank=7)
+    found = index.query(image=image, top=3, rerank=7, add_first_stage=False)
     assert [hit.item for hit in found] == expected[:3] != [hit.item for hit in first[:3]]
     assert [hit.rank for hit in found] == [1, 2, 3]
     np.testing.assert_allclose([hit.score for hit in found], sorted(scores.values())[:-4:-1], 1e-4)
     # At least as many as are asked for.
-    assert len(index.query(image=image, top=5, rerank=2)) == 5
+    assert len(index.query(image=image, top=5, rerank=2, add_first_stage=False)) == 5
 
 
 def test_what_cannot_be_paired_is_named(model):
     features = np.random.default_rng(3).normal(size=(4, FEATURES)).astype(np.float32)
     index = xmodal.Index.build(model, images=features, captions=make_texts(4))
+    options = {"rerank": 4, "add_first_stage": False}
     with pytest.raises(xmodal.UserError, match="is not a picture in a file"):
-        index.query("a red star", rerank=4)
+        index.query("a red star", **options)
     with pytest.raises(xmodal.UserError, match="use find='image'"):
-        index.query("a red star", find="caption", rerank=4)
+        index.query("a red star", find="caption", **options)
+    with pytest.raises(xmodal.UserError, match="choose add_first_stage=True"):
+        index.query(image=features[0], find="caption", rerank=4)
+    with pytest.raises(xmodal.UserError, match="is an option of rerank"):
+        index.query("a red star", add_first_stage=True)
     other = xmodal.Index.build(make_model(1)[0], captions=make_texts(4))
     with pytest.raises(xmodal.UserError, match="has no pair scorer"):
-        other.query(image=features[0], rerank=4)
+        other.query(image=features[0], **options)

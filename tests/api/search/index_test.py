@@ -297,6 +297,7 @@ def test_the_commands(run, model, search, tmp_path):
     assert "captions: 2 items, exact search" in printed
     hits = xmodal.Index.open(place, model=model).query("a star", top=3)
     table = search("query", f"--index={place}", "a star", "--top=3").splitlines()
+    assert table.pop() == f"score: {model.similarity_name}"
     assert [line.split()[-1] for line in table] == [hit.item for hit in hits]
     found = json.loads(
         search("query", f"--index={place}", "a star", "--find=caption", "--format=json")

@@ -47,6 +47,7 @@ def test_answers_are_those_of_the_index(index, ask):
     status, found = ask("GET", "/search?text=a+star&top=2")
     assert (status, found["query"], len(found["hits"])) == (200, "a star", 2)
     assert rows_of(found) == [(hit.item, hit.score) for hit in index.query("a star", top=2)]
+    assert {hit["definition"] for hit in found["hits"]} == {index.model.similarity_name}
     captions = ask("GET", "/search?text=a+star&find=caption")[1]
     assert captions["hits"][0]["item"] == "a star"
     path = index.galleries["image"].names[2]
@@ -62,6 +63,9 @@ def test_answers_are_those_of_the_index(index, ask):
         (("GET", f"/search?text=a&top={'9' * 5_000}"), 400, "must be from 1 to 1000"),
         (("GET", "/search?text=a&k=3"), 400, "unknown: ['k']"),
         (("GET", "/search?text=a&find=video"), 400, "The index has no video"),
+        (("GET", "/search?text=a&rerank=0"), 400, "rerank=0 must be from 1 to 1000"),
+        (("GET", "/search?text=a&rerank=3&add_first_stage=1"), 400, "add_first_stage"),
+        (("GET", "/search?text=a&rerank=3&add_first_stage=true"), 400, "has no pair scorer"),
         (("GET", "/"), 404, "there is only /search"),
         (("POST", "/search", b"no picture"), 400, "0"),
         (("POST", "/search?text=a", b"no picture"), 400, "either a text or an image"),

@@ -11,12 +11,13 @@ from xmodal.base.page import Group, Page, PageItem, PageRow, Picture, Section
 
 
 def as_table(hits: Sequence[Hit]) -> str:
-    """Returns a line per hit: rank, score and item."""
-    return "".join(f"{hit.rank:>4}  {hit.score:8.4f}  {hit.item}\n" for hit in hits)
+    """Returns a line per hit, rank, score and item, and one that names the score."""
+    lines = [f"{hit.rank:>4}  {hit.score:8.4f}  {hit.item}\n" for hit in hits]
+    return "".join([*lines, *(f"score: {hit.definition}\n" for hit in hits[:1])])
 
 
 def as_json(query: str, hits: Sequence[Hit]) -> str:
-    """Returns `{"query", "hits": [{"rank", "row", "item", "score"}]}`."""
+    """Returns `{"query", "hits": [{"rank", "row", "item", "score", "definition"}]}`."""
     content = {"query": query, "hits": [dataclasses.asdict(hit) for hit in hits]}
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
@@ -42,7 +43,8 @@ def as_page(
         notes = [f"{hit.rank}", f"{hit.score:.4f}"]
         items.append(PageItem(name, picture(hit), name, notes=notes, link=link))
     own = None if asked is None else PageItem(picture=asked, alt=query)
-    section = Section(f"{len(hits)} hits, most similar first", [PageRow(items)], own)
+    score = "".join(f" by {hit.definition}" for hit in hits[:1])
+    section = Section(f"{len(hits)} hits, most similar{score} first", [PageRow(items)], own)
     return Page(query, [Group("", [section])])
 
 

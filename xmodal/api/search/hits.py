@@ -5,9 +5,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from xmodal.api.model import Model
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.base.config import UserError
+from xmodal.evals.ranking.finite import count_not_finite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,13 +21,16 @@ class Hit:
       rank: rank, starting at 1.
       row: its position in the index.
       item: path, caption, or position in a dataset.
-      score: score by the model's similarity, or by its pair scorer; larger is more similar.
+      score: larger is more similar.
+      definition: names the score: the model's similarity, or what its pair scorer adds up, such as
+        "logit of cross_attention + cosine".
     """
 
     rank: int
     row: int
     item: str
     score: float
+    definition: str = ""
 
 
 def rank_pairs(
@@ -33,8 +39,13 @@ def rank_pairs(
     query: Any,
     kind: str,
     hits: Sequence[Hit],
+    *,
+    add_first_stage: bool | None = None,
+    upright: bool = True,
 ) -> list[Hit]:
-    """Returns hits with the scores of the model's pair scorer, best first.
+    """Returns hits with the scores of the model's pair scorer, as in evaluation, best first.
+
+    The query is encoded once.
 
     Args:
       model: a model with a pair scorer.
@@ -42,11 +53,23 @@ def rank_pairs(
       query: the query, an image or a text.
       kind: its kind, "image" or "caption".
       hits: items of the other kind.
+      add_first_stage: whether a score is the sum of those of pair scorer and similarity, see
+        `PairReranker`; None as in the evaluators of the model's run.
+      upright: see `Model.embed_images`, of the query.
 
     Raises:
-      UserError: the model has no pair scorer, the hits are of the same kind, or a picture is not a
-        file that can be read.
+      UserError: the model has no pair scorer, or its run does not determine the score, the hits
+        are of the same kind, a picture is not a file that can be read, or a score is not finite.
     """
+    if model.pairs is None:
+        raise UserError(f"{model.name} has no pair scorer; search without rerank.")
+    added = model.add_first_stage if add_first_stage is None else add_first_stage
+    if added is None:
+        raise UserError(
+            f"No evaluator, or more than one, of {model.name} says what its pair scorer's hits are "
+            "ranked by: choose add_first_stage=True, which adds the score of the first stage, as "
+            "BLIP's authors do, or False."
+        )
     other = "caption" if kind == "image" else "image"
     gallery = galleries.get(other)
     if gallery is None or any(gallery.names[hit.row] != hit.item for hit in hits):
@@ -59,9 +82,15 @@ def rank_pairs(
         )
     queries = [query] * len(items)
     images, texts = (items, queries) if other == "image" else (queries, items)
-    scores = model.score_pairs(images, texts)
+    of_query = upright if kind == "image" else True
+    scores, definition = model.score_pairs(images, texts, upright=of_query), model.pairs.definition
+    if added:
+        scores = scores + np.array([hit.score for hit in hits], np.float32)
+        definition = f"{definition} + {model.similarity_name}"
+    if bad := count_not_finite(scores):
+        raise UserError(f"{bad:,} scores of {model.name} are not finite: the model diverged.")
     ordered = sorted(zip(-scores, hits, strict=True), key=lambda pair: (pair[0], pair[1].rank))
     return [
-        dataclasses.replace(hit, rank=rank, score=-float(score))
+        dataclasses.replace(hit, rank=rank, score=-float(score), definition=definition)
         for rank, (score, hit) in enumerate(ordered, start=1)
     ]

@@ -135,6 +135,7 @@ class Index:
         exact: bool = False,
         upright: bool = True,
         rerank: int = 0,
+        add_first_stage: bool | None = None,
     ) -> list[Hit]:
         """Returns the items most similar to a text or a picture, best first.
 
@@ -147,18 +148,27 @@ class Index:
           upright: see `Model.embed_images`; False for a picture of a dataset.
           rerank: number of hits, at least `top`, that the model's pair scorer scores and ranks
             again; 0 for none. Pictures are read from their files.
+          add_first_stage: whether the score of a pair is added to that of the similarity, as the
+            reranker of evaluators does; by default as in those of the model's run.
 
         Raises:
           UserError: an argument does not fit the index or the model.
         """
         if (text is None) == (image is None):
             raise UserError("Pass either a text or an image as the query.")
+        if add_first_stage is not None and not rerank:
+            raise UserError(
+                "add_first_stage is an option of rerank, the number of hits; pass both."
+            )
         kind = "caption" if image is None else "image"
         query = text if image is None else image
         vectors = embed(self.model, kind, [query], upright=upright)
         many = max(top, rerank) if rerank else top
         (hits,) = self.query_vectors(vectors, kind, top=many, find=find, exact=exact)
-        return rank_pairs(self.model, self.galleries, query, kind, hits)[:top] if rerank else hits
+        if not rerank:
+            return hits
+        how: Any = {"add_first_stage": add_first_stage, "upright": upright}
+        return rank_pairs(self.model, self.galleries, query, kind, hits, **how)[:top]
 
     def query_vectors(
         self,
@@ -204,7 +214,7 @@ class Index:
         found = search(vectors, min(top, len(gallery.names)))
         return [
             [
-                Hit(rank, int(row), gallery.names[row], float(score))
+                Hit(rank, int(row), gallery.names[row], float(score), self.model.similarity_name)
                 for rank, (score, row) in enumerate(zip(*each, strict=True), start=1)
                 if row >= 0
             ]

@@ -3,6 +3,8 @@
 GET /search?text=a+dog&top=5      hits of a text
 POST /search?top=5                hits of the picture in the body
 GET /search?...&find=caption      captions of an index that also has images
+GET /search?...&rerank=50         the best 50 in the order of the pair scorer; with
+                                  &add_first_stage=true or false, see `Index.query`
 
 The answer is the JSON of `formats.as_json`, or `{"error": ...}` with status 400 to 413. The server
 has neither encryption nor users: for other machines, put one that has them in front of it.
@@ -12,16 +14,19 @@ import http.server
 import json
 import threading
 import urllib.parse
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
 from xmodal.api.search.formats import as_json
 from xmodal.api.search.index import Index
-from xmodal.base.config import UserError
+from xmodal.base.config import UserError, lookup
 
 _PATH = "/search"
 _LARGEST = 20 * 2**20  # Bytes of a picture.
 _MOST = 1000  # Hits of a query.
+_NUMBERS = ("top", "rerank")
+_FLAG, _VALUES = "add_first_stage", {"true": True, "false": False}
 _DIGITS = 18  # Of a number; Python refuses to read very long ones.
 _SECONDS = 30  # A client that is silent for longer is disconnected.
 
@@ -81,20 +86,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self._answer({**query, "image": picture})
 
     def _read_query(self) -> dict[str, Any] | None:
-        """Returns `text`, `top` and `find` of the address; answers None if they are wrong."""
+        """Returns the options of the address; answers None if they are wrong."""
         address = urllib.parse.urlsplit(self.path)
         if address.path != _PATH:
             self._refuse(HTTPStatus.NOT_FOUND, f"there is only {_PATH}")
             return None
-        query: dict[str, Any] = dict(urllib.parse.parse_qsl(address.query))
-        top = query.get("top", "10")
-        if unknown := sorted(set(query) - {"text", "top", "find"}):
-            self._refuse(HTTPStatus.BAD_REQUEST, f"unknown: {unknown}")
-        elif not (top.isdecimal() and len(top) <= _DIGITS and 1 <= int(top) <= _MOST):
-            self._refuse(HTTPStatus.BAD_REQUEST, f"top={top:.20} must be from 1 to {_MOST}")
-        else:
-            return {**query, "top": int(top)}
-        return None
+        try:
+            return _read_options(dict(urllib.parse.parse_qsl(address.query)))
+        except UserError as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+            return None
 
     def _answer(self, query: dict[str, Any]) -> None:
         try:
@@ -117,3 +118,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Logs nothing: queries are people's own."""
+
+
+def _read_options(given: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of `Index.query` in an address."""
+    if unknown := sorted(set(given) - {"text", "find", *_NUMBERS, _FLAG}):
+        raise UserError(f"unknown: {unknown}")
+    found: dict[str, Any] = dict(given)
+    for name in _NUMBERS:
+        value = given.get(name, "1")
+        if not (value.isdecimal() and len(value) <= _DIGITS and 1 <= int(value) <= _MOST):
+            raise UserError(f"{name}={value:.20} must be from 1 to {_MOST}")
+        if name in given:
+            found[name] = int(value)
+    if _FLAG in given:
+        found[_FLAG] = lookup(_FLAG, given[_FLAG], _VALUES)
+    return found
