@@ -339,7 +339,7 @@ def _format_number(tag: str, metrics: Mapping[str, float]) -> str:
     low, high = (metrics.get(f"{tag}_{end}", math.nan) for end in ("low", "high"))
     if math.isnan(low):
         return f"{value:.6g}"
-    digits = 1 if high - low > 1 else 3  # Of percent, and of correlations.
+    digits = 1 if "accuracy" in tag.rpartition("/")[2] else 3  # In percent, unlike correlations.
     return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
