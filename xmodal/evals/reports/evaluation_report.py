@@ -27,6 +27,7 @@ _TITLES = {
     "pmrp_zeta0": "Plausible matches of equal categories, R-Precision",
     "pmrp_pcme": "Plausible matches as in PCME, R-Precision",
     "pmrp_pcme_1k": "Plausible matches as in PCME, R-Precision in five folds",
+    "vinvl_1k": "MS-COCO 1K, the list of Oscar and VinVL",
 }
 _METRICS = {
     "map@r": "mAP@R",
