@@ -37,6 +37,17 @@ def test_texts_come_back_in_their_order(count, batch_size, devices):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_batches_of_texts_are_small_on_a_cpu(monkeypatch):
+    sizes = []
+    monkeypatch.setattr(
+        model_module.Model, "_embed_all", lambda self, *arguments: sizes.append(arguments[-1])
+    )
+    model, _ = make_model()
+    model.embed_texts(["a"])
+    model.embed_texts(["a"], batch_size=3)
+    assert sizes == [64, 3]
+
+
 def test_iterators_are_read_in_parts(monkeypatch):
     monkeypatch.setattr(model_module, "_AT_A_TIME", 7)
     model, _ = make_model()

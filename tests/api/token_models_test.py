@@ -1,5 +1,7 @@
 """A model whose similarity compares tokens: embedding, scores, bundle, search."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -10,11 +12,13 @@ from tiny_dual_encoder import FEATURES, TEXT, WIDTH, WORDS, make_texts, make_wei
 
 import xmodal
 from tests.similarity.slow_saf import score_pairs
+from xmodal.api.bundles import opening
 from xmodal.api.bundles.card import WEIGHTS, read_bundle, write_card
 from xmodal.api.exporting import export_model
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
+from xmodal.training.tree import unflatten
 
 REGIONS = 3
 SECTION = {
@@ -117,6 +121,12 @@ def test_other_arrays_than_the_similarity_takes_are_refused(bundle_folder, tmp_p
         write_card(epath.Path(tmp_path), card, contents | {WEIGHTS: save(arrays)})
         with pytest.raises(xmodal.UserError, match=f"does not hold the arrays .*{message}"):
             xmodal.load(tmp_path)
+    # A model of texts alone may have a function for a single length.
+    encoders = opening.open_bundle(bundle_folder).encoders
+    names = [name for name in encoders.functions if name != "image"]
+    of_texts = dataclasses.replace(encoders, functions={names[0]: encoders.functions[names[0]]})
+    arrays = {name: x for name, x in kept.items() if name.startswith("similarity/")}
+    opening._check_module(of_texts, unflatten(arrays)["similarity"])
 
 
 @pytest.mark.slow

@@ -228,9 +228,10 @@ from tests.evals.pair_scores_test import CAPTIONS, IMAGES, Items, prepare, score
 from xmodal.base import mesh, processes
 from xmodal.evals import pair_scores
 from xmodal.evals.pair_scores import PairFunctions, PairProgram, PairScores
+from xmodal.evals.ranking import score_files
 
 processes.initialize()
-pair_scores._MOST_IMAGES, pair_scores._SAVED_PAIRS = 1, 0
+pair_scores._MOST_IMAGES, pair_scores._SAVED_PAIRS, score_files._AGREED = 1, 0, 7
 items, every = Items(), np.indices((IMAGES, CAPTIONS)).reshape(2, -1)
 functions = PairFunctions("sum", prepare, score, lambda i, t: 4 * i * t, "a sum")
 program = PairProgram(functions, mesh.make_mesh())

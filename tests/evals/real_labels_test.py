@@ -44,7 +44,8 @@ def labels(real_data):
 
 @pytest.fixture(scope="module")
 def boards(labels):
-    made = make_boards(labels, list(definitions_of(labels.name)))
+    # The list of VinVL is not among the files.
+    made = make_boards(labels, [name for name in definitions_of(labels.name) if name != "vinvl_1k"])
     assert len(made) == 9
     return made
 

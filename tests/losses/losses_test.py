@@ -122,7 +122,7 @@ FOLDED = {
 def engine_cases():
     """Every family in both engines, and on two more numbers of devices, which take turns.
 
-    `engine_test` has every reduction in every engine on every number of devices.
+    `engine_test` has every reduction in every engine, also on eight devices.
     """
     for number, family in enumerate(FOLDED):
         yield family, "chunked", 1

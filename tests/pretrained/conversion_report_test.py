@@ -1,3 +1,5 @@
+import dataclasses
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -41,6 +43,8 @@ def test_every_array_is_accounted_for_by_name():
         "  params/a/bias: 2 stacked",
         "  params/a/kernel: transposed",
     ]
+    noted = dataclasses.replace(report, notes=["a size is assumed"])
+    assert noted.text() == f"{report.text()}note: a size is assumed\n"
     assert report.summary() == (
         "2 arrays loaded, 2 of them reshaped; 1 missing (batch_stats/a/mean); "
         "1 unexpected (pooler.bias)"

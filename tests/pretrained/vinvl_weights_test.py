@@ -1,5 +1,6 @@
 """Oscar's folders give the scores, gradients and updates of a torch Oscar, one pair at a time."""
 
+import argparse
 import json
 import sys
 
@@ -142,11 +143,12 @@ class Oscar:
         return {name: of(x).detach().numpy() for name, x in self.weights.items()}
 
 
-def convert(weights, path, **settings):
+def convert(weights, path, words=LONGEST, **settings):
     torch = pytest.importorskip("torch")
     arrays = {name: torch.tensor(array) for name, array in weights.items()}
     torch.save(arrays, path / "pytorch_model.bin")
-    torch.save({"max_seq_length": 70}, path / "training_args.bin")
+    arguments = argparse.Namespace(max_seq_length=words, max_img_seq_length=6, add_od_labels=True)
+    torch.save(arguments, path / "training_args.bin")
     config = {
         "num_attention_heads": HEADS, "hidden_act": "gelu", "layer_norm_eps": 1e-12,
         "img_layer_norm_eps": 1e-12, "use_img_layernorm": 1,
@@ -243,12 +245,20 @@ def test_scores_gradients_and_updates_equal_torch(tmp_path):
             assert np.linalg.norm(array - moved[path]) < 1e-2 * change + 1e-7, path
 
 
-def test_the_command_warns_of_another_evaluation(tmp_path, monkeypatch, capsys):
-    convert(make_weights(), tmp_path)
+def test_the_command_notes_assumed_values_and_another_evaluation(tmp_path, monkeypatch, capsys):
+    described = read_model(convert(make_weights(), tmp_path, words=10))
+    assert described.pair_scorer["length"] == 10
+    assert described.sides["text"].preprocessing["max_length"] == 10
+    assert described.sides["image"].preprocessing == {"max_regions": 6, "tags": True}
+    (tmp_path / "training_args.bin").unlink()
     source, output = f"--source={tmp_path}", f"--output={tmp_path / 'other'}"
     monkeypatch.setattr(sys, "argv", ["convert", "--model=vinvl", source, output])
     command.main()
-    assert "Note: microsoft/Oscar ranks by probabilities" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Note: microsoft/Oscar ranks by probabilities" in printed
+    assumed = "Assumed as in VinVL's retrieval, since there is no training_args.bin: max_seq_length"
+    assert f"Note: {assumed}=70, max_img_seq_length=70" in printed
+    assert f"note: {assumed}" in (tmp_path / "other/report.txt").read_text()
     warned = {name for name, converter in MODELS.items() if converter.warning}
     assert warned == {"blip", "vilt", "vinvl"}
 

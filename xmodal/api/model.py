@@ -29,7 +29,7 @@ from xmodal.similarity.precision import in_precision
 
 Embed = Callable[..., Embeddings]
 _AT_A_TIME = 1 << 14  # Items of an iterator in memory.
-# Texts per call. A CPU computes more at once no faster, and the longer the batch, the more padding.
+# Texts per call. Larger batches have more padding, and on a CPU they are no faster.
 _TEXTS, _TEXTS_OF_CPU = 256, 64
 
 

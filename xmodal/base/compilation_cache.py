@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import importlib
 import os
 import pathlib
 import platform
@@ -17,7 +18,7 @@ from xmodal.base.cache_folder import cache_folder
 _WORTH_KEEPING = 0.02
 _LARGEST = 8 * 2**30  # Bytes of all entries.
 _CHECKED = "checked"  # A file whose time is that of the last check.
-_ZSTD = b"\x28\xb5\x2f\xfd"  # How entries begin if zstandard is installed.
+_ZSTD = b"\x28\xb5\x2f\xfd"  # How entries begin that JAX wrote where zstandard is installed.
 
 
 def use_compilation_cache() -> None:
@@ -38,7 +39,8 @@ def use_compilation_cache() -> None:
         return  # The home folder is not writable; compiling takes longer.
     if not os.access(folder, os.W_OK):
         return
-    _clean(pathlib.Path(folder))
+    with contextlib.suppress(OSError):  # The disk is full; entries are read all the same.
+        _clean(pathlib.Path(folder))
     jax.config.update("jax_compilation_cache_dir", folder)
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
@@ -71,12 +73,17 @@ def _clean(folder: pathlib.Path, largest: int = _LARGEST) -> None:
 
 
 def _is_complete(entry: bytes) -> bool:
-    """Returns whether zlib can decompress an entry; JAX checks those of zstandard as it reads."""
+    """Returns whether an entry can be decompressed, by zlib or, as it begins, by zstandard."""
+    decompress, error = zlib.decompress, zlib.error
     if entry.startswith(_ZSTD):
-        return True
+        try:
+            zstandard = importlib.import_module("zstandard")
+        except ImportError:
+            return True  # JAX reads it in environments with zstandard only.
+        decompress, error = zstandard.ZstdDecompressor().decompress, zstandard.ZstdError
     try:
-        zlib.decompress(entry)
-    except zlib.error:
+        decompress(entry)
+    except error:
         return False
     return True
 

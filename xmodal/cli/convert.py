@@ -47,8 +47,9 @@ def main() -> None:
         raise
     size = sum(array.nbytes for array in made[0].values()) / 2**20
     print(f"{args.output}: {made[2].summary()}; {size:.1f} MiB; report.txt lists all; {section}")
-    if args.model and (warning := MODELS[args.model].warning):
-        print(f"Note: {warning}")
+    warning = MODELS[args.model].warning if args.model else ""
+    for note in filter(None, (*made[2].notes, warning)):
+        print(f"Note: {note}")
 
 
 def _parse() -> argparse.Namespace:

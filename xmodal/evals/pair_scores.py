@@ -38,8 +38,8 @@ from xmodal.evals.ranking.score_files import (
 from xmodal.evals.ranking.score_tiles import one_device
 
 _TEXTS_PER_IMAGE = 8  # At most, in a block; an image with more is scored in several blocks.
-# Texts are padded to a multiple of this, so that few shapes are compiled; where many pairs repay
-# more of them, to an even number of so many leading binary digits: 8, 10, ..., 16, 20, 24, 28, 32.
+# Texts are padded to a multiple of this, so that few shapes are compiled. Many pairs repay more
+# shapes: even numbers of so many leading binary digits, 2, 4, ..., 16, 20, 24, 28, 32, 40, ...
 _LENGTHS, _DIGITS = 8, 3
 _MANY_PAIRS = 1 << 22
 _IMAGE_LENGTHS = 4  # Images, to one of so many lengths that some of them have.
@@ -336,7 +336,7 @@ def _blocks(
 
 
 def _power_of_two(most: int) -> int:
-    """The largest one up to `most`, or 1; the same on hosts whose memory differs slightly."""
+    """The largest power of two up to `most`, at least 1: hosts' memories may differ slightly."""
     return 1 << max(int(most), 1).bit_length() - 1
 
 

@@ -331,7 +331,8 @@ class _Queries:
             values = compute_recall_values(rank, labels.metrics) | values
         items = len(self._ids[gallery])
         if labels.folds is not None:
-            items = int(np.bincount(labels.folds[1]).max())
+            sizes = np.bincount(labels.folds[1])
+            items = int(sizes[labels.folds[0][rows]].max(initial=0))
         return DirectionResult(
             query_ids=self._ids[query][rows].astype(np.int64),
             clusters=self._clusters[query][rows].astype(np.int32),

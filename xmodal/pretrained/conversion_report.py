@@ -22,15 +22,17 @@ class Report:
       missing: name of one of our arrays -> the arrays it needs that the source does not have.
       unexpected: arrays of the source that none of our arrays uses.
       reshaped: name of one of our arrays -> description of its layout change.
+      notes: sentences about settings that the source does not name.
     """
 
     loaded: Mapping[str, Sequence[str]]
     missing: Mapping[str, Sequence[str]]
     unexpected: Sequence[str]
     reshaped: Mapping[str, str]
+    notes: Sequence[str] = ()
 
     def text(self) -> str:
-        """Returns all names, one per line, grouped by kind with their number."""
+        """Returns all names, one per line, grouped by kind with their number, and the notes."""
         reshaped = {name: self.reshaped[name] for name in sorted(self.reshaped)}
         return "\n".join(
             [
@@ -42,6 +44,7 @@ class Report:
                 *(f"  {name}" for name in sorted(self.unexpected)),
                 f"reshaped: {len(reshaped)}",
                 *(f"  {name}: {how}" for name, how in reshaped.items()),
+                *(f"note: {note}" for note in self.notes),
                 "",
             ]
         )

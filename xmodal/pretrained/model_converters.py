@@ -194,6 +194,7 @@ def convert_model(
         for name, scalar in published.parameters.items():
             mapper.take(f"similarity/{name}", Taken(scalar, np.squeeze), ())
         arrays, report = mapper.result([name for name in source.arrays if COUNTERS.match(name)])
+        report = dataclasses.replace(report, notes=published.notes)
         show(report.text())
         report.check(allow_missing, (*converter.expected_unexpected, *allow_unexpected))
     except UserError as error:

@@ -51,6 +51,7 @@ _UNREAD = {
 }
 _MODULES = ("torch.nn.", "__torch__.")
 _SCRIPTED = "__torch__."
+_NAMESPACE = "argparse.Namespace"
 # Numbers, or entries of lists and dicts, that a file may refer to again; a tiny file can refer to
 # billions.
 _MOST_REPEATED = 1_000_000
@@ -158,6 +159,24 @@ def read_options(path: epath.Path) -> Mapping[str, Any]:
     options = objects.get("opt") if isinstance(objects, Mapping) else None
     fields = options.state if isinstance(options, Inert) else options
     return fields if isinstance(fields, Mapping) else {}
+
+
+def read_arguments(path: epath.Path) -> Mapping[str, Any]:
+    """Returns the attributes of an `argparse.Namespace` in a file of `torch.save`.
+
+    Values of other classes are `pickles.Inert`, like those of any file.
+
+    Raises:
+      UserError: see `read_objects`; or it holds anything else.
+    """
+    found = read_objects(path)
+    if isinstance(found, Inert) and found.kind == _NAMESPACE and isinstance(found.state, Mapping):
+        return found.state
+    kind = found.kind if isinstance(found, Inert) else type(found).__name__
+    raise UserError(
+        f"{path} has an object of the class {kind:.80}, not the attributes of an {_NAMESPACE}: it "
+        "is damaged, or from another program; get it again from where the weights are."
+    )
 
 
 class _Collector:

@@ -51,6 +51,7 @@ class Published:
       tokenizers: names of the tokenizer's files that it may have, see `tokenizer_files.FILES` ->
         additions of this kind to the preprocessing of the text; empty for a table of words.
       pair_scorer: the pair scorer, as in `config.model.pair_scorer`.
+      notes: see `Report`.
     """
 
     sides: Mapping[str, Description]
@@ -61,6 +62,7 @@ class Published:
     first_words: tuple[str, ...] = ()
     tokenizers: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     pair_scorer: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns shapes by name, `SIDE/params/...`, `similarity/...`, `tasks/NAME/module/...`."""

@@ -1,5 +1,6 @@
 """Oscar and VinVL as microsoft/Oscar saves them: `pytorch_model.bin` with its `config.json`.
 
+The lengths of the inputs and the use of tags are in `training_args.bin`, see `oscar_arguments`.
 Folders of retrieval, whose classifier has the classes "no match" and "match"; and of VinVL's
 pretraining, whose three classes are a matching triple, wrong tags and a wrong caption
 (oscar/datasets/oscar_tsv.py). Tags are the image's own in retrieval: of the latter, the last class
@@ -17,6 +18,7 @@ from xmodal.pretrained import layer_rules, torch_models
 from xmodal.pretrained.bert_weights import HUGGING_FACE_PARTS
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
+from xmodal.pretrained.oscar_arguments import read_oscar_arguments
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
 from xmodal.pretrained.weight_files import WeightSource
 
@@ -29,8 +31,6 @@ WARNING = (
 EXPECTED_UNEXPECTED = (r"(.*\.)?cls\.", r"(.*\.)?position_ids$")
 
 _HEAD_WIDTH = 64
-_REGIONS = 70  # The first ones of an image are used.
-_WORDS = 70  # Of a caption and the tags after it.
 _DROPOUT = 0.1
 _HIDDEN = "intermediate.dense.weight"
 # Values of config.json that other checkpoints of BERT's architecture may have.
@@ -41,8 +41,8 @@ def describe_vinvl(source: WeightSource) -> Published:
     """Returns the model of a checkpoint.
 
     Raises:
-      UserError: it is not an Oscar or VinVL with a head for matching, or its `config.json` asks for
-        what the released models do not have.
+      UserError: it is not an Oscar or VinVL with a head for matching, or its `config.json` or
+        `training_args.bin` asks for what the released models do not have.
     """
     arrays, settings = source.arrays, source.files.get("config.json", {})
     for name, value in _REQUIRED.items():
@@ -52,29 +52,34 @@ def describe_vinvl(source: WeightSource) -> Published:
     bert = f"{start}bert."
     if f"{bert}LayerNorm.weight" not in arrays:
         raise UserError("it has no layer norm of regions (use_img_layernorm), as VinVL has.")
-    image, image_layers = _describe_image(arrays, bert, settings)
+    head, retrieves = _find_head(arrays, start)
+    arguments = read_oscar_arguments(source, retrieves=retrieves)
+    encoder, image_layers = _describe_image(arrays, bert, settings)
     scorer, scorer_layers = _describe_scorer(arrays, bert, settings)
+    inputs = {"max_regions": arguments.regions, "tags": arguments.tags}
+    length = min(arguments.words, scorer["positions"])
     rows, _ = torch_models.array_shape(arrays, f"{bert}embeddings.word_embeddings.weight")
     text = Description(
         {"name": "token_ids", "vocab_size": rows},
         {"name": "none"},
-        {"tokenizer": "wordpiece", "lower_case": True, "max_length": _WORDS},
+        {"tokenizer": "wordpiece", "lower_case": arguments.lower_case, "max_length": length},
     )
     return Published(
-        sides={"image": image, "text": text},
+        sides={"image": Description(encoder, {"name": "none"}, inputs), "text": text},
         similarity={"name": "dot"},
         layers={
             "image": image_layers,
             "text": {},
-            "pair_scorer": {**scorer_layers, "output": _find_head(arrays, start)},
+            "pair_scorer": {**scorer_layers, "output": head},
         },
-        pair_scorer=scorer,
+        pair_scorer=scorer | {"length": length},
+        notes=(arguments.note,) if arguments.note else (),
     )
 
 
 def _describe_image(
     arrays: Arrays, bert: str, settings: Mapping[str, Any]
-) -> tuple[Description, dict[str, LayerRule]]:
+) -> tuple[dict[str, Any], dict[str, LayerRule]]:
     width, features = torch_models.array_shape(arrays, f"{bert}img_embedding.weight")
     encoder = {
         "name": "region_tokens",
@@ -87,7 +92,7 @@ def _describe_image(
         "encoder/regions": torch_models.linear(f"{bert}img_embedding"),
         "encoder/norm": torch_models.norm(f"{bert}LayerNorm"),
     }
-    return Description(encoder, {"name": "none"}, {"max_regions": _REGIONS, "tags": True}), rules
+    return encoder, rules
 
 
 def _describe_scorer(
@@ -112,15 +117,15 @@ def _describe_scorer(
         "heads": settings.get("num_attention_heads", max(1, width // _HEAD_WIDTH)),
         "dropout": settings.get("hidden_dropout_prob", _DROPOUT),
         "pooled_dropout": settings.get("hidden_dropout_prob", _DROPOUT),
-        "length": min(_WORDS, positions), "classes": 2, "score": "log_odds",
+        "classes": 2, "score": "log_odds",
     }, rules  # fmt: skip
 
 
-def _find_head(arrays: Arrays, start: str) -> LayerRule:
-    """The rule for the linear layer of the score."""
+def _find_head(arrays: Arrays, start: str) -> tuple[LayerRule, bool]:
+    """The rule for the linear layer of the score, and whether it was trained for retrieval."""
     classifier, pretrained = f"{start}classifier", f"{start}cls.seq_relationship"
     if f"{classifier}.weight" in arrays:
-        return torch_models.linear(classifier)
+        return torch_models.linear(classifier), True
     if len(arrays.get(f"{pretrained}.weight", ())) != 3:
         raise UserError(
             "it has neither a classifier of retrieval nor the three classes, cls.seq_relationship, "
@@ -131,4 +136,4 @@ def _find_head(arrays: Arrays, start: str) -> LayerRule:
         taken = torch_models.linear(pretrained)(leaf)
         return Taken(taken.name, lambda array: array[np.array([2, 0])].T, "classes 2 and 0")
 
-    return rule
+    return rule, False

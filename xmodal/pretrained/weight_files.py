@@ -67,9 +67,13 @@ class WeightSource:
 
     def content(self, name: str) -> bytes | None:
         """Returns any file in the folder of the weights as it is; None if there is none."""
-        path = epath.Path(self.path)
-        file = (path if path.is_dir() else path.parent) / name
+        file = self.beside(name)
         return file.read_bytes() if file.exists() else None
+
+    def beside(self, name: str) -> epath.Path:
+        """Returns the path of a file in the folder of the weights, whether it exists or not."""
+        path = epath.Path(self.path)
+        return (path if path.is_dir() else path.parent) / name
 
 
 def load_source(path: str | os.PathLike) -> WeightSource:

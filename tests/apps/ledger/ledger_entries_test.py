@@ -5,8 +5,10 @@ import pathlib
 
 import pytest
 
+from configs import cmcm_clue
 from xmodal.apps.ledger.ledger_entries import STATUSES, Value, read_ledger
 from xmodal.evals import published
+from xmodal.evals.boards.definitions import DEFINITIONS, DIRECTIONS, RATING_SIDES
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -61,6 +63,21 @@ def test_every_row_is_complete(ledger):
             for tag, value in values.items():
                 if tag.endswith("recall@1") and (ten := values.get(f"{tag}0")):
                     assert value.number <= ten.number
+
+
+def test_rows_name_boards_that_exist(ledger):
+    """Boards by their definition or dataset, and the evaluators of CMCM's configs."""
+    known = {each.name for boards in DEFINITIONS.values() for each in boards}
+    known |= {path.parent.name for path in ROOT.glob("data_prep/*/*_dataset_builder.py")}
+    known |= {name for each in ("", "shapes") for name in cmcm_clue.get_config(each).evals}
+    named = {
+        tag.split("/")[0]
+        for row in ledger.rows
+        for tag in (*row.published, *row.measured)
+        if tag.split("/")[1:2] in [[each] for each in (*DIRECTIONS, *RATING_SIDES, "mean")]
+    }
+    assert len(named) > 10
+    assert not named - known
 
 
 def test_rows_of_open_clips_siglips_are_run_as_open_clip_computes_them(ledger):

@@ -36,6 +36,7 @@ def test_board_names_differ():
         "pmrp_zeta0",
         "pmrp_pcme",
         "pmrp_pcme_1k",
+        "vinvl_1k",
     }
 
 

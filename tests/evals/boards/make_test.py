@@ -128,6 +128,17 @@ def test_folds_of_images_and_of_their_captions():
     assert [each.tolist() for each in directions["t2i"].folds] == [[1, 0, 1, 0], [1, 0, 1]]
 
 
+def test_a_shortlist_is_the_whole_gallery_of_its_queries():
+    labels = small_labels(shortlist=np.array([False, True, True]))
+    assert "vinvl_1k" not in by_name(labels)
+    board = by_name(labels, ["vinvl_1k"])["vinvl_1k"]
+    i2t, t2i = board.directions["i2t"], board.directions["t2i"]
+    assert id_pairs(labels, "i2t", i2t.positives) == OWN - {(30, 8)}
+    assert id_pairs(labels, "t2i", t2i.positives) == mirrored(OWN - {(30, 8)})
+    assert [each.tolist() for each in i2t.folds] == [[1, 0, 0], [1, 0, 0, 0]]
+    assert [each.tolist() for each in t2i.folds] == [[1, 0, 0, 0], [1, 0, 0]]
+
+
 def test_pcme_asks_three_relations_among_items_with_categories():
     labels = small_labels()
     direction = by_name(labels, ["pmrp_pcme"])["pmrp_pcme"].directions["i2t"]
@@ -245,6 +256,8 @@ def test_exactly_the_boards_that_are_named():
         ({"lists": {"eccv": {"i2t": flat((10, 5))}}}, "eccv", r"eccv_caption_to_image\.json"),
         ({"caption_categories": None}, "pmrp", r"Board pmrp .*instances_val2014\.json"),
         ({"folds": None}, "coco1k", r"Board coco1k .*coco_test_ids\.npy"),
+        ({}, "vinvl_1k", r"Board vinvl_1k .*test_img_keys_1k\.tsv"),
+        ({"partial": "3 of 9 images"}, "vinvl_1k", "its list needs the whole split"),
         ({"partial": "3 of 9 images"}, "coco1k", "need the whole split, and this is 3 of 9 images"),
     ],
 )

@@ -7,7 +7,9 @@ import pytest
 
 from xmodal.base.config import UserError
 from xmodal.evals.boards import make as boards
+from xmodal.evals.inputs.sources import ScoreMatrix
 from xmodal.evals.labels import annotations
+from xmodal.evals.runner import compute_boards
 
 # Files of a tiny split: images 30, 10 and 20, two captions each.
 CAPTIONS = {"8": [30], "5": [10], "7": [20], "6": [10], "3": [30], "4": [20]}
@@ -53,6 +55,7 @@ def test_a_tiny_split(tmp_path):
     assert labels.categories.tolist() == [[0, 1, 1], [0, 0, 0], [1, 0, 0]]  # columns 1, 3, 90
     assert labels.caption_categories.tolist() == labels.categories.repeat(2, axis=0).tolist()
     assert labels.folds.tolist() == [0, 0, 0]
+    assert labels.shortlist is None
     assert labels.ratings["sits"]["left_ids"].tolist() == [5, 8]
     assert [ids.tolist() for ids in labels.lists["eccv"]["i2t"]] == [[10, 10, 20], [5, 8, 99]]
     assert [ids.tolist() for ids in labels.lists["eccv"]["t2i"]] == [[7, 7], [30, 20]]
@@ -68,6 +71,27 @@ def test_a_tiny_split(tmp_path):
         "eccv_caption_to_image.json holds 1 queries instead of 1,332 and 2 positives instead of "
         "11,279",
     )
+
+
+def test_a_shortlist_ranks_its_own_images_and_captions(tmp_path):
+    """Recalls equal those of a matrix that has nothing else; the lines are in any order."""
+    (write_files(tmp_path) / "test_img_keys_1k.tsv").write_text("20\n10\n")
+    labels = annotations.read_annotations(tmp_path, "test")
+    assert labels.shortlist.tolist() == [True, False, True]
+    assert "test_img_keys_1k.tsv holds 2 images instead of 1,000" in labels.differences
+    assert annotations.restrict(labels, np.array([10, 20])).shortlist is None
+    made = boards.make_boards(labels, ["vinvl_1k"])
+    # Images 10, 30 and 20; captions 5 and 6, 8 and 3, 7 and 4. Image 30 and its captions win.
+    scores = np.array([[1, 2, 9, 9, 3, 0], [9, 9, 9, 9, 9, 9], [5, 0, 9, 9, 6, 3]], np.float32)
+    items = {"image_ids": labels.image_ids, "caption_ids": labels.caption_ids}
+    source = ScoreMatrix(place="scores", matrix=scores, **items)
+    (result,) = compute_boards(source, labels, made, bootstrap_samples=2, seed=0)
+    found = {name: each.values["recall@1"].tolist() for name, each in result.directions.items()}
+    assert found == {"i2t": [0, 100], "t2i": [0, 100, 100, 100]}
+    assert [each.gallery for each in result.directions.values()] == [4, 2]
+    assert [each.query_ids.tolist() for each in result.directions.values()] == [
+        [10, 20], [5, 6, 7, 4],
+    ]  # fmt: skip
 
 
 def test_both_forms_of_the_categories_agree(tmp_path):
@@ -141,6 +165,8 @@ def test_restricting_to_everything_changes_nothing(tmp_path):
         ("coco_test_ids.npy", np.array([5, 5]), "lists an id twice"),
         ("coco_test_ids.npy", np.array([5, 6, 1]), "lists 3 captions .* 6, 2 of them the same"),
         ("coco_test_ids.npy", np.array([{}]), r"cannot be read as npy \(Object arrays"),
+        ("test_img_keys_1k.tsv", "10\n77\n", "lists the image 77, which is not in the test split"),
+        ("test_img_keys_1k.tsv", "10\tcat\n", "has not one image id per line .*cat"),
         ("instances_val2014.json", '{"annotations": []}', "is not a file of COCO instances"),
         ("instances_val2014.json", '{"annotations": [{"id": 1}]}', "COCO instances: it lacks"),
         (

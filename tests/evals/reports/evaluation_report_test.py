@@ -146,12 +146,12 @@ def test_numbers_without_boards_name_the_model():
         "t2i/recall@1": 20.0,
         "t2i/recall@1_std": 1.5,
         "sts/pearson": 0.5,
-        "sts/pearson_low": 0.412,
-        "sts/pearson_high": 0.5777,
+        "sts/pearson_low": -0.412,  # Of few pairs.
+        "sts/pearson_high": 0.7777,
         "t2i/pairs": 3.0,
         "zero/accuracy@1": 12.5,
-        "zero/accuracy@1_low": 2.5,
-        "zero/accuracy@1_high": 25.0,
+        "zero/accuracy@1_low": 12.25,  # Of many images.
+        "zero/accuracy@1_high": 12.84,
         "old/pearson": math.nan,
     }
     numbers = Numbers("pools", "Any.", "0", metrics)
@@ -159,8 +159,8 @@ def test_numbers_without_boards_name_the_model():
     assert rows_of(text) == [
         ["ours", "recall@1", "pairs", "pearson", "accuracy@1"],
         ["t2i", "20 ± 1.5", "3", "", ""],
-        ["sts", "", "", "0.500 [0.412, 0.578]", ""],
-        ["zero", "", "", "", "12.5 [2.5, 25.0]"],
+        ["sts", "", "", "0.500 [-0.412, 0.778]", ""],
+        ["zero", "", "", "", "12.5 [12.2, 12.8]"],
         ["old", "", "", "-", ""],
     ]
 

@@ -163,8 +163,8 @@ def _check_module(encoders: BundledEncoders, arrays: Mapping[str, Any]) -> None:
     """Raises ValueError if the similarity's module has other arrays than it starts with."""
     module, taken = encoders.similarity.module, {}
     if module is not None:
-        image, *_, text = sorted(encoders.functions)  # "image", "text-16", "text-8"
-        sides = [_one_item(encoders.functions[name]) for name in (image, text)]
+        names = sorted(encoders.functions)  # "image", "text-16", "text-8", or those of one side.
+        sides = [_one_item(encoders.functions[name]) for name in (names[0], names[-1])]
         taken = flatten(jax.eval_shape(module.init, jax.random.key(0), *sides))
     _check_taken(f"the similarity {encoders.similarity.name!r}", taken, flatten(arrays))
 

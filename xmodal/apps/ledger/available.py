@@ -25,8 +25,8 @@ def folders_of(ledger: Ledger, named: Sequence[str]) -> dict[str, pathlib.Path]:
       UserError: a name is unknown, or a folder does not exist.
     """
     root = os.environ.get(VARIABLE)
-    known = {files.folder: key for key, files in ledger.files.items() if files.folder}
-    names = {_brace(folder, key): folder for folder, key in known.items()}
+    known = {files.folder for files in ledger.files.values() if files.folder}
+    names = {_brace(folder): folder for folder in known}
     found = {name: pathlib.Path(root, folder) for name, folder in names.items()} if root else {}
     for each in named:
         name, _, path = each.partition("=")
@@ -96,12 +96,12 @@ def _locate(folder: pathlib.Path, name: str) -> pathlib.Path | None:
 
 
 def _brace_of(key: str, files: Files) -> str:
-    return key if files.package else _brace(files.folder, key)
+    return key if files.package else _brace(files.folder)
 
 
-def _brace(folder: str, key: str) -> str:
-    """The folder's name in commands; the folder of all folders has that of its files."""
-    return key if folder == "." else folder
+def _brace(folder: str) -> str:
+    """The folder's name in commands; the labels are in the folder of all folders."""
+    return "labels" if folder == "." else folder
 
 
 def _are(names: Sequence[str]) -> str:

@@ -29,6 +29,7 @@ RELEASED_FILES = {
     "eccv": "eccv_image_to_caption.json and eccv_caption_to_image.json",
     "categories": "instances_val2014.json or val2014_categories.npz",
     "folds": "coco_test_ids.npy",
+    "shortlist": "test_img_keys_1k.tsv",
     "matches": "the config matches of the dataset",
 }
 _RECALLS = ("recall@1", "recall@5", "recall@10")
@@ -56,6 +57,7 @@ class Definition:
         own pair is included. Metrics are averaged over several.
       labeled_gallery: whether items without a category are removed from the galleries.
       folded: whether a query is compared only with the items of its fold of 1,000 images.
+      shortlisted: whether there are only the images on VinVL's list, and their captions.
       cap: largest R of a query.
       variant: whether the board is computed only if it is named.
     """
@@ -72,6 +74,7 @@ class Definition:
     zetas: tuple[int, ...] = ()
     labeled_gallery: bool = False
     folded: bool = False
+    shortlisted: bool = False
     cap: int | None = None
     variant: bool = False
 
@@ -159,6 +162,15 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             zetas=(0, 1, 2),
             labeled_gallery=True,
             folded=True,
+            variant=True,
+        ),
+        Definition(
+            "vinvl_1k",
+            "A caption and its own image, among the 1,000 images on the list of microsoft/Oscar, "
+            "which Oscar and VinVL report as COCO 1K.",
+            directions=_INTERMODAL,
+            metrics=_RECALLS,
+            shortlisted=True,
             variant=True,
         ),
     ),

@@ -114,12 +114,14 @@ class _Maker:
         """A direction whose positives are listed pairs; None if there are none."""
         query, gallery = (self._galleries[kind] for kind in DIRECTIONS[direction])
         pairs, unreachable = self._pairs(definition, direction)
+        if definition.shortlisted:
+            pairs = pairs[:, self._by_kind(self._labels.shortlist, direction)[0][pairs[0]]]
         if not pairs.size:
             return None
         positives = Ragged.from_pairs(pairs[0], pairs[1], len(query.ids))
         rows = np.repeat(np.arange(len(query.ids)), positives.lengths)
         label_hash.add(direction, query.ids[rows], gallery.ids[positives.values])
-        folds = self._folds(direction, label_hash) if definition.folded else None
+        folds = self._folds(definition, direction, label_hash)
         counts = None
         if unreachable.size:
             label_hash.add(f"beyond {direction}", *unreachable)
@@ -145,15 +147,27 @@ class _Maker:
             pairs.append(rated.get(direction, none))
         return np.concatenate(pairs, axis=1), none
 
-    def _folds(self, direction: str, label_hash: LabelHash) -> tuple[np.ndarray, np.ndarray]:
-        """Folds of the queries [Q] and of the gallery items [N]."""
-        of_images = self._labels.folds
-        by_kind = {"image": of_images, "text": of_images[self._own_image]}
-        query, gallery = (by_kind[kind] for kind in DIRECTIONS[direction])
+    def _folds(
+        self, definition: Definition, direction: str, label_hash: LabelHash
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Folds of the queries [Q] and of the gallery items [N]; None for a whole gallery."""
+        if definition.shortlisted:
+            of_images = (~self._labels.shortlist).astype(np.int32)
+        elif definition.folded:
+            of_images = self._labels.folds
+        else:
+            return None
+        query, gallery = self._by_kind(of_images, direction)
         label_hash.add(
             f"folds of {direction}", self._galleries[DIRECTIONS[direction][0]].ids, query
         )
         return query, gallery
+
+    def _by_kind(self, of_images: np.ndarray, direction: str) -> tuple[np.ndarray, np.ndarray]:
+        """A property of images [N] for the queries and the gallery items of a direction."""
+        found = {"image": of_images, "text": of_images[self._own_image]}
+        query, gallery = DIRECTIONS[direction]
+        return found[query], found[gallery]
 
     def _plausible(
         self, definition: Definition, direction: str, label_hash: LabelHash
@@ -161,7 +175,7 @@ class _Maker:
         """A direction whose positives are plausible matches; None if nothing has a category."""
         kinds = DIRECTIONS[direction]
         query, gallery = (self._categories[kind] for kind in kinds)
-        folds = self._folds(direction, label_hash) if definition.folded else None
+        folds = self._folds(definition, direction, label_hash)
         relations = plausible_matches(query, gallery, definition.zetas, folds)
         if not relations[-1].lengths.any():
             return None
@@ -183,6 +197,8 @@ class _Maker:
 
 def _lacking(labels: Labels, definition: Definition) -> str:
     """Which labels are missing for a board; "" if none are."""
+    if definition.shortlisted and labels.partial:
+        return f"its list needs the whole split, and this is {labels.partial}"
     if definition.folded and labels.partial:
         return f"its folds need the whole split, and this is {labels.partial}"
     missing = []
@@ -194,6 +210,8 @@ def _lacking(labels: Labels, definition: Definition) -> str:
         missing.append("categories")
     if definition.folded and labels.folds is None:
         missing.append("folds")
+    if definition.shortlisted and labels.shortlist is None:
+        missing.append("shortlist")
     wanted = " and ".join(f"{each!r} ({RELEASED_FILES[each]})" for each in missing)
     return f"{labels.name} lacks the labels {wanted}" if missing else ""
 

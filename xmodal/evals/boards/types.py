@@ -25,6 +25,7 @@ class Labels:
       categories: uint8 0/1 [N, C], objects in every image, or None.
       caption_categories: uint8 0/1 [M, C], objects in every caption's image, or None.
       folds: int32 [N], fold of every image, or None.
+      shortlist: bool [N], whether an image is on VinVL's list of 1,000, or None.
       partial: how much of the split is present, as in "181 of 5,000 images"; "" for all of it.
       differences: how files differ from those that were released, one phrase per file.
     """
@@ -39,6 +40,7 @@ class Labels:
     categories: np.ndarray | None = None
     caption_categories: np.ndarray | None = None
     folds: np.ndarray | None = None
+    shortlist: np.ndarray | None = None
     partial: str = ""
     differences: tuple[str, ...] = ()
 

@@ -49,11 +49,10 @@ class ClassificationEvaluator(NumbersEvaluator):
     """Accuracies over the images of a split, see `Evaluator`.
 
     `accuracy@1` and `accuracy@5` are the shares of images for which fewer than 1 or 5 classes
-    score strictly higher than their own; with at most 5 classes, where it would always be 100,
-    `accuracy@5` is left out, of which scikit-learn's `top_k_accuracy_score` warns.
+    score strictly higher than their own; `accuracy@5` exists for more than 5 classes only.
     `mean_class_accuracy` is the mean over classes of `accuracy@1` among the images of a class. All
-    are in percent, with a 95 % interval from a
-    bootstrap over images. `tied_queries` counts images another class of which has the same score.
+    are in percent, with a 95 % interval from a bootstrap over images. `tied_queries` counts images
+    another class of which has the same score.
     """
 
     options: ClassificationOptions
@@ -115,7 +114,7 @@ class ClassificationEvaluator(NumbersEvaluator):
 
     @property
     def _depths(self) -> list[int]:
-        """The depths of accuracies that can be less than 100."""
+        """1, and the other depths below the number of classes."""
         return [depth for depth in DEPTHS if depth == 1 or depth < len(self._names)]
 
     def _define(self) -> str:
@@ -270,7 +269,7 @@ def compute_accuracies(
     Args:
       rank: int [N], classes that score higher than the own class of every image.
       classes: int [N], this class.
-      depths: K of every `accuracy@K`, the first is 1.
+      depths: K of every `accuracy@K`; the first is 1.
       samples: number S of bootstrap samples of the images.
       seed: their seed.
     """

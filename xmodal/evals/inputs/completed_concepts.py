@@ -89,7 +89,7 @@ def _find_nearest(captions: np.ndarray) -> np.ndarray:
 
 
 def _find_beside(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
-    """The captions around each one in the ranking for its best image, int [M, 3], fewer of two."""
+    """The captions around each one in the ranking for its best image, int [M, min(3, M)]."""
     count = len(captions)
     beside = min(_BESIDE, count)
     starts = range(0, count, _BLOCK)

@@ -16,10 +16,12 @@ from xmodal.evals.labels.released import (
     LISTS,
     ORDERS,
     OWN,
+    SHORTLIST,
     ReleasedFiles,
     read_categories,
     read_ids,
     read_lists,
+    read_shortlist,
     url_of,
 )
 
@@ -38,8 +40,8 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
 
     Args:
       folder: folder with the CSV files of Crisscrossed Captions, the JSON files and
-        `coco_test_ids.npy` of ECCV Caption, and COCO's `instances_val2014.json`; some of them may
-        be missing.
+        `coco_test_ids.npy` of ECCV Caption, COCO's `instances_val2014.json`, and Oscar's
+        `test_img_keys_1k.tsv`; some of them may be missing.
       split: `test` or `validation`; also `val`, as in the names of the files.
 
     Raises:
@@ -64,6 +66,10 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
         files.count(path, categories=categories.shape[1], images=int(categories.any(1).sum()))
         caption_categories = categories[Positions("image", image_ids)(caption_image_ids)]
     lists = _read_lists(files)
+    shortlist = None
+    if path := files.get(SHORTLIST):
+        shortlist = read_shortlist(path, image_ids)
+        files.count(path, images=int(shortlist.sum()))
     return Labels(
         name=_DATASET,
         split=split,
@@ -75,6 +81,7 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
         categories=categories,
         caption_categories=caption_categories,
         folds=(first // _FOLD_CAPTIONS).astype(np.int32) if ordered else None,
+        shortlist=shortlist,
         differences=tuple(files.differences),
     )
 
@@ -93,8 +100,8 @@ def restrict(
 
     Returns:
       `labels` itself if nothing is missing, else labels with the sentence `partial` and without
-      folds. Captions are kept even without their image. Positives outside the whole split, which
-      can never be found, are kept as well.
+      folds and shortlist. Captions are kept even without their image. Positives outside the whole
+      split, which can never be found, are kept as well.
 
     Raises:
       UserError: none of the images or captions exist.
@@ -141,6 +148,7 @@ def restrict(
         categories=rows("image", labels.categories),
         caption_categories=rows("text", labels.caption_categories),
         folds=None,
+        shortlist=None,
         partial=" and ".join(
             f"{found.sum():,} of {len(found):,} {_NOUNS[kind]}s"
             for kind, found in keep.items()

@@ -20,11 +20,15 @@ _ECCV = "https://github.com/naver-ai/eccv-caption/tree/main/eccv_caption/data"
 _PCME = "https://github.com/naver-ai/pcme/tree/main/datasets/annotations"
 _COCO = "https://cocodataset.org/#download"
 
+_OSCAR = "https://github.com/microsoft/Oscar/blob/master/VinVL_DOWNLOAD.md (coco_ir)"
+
 OWN = "original_caption_to_image.json"
 # Split -> caption ids in the order of Karpathy's split; from ECCV Caption and from PCME.
 ORDERS = {"test": "coco_test_ids.npy", "validation": "coco_dev_ids.npy"}
 # The table has the same content as COCO's file, one row per image.
 CATEGORIES = ("val2014_categories.npz", "instances_val2014.json")
+# Ids of test images, one per line, which Oscar and VinVL are evaluated on.
+SHORTLIST = "test_img_keys_1k.tsv"
 # Released lists of the test split -> direction -> file.
 LISTS = {
     name: {"i2t": f"{name}_image_to_caption.json", "t2i": f"{name}_caption_to_image.json"}
@@ -37,6 +41,7 @@ _LABELED_IMAGES = {"test": 4_952, "validation": 4_948}
 _COUNTS: dict[str, dict[str, int]] = {
     **{name: {"captions": 25_000} for name in ORDERS.values()},
     OWN: {"queries": 25_000, "positives": 25_000},
+    SHORTLIST: {"images": 1_000},
     "eccv_caption_to_image.json": {"queries": 1_332, "positives": 11_279},
     "eccv_image_to_caption.json": {"queries": 1_261, "positives": 22_550},
     "cxc_caption_to_image.json": {"queries": 24_972, "positives": 35_585},
@@ -49,7 +54,11 @@ def names_of(split: str) -> list[str]:
     names = [cxc_files.file_name(rating, split) for rating in cxc_files.RATINGS]
     names += [ORDERS[split], *CATEGORIES]
     if split == "test":
-        names += [OWN, *(name for directions in LISTS.values() for name in directions.values())]
+        names += [
+            OWN,
+            SHORTLIST,
+            *(name for directions in LISTS.values() for name in directions.values()),
+        ]
     return sorted(names)
 
 
@@ -59,6 +68,8 @@ def url_of(path: Path) -> str:
         return cxc_files.HOME
     if path.name in CATEGORIES:
         return _COCO
+    if path.name == SHORTLIST:
+        return _OSCAR
     return _PCME if path.name == ORDERS["validation"] else _ECCV
 
 
@@ -129,6 +140,22 @@ def read_ids(path: Path) -> np.ndarray:
     if len(np.unique(ids)) < len(ids):
         raise _damaged(path, "lists an id twice")
     return ids.astype(np.int64)
+
+
+def read_shortlist(path: Path, image_ids: np.ndarray) -> np.ndarray:
+    """Returns whether an image is on the list, bool [N].
+
+    Args:
+      path: a text with one id per line.
+      image_ids: int [N].
+    """
+    try:
+        listed = [int(line) for line in path.read_text(encoding="utf-8").split()]
+    except ValueError as error:
+        raise _damaged(path, f"has not one image id per line ({first_line(error)})") from error
+    if absent := sorted(set(listed) - set(image_ids.tolist())):
+        raise _damaged(path, f"lists the image {absent[0]}, which is not in the test split")
+    return np.isin(image_ids, listed)
 
 
 def read_lists(path: Path) -> tuple[np.ndarray, np.ndarray]:

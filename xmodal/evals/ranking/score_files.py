@@ -25,6 +25,7 @@ from xmodal.base.cache_folder import cache_folder
 from xmodal.base.config import UserError
 
 _KEPT_SECONDS = 7 * 24 * 3600
+_AGREED = 1 << 20  # Bytes per device that processes exchange at once.
 MATRIX, FINISHED = "scores.npy", "finished.npy"
 
 
@@ -72,9 +73,13 @@ def finished_everywhere(finished: np.ndarray, mesh: Mesh) -> np.ndarray:
     processes = mesh_lib.process_count(mesh)
     if processes == 1:
         return finished
-    own = np.repeat(np.packbits(finished)[None], mesh.size // processes, axis=0)
-    all_bits = mesh_lib.to_host(mesh_lib.global_batch({"bits": own}, mesh), mesh)["bits"]
-    bits = np.unpackbits(np.bitwise_and.reduce(all_bits), count=finished.size)
+    packed = np.packbits(finished)
+    for start in range(0, len(packed), _AGREED):
+        part = packed[None, start : start + _AGREED]
+        own = {"bits": np.repeat(part, mesh.size // processes, axis=0)}
+        found = mesh_lib.to_host(mesh_lib.global_batch(own, mesh), mesh)["bits"]
+        part[0] = np.bitwise_and.reduce(found)
+    bits = np.unpackbits(packed, count=finished.size)
     return bits.astype(bool).reshape(finished.shape)
 
 

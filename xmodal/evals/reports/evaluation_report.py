@@ -27,6 +27,7 @@ _TITLES = {
     "pmrp_zeta0": "Plausible matches of equal categories, R-Precision",
     "pmrp_pcme": "Plausible matches as in PCME, R-Precision",
     "pmrp_pcme_1k": "Plausible matches as in PCME, R-Precision in five folds",
+    "vinvl_1k": "MS-COCO 1K, the list of Oscar and VinVL",
 }
 _METRICS = {
     "map@r": "mAP@R",
@@ -339,7 +340,7 @@ def _format_number(tag: str, metrics: Mapping[str, float]) -> str:
     low, high = (metrics.get(f"{tag}_{end}", math.nan) for end in ("low", "high"))
     if math.isnan(low):
         return f"{value:.6g}"
-    digits = 1 if high - low > 1 else 3  # Of percent, and of correlations.
+    digits = 1 if "accuracy" in tag.rpartition("/")[2] else 3  # In percent, unlike correlations.
     return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 

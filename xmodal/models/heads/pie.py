@@ -12,13 +12,13 @@ import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.features import Features
-from xmodal.models.heads.additive_attention import masked_softmax
 from xmodal.models.heads.pooling import final_state, last_token, mean_tokens
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.models.normalize import l2_normalize
 from xmodal.models.transformer_layers import layer_norm
 from xmodal.similarity.embedding import Embedding
+from xmodal.similarity.token_sets import masked_softmax
 
 SOURCES = ("auto", "mean", "last", "state")
 

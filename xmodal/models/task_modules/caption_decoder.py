@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.heads.additive_attention import masked_softmax
 from xmodal.models.initializers import LINEAR, uniform
 from xmodal.models.mode import Mode
 from xmodal.models.recurrent import Direction, Recurrent
 from xmodal.models.task_modules.task_module import TaskModule
 from xmodal.similarity.embedding import Embedding
+from xmodal.similarity.token_sets import masked_softmax
 
 _XAVIER_NORMAL = nn.initializers.xavier_normal()
 
