@@ -36,6 +36,7 @@ def _flags():
         yield
 
 
+@pytest.mark.slow
 def test_one_checkpoint_agrees_with_training(saved_run_dir, tmp_path, capsys):
     evaluate(run=str(saved_run_dir), split="validation", output=str(tmp_path))
     found, in_loop = (

@@ -201,6 +201,7 @@ def test_a_frame_of_a_notebook(chromium, tmp_path):
         assert inner.locator("h1").inner_text() == "A page <of> tests"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -105,6 +105,7 @@ def test_one_variable_demands_all_three(monkeypatch, values, message):
         processes.initialize()
 
 
+@pytest.mark.slow
 def test_equal_processes_meet(run_two):
     # Of the host alone, in a config and as a flag.
     config = "{'seed': 0, 'data': {'data_dir': str(index)}, '--data_dir': str(index)}"
@@ -113,6 +114,7 @@ def test_equal_processes_meet(run_two):
     assert all("['I am 0', 'I am 1']" in each for each in said)
 
 
+@pytest.mark.slow
 def test_processes_that_differ_name_what_differs(run_two):
     config = "{'seed': 0, 'model': {'width': (8, 16)[index]}, **[{}, {'l2': None}][index]}"
     codes, said = run_two(config, "print('trained')")
@@ -124,6 +126,7 @@ def test_processes_that_differ_name_what_differs(run_two):
         assert "trained" not in each
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_process_that_fails_gets_the_reason(run_two):
     program = """
 def compute():
@@ -156,6 +159,7 @@ with stoppable("try again", processes.agree_to_stop):
 """
 
 
+@pytest.mark.slow
 def test_a_signal_to_one_process_stops_both_at_the_same_report(start_two):
     pair = start_two("{}", WORK)
     assert any(line == "item 3\n" for line in pair[1].stdout)
@@ -168,6 +172,7 @@ def test_a_signal_to_one_process_stops_both_at_the_same_report(start_two):
     assert int(first) < 2999
 
 
+@pytest.mark.slow
 def test_process_0_waits_for_no_dead_process_either(run_two):
     program = "fail('no dataset') if index else print(processes.gather('start', ''))"
     codes, said = run_two("{}", program)

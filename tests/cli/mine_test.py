@@ -82,6 +82,7 @@ def open_split(few_shapes, split):
     return data.eval_split(config, split=split)
 
 
+@pytest.mark.slow
 def test_the_tables_are_those_of_a_slow_search(run, model, few_shapes, tmp_path):
     tables, split = run("mined"), open_split(few_shapes, "train")
     pictures = split.pictures(np.arange(len(split.image_ids)))

@@ -246,6 +246,7 @@ def test_variants_that_do_not_go_together(argument, message):
         get_config("cmcm_clue", argument)
 
 
+@pytest.mark.slow
 def test_missing_dataset_is_explained_without_a_stack_trace(
     own_flags, tmp_path, monkeypatch, capsys
 ):

@@ -182,6 +182,7 @@ def test_tokens_of_different_lengths_are_joined():
         np.testing.assert_array_equal(joined.tokens[rows, : part.mask.shape[1]], part.tokens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 8])
 def test_a_killed_evaluation_scores_at_most_one_block_again(devices, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -117,6 +117,7 @@ def test_eight_devices_equal_one(views, make_context, name, options):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_uniformity_draws_of_many(views, make_context):
     """Drawn points repeat for a key, and their mean is near that of all pairs."""
     everything, _ = LOSSES["uniformity"].function(*views, make_context(IDS, "max_cosine"))

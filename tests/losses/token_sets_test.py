@@ -46,6 +46,7 @@ def compute_dense(row, size):
     return run(views, make_ids(size), make_params(SAF, views))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "size"), [("hardest", 11), ("softmax", 7)])
 def test_the_dense_loss_equals_the_slow_loop(row, size):
     views, ids = make_views((size, size)), make_ids(size)

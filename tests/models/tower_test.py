@@ -81,6 +81,7 @@ def test_every_head_follows_every_encoder(encoder, few_stages):
         assert set(params) <= {"encoder", "head"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", ["efficientnet", "precomputed"])
 def test_frozen_features_stand_in_for_images(encoder, random_variables, monkeypatch):
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:1])

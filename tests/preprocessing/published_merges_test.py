@@ -74,6 +74,7 @@ def test_ids_of_awkward_texts_are_those_of_open_clip(open_clip, tokenizer):
     assert lengths[-1] == LENGTH
 
 
+@pytest.mark.slow
 def test_ids_of_real_captions_are_those_of_open_clip(open_clip, tokenizer, real_data):
     with gzip.open(real_data / "flickr8k" / "captions.csv.gz", "rt", encoding="utf-8") as file:
         texts = [row["caption"] for row in csv.DictReader(file)][::8]

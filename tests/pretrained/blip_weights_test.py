@@ -149,6 +149,7 @@ def read_converted(folder):
     return params | {"pair_scorer": unflatten(read_part(folder, "pair_scorer"))}
 
 
+@pytest.mark.slow
 def test_embeddings_and_scores_equal_transformers(theirs, folder):
     import torch
 

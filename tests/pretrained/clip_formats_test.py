@@ -37,6 +37,7 @@ PIXELS = {"size": [24, 24], "mode": "RGB", "mean": MEAN, "std": STD, "interpolat
           "resize_mode": "shortest"}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_clip_of_openai_and_open_clip(torch, clip, tmp_path):
     """A scripted archive, state dicts, safetensors with a config, and a training checkpoint."""
     model, folder = clip
@@ -203,6 +204,7 @@ def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
         published.convert("clip", folder, variant="gelu", vocabulary=merges)
 
 
+@pytest.mark.slow
 def test_bad_input_is_named(torch, clip, siglip, tmp_path):
     (model, folder), (_, other) = clip, siglip
     arrays = published.openai_arrays(published.arrays_of(model))

@@ -213,6 +213,7 @@ def test_siglip_equals_torch(torch, siglip, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_resnet_equals_torch(torch, clip, tmp_path):
     """RN with two stages: embeddings, and the text side of the other test."""
     model, folder = clip

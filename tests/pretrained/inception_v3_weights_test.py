@@ -156,6 +156,7 @@ def _slim_forward(tf, weights, x):
     return tf.reduce_mean(x, [1, 2])
 
 
+@pytest.mark.slow
 def test_equals_slim():
     tf = pytest.importorskip("tensorflow")
     weights, images = parity.RandomWeights(), parity.images(2, SIZE)

@@ -102,6 +102,7 @@ def test_every_array_counts(torch, tmp_path):
         convert_model("pcme", tmp_path / "model.pt")
 
 
+@pytest.mark.slow
 def test_a_model_without_words_asks_for_them(torch, tmp_path):
     model, _, _ = pcme(torch)
     weights = {n: array for n, array in model.state_dict().items() if ".cnn.fc." not in n}

@@ -61,6 +61,7 @@ def test_equals_keras_applications(depth):
         assert parity.relative(parity.embed(half, flat, images), expected) < 2e-2
 
 
+@pytest.mark.slow
 def test_training_pass_equals_keras_applications(small):
     parity.check_training(
         parity.tower("resnet", variant="keras"),
@@ -71,6 +72,7 @@ def test_training_pass_equals_keras_applications(small):
     )
 
 
+@pytest.mark.slow
 def test_every_keras_file_gives_the_same_weights(small, tmp_path):
     model = _keras(SMALL)
     expected, _ = convert_resnet(parity.keras_arrays(model), variant="keras")
@@ -149,6 +151,7 @@ def _slim_forward(tf, weights, x):
     return tf.reduce_mean(x, [1, 2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["", "module/"])
 def test_equals_slim(scope, small, tmp_path):
     tf = pytest.importorskip("tensorflow")

@@ -208,6 +208,7 @@ def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):
         np.testing.assert_array_equal(array, two[name])
 
 
+@pytest.mark.slow
 def test_a_pretrained_checkpoint_ranks_by_the_logit_of_a_match(theirs, tmp_path, monkeypatch):
     import torch
 

@@ -57,6 +57,7 @@ def test_there_is_one_program_per_length():
         compiled.flops(data.cut_texts(batch, 5))
 
 
+@pytest.mark.slow
 def test_runs_of_other_lengths_and_seeds_share_programs_and_have_their_own_rates():
     texts, rates = [], []
     for total, warmup, seed in ((7, 2, 0), (9, 3, 2**40)):

@@ -353,6 +353,7 @@ def test_features_stand_beside_the_dataset_by_default(config, tiny_data_dir):
     assert pathlib.Path(reader.folder).parent == pathlib.Path(tiny_data_dir, TINY, "images/1.0.0")
 
 
+@pytest.mark.slow
 def test_a_dry_run_computes_no_features(config, tmp_path):
     preflight.check(config, str(tmp_path / "run"))
     assert not (tmp_path / "features").exists()

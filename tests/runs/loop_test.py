@@ -23,6 +23,7 @@ from xmodal.runs.config.dataset_facts import ask_dataset
 from xmodal.runs.folder import checkpoints, folder_lock, run_folder, run_records
 
 
+@pytest.mark.slow
 def test_the_loss_falls(whole):
     _, losses = whole
     assert list(losses) == list(range(TOTAL_STEPS))

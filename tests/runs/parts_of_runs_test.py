@@ -38,6 +38,7 @@ def make_state(config):
     return parts, state.create_state(parts.init_state, parts.state_shapes, parts.key_data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", ["given", "learned"])
 def test_the_first_parameters_are_traced_once(config, traces, rows):
     known = config.model.text.encoder.vocab_size
@@ -67,6 +68,7 @@ def test_everything_else_is_checked_before_a_dataset_is_built(config, traces, mo
     assert len(traces) == 2
 
 
+@pytest.mark.slow
 def test_runs_of_other_seeds_share_the_program_of_the_first_state():
     texts, drawn = set(), []
     for seed in (0, 1, 2**40):

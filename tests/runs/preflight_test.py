@@ -122,6 +122,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_by_their_own_message(config, tmp_path, name):
     changes, message = MISTAKES[name]

@@ -326,6 +326,7 @@ def test_the_vocabulary_fills_the_size_of_the_model(text_config, few_shapes):
     assert resolve(config).config.model.text.encoder.vocab_size == rows + 5
 
 
+@pytest.mark.slow
 def test_words_are_learned_from_the_training_split_alone(few_shapes):
     """The rest of a split may be the test split of the run, as on CITE."""
     config = vsrn.get_config("quick")

@@ -31,6 +31,7 @@ def sort_all(name, queries, items, top, items_left):
     return np.take_along_axis(scores, order, axis=1), order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "items_left"), [*((name, False) for name in SIMILARITIES), ("order", True)]
 )
@@ -81,6 +82,7 @@ def make_clusters(count, seed, shape):
     return found.astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_approximate_search_reaches_its_recall_and_scores_exactly(name):
     pytest.importorskip("faiss")
@@ -106,6 +108,7 @@ def test_approximate_search_reaches_its_recall_and_scores_exactly(name):
         assert rows[0, :2].tolist() == [3, 1700]
 
 
+@pytest.mark.slow
 def test_approximate_search_of_many_hits_keeps_its_recall():
     pytest.importorskip("faiss")
     items, queries = make_clusters(3000, 1, (8,)), make_clusters(20, 2, (8,))

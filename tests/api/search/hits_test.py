@@ -136,6 +136,7 @@ def model():
     return make_model(1, pair_scorer=PAIR_SCORER)[0]
 
 
+@pytest.mark.slow
 def test_the_best_by_vectors_are_ranked_by_the_pair_scorer(model):
     texts = make_texts(12)
     image = np.random.default_rng(3).normal(size=FEATURES).astype(np.float32)

@@ -81,6 +81,7 @@ def test_hits_are_the_best_by_the_model(model, tmp_path):
         index.save(tmp_path / "index")
 
 
+@pytest.mark.slow
 def test_approximate_search_of_an_index(model, tmp_path):
     pytest.importorskip("faiss")
     features = make_features(2000)

@@ -35,6 +35,7 @@ def save_pictures(folder, count=4):
     return paths
 
 
+@pytest.mark.slow
 def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
     paths, index = save_pictures(tmp_path / "photos"), f"--index={tmp_path / 'index'}"
     printed = search(
@@ -158,6 +159,7 @@ def test_names_of_pictures_need_not_be_utf8(of_pixels, search, tmp_path):
         assert shown in output.read_text()
 
 
+@pytest.mark.slow
 def test_the_items_of_a_dataset(of_pixels, few_shapes, search, tmp_path):
     index = tmp_path / "index"
     printed = search(

@@ -28,6 +28,7 @@ def test_words_that_tell_a_relation_are_found():
     np.testing.assert_array_equal(found[:, 2], 0)  # of all: nothing to learn
 
 
+@pytest.mark.slow
 def test_evaluators_of_a_config_evaluate_it(few_shapes):
     pytest.importorskip("sklearn")
     config = cmcm_clue.get_config("quick,captions")

@@ -140,6 +140,7 @@ def fill_in(study, value):
     study.change(change)
 
 
+@pytest.mark.slow
 def test_counts_of_the_released_positives(real_data, tmp_path):
     """A rater who says yes to the released positives reproduces the released labels."""
     folder = real_data / "eccv_caption"

@@ -38,6 +38,7 @@ def load(argument):
     return module.get_config(variant) if variant else module.get_config()
 
 
+@pytest.mark.slow
 def test_every_command_can_be_read(tmp_path):
     """Its placeholders, its command, its config's variant, and the sections that it changes."""
     ledger = read_ledger()

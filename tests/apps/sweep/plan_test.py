@@ -135,6 +135,7 @@ def test_values_that_the_config_refuses(config, space, message):
         make_plan(config, read_space(space, "space"), None, seed=0, select=None)
 
 
+@pytest.mark.slow
 def test_the_metric_is_known_before_training(config):
     space = read_space({"seed": ("choice", 0, 1)}, "space")
 

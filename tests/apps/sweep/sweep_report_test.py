@@ -110,6 +110,7 @@ def test_the_table_of_all_trials(studied):
     assert rows[1]["error"] == "no memory"
 
 
+@pytest.mark.slow
 def test_a_panel_for_every_parameter(plan, studied):
     def pixels(plan, scores):
         png = sweep_report.draw_scores(plan, make_trials(plan, scores))

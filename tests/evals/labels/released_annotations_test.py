@@ -32,6 +32,7 @@ def totals(direction):
     return int((direction.positives.lengths > 0).sum()), int(direction.positives.lengths.sum())
 
 
+@pytest.mark.slow
 def test_galleries_are_in_karpathy_order(coco_test, real_data):
     released = np.load(real_data / "eccv_caption/coco_test_ids.npy")
     np.testing.assert_array_equal(coco_test.caption_ids, released)
@@ -39,6 +40,7 @@ def test_galleries_are_in_karpathy_order(coco_test, real_data):
     np.testing.assert_array_equal(coco_test.caption_image_ids[::5], coco_test.image_ids)
 
 
+@pytest.mark.slow
 def test_all_boards_of_the_test_split(coco_test, real):
     main = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"]
     assert list(real) == [*main, "pmrp_zeta0", "pmrp_pcme", "pmrp_pcme_1k"]
@@ -194,6 +196,7 @@ def test_validation_takes_its_galleries_from_the_ratings(coco_test, real_data):
     assert not set(labels.caption_ids) & set(coco_test.caption_ids)
 
 
+@pytest.mark.slow
 def test_the_released_files_are_told_from_parts_of_them(coco_test, tmp_path, real_data):
     assert coco_test.differences == ()
     assert annotations.read_annotations(real_data, "validation").differences == ()

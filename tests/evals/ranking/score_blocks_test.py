@@ -82,6 +82,7 @@ def test_the_last_block_is_filled_as_far_as_possible(items, most, size):
     assert score_blocks._even(items, most) == size
 
 
+@pytest.mark.slow
 def test_small_blocks_on_eight_devices_give_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setattr(score_blocks, "_BLOCK_FLOPS", 2e4)
     one = compute(folder=tmp_path / "one")

@@ -101,6 +101,7 @@ def test_lower_part_apart(lower_depth, random_variables, tower):
     assert ("encoder/lower_layers/query/kernel" in paths) == bool(lower_depth)
 
 
+@pytest.mark.slow
 def test_the_lower_part_never_drops(random_variables, tower):
     """Training from stored features uses the same random numbers as training from ids."""
     made = tower("bert", width=16, depth=2, heads=2, lower_depth=1, dropout=0.5, **SIZES)
@@ -133,6 +134,7 @@ def test_dropout_is_random_in_training_only(random_variables, tower):
     np.testing.assert_allclose(frozen, evaluated, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_bfloat16_stays_close(random_variables, tower):
     options = {"width": 32, "depth": 2, "heads": 4, **SIZES}
     inputs = _inputs((8, 3), 8, 37)

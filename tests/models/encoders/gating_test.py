@@ -32,6 +32,7 @@ def _plain_gate(activation, x, affine, gates):
     return activation(_normalize(x, affine)) * gates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", [(6,), (2, 6)], ids=["images", "packed"])
 @pytest.mark.parametrize("activation", [jax.nn.silu, jax.nn.relu6])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.03)])

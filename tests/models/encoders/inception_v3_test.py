@@ -5,6 +5,7 @@ import pytest
 from xmodal.models.encoders import inception_v3
 
 
+@pytest.mark.slow
 def test_number_of_parameters(tower):
     made = tower("inception_v3")
     images = {"image": np.zeros((1, 80, 90, 3), np.uint8)}
@@ -23,6 +24,7 @@ def test_steps_are_lettered_with_poolings():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_remat_and_groups(monkeypatch, random_variables, tower):
     monkeypatch.setattr(inception_v3, "BLOCKS", {"mixed_5b": inception_v3.BLOCKS["mixed_5b"]})
     images = np.random.default_rng(0).integers(0, 256, (4, 75, 75, 3), np.uint8)

@@ -39,6 +39,7 @@ def test_remat_changes_nothing_and_a_unit_starts_as_its_shortcut(tower):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_another_size_than_that_of_the_positions_is_an_error(tower, random_variables):
     made = tower(
         "modified_resnet", width=4, units=(1,), head={"name": "attention_pool", "heads": 4}

@@ -44,6 +44,7 @@ def test_only_tpus_pack_unless_it_is_said():
     assert [packing.choose(2, "cpu"), packing.choose(1, "tpu")] == [2, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "stride"), [(1, 1), (3, 1), (3, 2)])
 def test_convolution_equals_flax(size, stride):
     x = _normal(6, 7, 8, 3)

@@ -44,6 +44,7 @@ def test_where_the_strides_are():
     assert resnet.unit_strides((2, 1, 3, 2), True) == [[1, 2], [2], [1, 1, 2], [1, 1]]
 
 
+@pytest.mark.slow
 def test_pixels_are_normalized_once_and_by_the_variants_own_rule(small, random_variables, tower):
     made = tower("resnet", variant="simclr")
     params, state = random_variables(made, INPUTS)
@@ -56,6 +57,7 @@ def test_pixels_are_normalized_once_and_by_the_variants_own_rule(small, random_v
     assert {row.normalization for row in resnet.VARIANTS.values()} <= set(pixels.NORMALIZATIONS)
 
 
+@pytest.mark.slow
 def test_remat_and_groups(small, random_variables, tower):
     """Recomputation changes nothing; the groups of a batch are independent."""
     images = {"image": np.concatenate([IMAGES, IMAGES[::-1]])}
@@ -72,6 +74,7 @@ def test_remat_and_groups(small, random_variables, tower):
     np.testing.assert_allclose(outputs[0][:2], alone, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_frozen_encoder_runs_as_in_evaluation(small, random_variables, tower):
     """Its running statistics do not change, unless the policy requests it."""
     run = {"train": True, "frozen": ("encoder",), "key": jax.random.key(0)}

@@ -58,6 +58,7 @@ def test_equals_the_loop_and_reads_no_padding(causal, tower, random_variables):
         np.testing.assert_allclose(vector, tokens[-1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_initial_values_are_those_of_each_code(tower):
     sizes = {**SIZES, "vocab_size": 500, "width": 48, "mlp_dim": 96, "max_positions": 77}
     for init, expected in {

@@ -38,6 +38,7 @@ def encode(ids, arrays):
     return np.concatenate(largest)
 
 
+@pytest.mark.slow
 def test_equals_the_loop_for_texts_of_any_length(tower, params):
     made = tower("textcnn", head=HEAD, **KEYWORDS)
     vector = made.apply(params, {}, INPUTS)[0].vector

@@ -110,6 +110,7 @@ def test_remat_and_unroll_change_memory_but_no_gradient(tower, random_variables)
     )
 
 
+@pytest.mark.slow
 def test_training_from_frozen_features_equals_training_from_pictures(tower, random_variables):
     made = tower("vit", head={"name": "attention"}, projection=5, **SIZES)
     params, state = random_variables(made, {"image": IMAGES})

@@ -37,6 +37,7 @@ def test_equals_the_loop(scaled, masked):
         assert not np.any(attention[length:])
 
 
+@pytest.mark.slow
 def test_a_row_of_padding_gives_zeros_and_finite_gradients():
     head = make_head("head", {"name": "attention"})
     tokens, mask = np.ones((2, 3, 4), np.float32), np.array([[1, 1, 0], [0, 0, 0]], bool)

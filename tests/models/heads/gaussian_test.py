@@ -33,6 +33,7 @@ def _pad(inputs):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", ["rnn", "precomputed"])
 def test_samples_repeat_for_every_batch_and_padding(encoder, tower, random_variables):
     options, inputs = {"rnn": (RNN, TEXT), "precomputed": ({"features": 5}, REGIONS)}[encoder]
@@ -59,6 +60,7 @@ def test_the_seed_changes_the_noise():
     assert np.abs(one - other).max(axis=(1, 2)).min() > 0.1
 
 
+@pytest.mark.slow
 def test_training_draws_anew_and_a_frozen_head_does_not(tower, random_variables):
     made = tower("rnn", head=HEAD, **RNN)
     params, _ = random_variables(made, TEXT)

@@ -57,6 +57,7 @@ def compute_in_torch(torch, variables, tokens, train=None):
     return (vector / vector.pow(2).sum(-1, keepdim=True).sqrt()).detach().numpy(), x.numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("train", [False, True])
 def test_images_equal_torch(train):
     torch = pytest.importorskip("torch")

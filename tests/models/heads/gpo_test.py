@@ -177,6 +177,7 @@ def test_the_order_of_tokens_and_the_padding_of_the_batch_do_not_matter():
     assert not np.any(apply(nothing) - apply(Features(0 * TOKENS, np.zeros_like(MASK))))
 
 
+@pytest.mark.slow
 def test_tokens_are_dropped_in_training_alone():
     items, tokens = 4000, 16
     mask = np.ones((items, tokens), bool)

@@ -73,6 +73,7 @@ def as_torch(torch, params, stats, input_norm, output_norm):
     return forward, leaves, norms, gru
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("input_norm", "output_norm"), [("regions", "regions"), ("none", "regions"),
                                     ("channels", "channels")]
@@ -126,6 +127,7 @@ def test_equals_torch_with_every_gradient(input_norm, output_norm):
         check(moved["var"], norm.running_var)
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing_and_gives_no_nan():
     head, variables = make()
     lengths = np.array([7, 3, 3, 7, 3])
@@ -150,6 +152,7 @@ def test_padding_changes_nothing_and_gives_no_nan():
     )
 
 
+@pytest.mark.slow
 def test_graph_layers_start_as_the_identity():
     head = make_head("head", {"name": "graph", "width": WIDTH, "layers": 3})
     variables = jax.jit(partial(head.init, features=Features(TOKENS), mode=Mode.EVALUATE))(

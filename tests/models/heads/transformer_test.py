@@ -93,6 +93,7 @@ def test_a_row_of_padding_gives_no_nan():
     assert np.all(np.isfinite(vector))
 
 
+@pytest.mark.slow
 def test_tokens_give_the_dtype():
     head = _head("standard", "first")
     tokens, mask = _problem((3, 2), 5)

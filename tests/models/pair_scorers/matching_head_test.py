@@ -98,6 +98,7 @@ def real(features, i):
     return np.asarray(features.tokens[i], np.float64)[np.asarray(features.mask[i])]
 
 
+@pytest.mark.slow
 def test_logits_are_those_of_each_pair_alone(items, params):
     scorer = make_scorer()
     images, texts = (
@@ -116,6 +117,7 @@ def test_logits_are_those_of_each_pair_alone(items, params):
     np.testing.assert_array_equal(logit, found[..., 1])
 
 
+@pytest.mark.slow
 def test_only_training_drops(items, params):
     scorer = make_scorer(dropout=0.5)
 

@@ -44,6 +44,7 @@ ENCODERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 8])
 @pytest.mark.parametrize("name", ENCODERS)
 def test_padding_changes_nothing(name, devices):

@@ -73,6 +73,7 @@ def restore_latest(folder, like):
     return checkpoints.restore_step(folder, saved[-1], like) if saved else like
 
 
+@pytest.mark.slow
 def test_the_last_few_and_the_best_are_kept(tmp_path):
     scores = {0: 20.0, 1: 40.0, 2: 10.0, 4: 30.0}
     metrics = {step: {BEST: score, "shapes/t2t/recall@1": 99.0} for step, score in scores.items()}

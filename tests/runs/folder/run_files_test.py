@@ -31,6 +31,7 @@ def run(whole):
     return whole[0]
 
 
+@pytest.mark.slow
 def test_a_run_leaves_its_config_checkpoints_and_results(run, config):
     saved = run_folder.load_run(str(run))
     assert saved.optimizer.to_dict() == config.optimizer.to_dict()
@@ -52,6 +53,7 @@ def read_events(folder):
     }
 
 
+@pytest.mark.slow
 def test_tensorboard_shows_queries_similarities_settings_and_the_report(run):
     events = read_events(run)
     for step in (0, 20, TOTAL_STEPS):

@@ -42,6 +42,7 @@ def load(parts, tmp_path):
     return load
 
 
+@pytest.mark.slow
 def test_learned_concepts_and_their_table(parts, load):
     found = load()
     table = found["text/constants/head/concept_of_word"]
@@ -84,6 +85,7 @@ def test_a_file_gives_forms_and_vectors(parts, load, tmp_path):
         load({"concepts": ["a"], "forms": {}, "captions": [1], "joint": []})
 
 
+@pytest.mark.slow
 def test_parts_that_both_sides_share_are_frozen_together(parts):
     config = parts.config.copy_and_resolve_references()
     config.freeze = ("image/encoder/", "text/head/")

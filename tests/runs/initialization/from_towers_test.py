@@ -180,6 +180,7 @@ def test_together_with_a_run(bert, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_published_parts_that_start_at_random_are_named(bert, tmp_path, caplog):
     config = tiny.make_config_with_towers(bert[0])
     config.model.image.encoder.hidden = (4,)
