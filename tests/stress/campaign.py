@@ -10,6 +10,7 @@ import subprocess
 
 import jax
 import numpy as np
+from etils import epath
 
 from tests.stress.runs import disturb
 from xmodal.runs.folder import checkpoints, run_folder
@@ -133,7 +134,8 @@ def check_equal(run, whole, *, exactly=True):
     folders = [f"checkpoints/{last}/{item}" for item in run_folder.ITEMS] + ["frozen"]
     compared = 0
     for name in folders:
-        found, expected = (checkpoints.read_arrays(each.folder / name) for each in (run, whole))
+        folders = [epath.Path(each.folder / name) for each in (run, whole)]
+        found, expected = map(checkpoints.read_arrays, folders)
         paths = jax.tree_util.tree_leaves_with_path(expected)
         assert paths, name
         for (path, right), left in zip(paths, jax.tree.leaves(found), strict=True):
