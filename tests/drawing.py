@@ -26,7 +26,7 @@ def create_state(init: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
 
 
 def _evaluate(closed: ClosedJaxpr, arguments: Sequence[Any], wanted: Sequence[int]) -> dict:
-    """The outputs at the positions `wanted`; only what they need is computed."""
+    """The outputs at the positions `wanted`, without operations that they do not need."""
     jaxpr = closed.jaxpr
     values = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     values |= dict(zip(jaxpr.invars, arguments, strict=True))
@@ -56,7 +56,7 @@ def _run(eqn: Any, used: Sequence[int], values: dict) -> dict:
     inputs = list(dict.fromkeys(each for each in eqn.invars if not _is_literal(each)))
     outputs = [eqn.outvars[index] for index in used]
     run = jaxpr_as_fun(ClosedJaxpr(Jaxpr((), inputs, outputs, [eqn]), ()))
-    # Compiled as a whole, a loop over layers computes no more than what is used.
+    # Compiled as a whole, a loop over layers computes only the outputs that are used.
     run = jax.jit(run) if eqn.primitive.name == "scan" else run
     return dict(zip(used, run(*(values[each] for each in inputs)), strict=True))
 

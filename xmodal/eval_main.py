@@ -121,7 +121,7 @@ def _evaluate(opened: "Opened", output: str) -> None:
 
 
 def _open(source: tuple[str, ...], config: ConfigDict | None) -> tuple["Opened", str]:
-    """Returns what the source names with the evaluators of its config, and the results' folder."""
+    """Returns the models of the source with their evaluators, and the folder of the results."""
     if RUN.value:
         if FOLLOW.value:
             return _open_followed()

@@ -89,7 +89,7 @@ class Survey:
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """What the first pass records about a picture.
+    """The record of a picture from the first pass.
 
     Attributes:
       picture: the picture without its content.
@@ -242,7 +242,7 @@ class _Joined:
 
 
 def _look_at(picture: CaptionedPicture) -> tuple[Look, bytes]:
-    """What is recorded about a picture, and its content, b"" if it cannot be used."""
+    """The record of a picture, and its content, b"" if it cannot be used."""
     small = np.zeros((THUMBNAIL, THUMBNAIL, 3), np.uint8)
     digest = hashlib.sha256(picture.name.encode("utf-8", "surrogateescape")).hexdigest()
     keys = [text_hash(key) for key in map(text_key, picture.captions) if key]

@@ -145,7 +145,7 @@ def compute(family, views, ids, params, margin, make_context, engine="dense", me
 
 @pytest.fixture(scope="module")
 def folded(make_pairs, make_context):
-    """Family -> the inputs of `compute` and what the dense engine makes of them."""
+    """Family -> the inputs of `compute`, and the results of the dense engine."""
 
     @functools.cache
     def make(family):

@@ -1,4 +1,4 @@
-"""cuDNN's attention: the same function in XLA against loops, and what is lowered for CUDA."""
+"""cuDNN's attention: the same function in XLA against loops, and programs lowered for CUDA."""
 
 import jax
 import jax.numpy as jnp
@@ -51,6 +51,10 @@ def test_equals_a_loop_and_its_gradients_those_of_products(causal, tokens, lengt
         np.testing.assert_allclose(found[row, place], expected, rtol=1e-5, atol=1e-6)
     for one, other in zip(gradients, run(attend)[1], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    few, *others = (split_heads(x, 3) for x in (query[:, :3], key, value))
+    found_few = attend_fused(few, *others, mask, causal=causal, implementation="xla")
+    seen = real[:, :3]
+    np.testing.assert_allclose(found_few[seen], found[:, :3][seen], rtol=1e-5, atol=1e-6)
 
 
 @pytest.fixture

@@ -351,7 +351,7 @@ def open_clip_model():
     found = importlib.util.find_spec("open_clip")
     if found is None:
         pytest.skip("open_clip is not installed")
-    transformers.utils.is_torchvision_available()  # It remembers what is installed.
+    transformers.utils.is_torchvision_available()  # Its answer is kept.
     package, frozen = types.ModuleType("open_clip"), types.ModuleType("torchvision.ops.misc")
     package.__path__, frozen.FrozenBatchNorm2d = found.submodule_search_locations, type(None)
     parents = {name: types.ModuleType(name) for name in ("torchvision", "torchvision.ops")}

@@ -8,93 +8,35 @@ import jax
 import numpy as np
 import pytest
 
-from configs import base, cxc
-from tests import tiny_encoder as tiny
+from tests.frozen_runs import (
+    LOWER,
+    TINY,
+    TOTAL_STEPS,
+    changed,
+    make_image_config,
+    make_text_config,
+    start_run,
+)
 from tests.saved_run import evaluate_weights
 from tests.tiny_run import train
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.models.encoders import efficientnet
-from xmodal.runs import frozen_features, loop, preflight, run, start
+from xmodal.runs import frozen_features, loop, preflight, run
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.folder import checkpoints, run_folder
-
-TINY = "tiny_captions"
-TOTAL_STEPS = 8
-LOWER = "text/encoder/(?!layers)"
-
-
-def on_tiny(config, data_dir, folder):
-    """A short run on the tiny dataset with stored features in a folder."""
-    config.total_steps, config.batch_size, config.log_every = TOTAL_STEPS, 16, 4
-    config.data.dataset, config.data.data_dir = TINY, data_dir
-    config.data.text.vocabulary_size, config.data.text.max_length = 200, 12
-    config.evals = {TINY: base.boards(every=0) | {"batch_size": 24, "bootstrap_samples": 10}}
-    config.checkpoint.every, config.select.metric = 0, f"{TINY}/mean_recall@10"
-    config.frozen_features.folder = str(folder)
-    config.optimizer.learning_rate = 0.05
-    return config
 
 
 @pytest.fixture
 def config(tiny_data_dir, tmp_path):
-    """Two tasks over two captions per image, one frozen layer and one trained layer."""
-    same = cxc.text_text() | {"views": ["caption_0", "caption_0"]}
-    config = tiny.make_config(tasks={"same": same, "t2t": cxc.text_text(0.5)})
-    config.model.image = config.data.image = None
-    text = config.model.text
-    text.encoder.update({"vocab_size": 0, "max_positions": 20, "depth": 2, "lower_depth": 1})
-    # Fresh layers hardly mix tokens: [CLS] would be the same for every caption.
-    text.head = {"name": "mean"}
-    config.model.similarity = {"name": "cosine", "temperature": 0.05}
-    config.freeze, config.frozen_features.sides = [LOWER], ["text"]
-    return on_tiny(config, tiny_data_dir, tmp_path / "features")
-
-
-def make_image_config(encoder, builder_config, size, data_dir, folder):
-    """A frozen image encoder with a trained projection, against captions."""
-    config = tiny.make_config(tasks={"i2t": cxc.image_text()})
-    config.model.image.encoder = encoder
-    # The text side only needs to be there; this one compiles fastest.
-    config.model.text.encoder = {"name": "words", "vocab_size": 0, "width": 8}
-    config.model.text.head = {"name": "mean"}
-    config.model.similarity = {"name": "cosine", "temperature": 0.05}
-    config.freeze, config.frozen_features.sides = ["image/encoder/"], ["image"]
-    config.data.config, config.data.image.size = builder_config, size
-    config.data.captions_per_image = 1
-    return on_tiny(config, data_dir, folder)
+    return make_text_config(tiny_data_dir, tmp_path / "features")
 
 
 @pytest.fixture(params=["pictures", "features", "regions"])
 def image_config(request, tiny_data_dir, tmp_path, monkeypatch):
-    """A small CNN over pictures, or a layer over features of three, or of one to five, regions."""
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:1])
-    if request.param == "pictures":
-        encoder = {"name": "efficientnet", "width": 0.25, "depth": 0.25, "drop_connect": 0.5}
-    else:
-        shape = (3, 4) if request.param == "features" else (5, 4)
-        encoder = {"name": "precomputed", "features": shape, "hidden": (8,), "dtype": "bfloat16"}
-    kind, size = ("images", 24) if request.param == "pictures" else (request.param, 0)
-    config = make_image_config(encoder, kind, size, tiny_data_dir, tmp_path / "features")
-    config.data.image.max_regions = 5 if request.param == "regions" else 0
-    return config
-
-
-def start_run(config):
-    parts = run.resolve(config)
-    return parts, start.starting_state(parts, "/no/such/run")
-
-
-def changed(config, changes):
-    config = config.copy_and_resolve_references()
-    for path, value in changes.items():
-        *parents, last = path.split(".")
-        section = config
-        for parent in parents:
-            section = section[parent]
-        section[last] = value
-    return config
+    return make_image_config(request.param, tiny_data_dir, tmp_path / "features")
 
 
 def without_features(config):
@@ -357,56 +299,3 @@ def test_features_stand_beside_the_dataset_by_default(config, tiny_data_dir):
 def test_a_dry_run_computes_no_features(config, tmp_path):
     preflight.check(config, str(tmp_path / "run"))
     assert not (tmp_path / "features").exists()
-
-
-@pytest.fixture
-def without_data(monkeypatch):
-    """As if the dataset were not built yet: what the config alone tells comes first."""
-    monkeypatch.setattr(data, "is_prepared", lambda config: False)
-    monkeypatch.setattr(data, "prepare", lambda *args, **kwargs: pytest.fail("asked for data"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"freeze": []}, r"'text', but text/encoder/\w+.* is trained: match it in"),
-        ({"freeze": ["text/encoder/lower_layers"]}, "text/encoder/.*embeddings.* is trained"),
-        ({"freeze": ["text/encoder/.*emb"]}, "text/encoder/lower_layers.* is trained: match it"),
-        ({"model.text.encoder.lower_depth": 0}, "text/encoder/layers/.* is trained: match it"),
-        ({"model.text.encoder.dropout": 0.1}, "config.model.text.encoder.dropout=0.1 changes"),
-        ({"data.text.augment": {"delete": 0.1}}, "config.data.text.augment changes the inputs"),
-        ({"frozen_features.sides": ["image"]}, "'image', but config.model.image is None"),
-        ({"frozen_features.folder": "gs://bucket/x"}, "'gs://bucket/x' is not on a file system"),
-        ({"frozen_features.folder": __file__}, "_test.py' is a file; give a folder"),
-    ],
-)
-@pytest.mark.usefixtures("without_data")
-def test_features_that_would_change_are_refused_without_data(config, changes, message):
-    with pytest.raises(UserError, match=message):
-        start_run(changed(config, changes))
-
-
-@pytest.mark.parametrize("image_config", ["pictures"], indirect=True)
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"freeze": ["text/encoder/"]}, "'image', but image/encoder/.* is trained: match it"),
-        (
-            {"model.image.encoder.batch_norm": "batch_frozen"},
-            "config.model.image.encoder.batch_norm='batch_frozen' changes the features",
-        ),
-        ({"data.image.augment": {"flip": True}}, "config.data.image.augment changes the inputs"),
-    ],
-)
-@pytest.mark.usefixtures("without_data")
-def test_features_of_images_that_would_change_are_refused(image_config, changes, message):
-    with pytest.raises(UserError, match=message):
-        start_run(changed(image_config, changes))
-
-
-@pytest.mark.usefixtures("without_data")
-def test_an_encoder_without_frozen_features_is_named(config):
-    encoder = {"name": "words", "vocab_size": 0, "width": 8}
-    config = changed(config, {"model.text.encoder": encoder, "freeze": ["text/encoder/"]})
-    with pytest.raises(UserError, match="no frozen features"):
-        start_run(config)

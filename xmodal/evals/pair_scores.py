@@ -131,7 +131,7 @@ class PairProgram:
         return jax.tree.map(lambda array: mesh_lib.put(array, self.sharding), tree)
 
     def block_shape(self, params: Any, images: Tokens, captions: Tokens) -> tuple[int, int]:
-        """Returns how many images a block has per device, and how many texts of each.
+        """Returns the numbers of images per device of a block, and of texts per image.
 
         Both are powers of two, so that galleries of any size share few compiled shapes.
         """
@@ -286,7 +286,7 @@ class PairScores:
             self._opened()[0][at] = mesh_lib.to_host(found, self._program.mesh)[slots]
 
     def _prepare_texts(self, length: int) -> Any:
-        """What depends on the texts of a length alone, on the host."""
+        """The prepared texts of a length, on the host."""
         program = self._program
         at = np.flatnonzero(self._lengths == length)
         size = program.mesh.size * min(program.share(len(at)), _MOST_IMAGES)

@@ -14,7 +14,7 @@ from xmodal.base.config import UserError
 
 EINSUM, CUDNN = "einsum", "cudnn"
 ATTENTIONS = (EINSUM, CUDNN)
-"""How the layers of a transformer attend: `attention.attend` or `attend_fused`."""
+"""Kinds of attention in the layers of a transformer: `attention.attend`, `attend_fused`."""
 
 GPU = "gpu"
 # Of all GPUs that have the kernel; JAX allows twice the width from Hopper on.
@@ -36,7 +36,8 @@ def attend_fused(
     `value`, as `attend` does, but keeps sums over blocks of keys, so the last bits differ.
 
     Args:
-      query: [N, T, H, D], bfloat16 for cuDNN, whose D is a multiple of 8, at most 128.
+      query: [N, Q, H, D], the first Q tokens; bfloat16 for cuDNN, whose D is a multiple of 8, at
+        most 128.
       key: [N, T, H, D].
       value: [N, T, H, D].
       mask: bool [N, T], True for real tokens, which come first; None if all are real. An item
@@ -45,21 +46,21 @@ def attend_fused(
       implementation: of `jax.nn.dot_product_attention`.
 
     Returns:
-      [N, T, H * D] in the dtype of `value`.
+      [N, Q, H * D] in the dtype of `value`.
     """
-    length = key.shape[1]
+    count, length = query.shape[1], key.shape[1]
     lengths = None if mask is None else jnp.maximum(jnp.sum(mask, axis=1, dtype=jnp.int32), 1)
-    if length % 2:
-        # JAX refuses gradients of odd lengths: a token that nobody attends to follows.
-        query, key, value = (
-            jnp.pad(x, ((0, 0), (0, 1), (0, 0), (0, 0))) for x in (query, key, value)
-        )
-        lengths = jnp.full(len(key), length, jnp.int32) if lengths is None else lengths
+    if length % 2 and lengths is None:
+        lengths = jnp.full(len(key), length, jnp.int32)
+    # JAX refuses gradients of odd lengths: a token that nobody attends to follows.
+    query, key, value = (
+        jnp.pad(x, ((0, 0), (0, x.shape[1] % 2), (0, 0), (0, 0))) for x in (query, key, value)
+    )
     attended = jax.nn.dot_product_attention(
         query, key, value, is_causal=causal, key_value_seq_lengths=lengths,
         implementation=implementation,
     )  # fmt: skip
-    return attended[:, :length].reshape(*value.shape[:1], length, -1)
+    return attended[:, :count].reshape(len(value), count, -1)
 
 
 def choose(where: str, config: Any, platform: str) -> str:

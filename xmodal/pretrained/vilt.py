@@ -17,7 +17,7 @@ WARNING = (
     "dandelin/ViLT scores in float16, so that many pairs tie, and its validation split of COCO, by "
     "which checkpoints were chosen, is the test split."
 )
-"""How the authors' code evaluates these checkpoints."""
+"""Differences of the evaluation of these checkpoints by their authors."""
 
 EXPECTED_UNEXPECTED = (
     r"(.*\.)?mlm_score\.",

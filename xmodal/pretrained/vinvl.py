@@ -26,7 +26,7 @@ WARNING = (
     "microsoft/Oscar ranks by probabilities, which tie near 1, where this model ranks by log-odds; "
     "its 1K of COCO is one list of 1,000 images, not five folds of the test split."
 )
-"""How the authors' code evaluates these folders."""
+"""Differences of the evaluation of these folders by their authors."""
 
 EXPECTED_UNEXPECTED = (r"(.*\.)?cls\.", r"(.*\.)?position_ids$")
 
@@ -42,7 +42,7 @@ def describe_vinvl(source: WeightSource) -> Published:
 
     Raises:
       UserError: it is not an Oscar or VinVL with a head for matching, or its `config.json` or
-        `training_args.bin` asks for what the released models do not have.
+        `training_args.bin` asks for options that the released models lack.
     """
     arrays, settings = source.arrays, source.files.get("config.json", {})
     for name, value in _REQUIRED.items():

@@ -44,7 +44,7 @@ def evals_of(*values):
 
 
 class CountedItems(GivenItems):
-    """Items, and how many of each side there were."""
+    """Items, and their number on each side."""
 
     counts: list[tuple[int, int]] = []  # noqa: RUF012
 

@@ -170,7 +170,7 @@ def _check_module(encoders: BundledEncoders, arrays: Mapping[str, Any]) -> None:
 
 
 def _one_item(function: export.Exported) -> Embedding:
-    """Returns the shapes of what a function returns for one item."""
+    """Returns the shapes of a function's results for one item."""
     found = jax.tree.unflatten(function.out_tree, function.out_avals)
     one: dict[str, Any] = {
         name: jax.ShapeDtypeStruct((1, *array.shape[1:]), array.dtype)

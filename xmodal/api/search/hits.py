@@ -22,7 +22,7 @@ class Hit:
       row: its position in the index.
       item: path, caption, or position in a dataset.
       score: larger is more similar.
-      definition: names the score: the model's similarity, or what its pair scorer adds up, such as
+      definition: names the score: the model's similarity, or the score of its pair scorer, such as
         "logit of cross_attention + cosine".
     """
 
@@ -66,8 +66,8 @@ def rank_pairs(
     added = model.add_first_stage if add_first_stage is None else add_first_stage
     if added is None:
         raise UserError(
-            f"No evaluator, or more than one, of {model.name} says what its pair scorer's hits are "
-            "ranked by: choose add_first_stage=True, which adds the score of the first stage, as "
+            f"The evaluators of {model.name} do not determine the score of its pair scorer: "
+            "choose add_first_stage=True, which adds the score of the first stage, as "
             "BLIP's authors do, or False."
         )
     other = "caption" if kind == "image" else "image"

@@ -37,7 +37,7 @@ _RECALLS = ("recall@1", "recall@5", "recall@10")
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """How the labels of a dataset become a board.
+    """The rule that makes a board of the labels of a dataset.
 
     Positives come from one of three sources: a released list, plausible matches (`zetas`), or the
     dataset's own pairs together with well rated ones.

@@ -66,7 +66,7 @@ def open_array(path: pathlib.Path, shape: tuple[int, ...], dtype: type) -> np.me
 
 
 def finished_everywhere(finished: np.ndarray, mesh: Mesh) -> np.ndarray:
-    """Returns what all processes have finished, bool of the shape of what this one has.
+    """Returns the entries that all processes have finished, bool of the shape of this one's.
 
     All processes must call this.
     """
