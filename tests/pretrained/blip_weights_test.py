@@ -98,23 +98,28 @@ def to_released(weights):
     return {**renamed, **copies, **queue}
 
 
-def torch_inputs():
+def torch_inputs(images=IMAGES, ids=IDS, mask=MASK):
     import torch
 
     mean, std = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
-    pixels = (IMAGES / 255.0 - np.array(mean)) / np.array(std)
+    pixels = (images / 255.0 - np.array(mean)) / np.array(std)
     return (
         torch.tensor(pixels.transpose(0, 3, 1, 2), dtype=torch.float32),
-        torch.tensor(IDS),
-        torch.tensor(MASK.astype(np.int64)),
+        torch.tensor(ids),
+        torch.tensor(mask.astype(np.int64)),
     )
 
 
-def torch_logits(model):
+def torch_vectors(model, pixels, ids, mask):
+    image = model.vision_proj(model.vision_model(pixels).last_hidden_state[:, 0])
+    text = model.text_encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+    return image, model.text_proj(text[:, 0])
+
+
+def torch_logits(model, pixels, ids, mask):
     """Logits [I, J, 2] of all pairs, with [ENC] in place of [CLS]."""
     import torch
 
-    pixels, ids, mask = torch_inputs()
     tokens = model.vision_model(pixels).last_hidden_state
     ids = ids.clone()
     ids[:, 0] = ENC
@@ -154,17 +159,59 @@ def test_embeddings_and_scores_equal_transformers(theirs, folder):
     import torch
 
     model, params, found = load(folder)
-    pixels, ids, mask = torch_inputs()
     with torch.no_grad():
-        image = theirs.vision_proj(theirs.vision_model(pixels).last_hidden_state[:, 0])
-        text = theirs.text_encoder(input_ids=ids, attention_mask=mask).last_hidden_state
-        text = theirs.text_proj(text[:, 0])
-        logits = torch_logits(theirs)
+        image, text = torch_vectors(theirs, *torch_inputs())
+        logits = torch_logits(theirs, *torch_inputs())
     assert parity.relative(found["image"].vector, image) < 1e-5
     assert parity.relative(found["text"].vector, text) < 1e-5
     np.testing.assert_array_equal(found["text"].extras["features"].tokens[..., 0], IDS)
     ours = jax.jit(lambda params: our_logits(model, params, found))(params)
     assert parity.relative(ours, logits) < 1e-5
+
+
+def order_as_blip(logits, cosines, top):
+    """Positions [Q, N] by the evaluation of salesforce/BLIP, train_retrieval.py.
+
+    The best of the cosines get logit + cosine, all others -100, whose order is arbitrary there; it
+    is that of the cosines here.
+    """
+    import torch
+
+    scores = torch.full_like(cosines, -100.0)
+    for query, row in enumerate(cosines):
+        cosine, best = row.topk(top)
+        scores[query, best] = logits[query, best] + cosine
+    return np.lexsort((-cosines.numpy(), -scores.numpy()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("top", [4, 9])
+def test_reranked_orders_equal_those_of_transformers(top, theirs, folder):
+    """Complete rankings of both directions, from pictures and strings on."""
+    import torch
+
+    images = parity.images(9, 24, seed=2)
+    rng = np.random.default_rng(3)
+    words = [rng.integers(4, len(WORDS), rng.integers(1, 7)) for _ in range(23)]
+    ids, mask = np.zeros((2, len(words), 9), np.int64)
+    for row, each in enumerate(words):
+        ids[row, : len(each) + 2] = [2, *each, 3]
+        mask[row, : len(each) + 2] = 1
+    texts = [" ".join(WORDS[word] for word in each) for each in words]
+    inputs = torch_inputs(images, ids, mask)
+    with torch.no_grad():
+        image, text = map(torch.nn.functional.normalize, torch_vectors(theirs, *inputs))
+        cosines, logits = image @ text.T, torch_logits(theirs, *inputs)[..., 1]
+    expected = {
+        "i2t": order_as_blip(logits, cosines, top),
+        "t2i": order_as_blip(logits.T, cosines.T, top),
+    }
+    found = parity.evaluated_orders(folder, images, texts, top=top, add_first_stage=True)
+    for direction, orders in expected.items():
+        np.testing.assert_array_equal(found[direction], orders)
+        by_cosine = np.argsort(-(cosines if direction == "i2t" else cosines.T).numpy())
+        assert (orders[:, 0] != by_cosine[:, 0]).any()
+        np.testing.assert_array_equal(np.sort(orders[:, :top]), np.sort(by_cosine[:, :top]))
 
 
 @pytest.mark.slow
@@ -187,7 +234,7 @@ def test_gradients_and_updates_equal_transformers(theirs, folder, tmp_path):
     for step in range(3):
         theirs.zero_grad()
         value, gradients = compute(params)
-        expected = -torch.log_softmax(torch_logits(theirs), -1)[..., 1].mean()
+        expected = -torch.log_softmax(torch_logits(theirs, *torch_inputs()), -1)[..., 1].mean()
         expected.backward()
         assert abs(float(value) - expected.item()) < 1e-5
         if step == 0:

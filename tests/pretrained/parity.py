@@ -8,6 +8,12 @@ import jax
 import numpy as np
 import pytest
 
+import xmodal
+from xmodal.evals.inputs.given_items import GivenItems
+from xmodal.evals.ranking.rows import order_items
+from xmodal.evals.ranking.score_tiles import complete_rows
+from xmodal.evals.ranking.second_stage import PairReranker
+from xmodal.evals.runner import open_rankings
 from xmodal.models import make_dual_encoder, make_tower
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import read_model
@@ -68,6 +74,24 @@ def embed_converted(folder, images, ids, mask):
         params, state = nest(read_weights(folder / side))
         found[side], _ = jax.jit(model.towers[side].apply)(params, state, columns)
     return model, description, found
+
+
+def evaluated_orders(folder, pictures, texts, **reranker):
+    """The complete rankings that the evaluator of a converted model gives, by direction.
+
+    Args:
+      folder: a converted model with a pair scorer.
+      pictures: uint8 [H, W, 3] each.
+      texts: strings, read by the model's tokenizer.
+      **reranker: options of the reranker "pair_scorer".
+    """
+    model = xmodal.load(folder)
+    given = {"config": model._image_config, "tokenizer": model._tokenizer}
+    items = GivenItems(images=list(pictures), texts=texts, **given)
+    source = model._embed_pairs(model._params, model._model_state, items, 8)
+    rankings = open_rankings(source, items, reranker=PairReranker(**reranker))
+    rows = {name: complete_rows(rankings(name), 0) for name in ("i2t", "t2i")}
+    return {name: np.stack([order_items(row) for row in each]) for name, each in rows.items()}
 
 
 def check_gradients(found, converted, ignored=()):

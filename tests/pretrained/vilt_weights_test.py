@@ -124,23 +124,23 @@ def our_scores(model, params):
     return model.pair_scorer.scores(params, images, every)
 
 
-def torch_scores(model):
+def torch_scores(model, images=IMAGES, ids=IDS, mask=MASK):
     """Scores [I, J] of pictures that are padded below and on the right, as in the released code."""
     import torch
 
     rows = []
-    for image in IMAGES:
+    for image in images:
         (height, width), pixels = image[0, :2].astype(int), image[1:]
         grid = pixels[: height * width].reshape(height, width, PATCH, PATCH, 3).swapaxes(1, 2)
         picture = grid.reshape(height * PATCH, width * PATCH, 3) / 127.5 - 1
-        padded, mask = np.zeros((3, SIZE, 40)), np.zeros((SIZE, 40), np.int64)
+        padded, seen = np.zeros((3, SIZE, 40)), np.zeros((SIZE, 40), np.int64)
         padded[:, : height * PATCH, : width * PATCH] = picture.transpose(2, 0, 1)
-        mask[: height * PATCH, : width * PATCH] = 1
+        seen[: height * PATCH, : width * PATCH] = 1
         found = model(
-            input_ids=torch.tensor(IDS),
-            attention_mask=torch.tensor(MASK.astype(np.int64)),
-            pixel_values=torch.tensor(padded, dtype=torch.float32).expand(len(IDS), -1, -1, -1),
-            pixel_mask=torch.tensor(mask).expand(len(IDS), -1, -1),
+            input_ids=torch.tensor(ids),
+            attention_mask=torch.tensor(mask.astype(np.int64)),
+            pixel_values=torch.tensor(padded, dtype=torch.float32).expand(len(ids), -1, -1, -1),
+            pixel_mask=torch.tensor(seen).expand(len(ids), -1, -1),
         )
         rows.append(found.logits[:, 0])
     return torch.stack(rows)
@@ -228,3 +228,25 @@ def test_a_pretrained_checkpoint_ranks_by_the_logit_of_a_match(theirs, tmp_path,
     found = PairScores(program, params, images, texts).pairs(*np.indices((3, 3)).reshape(2, -1))
     with torch.no_grad():
         assert parity.relative(found.reshape(3, 3), torch_scores(theirs)) < 1e-5
+
+
+@pytest.mark.slow
+def test_orders_of_all_pairs_equal_those_of_transformers(theirs, folder):
+    """Complete rankings of both directions, from pictures and strings on."""
+    import torch
+
+    rng = np.random.default_rng(3)
+    shapes = [(24, 24), (24, 35), (9, 39), (31, 33)]
+    pictures = [rng.integers(0, 256, (*shape, 3), np.uint8) for shape in shapes]
+    words = [rng.integers(4, ROWS, rng.integers(1, 8)) for _ in range(11)]
+    ids, mask = np.zeros((2, len(words), 9), np.int64)
+    for row, each in enumerate(words):
+        ids[row, : len(each) + 2] = [2, *each, 3]
+        mask[row, : len(each) + 2] = 1
+    patches = np.stack([cut_into_patches(picture, SIZE, PATCH) for picture in pictures])
+    with torch.no_grad():
+        scores = torch_scores(theirs, patches, ids, mask).numpy()
+    texts = [" ".join(WORDS[word] for word in each) for each in words]
+    found = parity.evaluated_orders(folder, pictures, texts)
+    np.testing.assert_array_equal(found["i2t"], np.argsort(-scores))
+    np.testing.assert_array_equal(found["t2i"], np.argsort(-scores.T))

@@ -165,7 +165,7 @@ def _run_weights(source: str | os.PathLike, step: int) -> tuple[Tree, Tree]:
 
 def _tower_weights(folders: Mapping[str, epath.Path]) -> tuple[Tree, Tree]:
     trees = {side: unflatten(read_weights(folder)) for side, folder in folders.items()}
-    params = {side: tree.pop("params") for side, tree in trees.items()}
+    params = {side: tree.pop("params", {}) for side, tree in trees.items()}
     return params, trees
 
 

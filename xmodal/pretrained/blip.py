@@ -135,7 +135,7 @@ def _describe_image(
         "encoder/norm": torch_models.norm(vit + names.norm),
         "projection": torch_models.linear(f"{start}vision_proj"),
     }
-    pixels = {"size": grid * patch, "eval_recipe": "squash"}
+    pixels = {"size": grid * patch, "eval_recipe": "squash", "eval_crop": 1.0}
     return _tower(arrays, f"{start}vision_proj", encoder, pixels), rules
 
 
