@@ -77,7 +77,7 @@ def test_the_gradient_is_that_of_the_distances():
     def total(left, right):
         return similarity.logits(*similarity.prepare_both(left, right), {}).sum()
 
-    found = jax.grad(total, (0, 1))(left, right)
+    found = jax.jit(jax.grad(total, (0, 1)))(left, right)
     differences = left[:, None].astype(np.float64) - right[None]
     unit = differences / np.linalg.norm(differences, axis=-1, keepdims=True)
     np.testing.assert_allclose(found[0], -unit.sum(1), atol=1e-4)

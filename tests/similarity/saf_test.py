@@ -87,7 +87,8 @@ def test_an_item_without_tokens_is_finite():
         )
         for view in views
     ]
-    value, gradients = jax.value_and_grad(lambda params: jnp.sum(compute(empty, params)))(params)
+    run = jax.jit(jax.value_and_grad(lambda params: jnp.sum(compute(empty, params))))
+    value, gradients = run(params)
     assert all(np.all(np.isfinite(leaf)) for leaf in (value, *jax.tree.leaves(gradients)))
 
 
@@ -117,7 +118,7 @@ def test_equals_torch():
         gates = torch.sigmoid(linear(params["gate"], nodes)).transpose(1, 2)
         gates = gates / (gates.sum(-1, keepdim=True) + 1e-8)
         expected[:, j] = linear(params["score"], unit(gates @ nodes))[:, 0, 0].numpy()
-    np.testing.assert_allclose(compute(views, params), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(compute)(views, params), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_cost_is_that_of_the_compiled_program():

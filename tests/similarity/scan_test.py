@@ -92,6 +92,7 @@ def test_items_without_tokens_are_finite():
     ]
 
     @jax.jit
+    @jax.value_and_grad
     def compute(tokens):
         total = 0.0
         for options in ROWS[:4]:
@@ -103,7 +104,7 @@ def test_items_without_tokens_are_finite():
             total += jnp.sum(similarity.paired(*sides, {})) + jnp.sum(similarity.score(*sides, {}))
         return total
 
-    value, gradients = jax.value_and_grad(compute)([view.extras["tokens"] for view in none])
+    value, gradients = compute([view.extras["tokens"] for view in none])
     assert np.isfinite(value)
     for view, gradient in zip(none, gradients, strict=True):
         assert np.all(np.isfinite(gradient))
@@ -126,7 +127,7 @@ def test_the_gradient_of_the_products_of_tokens_is_one_product():
 def test_the_cost_is_that_of_the_compiled_program(queries):
     similarity = make_similarity({"name": "scan", "queries": queries})
     views = [make_view(16, 36, 256), make_view(16, 12, 256, seed=1)]
-    sides = [similarity.prepare(view) for view in views]
+    sides = [jax.eval_shape(similarity.prepare, view) for view in views]
 
     def loss(left, right):
         return jnp.sum(similarity.logits(left, right, {}))

@@ -64,7 +64,7 @@ def test_logits_are_scaled_and_shifted(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_learned_parameters_get_their_gradient(name):
     similarity = make_similarity({"name": name, **LEARNED})
-    left, right = map(similarity.prepare, make_views(name))
+    left, right = map(jax.jit(similarity.prepare), make_views(name))
     params = similarity.init() | (MATCH if name == "match_probability" else {})
 
     @jax.jit

@@ -1,5 +1,7 @@
 """Small embeddings with tokens."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,12 +29,19 @@ def make_views(sizes=(5, 7), regions=4, words=6, width=6, seed=0):
     return images, make_view(sizes[1], words, width, seed + 1)
 
 
+@functools.cache
+def _init(similarity, width, seed=0):
+    """The first parameters, which depend on the width of the views alone."""
+    views = make_views((1, 1), width=width)
+    return jax.tree.map(np.asarray, jax.jit(similarity.init)(jax.random.key(seed), *views))
+
+
 def make_params(similarity, views, seed=0):
     """Parameters whose gates and scores differ visibly."""
-    params = similarity.init(jax.random.key(seed), *views)
     rng = np.random.default_rng(seed)
     return jax.tree.map(
-        lambda x: x + np.float32(0.5) * rng.normal(size=x.shape).astype(np.float32), params
+        lambda x: x + np.float32(0.5) * rng.normal(size=x.shape).astype(np.float32),
+        _init(similarity, views[0].vector.shape[-1], seed),
     )
 
 
@@ -40,8 +49,8 @@ def compare_cost(section):
     """Operations and memory of the compiled program as shares of `cost`, and gradients."""
     similarity = make_similarity(section)
     views = [make_view(16, 36, 256), make_view(16, 12, 256, seed=1)]
-    params = similarity.init(jax.random.key(0), *views)
-    sides = [similarity.prepare(view, params) for view in views]
+    params = _init(similarity, 256)
+    sides = [jax.jit(similarity.prepare)(view, params) for view in views]
 
     def loss(left, right, params):
         return jnp.sum(similarity.logits(left, right, params))
