@@ -25,6 +25,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # torch's GPU builds include triton, whose LLVM aborts a process that has loaded tensorflow's. No
 # test needs it, and torch works without it.
 sys.modules.setdefault("triton", None)
+# What collecting the tests imports lives on.
+gc.disable()
 
 
 def pytest_collection_finish():
@@ -33,6 +35,7 @@ def pytest_collection_finish():
     Traces of JAX are millions of objects that live, so that most collections free nothing.
     """
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 20)
 
 

@@ -1,6 +1,7 @@
 """A similarity of token sets ranks the best items of another model."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -26,7 +27,11 @@ SPLIT = TinySplit()
 # The ids of the sources are in another order than those of the split.
 IDS = np.sort(SPLIT.image_ids), np.sort(SPLIT.caption_ids)
 VIEWS = make_view(4, 3, ragged=False), make_view(8, 11, seed=1)
-PARAMS = make_params(make_similarity({"name": "saf", "width": 5}), VIEWS)
+
+
+@functools.cache
+def params():
+    return make_params(make_similarity({"name": "saf", "width": 5}), VIEWS)
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +42,7 @@ def _own_cache(tmp_path, monkeypatch):
 def make_source(**changes):
     tokens = [RaggedTokens.from_padded(v.extras["tokens"], v.extras["mask"]) for v in VIEWS]
     source = Embeddings(
-        "a model", IDS[0], VIEWS[0].vector, IDS[1], VIEWS[1].vector, "saf", PARAMS,
+        "a model", IDS[0], VIEWS[0].vector, IDS[1], VIEWS[1].vector, "saf", params(),
         tokens=dict(zip(("image", "text"), tokens, strict=True)), options={"width": 5},
     )  # fmt: skip
     return dataclasses.replace(source, **changes)
@@ -70,7 +75,7 @@ def in_order(matrix):
 def test_chosen_pairs_have_the_scores_of_all():
     rows, columns = (x.ravel() for x in np.indices((4, 8)))
     every = open_token_pairs(make_source(), None, 3).pairs(rows, columns)
-    expected = score_pairs(PARAMS, *map(real_items, VIEWS))
+    expected = score_pairs(params(), *map(real_items, VIEWS))
     np.testing.assert_allclose(every.reshape(4, 8), expected, rtol=1e-4, atol=1e-5)
     some = np.array([3, 30, 12, 3, 17])
     mesh = mesh_lib.make_mesh(jax.devices()[:2])
@@ -91,7 +96,7 @@ def test_all_items_in_the_top_are_the_whole_matrix(tmp_path):
 
 def test_boards_rank_the_best_of_another_model(tmp_path):
     path, first = save_first(tmp_path / "dual.npz")
-    first, own = (in_order(x) for x in (first, score_pairs(PARAMS, *map(real_items, VIEWS))))
+    first, own = (in_order(x) for x in (first, score_pairs(params(), *map(real_items, VIEWS))))
     evaluation = evaluate_source(
         *make_case(make_source(), name="similarity", top=2, first_stage=path), name="m"
     )

@@ -39,7 +39,8 @@ def _reference(x, variables, groups):
 
 def _apply(x, variables, groups, mode=Mode.TRAIN, **options):
     norm = BatchNorm(groups, **options)
-    outputs, state = norm.apply(variables, x, mode, mutable=["batch_stats"])
+    apply = jax.jit(lambda variables, x: norm.apply(variables, x, mode, mutable=["batch_stats"]))
+    outputs, state = apply(variables, x)
     return outputs, state["batch_stats"]
 
 
@@ -67,7 +68,7 @@ def test_policies(policy, mode, uses_batch):
     x, variables = _problem((6, 7))
     outputs, stats = _apply(x, variables, 1, mode, policy=policy)
     trained, moved = _apply(x, variables, 1)
-    evaluated = BatchNorm().apply(variables, x, Mode.EVALUATE)
+    evaluated, _ = _apply(x, variables, 1, Mode.EVALUATE)
     np.testing.assert_array_equal(outputs, trained if uses_batch else evaluated)
     expected = moved if uses_batch else variables["batch_stats"]
     jax.tree.map(np.testing.assert_array_equal, stats, expected)
@@ -174,10 +175,15 @@ def test_items_are_normalized_with_the_same_digits():
     x, variables = _far()
     for mode in (Mode.TRAIN, Mode.EVALUATE):
         variables["batch_stats"]["mean"] = jnp.mean(x, axis=(0, 1, 2))
-        apply = BatchNorm(2).bind(variables, mutable=["batch_stats"])
-        center, factor, shift = apply.item_coefficients(x, mode)
+
+        @jax.jit
+        def compute(variables, x, mode=mode):
+            norm = BatchNorm(2).bind(variables, mutable=["batch_stats"])
+            return norm.item_coefficients(x, mode)
+
+        center, factor, shift = compute(variables, x)
         assert center.shape == factor.shape == shift.shape == (16, 1, 1, 7)
-        expected, _ = BatchNorm(2).apply(variables, x, mode, mutable=["batch_stats"])
+        expected, _ = _apply(x, variables, 2, mode)
         np.testing.assert_allclose((x - center) * factor + shift, expected, atol=1e-6)
 
 

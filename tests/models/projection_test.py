@@ -23,9 +23,10 @@ def test_equals_the_formula(shape, bias, normalize):
     }  # fmt: skip
     module = make_projection("projection", config)
     embedding = Embedding(x, extras={"attention": x})
-    variables = module.init(jax.random.key(0), embedding, Mode.EVALUATE)
+    variables = jax.jit(module.init, static_argnums=2)(jax.random.key(0), embedding, Mode.EVALUATE)
     assert ("bias" in variables["params"]) == bias
-    result, _ = module.apply(variables, embedding, Mode.TRAIN, mutable=["batch_stats"])
+    run = jax.jit(lambda *given: module.apply(*given, Mode.TRAIN, mutable=["batch_stats"]))
+    result, _ = run(variables, embedding)
     assert result.vector.shape == (*shape[:-1], 7)
     axes = tuple(range(len(shape) - 1))
     y = _unit(x)

@@ -131,12 +131,13 @@ def test_regions_are_pooled_with_their_mask(random_variables):
         "image_mask": np.arange(4) < np.array([[1], [3]]),
     }
     params, state = random_variables(tower, inputs)
-    features = np.asarray(tower.frozen_features(params, state, inputs)["image_features"])
+    found = jax.jit(tower.frozen_features)(params, state, inputs)
+    features = np.asarray(found["image_features"])
     # As records are read: padded to the number of regions, with the mask of what is stored.
     padded = np.pad(features, [(0, 0), (0, 1), (0, 0)])
     stored = {"image_features": padded, "image_mask": np.arange(4)[None] < np.array([[3], [3]])}
-    expected = tower.apply(params, state, inputs)[0].vector
-    found = tower.apply(params, state, stored)[0].vector
+    apply = jax.jit(tower.apply)
+    expected, found = (apply(params, state, given)[0].vector for given in (inputs, stored))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -159,10 +160,11 @@ def test_the_projection_is_a_part_of_its_own(random_variables):
     params, state = random_variables(tower, inputs)
     assert set(state["batch_stats"]) == {"projection"}
     run = {"train": True, "key": jax.random.key(0)}
-    frozen, kept = tower.apply(params, state, inputs, frozen=("projection",), **run)
-    np.testing.assert_array_equal(frozen.vector, tower.apply(params, state, inputs)[0].vector)
+    apply = jax.jit(tower.apply, static_argnames=("train", "frozen"))
+    frozen, kept = apply(params, state, inputs, frozen=("projection",), **run)
+    np.testing.assert_array_equal(frozen.vector, apply(params, state, inputs)[0].vector)
     jax.tree.map(np.testing.assert_array_equal, kept, state)
-    _, moved = tower.apply(params, state, inputs, frozen=("encoder", "head"), **run)
+    _, moved = apply(params, state, inputs, frozen=("encoder", "head"), **run)
     assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(np.any(a != b)), moved, state)))
 
 

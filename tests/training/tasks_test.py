@@ -17,19 +17,20 @@ def task(left="image", right="caption_0", **changes):
 def compute(config, views, ids, *, params=None, batch=None, step=0, similarity="dot"):
     """The sum and the scalars of a config's tasks, for views given as vectors."""
     made = tasks.make_tasks(config)
-    total, _, scalars = task_losses.compute_losses(
-        made,
-        {name: Embedding(jnp.asarray(vectors, jnp.float32)) for name, vectors in views.items()},
-        {"image_id": jnp.asarray(ids, jnp.int32)} | (batch or {}),
-        params or {},
-        {},
-        similarity=make_similarity(
-            {"name": similarity} if isinstance(similarity, str) else similarity
-        ),
-        seed=0,
-        step=jnp.int32(step),
+    similarity = make_similarity(
+        {"name": similarity} if isinstance(similarity, str) else similarity
     )
-    return total, scalars
+
+    @jax.jit
+    def run(views, batch, params, step):
+        total, _, scalars = task_losses.compute_losses(
+            made, views, batch, params, {}, similarity=similarity, seed=0, step=step
+        )
+        return total, scalars
+
+    views = {name: Embedding(np.asarray(vectors, np.float32)) for name, vectors in views.items()}
+    columns = {"image_id": np.asarray(ids, np.int32)} | (batch or {})
+    return run(views, columns, params or {}, np.int32(step))
 
 
 def test_weighted_sum_by_hand():

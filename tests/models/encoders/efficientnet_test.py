@@ -58,13 +58,17 @@ def test_drop_connect_drops_whole_branches_and_keeps_the_mean():
         activation=jax.nn.silu, dtype=jnp.float32, squeeze_excite=True, drop_connect=0.25,
     )  # fmt: skip
     x = jnp.asarray(np.random.default_rng(0).normal(size=(4000, 1, 1, 8)), jnp.float32)
-    variables = block.init(
-        {"params": jax.random.key(0), "dropout": jax.random.key(1)}, x, Mode.EVALUATE
-    )
-    branch = np.asarray(block.clone(drop_connect=0.0).apply(variables, x, Mode.EVALUATE) - x)
-    dropped = np.asarray(
-        block.apply(variables, x, Mode.EVALUATE, rngs={"dropout": jax.random.key(2)}) - x
-    )
+    keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
+    init = jax.jit(block.init, static_argnums=2)
+    variables = init(keys, x, Mode.EVALUATE)
+
+    @jax.jit
+    def compute(variables, x):
+        whole = block.clone(drop_connect=0.0).apply(variables, x, Mode.EVALUATE)
+        rngs = {"dropout": jax.random.key(2)}
+        return whole - x, block.apply(variables, x, Mode.EVALUATE, rngs=rngs) - x
+
+    branch, dropped = map(np.asarray, compute(variables, x))
     kept = np.any(dropped != 0, axis=(1, 2, 3))
     assert np.mean(kept) == pytest.approx(0.75, abs=0.03)
     np.testing.assert_allclose(dropped[kept], branch[kept] / 0.75, atol=1e-5)

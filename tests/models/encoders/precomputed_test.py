@@ -22,7 +22,7 @@ def test_equals_the_formula(input_norm, regions, random_variables, tower):
     shape = (6, 7) if regions is None else (6, regions, 7)
     features = np.random.default_rng(0).random(shape).astype(np.float16)
     params, state = random_variables(made, {"image": features}, scale=0.5)
-    vector = made.apply(params, state, {"image": features})[0].vector
+    vector = jax.jit(made.apply)(params, state, {"image": features})[0].vector
     x = _norm(features.astype(np.float64), input_norm)
     for layer in (params["encoder"][name] for name in ("hidden1", "hidden2")):
         x = np.maximum(x @ layer["kernel"] + layer["bias"], 0)
@@ -42,13 +42,13 @@ def test_a_mask_leaves_regions_out(tower):
     made = tower("precomputed", features=(4, 3))
     features = np.random.default_rng(0).normal(size=(2, 4, 3)).astype(np.float32)
     mask = np.arange(4) < np.array([[3], [1]])
-    vector = made.apply({}, {}, {"image": features, "image_mask": mask})[0].vector
+    vector = jax.jit(made.apply)({}, {}, {"image": features, "image_mask": mask})[0].vector
     np.testing.assert_allclose(vector, [features[0, :3].mean(0), features[1, 0]], rtol=1e-6)
 
 
 def test_zero_features_have_a_finite_gradient(tower):
     made = tower("precomputed", features=3, input_norm="l2")
-    gradient = jax.grad(lambda x: made.apply({}, {}, {"image": x})[0].vector.sum())
+    gradient = jax.jit(jax.grad(lambda x: made.apply({}, {}, {"image": x})[0].vector.sum()))
     assert np.all(np.isfinite(gradient(np.zeros((2, 3)))))
 
 
@@ -56,13 +56,14 @@ def test_dropout_in_training_only(random_variables, tower):
     made = tower("precomputed", features=3, hidden=(64,), dropout=0.5)
     inputs = {"image": np.ones((2, 3), np.float32)}
     params, state = random_variables(made, inputs)
-    whole = made.apply(params, state, inputs)[0].vector
+    apply = jax.jit(made.apply, static_argnames=("train", "frozen"))
+    whole = apply(params, state, inputs)[0].vector
     kwargs = {"train": True, "key": jax.random.key(0)}
-    dropped = made.apply(params, state, inputs, **kwargs)[0].vector
+    dropped = apply(params, state, inputs, **kwargs)[0].vector
     kept = dropped != 0
     np.testing.assert_allclose(dropped[kept], 2 * whole[kept], rtol=1e-6)
     assert 0 < kept.sum() < (whole != 0).sum()
-    frozen = made.apply(params, state, inputs, frozen=["encoder"], **kwargs)[0].vector
+    frozen = apply(params, state, inputs, frozen=("encoder",), **kwargs)[0].vector
     np.testing.assert_array_equal(frozen, whole)
 
 

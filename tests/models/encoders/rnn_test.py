@@ -129,14 +129,15 @@ def test_the_mean_of_both_directions(tower, random_variables):
     options = {"vocab_size": 11, "width": 5, "embedding_width": 3, "bidirectional": True}
     joined, mean = (tower("rnn", directions=name, **options) for name in ("joined", "mean"))
     params, _ = random_variables(joined, INPUTS, scale=0.5)
+
+    @jax.jit
+    def compute(params):
+        parts = {"params": params["encoder"]}
+        return [made.module.encoder.apply(parts, INPUTS, Mode.EVALUATE) for made in (mean, joined)]
+
+    found = compute(params)
     for name in ("tokens", "state"):
-        both, halves = (
-            made.module.encoder.apply({"params": params["encoder"]}, INPUTS, Mode.EVALUATE)
-            for made in (mean, joined)
-        )
-        both, halves = (
-            each.tokens if name == "tokens" else each.extras["state"] for each in (both, halves)
-        )
+        both, halves = (each.tokens if name == "tokens" else each.extras["state"] for each in found)
         expected = (halves[..., :5] + halves[..., 5:]) / 2
         np.testing.assert_allclose(both, expected, rtol=1e-6)
     with pytest.raises(UserError, match="directions is 'mean', but bidirectional is False"):

@@ -64,7 +64,8 @@ def test_equals_torch(tower, params):
         maps = torch.nn.functional.conv1d(words, kernel.permute(2, 1, 0), bias)
         parts.append(maps.relu().amax(2))
     first = {name: column[:1] for name, column in INPUTS.items()}
-    vector = tower("textcnn", head=HEAD, **KEYWORDS).apply(params, {}, first)[0].vector
+    made = tower("textcnn", head=HEAD, **KEYWORDS)
+    vector = jax.jit(made.apply)(params, {}, first)[0].vector
     np.testing.assert_allclose(vector, torch.cat(parts, 1), rtol=1e-5, atol=1e-6)
 
 
@@ -72,7 +73,7 @@ def test_sizes_and_initial_values(tower):
     made = tower(
         "textcnn", head=HEAD, vocab_size=50, embedding_width=128, kernel_scale=0.01, projection=128
     )
-    params, _ = made.init(jax.random.key(0), INPUTS)
+    params, _ = jax.jit(made.init)(jax.random.key(0), INPUTS)
     encoder = params["encoder"]
     # Three windows with 100 maps each, with a bias per map.
     filters = sum(window * 128 * 100 + 100 for window in (3, 4, 5))
@@ -82,12 +83,12 @@ def test_sizes_and_initial_values(tower):
     assert not encoder["window5"]["bias"].any()
 
 
-def test_words_drop_out_in_training_only(tower):
+def test_words_drop_out_in_training_only(tower, params):
     made = tower("textcnn", head=HEAD, dropout=0.5, **KEYWORDS)
-    params, _ = made.init(jax.random.key(0), INPUTS)
-    plain, again = (made.apply(params, {}, INPUTS)[0].vector for _ in range(2))
+    apply = jax.jit(made.apply, static_argnames="train")
+    plain, again = (apply(params, {}, INPUTS)[0].vector for _ in range(2))
     np.testing.assert_array_equal(plain, again)
-    trained = made.apply(params, {}, INPUTS, train=True, key=jax.random.key(1))[0].vector
+    trained = apply(params, {}, INPUTS, train=True, key=jax.random.key(1))[0].vector
     assert np.any(trained != plain)
 
 

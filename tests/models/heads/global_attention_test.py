@@ -16,14 +16,16 @@ VALUES = np.random.default_rng(0).normal(size=(ITEMS, TOKENS, 4)).astype(np.floa
 
 def make(features, **config):
     head = make_head("head", {"name": "global_attention", **config})
-    variables = head.init(jax.random.key(0), features, Mode.EVALUATE)
+    shapes = jax.eval_shape(
+        lambda features: head.init(jax.random.key(0), features, Mode.EVALUATE), features
+    )
     rng = np.random.default_rng(1)
 
     def fill(path, leaf):
         noise = 0.7 * rng.normal(size=leaf.shape).astype(np.float32)
         return np.abs(noise) + 0.5 if path[-1].key == "var" else noise
 
-    return head, jax.tree_util.tree_map_with_path(fill, variables)
+    return head, jax.tree_util.tree_map_with_path(fill, shapes)
 
 
 def linear(torch, layer, x):
@@ -79,7 +81,7 @@ def test_texts_equal_torch_without_their_padding():
     mask = np.arange(TOKENS) < lengths[:, None]
     features = Features(np.where(mask[..., None], VALUES, np.nan), mask)
     head, variables = make(features, dropout=0.0)
-    found = head.apply(variables, features, Mode.EVALUATE)
+    found = jax.jit(lambda features: head.apply(variables, features, Mode.EVALUATE))(features)
     np.testing.assert_array_equal(found.extras["mask"], mask)
     assert not found.extras["tokens"][~mask].any()
     for item, length in enumerate(lengths):
@@ -93,8 +95,12 @@ def test_texts_equal_torch_without_their_padding():
 def test_dropout_in_training_only():
     features = Features(VALUES)
     head, variables = make(features, dropout=0.5)
-    still = head.apply(variables, features, Mode.EVALUATE).vector
-    drawn = head.apply(variables, features, Mode.TRAIN, rngs={"dropout": jax.random.key(0)}).vector
+    still, drawn = (
+        jax.jit(
+            lambda key, mode=mode: head.apply(variables, features, mode, rngs={"dropout": key})
+        )(jax.random.key(0)).vector
+        for mode in (Mode.EVALUATE, Mode.TRAIN)
+    )
     assert np.abs(np.asarray(still) - drawn).max() > 0.01
 
 

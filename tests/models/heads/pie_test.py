@@ -34,7 +34,8 @@ def apply(features, **options):
     shapes = jax.eval_shape(init, jax.random.key(0))
     rng = np.random.default_rng(1)
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
-    return head.apply(params, features, Mode.EVALUATE), params["params"]
+    run = jax.jit(partial(head.apply, mode=Mode.EVALUATE))
+    return run(params, features=features), params["params"]
 
 
 @pytest.mark.parametrize("source", ["last", "state", "mean"])

@@ -19,19 +19,23 @@ POOLS = {
 }
 
 
+def _pool(head, features, mode=Mode.EVALUATE, **options):
+    return jax.jit(lambda features: head.apply({}, features, mode, **options).vector)(features)
+
+
 @pytest.mark.parametrize("name", POOLS)
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
 def test_equals_the_loop(name, dtype):
     head, tokens = make_head("head", {"name": name}), TOKENS.astype(dtype)
     exact = tokens.astype(np.float32)
     # Padding may contain anything.
-    garbage = jnp.where(MASK[..., None], tokens, jnp.nan)
-    vector = head.apply({}, Features(garbage, MASK), Mode.EVALUATE).vector
+    garbage = np.where(MASK[..., None], tokens, np.asarray(np.nan, dtype))
+    vector = _pool(head, Features(garbage, MASK))
     assert vector.dtype == np.float32
     for row, length in enumerate(LENGTHS):
         expected = POOLS[name](exact[row, :length])
         np.testing.assert_allclose(vector[row], expected, rtol=1e-5, atol=1e-6)
-    vector = head.apply({}, Features(jnp.asarray(tokens)), Mode.TRAIN).vector
+    vector = _pool(head, Features(tokens), Mode.TRAIN)
     expected = [POOLS[name](row) for row in exact]
     np.testing.assert_allclose(vector, expected, rtol=1e-5, atol=1e-6)
 
@@ -39,15 +43,15 @@ def test_equals_the_loop(name, dtype):
 @pytest.mark.parametrize("name", POOLS)
 def test_a_row_of_padding_gives_no_nan(name):
     head = make_head("head", {"name": name})
-    vector = head.apply({}, Features(TOKENS, np.zeros((3, 5), bool)), Mode.EVALUATE).vector
+    vector = _pool(head, Features(TOKENS, np.zeros((3, 5), bool)))
     assert np.all(np.isfinite(vector))
 
 
 def test_values_of_the_maximum_drop_out_in_training():
     head, features = make_head("head", {"name": "max", "dropout": 0.5}), Features(TOKENS, MASK)
-    full = head.apply({}, features, Mode.EVALUATE).vector
+    full = _pool(head, features)
     rngs = {"dropout": jax.random.key(0)}
-    dropped = np.asarray(head.apply({}, features, Mode.TRAIN, rngs=rngs).vector)
+    dropped = np.asarray(_pool(head, features, Mode.TRAIN, rngs=rngs))
     kept = dropped != 0
     assert 0 < kept.sum() < kept.size
     np.testing.assert_allclose(dropped[kept], 2 * full[kept])
@@ -59,15 +63,15 @@ def test_the_gradient_of_the_maximum_has_no_nan():
     def total(tokens):
         return head.apply({}, Features(tokens, np.zeros((3, 5), bool)), Mode.EVALUATE).vector.sum()
 
-    np.testing.assert_array_equal(jax.grad(total)(TOKENS), 0)
+    np.testing.assert_array_equal(jax.jit(jax.grad(total))(TOKENS), 0)
 
 
 def test_flatten_joins_a_fixed_number_of_tokens():
     head = make_head("head", {"name": "flatten"})
-    vector = head.apply({}, Features(jnp.asarray(TOKENS)), Mode.TRAIN).vector
+    vector = _pool(head, Features(TOKENS), Mode.TRAIN)
     np.testing.assert_array_equal(vector, [np.concatenate(row) for row in TOKENS])
     with pytest.raises(UserError, match="'flatten' joins a fixed number of tokens"):
-        head.apply({}, Features(jnp.asarray(TOKENS), MASK), Mode.EVALUATE)
+        _pool(head, Features(TOKENS, MASK))
 
 
 @pytest.mark.parametrize("name", ["flatten", *POOLS])
@@ -79,4 +83,4 @@ def test_a_head_is_exported_for_any_number_of_items(name):
         return head.apply({}, Features(tokens, None), Mode.EVALUATE).vector
 
     exported = jax.export.export(jax.jit(pool))(shape)
-    np.testing.assert_allclose(exported.call(TOKENS[:2]), pool(TOKENS[:2]), rtol=1e-6)
+    np.testing.assert_allclose(exported.call(TOKENS[:2]), jax.jit(pool)(TOKENS[:2]), rtol=1e-6)

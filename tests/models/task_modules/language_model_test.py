@@ -73,12 +73,13 @@ def test_equals_torch_word_by_word(views):
 
 def test_padding_counts_nothing():
     module, params = make((CAPTIONS, None), dropout=0.5)
-    found = module.apply(params, {}, CAPTIONS, None, COLUMNS, READS)[0]["nll"]
+    apply = jax.jit(module.apply, static_argnames="train")
+    found = apply(params, {}, CAPTIONS, None, COLUMNS, READS)[0]["nll"]
     ids = np.pad(np.where(MASK, IDS, 99), ((0, 0), (0, 2)), constant_values=7)
     longer = {"text_ids": ids, "text_mask": np.pad(MASK, ((0, 0), (0, 2)))}
-    again = module.apply(params, {}, CAPTIONS, None, longer, READS)[0]["nll"]
+    again = apply(params, {}, CAPTIONS, None, longer, READS)[0]["nll"]
     np.testing.assert_allclose(again, found, rtol=1e-5)
-    trained, _ = module.apply(
+    trained, _ = apply(
         params, {}, CAPTIONS, None, COLUMNS, READS, train=True, key=jax.random.key(0)
     )
     assert np.all(trained["nll"] != found)
@@ -86,7 +87,7 @@ def test_padding_counts_nothing():
 
 def test_the_loss_is_the_mean_over_captions():
     module, params = make((CAPTIONS, None))
-    outputs, _ = module.apply(params, {}, CAPTIONS, None, COLUMNS, READS)
+    outputs, _ = jax.jit(module.apply)(params, {}, CAPTIONS, None, COLUMNS, READS)
     similarity = make_similarity({"name": "cosine"})
     ids = np.arange(3, dtype=np.int32)
     context = Context(ids, ids, similarity, {}, outputs=outputs)
