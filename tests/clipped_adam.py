@@ -20,12 +20,16 @@ def train(params, gradients):
     """
     given = {"learning_rate": RATE, "clip_norm": CLIP}
     optimizer = make_optimizer(read(OptimizerConfig, "config.optimizer", given), STEPS, params)
-    state, update, norms = optimizer.init(params), jax.jit(optimizer.update), []
+
+    @jax.jit
+    def step(found, state, params):
+        changes, state = optimizer.update(found, state, params)
+        return optax.apply_updates(params, changes), state, optax.tree.norm(found)
+
+    state, norms = jax.jit(optimizer.init)(params), []
     for _ in range(STEPS):
-        found = gradients(params)
-        norms.append(float(optax.tree.norm(found)))
-        changes, state = update(found, state, params)
-        params = optax.apply_updates(params, changes)
+        params, state, norm = step(gradients(params), state, params)
+        norms.append(float(norm))
     return params, norms
 
 

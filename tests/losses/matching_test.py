@@ -15,17 +15,29 @@ from xmodal.losses.matching import draw_negatives
 SIZE = 13
 
 
-class PairTable:
-    """Logits of all pairs in a table; keeps the pairs that were asked for."""
+def compute(name, views, ids, table, make_context, **options):
+    """A loss of logits in a table, its scalars, and the pairs (image, text) that it asked for."""
 
-    def __init__(self, table):
-        self.table, self.asked = table, []
+    @jax.jit
+    def run(views, ids, table):
+        asked = []
 
-    def __call__(self, image_at, text_at, key):
-        del key
-        rows = jnp.arange(SIZE) if image_at is None else image_at
-        self.asked += zip(np.repeat(rows, text_at.shape[1]), np.ravel(text_at), strict=True)
-        return self.table[rows[:, None], text_at]
+        def look_up(image_at, text_at, key):
+            del key
+            rows = jnp.arange(SIZE) if image_at is None else image_at
+            asked.append((rows, text_at))
+            return table[rows[:, None], text_at]
+
+        context = make_context(ids, key=jax.random.key(5), pair_logits=look_up)
+        return *LOSSES[name].function(*views, context, **options), asked
+
+    loss, scalars, asked = run(views, ids, table)
+    rows = np.concatenate([np.repeat(rows, texts.shape[1]) for rows, texts in asked])
+    return (
+        loss,
+        scalars,
+        list(zip(rows, np.concatenate([t.ravel() for _, t in asked]), strict=True)),
+    )
 
 
 @pytest.mark.parametrize("groups", ["some", "own", "one"])
@@ -34,21 +46,20 @@ def test_loss_is_the_mean_over_the_pairs_that_were_drawn(make_pairs, make_contex
     ids = {"some": rng.integers(0, 6, SIZE), "own": np.arange(SIZE), "one": np.full(SIZE, 3)}[
         groups
     ]
-    table = PairTable(jnp.asarray(rng.normal(size=(SIZE, SIZE, 2)), jnp.float32))
-    context = make_context(jnp.asarray(ids), key=jax.random.key(5), pair_logits=table)
-    loss, scalars = LOSSES["matching"].function(*make_pairs(SIZE), context)
+    table = rng.normal(size=(SIZE, SIZE, 2)).astype(np.float32)
+    loss, scalars, asked = compute("matching", make_pairs(SIZE), ids, table, make_context)
 
-    images, texts = np.transpose(table.asked)
+    images, texts = np.transpose(asked)
     own = np.arange(SIZE)
     assert images[: 2 * SIZE].tolist() == np.repeat(own, 2).tolist()
     assert texts[: 2 * SIZE : 2].tolist() == texts[2 * SIZE :].tolist() == own.tolist()
     losses, right = [], []
-    for number, (image, text) in enumerate(table.asked):
+    for number, (image, text) in enumerate(asked):
         is_match = number < 2 * SIZE and number % 2 == 0
         if not is_match and all(ids == ids[image if number < 2 * SIZE else text]):
             continue  # There is no negative to draw.
         assert is_match or ids[image] != ids[text]
-        odds = np.asarray(table.table[image, text], np.float64)
+        odds = table[image, text].astype(np.float64)
         losses.append(np.logaddexp(*odds) - odds[int(is_match)])
         right.append(odds.argmax() == int(is_match))
     assert len(losses) == (SIZE if groups == "one" else 3 * SIZE)
@@ -58,16 +69,17 @@ def test_loss_is_the_mean_over_the_pairs_that_were_drawn(make_pairs, make_contex
 
 def test_a_fair_coin_replaces_the_text_or_the_image(make_pairs, make_context):
     ids = np.random.default_rng(2).integers(0, 6, SIZE)
-    table = PairTable(jnp.asarray(np.random.default_rng(3).normal(size=(SIZE, SIZE, 2))))
-    context = make_context(jnp.asarray(ids), key=jax.random.key(5), pair_logits=table)
-    loss, _ = LOSSES["matching"].function(*make_pairs(SIZE), context, negatives="either")
-    own, (images, texts) = np.arange(SIZE), np.transpose(table.asked)
+    table = np.random.default_rng(3).normal(size=(SIZE, SIZE, 2)).astype(np.float32)
+    loss, _, asked = compute(
+        "matching", make_pairs(SIZE), ids, table, make_context, negatives="either"
+    )
+    own, (images, texts) = np.arange(SIZE), np.transpose(asked)
     assert images[:SIZE].tolist() == texts[:SIZE].tolist() == own.tolist()
     images, texts = images[SIZE:], texts[SIZE:]
     assert all(ids[images] != ids[texts])
     assert all((images == own) ^ (texts == own))
     assert 2 < sum(images == own) < SIZE - 2
-    odds = np.array([np.diff(table.table[pair])[0] for pair in table.asked])
+    odds = np.array([np.diff(table[pair])[0] for pair in asked])
     odds[:SIZE] *= -1
     np.testing.assert_allclose(loss, np.log1p(np.exp(odds)).mean(), rtol=1e-5)
 
@@ -76,18 +88,19 @@ def test_a_fair_coin_replaces_the_text_or_the_image(make_pairs, make_context):
 def test_pair_softmax_is_the_mean_over_images(make_pairs, make_context, groups):
     rng = np.random.default_rng(1)
     ids = rng.integers(0, 6, SIZE) if groups == "some" else np.full(SIZE, 3)
-    table = PairTable(jnp.asarray(rng.normal(size=(SIZE, SIZE, 1)), jnp.float32))
-    context = make_context(jnp.asarray(ids), key=jax.random.key(5), pair_logits=table)
-    loss, scalars = LOSSES["pair_softmax"].function(*make_pairs(SIZE), context, negatives=4)
+    table = rng.normal(size=(SIZE, SIZE, 1)).astype(np.float32)
+    loss, scalars, asked = compute(
+        "pair_softmax", make_pairs(SIZE), ids, table, make_context, negatives=4
+    )
     if groups == "one":  # There is no negative to draw.
         assert loss == 0
         return
-    asked = np.array(table.asked).reshape(SIZE, 5, 2)
+    asked = np.array(asked).reshape(SIZE, 5, 2)
     losses, right = [], []
     for image, pairs in enumerate(asked):
         assert set(pairs[:, 0]) == {image} == {pairs[0, 1]}
         assert all(ids[text] != ids[image] for text in pairs[1:, 1])
-        scores = np.array([float(table.table[image, text, 0]) for text in pairs[:, 1]])
+        scores = np.array([float(table[image, text, 0]) for text in pairs[:, 1]])
         losses.append(np.log(np.exp(scores).sum()) - scores[0])
         right.append(scores[0] > scores[1:].max())
     assert len(np.unique(asked[:, 1:, 1])) > SIZE / 2
@@ -99,7 +112,8 @@ def test_negatives_are_drawn_in_proportion_to_the_softmax():
     logits = jnp.array([[5.0, 1.0, 0.0, -1.0], [0.0, 9.0, 2.0, 2.0], [1.0, 1.0, 1.0, 1.0]])
     is_negative = jnp.array([[False, True, True, True], [True, False, True, True], [False] * 4])
     keys = jax.random.split(jax.random.key(0), 4000)
-    drawn, exists = jax.vmap(lambda key: draw_negatives(key, logits, is_negative))(keys)
+    draw = jax.jit(jax.vmap(lambda key: draw_negatives(key, logits, is_negative)))
+    drawn, exists = draw(keys)
     assert np.all(np.asarray(exists) == [True, True, False])
     for row in range(2):
         shares = np.bincount(np.asarray(drawn[:, row]), minlength=4) / len(keys)
@@ -146,4 +160,4 @@ def test_towers_get_no_gradient_through_the_draws(make_pairs, make_context):
             dataclasses.replace(left, vector=vectors), right, context
         )[0]
 
-    assert not np.any(jax.grad(loss)(jnp.asarray(left.vector)))
+    assert not np.any(jax.jit(jax.grad(loss))(left.vector))
