@@ -5,8 +5,8 @@
     python -m xmodal.main --config=configs/blip.py --config.init_from.model=weights/blip \\
         --config.data.manual_dir=COCO
 
-VOCAB is the `vocab.txt` of bert-base-uncased. Evaluate a retrieval checkpoint as it is with
-`released.py:blip`.
+VOCAB is the `vocab.txt` of bert-base-uncased. `large` has ViT-L/16 and starts from
+model_large.pth. Evaluate a retrieval checkpoint as it is with `released.py:blip`.
 
 Li et al., "BLIP: Bootstrapping Language-Image Pre-training for Unified Vision-Language
 Understanding and Generation" (2022), and salesforce/BLIP, configs/retrieval_coco.yaml: ViT-B/16,
@@ -39,10 +39,11 @@ from configs import base, flickr8k_itm, itm, quickstart
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`quick` runs on the built-in dataset, `flickr8k` and `flickr8k_towers` on Flickr8k."""
+    """`large` has ViT-L/16; `quick` runs on the built-in dataset, the others on Flickr8k."""
     return base.variant(
         experiment(),
         argument,
+        large=use_large,
         quick=lambda config: quick(),
         flickr8k=lambda config: flickr8k(),
         flickr8k_towers=lambda config: flickr8k_towers(),
@@ -91,6 +92,16 @@ def experiment() -> ConfigDict:
     config.evals.coco.reranker = {"name": "pair_scorer", "top": 256, "add_first_stage": True}
     config.select.metric = "coco/coco5k/rsum"
     config.checkpoint.every = "1 epochs"
+    return config
+
+
+def use_large(config: ConfigDict) -> ConfigDict:
+    """ViT-L/16 with stochastic depth, and the batch and the rate of the large model."""
+    config.name += "_large"
+    config.model.image.encoder.update(
+        {"width": 1024, "depth": 24, "heads": 16, "mlp_dim": 4096, "drop_path": 0.1}
+    )
+    config.batch_size, config.optimizer.learning_rate = 128, 5e-6
     return config
 
 

@@ -51,6 +51,12 @@ BLIP_VIT = linear(16 * 16 * 3, 768) + 578 * 768 + vit_layers(768, 3072, depth=12
 BLIP_BERT = BERT_BASE - 2 * 768
 BLIP_CROSS = 12 * (4 * linear(768, 768) + 2 * 768)
 
+# With ViT-L/16, whose wider tokens the keys and values read.
+BLIP_VIT_LARGE = (
+    linear(16 * 16 * 3, 1024) + 578 * 1024 + vit_layers(1024, 4096, depth=24) + 2 * 1024
+)
+BLIP_CROSS_LARGE = 12 * (2 * linear(768, 768) + 2 * linear(1024, 768) + 2 * 768)
+
 # ViLT-B/32, the published 111.6 million.
 VILT_IMAGE = linear(32 * 32 * 3, 768) + 145 * 768 + 768
 VILT_PAIRS = (30522 + 40 + 2 + 2) * 768 + vit_layers(768, 3072, depth=12) + 2 * (2 * 768)
@@ -75,6 +81,14 @@ PUBLISHED = {
         "text/encoder": BLIP_BERT,
         "text/projection": linear(768, 256),
         "pair_scorer": BLIP_CROSS + 768 + linear(768, 2),
+        "similarity": 1,
+    },
+    "blip:large": {
+        "image/encoder": BLIP_VIT_LARGE,
+        "image/projection": linear(1024, 256),
+        "text/encoder": BLIP_BERT,
+        "text/projection": linear(768, 256),
+        "pair_scorer": BLIP_CROSS_LARGE + 768 + linear(768, 2),
         "similarity": 1,
     },
     "cc_pretrain": {"image": B4, "text/encoder": BERT_BASE},

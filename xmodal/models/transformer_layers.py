@@ -10,6 +10,7 @@ from functools import partial
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from xmodal.base.config import UserError
@@ -64,6 +65,16 @@ def layer_norm(epsilon: float, dtype: DTypeLike, name: str) -> nn.LayerNorm:
     return nn.LayerNorm(epsilon=epsilon, use_fast_variance=False, dtype=dtype, name=name)
 
 
+def drop_branches(branches: jax.Array, rate: jax.Array, key: jax.Array) -> jax.Array:
+    """Returns branches [N, ...], each 0 with the probability `rate`, or else divided by 1 - rate.
+
+    Huang et al., "Deep Networks with Stochastic Depth" (2016); scaled as the drop path of timm.
+    """
+    shape = (len(branches),) + (1,) * (branches.ndim - 1)
+    kept = jax.random.bernoulli(key, 1 - rate, shape)
+    return jnp.where(kept, branches / (1 - rate).astype(branches.dtype), 0)
+
+
 class TransformerLayer(nn.Module):
     """Self-attention and a feed-forward layer, each added to its input, one of `depth` layers."""
 
@@ -73,11 +84,16 @@ class TransformerLayer(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: jax.Array, mask: jax.Array | None, queries: int | None = None
+        self,
+        x: jax.Array,
+        mask: jax.Array | None,
+        queries: int | None = None,
+        drop_path: jax.Array | None = None,
     ) -> tuple[jax.Array, None]:
         """X [N, T, W] and bool mask [N, T] or None -> ([N, T, W], nothing to stack).
 
-        With `queries`, only so many first tokens are computed, [N, queries, W].
+        With `queries`, only so many first tokens are computed, [N, queries, W]; with `drop_path`, a
+        scalar, each of the two branches of an item is dropped with that probability.
         """
         spec, width = self.spec, x.shape[-1]
         dense = partial(nn.Dense, dtype=spec.dtype)
@@ -115,11 +131,10 @@ class TransformerLayer(nn.Module):
         for function, name in ((self_attention, "attention_norm"), (mlp, "mlp_norm")):
             norm = layer_norm(spec.epsilon, spec.dtype, name)
             first = x[:, :queries]
-            x = (
-                first + drop(function(norm(x)))
-                if spec.norm_first
-                else norm(first + drop(function(x)))
-            )
+            branch = drop(function(norm(x) if spec.norm_first else x))
+            if drop_path is not None:
+                branch = drop_branches(branch, drop_path, self.make_rng("dropout"))
+            x = first + branch if spec.norm_first else norm(first + branch)
         return x, None
 
 
@@ -134,6 +149,7 @@ def run_layers(
     remat: bool,
     remat_policy: str,
     unroll: bool,
+    drop_path: float = 0.0,
 ) -> jax.Array:
     """Returns the output [N, T, W] of a stack of layers, inside a module's compact method.
 
@@ -148,6 +164,8 @@ def run_layers(
       remat_policy: values that a recomputed layer stores, one of `REMAT_POLICIES`.
       unroll: compile every layer separately instead of one for all: compilation takes longer, but
         the compiler's FLOPs, traffic and time then include all layers.
+      drop_path: probability of dropping a residual branch of an item in the last layer; it rises
+        linearly from 0 in the first.
 
     Raises:
       UserError: a policy without `remat`.
@@ -166,8 +184,9 @@ def run_layers(
         layer,
         variable_axes={"params": 0, KEPT: 0},
         split_rngs={"params": True, "dropout": True},
-        in_axes=nn.broadcast,
+        in_axes=(nn.broadcast, nn.broadcast, 0),
         length=depth,
         unroll=depth if unroll else 1,
     )(spec, dropout, depth, name=name)
-    return layers(x, mask)[0]
+    rates = jnp.linspace(0.0, drop_path, depth) if drop_path else None
+    return layers(x, mask, None, rates)[0]

@@ -1,5 +1,6 @@
 """The Vision Transformer against loops over patches and layers."""
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import transformer_reference as reference
 
 from xmodal.base.config import UserError
-from xmodal.models.transformer_layers import ACTIVATIONS
+from xmodal.models.transformer_layers import ACTIVATIONS, STORE_NOTHING, LayerSpec, run_layers
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (3, 6, 9, 3), np.uint8)
@@ -108,6 +109,51 @@ def test_remat_and_unroll_change_memory_but_no_gradient(tower, random_variables)
         gradient(remat=True, unroll=True),
         expected,
     )
+
+
+class Stack(nn.Module):
+    """Four layers whose last one drops half of its branches."""
+
+    remat: bool = False
+
+    @nn.compact
+    def __call__(self, x):
+        spec = LayerSpec(2, 4, True, "gelu", 1e-6, causal=False, dtype=jnp.float32)
+        return run_layers(
+            spec, x, None, depth=4, dropout=0.0, name="layers", remat=self.remat,
+            remat_policy=STORE_NOTHING, unroll=False, drop_path=0.5,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("remat", [False, True])
+def test_branches_are_dropped_by_a_rate_that_rises_with_the_layer(remat):
+    """Branch k of eight adds 1 to coordinate k, so the output says which ones were kept."""
+    stack, x = Stack(remat), jnp.zeros((6000, 3, 8))
+    rngs = {name: jax.random.key(seed) for seed, name in enumerate(("params", "dropout"))}
+    params = jax.tree.map(jnp.zeros_like, stack.init(rngs, x[:1]))
+    for branch, name in enumerate(("attention_output", "mlp_output")):
+        params["params"]["layers"][name]["bias"] = jnp.eye(8)[branch::2]
+    found = np.asarray(jax.jit(stack.apply)(params, x, rngs=rngs))
+    assert (found == found[:, :1]).all()  # All tokens of an item together.
+    found, rates = found[:, 0], np.repeat([0, 1 / 6, 1 / 3, 1 / 2], 2)
+    kept = found > 0
+    np.testing.assert_allclose(found, kept / (1 - rates), rtol=1e-6)
+    np.testing.assert_allclose(1 - kept.mean(axis=0), rates, atol=0.025)  # Four deviations.
+    np.testing.assert_allclose(found.mean(axis=0), 1, atol=0.05)
+    assert np.abs(np.corrcoef(kept[:, 2:].T) - np.eye(6)).max() < 0.06
+
+
+def test_branches_are_dropped_only_in_training(tower, random_variables):
+    plain, made = (tower("vit", drop_path=rate, **SIZES) for rate in (0.0, 0.5))
+    params, state = random_variables(plain, {"image": IMAGES}, scale=0.4)
+    expected, found = (each.apply(params, state, {"image": IMAGES})[0] for each in (plain, made))
+    np.testing.assert_array_equal(found.vector, expected.vector)
+    train = jax.jit(
+        lambda key: made.apply(params, state, {"image": IMAGES}, train=True, key=key)[0].vector
+    )
+    one, same, other = (train(jax.random.key(seed)) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).any()
 
 
 @pytest.mark.slow

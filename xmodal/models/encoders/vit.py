@@ -53,6 +53,8 @@ class VitConfig(ImageEncoderConfig):
         So400m/14 at 384 pixels; otherwise they are an error.
       norm_before: whether a layer norm comes before the layers.
       dropout: dropout rate of the embeddings, attention weights and layer outputs.
+      drop_path: stochastic depth, the probability of dropping a residual branch of an image in the
+        last layer; it rises linearly from 0 in the first, as in timm.
       activation: a key of `transformer_layers.ACTIVATIONS`.
       epsilon: epsilon of the layer norms.
       init: code whose initial values it has: "vit" (all from N(0.02), truncated), "clip"
@@ -75,6 +77,7 @@ class VitConfig(ImageEncoderConfig):
     drops_rest: bool = False
     norm_before: bool = False
     dropout: float = setting(0.0, at_least=0, below=1)
+    drop_path: float = setting(0.0, at_least=0, below=1)
     activation: str = setting("gelu", one_of=ACTIVATIONS)
     epsilon: float = setting(1e-6, above=0)
     init: str = setting("vit", one_of=INITS)
@@ -146,7 +149,7 @@ class Vit(ImageEncoder):
         x = run_layers(
             spec, nn.Dropout(dropout, deterministic=False)(x), None, depth=config.depth,
             dropout=dropout, name="layers", remat=config.remat, remat_policy=config.remat_policy,
-            unroll=config.unroll,
+            unroll=config.unroll, drop_path=config.drop_path if mode.drops else 0.0,
         )  # fmt: skip
         return layer_norm(config.epsilon, self.dtype, "norm")(x)
 
