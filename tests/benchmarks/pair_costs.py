@@ -24,8 +24,8 @@ from xmodal.runs.costs import accelerators
 from xmodal.runs.costs.cost import measure
 from xmodal.runs.pair_functions import make_pair_functions
 
-IMAGES = {"blip": 32, "vilt": 16}  # Of a block.
-TEXTS = 8  # Per image.
+IMAGES = {"blip": 32, "vilt": 8}  # Of a block.
+TEXTS = 16  # Per image.
 ALL = 5_000 * 25_000  # Pairs of COCO's test split.
 TOP = (5_000 + 25_000) * 256
 

@@ -15,6 +15,7 @@ another.
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import statistics
@@ -117,11 +118,12 @@ def make_ours(
     params, _ = jax.jit(lambda key: encoder.init(key, inputs))(jax.random.key(0))
     functions = make_pair_functions(encoder)
     assert functions is not None
-    program = PairProgram(functions, None)
+    bound = functions.bind(params)  # Once, as their model is made once.
+    program = PairProgram(dataclasses.replace(functions, bind=lambda params: params), None)
     of_images = Tokens(images, np.ones(images.shape[:2], bool))
     of_texts = Tokens(ids[..., None].astype(np.int32), mask)
-    at = np.divmod(np.arange(len(images) * len(ids)), len(ids))
-    return lambda: PairScores(program, params, of_images, of_texts).pairs(*at)
+    at = np.divmod(np.arange(len(images) * len(ids), dtype=np.int32), len(ids))
+    return lambda: PairScores(program, bound, of_images, of_texts).pairs(*at)
 
 
 def _count_tokens(captions: str, vocabulary: str) -> np.ndarray:

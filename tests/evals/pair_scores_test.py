@@ -121,20 +121,37 @@ def test_blocks_follow_the_memory_of_a_device(monkeypatch):
     items = Items()
     program = items.open()._program
     own, pair = 4 * (WIDTH + 1), 4 * 5 * 30
-    image = own + 8 * pair
-    for share, expected in (
-        (image * 5, (4, 8)),
-        (image * 4 - 1, (2, 8)),
-        (8 * pair - 1, (1, 4)),
-        (own + 2 * pair, (1, 2)),
-        (1, (1, 1)),
-        (1 << 40, (32, 8)),
+    image = own + 16 * pair
+    for texts, share, images, places in (
+        (100, image * 5, 4, [16, 16]),
+        (100, image * 4 - 1, 2, [16, 16]),
+        (100, 16 * pair - 1, 1, [16, 8]),  # Of 15 and 30 tokens.
+        (100, own + 2 * pair, 1, [4, 2]),
+        (100, 1, 1, [1, 1]),
+        (100, 1 << 40, 32, [16, 16]),
+        (9, 1 << 40, 32, [16, 16]),
+        (5, 1 << 40, 32, [8, 8]),
+        (1, 1 << 40, 32, [1, 1]),  # An image has no place for others.
     ):
         monkeypatch.setattr(pair_scores, "_UNKNOWN_MEMORY", 8 * share)
-        assert program.block_shape(items.params, items.images, items.captions) == expected
-    # Of a single caption, an image has no place for others.
-    one = items.captions.take(np.array([3]), 30)
-    assert program.block_shape(items.params, items.images, one) == (32, 1)
+        given = items.params, items.images, np.array([15, 30]), texts
+        found, of_texts = program.block_shape(*given)
+        assert (found, of_texts.tolist()) == (images, places)
+
+
+def test_what_is_finished_does_not_change_the_shapes_of_a_request(monkeypatch):
+    """So that a resumed one rounds alike."""
+    opened, shape, means = Items().open(), PairProgram.block_shape, []
+
+    def watched(self, *given):
+        means.append(given[-1])
+        return shape(self, *given)
+
+    monkeypatch.setattr(PairProgram, "block_shape", watched)
+    images, captions = np.repeat([3, 4, 5], [9, 1, 2]), np.arange(12)
+    opened.pairs(images[:9], captions[:9])
+    opened.pairs(images, captions)  # Of images 4 and 5.
+    assert means == [9, 4]
 
 
 def test_texts_of_a_block_are_about_as_long():
@@ -142,19 +159,33 @@ def test_texts_of_a_block_are_about_as_long():
     lengths = rng.integers(1, 9, CAPTIONS)
     images = np.repeat([7, 2], [CAPTIONS, 13])
     captions = np.concatenate([np.arange(CAPTIONS), rng.permutation(CAPTIONS)[:13]])
-    order = rng.permutation(len(images))
-    images, captions = images[order], captions[order]
-    blocks = list(pair_scores._blocks(np.array([7, 2]), images, captions, lengths, 8))
+    wanted = np.zeros((2, CAPTIONS), bool)
+    wanted[np.where(images == 7, 0, 1), captions] = True
+    every_8 = np.full(CAPTIONS, 8)
+    blocks = [each[1:] for each in pair_scores._calls(wanted, np.argsort(-lengths), every_8)]
     assert len(blocks) == -(-CAPTIONS // 8)  # Only the last places of an image are empty.
     seen = []
-    for number, ((rows, columns), (of_image, of_caption)) in enumerate(blocks):
-        assert np.array_equal(of_image, np.array([7, 2])[rows])
+    for number, ((rows, columns), of_caption) in enumerate(blocks):
+        of_image = np.array([7, 2])[rows]
         seen += zip(of_image.tolist(), of_caption.tolist(), strict=True)
         for row, of_row in enumerate((np.arange(CAPTIONS), captions[images == 2])):
             longest_first = np.sort(lengths[of_row])[::-1][8 * number : 8 * number + 8]
             found = lengths[of_caption[rows == row]][np.argsort(columns[rows == row])]
             np.testing.assert_array_equal(found, longest_first)
     assert sorted(seen) == sorted(zip(images.tolist(), captions.tolist(), strict=True))
+
+
+def test_the_longest_text_of_a_call_determines_their_number():
+    lengths = np.array([2, 9, 1, 9, 4, 4, 9, 1, 1, 2, 4])
+    wanted = np.ones((2, len(lengths)), bool)
+    wanted[1, lengths == 9] = False
+    order = np.argsort(-lengths, kind="stable")
+    places = np.select([lengths > 4, lengths > 2], [1, 2], 4)
+    calls = list(pair_scores._calls(wanted, order, places))
+    assert [width for width, *_ in calls] == [1, 1, 1, 2, 2, 4]
+    for row in range(2):
+        found = [caption for _, slots, at in calls for caption in at[slots[0] == row]]
+        assert found == [caption for caption in order if wanted[row, caption]]
 
 
 def test_many_pairs_repay_more_lengths():
@@ -208,7 +239,7 @@ def test_a_killed_evaluation_scores_at_most_one_block_again(devices, tmp_path, m
             killed.pairs(*every)
     score_files._remove_complete()  # As the process that was killed.
     (file,) = tmp_path.glob("**/finished.npy")
-    assert np.load(file).sum() == len(blocks[0][0]) < IMAGES * CAPTIONS
+    assert np.load(file).sum() == blocks[0][1].sum() < IMAGES * CAPTIONS
     jax.effects_barrier()
     items.calls.clear()
     resumed = items.open(devices)

@@ -37,7 +37,7 @@ from xmodal.evals.ranking.score_files import (
 )
 from xmodal.evals.ranking.score_tiles import one_device
 
-_TEXTS_PER_IMAGE = 8  # At most, in a block; an image with more is scored in several blocks.
+_TEXTS_PER_IMAGE = 16  # At most, in a call; an image with more is scored in several calls.
 # Texts are padded to a multiple of this, so that few shapes are compiled. Many pairs repay more
 # shapes: even numbers of so many leading binary digits, 2, 4, ..., 16, 20, 24, 28, 32, 40, ...
 _LENGTHS, _DIGITS = 8, 3
@@ -130,22 +130,35 @@ class PairProgram:
         """Puts arrays that every process has on the devices, split by their first axis."""
         return jax.tree.map(lambda array: mesh_lib.put(array, self.sharding), tree)
 
-    def block_shape(self, params: Any, images: Tokens, captions: Tokens) -> tuple[int, int]:
-        """Returns the numbers of images per device of a block, and of texts per image.
+    def block_shape(
+        self, params: Any, images: Tokens, lengths: np.ndarray, texts: int
+    ) -> tuple[int, np.ndarray]:
+        """Returns the numbers of images per device of a block, and of texts per image of a call.
 
-        Both are powers of two, so that galleries of any size share few compiled shapes.
+        All are powers of two, so that galleries of any size share few compiled shapes.
+
+        Args:
+          params: see `PairFunctions`.
+          images: the images.
+          lengths: tokens of M texts.
+          texts: texts that an image has on average.
+
+        Returns:
+          The first number, and the second, int [M], of calls whose longest text is that one.
         """
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype), images)
         prepare = functools.partial(self.functions.prepare, "image")
         prepared = jax.eval_shape(prepare, params, one)
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(prepared))
-        pair = self.functions.pair_bytes(images.mask.shape[1], captions.mask.shape[1])
+        different, of_text = np.unique(lengths, return_inverse=True)
+        tokens = images.mask.shape[1]
+        pair = np.array([self.functions.pair_bytes(tokens, int(length)) for length in different])
         device = next(d for d in self.mesh.devices.flat if d.process_index == jax.process_index())
         memory = (device.memory_stats() or {}).get("bytes_limit", _UNKNOWN_MEMORY) // _SHARE
-        most_texts = min(_TEXTS_PER_IMAGE, _next_power_of_two(len(captions.mask)))
-        texts = _power_of_two(min(memory // pair, most_texts))
-        most = _power_of_two(min(memory // (size + texts * pair), _MOST_IMAGES))
-        return min(most, self.share(len(images.mask))), texts
+        most_texts = min(_TEXTS_PER_IMAGE, _next_power_of_two(texts))
+        fitting = np.array([_power_of_two(min(memory // each, most_texts)) for each in pair])
+        most = _power_of_two(min(memory // (size + (fitting * pair).max()), _MOST_IMAGES))
+        return min(most, self.share(len(images.mask))), fitting[of_text]
 
     def share(self, items: int) -> int:
         """Returns the next power of two of a device's part of some items."""
@@ -168,6 +181,7 @@ class PairScores:
         self._lengths = _padded_lengths(captions, len(images.mask) * len(captions.mask))
         self._image_lengths = _common_lengths(images)
         self._captions = captions
+        self._by_length = np.argsort(-self._lengths, kind="stable")
         self._texts: dict[int, Any] = {}
         # Place of a caption among those of its length.
         self._place = np.zeros(len(self._lengths), np.int64)
@@ -196,12 +210,12 @@ class PairScores:
         finished &= finished_everywhere(finished, mesh)
         return scores, finished
 
-    def _finish(self, images: np.ndarray, captions: np.ndarray) -> None:
-        """Lists pairs [P] as finished; their scores are on the disk before."""
+    def _finish(self, images: np.ndarray, pairs: np.ndarray) -> None:
+        """Lists pairs, bool [I, M] of some images, as finished; their scores are on the disk."""
         scores, finished = self._opened()
         if isinstance(scores, np.memmap):
             scores.flush()
-        finished[images, captions] = True
+        finished[images] |= pairs
         if isinstance(finished, np.memmap):
             finished.flush()
         if self._key is not None:
@@ -211,12 +225,15 @@ class PairScores:
     def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """Returns the scores [P], float32, of pairs at positions [P]."""
         scores, finished = self._opened()
-        fresh = ~finished[images, captions]
-        if fresh.any():
-            keys = np.unique(images[fresh].astype(np.int64) * len(self._lengths) + captions[fresh])
+        if not finished[images, captions].all():
+            wanted = np.zeros(finished.shape, bool)
+            wanted[images, captions] = True
+            # Of an image on average, also after a kill: other shapes could round differently.
+            texts = math.ceil(np.count_nonzero(wanted) / np.count_nonzero(wanted.any(axis=1)))
+            wanted[finished] = False
             if self._key is not None:
                 keep_at_exit(*self._key)  # It may be killed now.
-            self._compute(*np.divmod(keys, len(self._lengths)))
+            self._compute(wanted, texts)
         if self._key is not None:
             remove_at_exit(*self._key)
         return np.asarray(scores[images, captions])
@@ -225,36 +242,38 @@ class PairScores:
         """Returns the scores of the items at these positions."""
         return TakenPairs(self, images, captions)
 
-    def _compute(self, images: np.ndarray, captions: np.ndarray) -> None:
-        """Scores distinct pairs, image by image; images with many texts come first."""
+    def _compute(self, wanted: np.ndarray, texts: int) -> None:
+        """Scores pairs, bool [N, M], image by image; images with many texts come first.
+
+        `texts`: see `PairProgram.block_shape`.
+        """
         program, tokens = self._program, self._images
-        for length in np.unique(self._lengths[captions]):
+        for length in np.unique(self._lengths[wanted.any(axis=0)]):
             if int(length) not in self._texts:
                 self._texts[int(length)] = self._prepare_texts(int(length))
-        per_device, texts_per_image = program.block_shape(self._bound(), tokens, self._captions)
+        counts = np.count_nonzero(wanted, axis=1)
+        names = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+        total = int(counts.sum())
+        per_device, places = program.block_shape(self._bound(), tokens, self._lengths, texts)
         size = program.mesh.size * per_device
-        names, counts = np.unique(images, return_counts=True)
-        names = names[np.argsort(-counts, kind="stable")]
         unread: tuple[jax.Array, Any] | None = None
-        with progress(f"Scoring {len(images):,} pairs", len(images), jointly=True) as advance:
+        with progress(f"Scoring {total:,} pairs", total, jointly=True) as advance:
             for block in self._image_blocks(names, size):
                 padded = np.pad(block, (0, size - len(block)), mode="edge")
                 longest = self._image_lengths[block[0]]
                 placed = program.put(tokens.take(padded, longest))
                 prepared = program.prepare("image", self._bound(), placed)
-                own = np.isin(images, block)
-                for slots, at in _blocks(
-                    block, images[own], captions[own], self._lengths, texts_per_image
-                ):
-                    texts = self._gather(slots, at[1], (size, texts_per_image))
-                    found = program.score(self._bound(), prepared, program.put(texts))
-                    # Reading results one block late keeps the devices busy.
+                own = wanted[block]
+                for width, slots, captions in _calls(own, self._by_length, places):
+                    read = program.put(self._gather(slots, captions, (size, width)))
+                    found = program.score(self._bound(), prepared, read)
+                    # Reading results one call late keeps the devices busy.
                     self._keep(unread)
-                    unread = found, (slots, at)
-                    advance(len(at[0]))
+                    unread = found, (slots, (block[slots[0]], captions))
+                    advance(len(captions))
                 self._keep(unread)
                 unread = None
-                self._finish(images[own], captions[own])
+                self._finish(block, own)
 
     def _image_blocks(self, names: np.ndarray, size: int) -> Iterator[np.ndarray]:
         """Yields at most `size` images of one padded length at a time."""
@@ -318,21 +337,29 @@ class TakenPairs:
         return TakenPairs(self._whole, self._images[images], self._captions[captions])
 
 
-def _blocks(
-    block: np.ndarray, images: np.ndarray, captions: np.ndarray, lengths: np.ndarray, texts: int
-) -> Iterator[tuple[Slots, tuple[np.ndarray, np.ndarray]]]:
-    """Yields the slots of pairs [P] in a block of images, and the pairs.
+def _calls(
+    wanted: np.ndarray, by_length: np.ndarray, places: np.ndarray
+) -> Iterator[tuple[int, Slots, np.ndarray]]:
+    """Yields texts per image of a call, slots [P] of images and texts, and captions [P] in them.
 
-    Every image has its longest captions first, so that captions of a block are about as long, and
+    Every image has its longest captions first, so that captions of a call are about as long, and
     only an image's last places are empty.
+
+    Args:
+      wanted: pairs of the images with all captions, bool [I, M].
+      by_length: captions, longest first, int [M].
+      places: texts per image of a call whose longest caption is that one, int [M].
     """
-    slots = np.argsort(block)[np.searchsorted(np.sort(block), images)]
-    order = np.lexsort((captions, -lengths[captions], slots))
-    slots, images, captions = slots[order], images[order], captions[order]
-    number = np.arange(len(slots)) - np.searchsorted(slots, slots)  # Among those of its image.
-    for call in range(int(number.max()) // texts + 1):
-        now = number // texts == call
-        yield (slots[now], number[now] % texts), (images[now], captions[now])
+    captions = by_length[np.nonzero(wanted[:, by_length])[1]]  # Image by image.
+    counts = np.count_nonzero(wanted, axis=1)[:, None]
+    starts = np.cumsum(counts)[:, None] - counts
+    first = 0
+    while first < counts.max():
+        texts = int(places[captions[(starts + first)[first < counts]]].min())
+        number = first + np.arange(texts)  # Among those of an image.
+        rows, columns = np.nonzero(number < counts)
+        yield texts, (rows, columns), captions[(starts + number)[rows, columns]]
+        first += texts
 
 
 def _power_of_two(most: int) -> int:

@@ -163,7 +163,7 @@ class SecondStage:
         """Returns the scores to rank by; `transposed` if captions are the queries."""
         first = self._first.transpose() if transposed else self._first
         candidates = self._candidates(transposed)
-        queries = np.repeat(np.arange(len(candidates)), candidates.shape[1])
+        queries = np.repeat(np.arange(len(candidates), dtype=np.int32), candidates.shape[1])
         ends = (candidates.ravel(), queries) if transposed else (queries, candidates.ravel())
         return join_candidates(first, candidates, self.pairs(*ends).reshape(candidates.shape))
 
@@ -182,7 +182,7 @@ class SecondStage:
         first = self._first.transpose() if transposed else self._first
         (queries, items), height = first.shape, first.tile_shape[0]
         top = min(self._options.top or items, items)
-        found = np.empty((queries, top), np.int64)
+        found = np.empty((queries, top), np.int32)  # Of all pairs of a gallery, many.
         for start in range(0, queries, height):
             for query, row in enumerate(complete_rows(first, start // height), start):
                 found[query] = order_items(row)[:top]
