@@ -16,7 +16,7 @@ DIR contains Flickr8k's captions, splits and ratings, and mobilenet_v2_features.
 | vse_infinity  | VSE-infinity with a BiGRU                                                      |
 | scan, saf, sgr | SCAN (t-i, mean) and SGRAF's two, on cells of MobileNetV2                     |
 | cvse          | CVSE with the 300 most frequent words, on cells                                |
-| vsepp_cells   | VSE++ on the mean of the cells                                                 |
+| vsepp_cells, softmax_cells | VSE++ and softmax on the mean of the cells                        |
 
 Heads, losses (including their quirks) and clipping come from the papers' config files. Everything
 else is shared: pooled MobileNetV2 features, one vocabulary, trainable GloVe word vectors,
@@ -27,17 +27,19 @@ mine negatives use all of them in the first epoch, as VSE-infinity does: with th
 first step on, vsepp and pvse_k1 collapse (rsum 53 and 13 at this rate, seed 0). The results are in
 configs/results.md.
 
-The last five read pictures through frozen MobileNetV2, whose cells are stored once; DIR then has
-the pictures, too. For vsepp_cells and cvse, these are the 7 x 7 cells of 224 pixels (750 MB). scan,
-saf and sgr compare every pair of a batch token by token and get less (`reduce_pairs`): the 4 x 4
-cells of 128 pixels, one epoch in batches of 32 (937 steps), and all negatives; saf and sgr 64
-dimensions, 16 numbers per comparison and half of the steps. A seed takes two to four CPU minutes.
-Under the protocol of the others they need a GPU, and collapse: on one H200, with all three seeds,
-their loss stayed at the margin (0.2 for each of 256 triplets) from the second epoch on, when only
-the hardest negatives count, at rsum 114, 78 and 2. A rate of 1e-3 does not suffice: on 12 of the 49
-cells, saf falls to the margin after 50 steps of the hardest negatives (I->T R@10 among 200 pairs
-from 32 to 14 within 90), and scan, whose order holds (from 52 to 53 within an epoch), does not get
-below it, one seed each. The authors mine from the first step, at 2e-4 for 30 epochs.
+The last six read pictures through frozen MobileNetV2, whose cells are stored once; DIR then has the
+pictures, too. For cvse, these are the 7 x 7 cells of 224 pixels (750 MB); for vsepp_cells and
+softmax_cells, their mean (45 MB). With `--config.init_from.towers.image=pip:efficientnet_lite2`,
+they come from EfficientNet-Lite2 and pictures of 260 pixels. scan, saf and sgr compare every pair
+of a batch token by token and get less (`reduce_pairs`): the 4 x 4 cells of 128 pixels, one epoch in
+batches of 32 (937 steps), and all negatives; saf and sgr 64 dimensions, 16 numbers per comparison
+and half of the steps. A seed takes two to four CPU minutes. Under the protocol of the others they
+need a GPU, and collapse: on one H200, with all three seeds, their loss stayed at the margin (0.2
+for each of 256 triplets) from the second epoch on, when only the hardest negatives count, at rsum
+114, 78 and 2. A rate of 1e-3 does not suffice: on 12 of the 49 cells, saf falls to the margin after
+50 steps of the hardest negatives (I->T R@10 among 200 pairs from 32 to 14 within 90), and scan,
+whose order holds (from 52 to 53 within an epoch), does not get below it, one seed each. The authors
+mine from the first step, at 2e-4 for 30 epochs.
 
     python -m xmodal convert --tower=mobilenet_v2 --source=FILE --output=weights/mobilenet_v2
 
@@ -98,11 +100,14 @@ def share(name: str, config: ConfigDict) -> ConfigDict:
 
 def use_cells(config: ConfigDict) -> ConfigDict:
     """Stored cells of the pictures instead of one vector of each."""
-    config.model.image.encoder = {"name": "mobilenet_v2", "folded": True, "dtype": "float32"}
+    # The weights determine the encoder, and the size of pictures.
+    config.model.image.encoder = {"name": ""}
     config.data.config = "images"
-    config.data.image = {"size": 224, "augment": None, "eval_crop": 1.0, "eval_recipe": "cxc"}
+    config.data.image = {"size": 0, "augment": None, "eval_crop": 1.0, "eval_recipe": "cxc"}
     config.init_from.towers.image = "weights/mobilenet_v2"
     config.freeze, config.frozen_features.sides = ("image/encoder/",), ("image",)
+    # No checkpoint is selected by it. The maps of 512 pictures would fill gigabytes.
+    config.evals.flickr8k.update({"split": "validation[:10%]", "batch_size": 32})
     return config
 
 
@@ -116,8 +121,6 @@ def reduce_pairs(config: ConfigDict) -> ConfigDict:
         config.total_steps = 468
         config.model.image.head.width = config.model.text.encoder.width = DIMENSION // 2
         config.model.similarity.width = DIMENSION // 8
-    # No checkpoint is selected by it.
-    config.evals.flickr8k.split = "validation[:10%]"
     return config
 
 
@@ -174,6 +177,7 @@ MODELS: Mapping[str, Callable[[], ConfigDict]] = {
 
 CELL_MODELS: Mapping[str, Callable[[], ConfigDict]] = {
     "vsepp_cells": vsepp.get_config,
+    "softmax_cells": softmax,
     "scan": partial(scan.get_config, "t2i_mean"),
     "saf": partial(sgraf.get_config, "saf"),
     "sgr": partial(sgraf.get_config, "sgr"),

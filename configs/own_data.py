@@ -65,7 +65,8 @@ def trained() -> ConfigDict:
     config.optimizer["groups"] = {
         f"{side}_tower": {"pattern": f"{side}/encoder/"} for side in ("image", "text")
     }
-    config.evals = {"own": base.boards("auto")}
+    # The maps of 512 pictures would fill the memory of a laptop.
+    config.evals = {"own": base.boards("auto") | {"batch_size": 64}}
     config.checkpoint.every = "auto"
     return config
 
