@@ -24,7 +24,7 @@ from xmodal.runs.costs import accelerators
 from xmodal.runs.costs.cost import measure
 from xmodal.runs.pair_functions import make_pair_functions
 
-IMAGES = {"blip": 32, "vilt": 8}  # Of a block.
+IMAGES = {"blip": 16, "vilt": 4}  # Of a block.
 TEXTS = 16  # Per image.
 ALL = 5_000 * 25_000  # Pairs of COCO's test split.
 TOP = (5_000 + 25_000) * 256

@@ -133,7 +133,7 @@ def test_blocks_follow_the_memory_of_a_device(monkeypatch):
         (5, 1 << 40, 32, [8, 8]),
         (1, 1 << 40, 32, [1, 1]),  # An image has no place for others.
     ):
-        monkeypatch.setattr(pair_scores, "_UNKNOWN_MEMORY", 8 * share)
+        monkeypatch.setattr(pair_scores, "_UNKNOWN_MEMORY", 16 * share)
         given = items.params, items.images, np.array([15, 30]), texts
         found, of_texts = program.block_shape(*given)
         assert (found, of_texts.tolist()) == (images, places)

@@ -45,8 +45,8 @@ _MANY_PAIRS = 1 << 22
 _IMAGE_LENGTHS = 4  # Images, to one of so many lengths that some of them have.
 _MOST_IMAGES = 64  # Per device and block.
 # Of a device that does not say how much it has, such as a CPU; its cache should hold a block.
-_UNKNOWN_MEMORY = 160 << 20
-_SHARE = 8  # A block takes this part of a device's memory.
+_UNKNOWN_MEMORY = 320 << 20
+_SHARE = 16  # A block takes this part of a device's memory.
 _SAVED_PAIRS = 1 << 22  # Scores of galleries with fewer pairs are computed again after a kill.
 
 
