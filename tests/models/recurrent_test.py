@@ -37,7 +37,7 @@ class Reference(nn.Module):
                 carry, outputs = run(x, seq_lengths=lengths)
                 found.append((outputs, carry[1] if self.cell == "lstm" else carry))
             x, state = (jnp.concatenate(parts, axis=-1) for parts in zip(*found, strict=True))
-        return x, state
+        return x, state, x[np.arange(len(LENGTHS)), LENGTHS - 1]
 
 
 def flax_names(cell, params):
@@ -56,9 +56,10 @@ def flax_names(cell, params):
 
 def gradients_and_values(run, params, x, weights):
     def loss(params, x):
-        outputs, state = run(params, x)
+        outputs, state, last = run(params, x)
         outputs = jnp.where(REAL, outputs, 0)
-        return jnp.sum(outputs * weights) + jnp.sum(state**2), (outputs, state)
+        total = jnp.sum(outputs * weights) + jnp.sum(state**2) + jnp.sum(jnp.sin(3 * last))
+        return total, (outputs, state, last)
 
     return jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True))(params, x)
 
@@ -127,7 +128,7 @@ def test_begins_at_a_given_state():
     start, target = rng.standard_normal((2, 5, 6)).astype(np.float32)
 
     def ours(start):
-        return jnp.sum(layer.apply(params, TEXTS, LENGTHS, start)[1] * target)
+        return jnp.sum(layer.apply(params, TEXTS, LENGTHS, start).state * target)
 
     def theirs(start):
         run = nn.RNN(nn.GRUCell(6, parent=None), return_carry=True)
@@ -147,7 +148,7 @@ def test_devices_add_their_gradients_once_not_at_every_step():
     params = jax.eval_shape(layer.init, jax.random.key(0), texts, lengths)
 
     def loss(params, texts, lengths):
-        return jnp.sum(layer.apply(params, texts, lengths)[1] ** 2)
+        return jnp.sum(layer.apply(params, texts, lengths).state ** 2)
 
     compiled = (
         jax.jit(jax.grad(loss), in_shardings=(whole, rows, rows), out_shardings=whole)
@@ -158,3 +159,19 @@ def test_devices_add_their_gradients_once_not_at_every_step():
     assert "all-reduce" in entry
     assert "while(" in entry
     assert "all-reduce(" not in loops
+
+
+def test_the_output_at_the_last_token_needs_one_step_of_the_backward_direction():
+    def count_loops(module, read):
+        params = jax.eval_shape(module.init, jax.random.key(0), TEXTS, LENGTHS, False)
+
+        def loss(params):
+            return jnp.sum(read(module.apply(params, TEXTS, LENGTHS, False)) ** 2)
+
+        return jax.jit(jax.grad(loss)).lower(params).compile().as_text().count(" while(")
+
+    one, both = (Recurrent("gru", 6, 1, each, 0.0, jnp.float32) for each in (False, True))
+    forward = count_loops(one, lambda outputs: outputs.last)
+    assert forward > 0
+    assert count_loops(both, lambda outputs: outputs.last) == forward
+    assert count_loops(both, lambda outputs: outputs.state) == 2 * forward

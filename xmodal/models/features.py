@@ -19,7 +19,8 @@ class Features:
       tokens: [N, T, W] in the encoder's compute dtype.
       mask: bool [N, T], True for real tokens, which come first; None if all are real.
       extras: further arrays by name. Recurrent encoders provide `words` [N, T, E], the word
-        vectors they read, and `state` [N, S], the concatenated final states of all directions.
+        vectors they read, `state` [N, S], the concatenated final states of all directions, and
+        `last` [N, W], the last real token, computed without the others.
         Every head gets `content` uint32 [N, 2], a hash of the item's inputs; see
         `content.hash_items`. Of texts with token ids it gets `label_ids` int [N, L], the tokens
         that label a text with concepts: its own, or `text_label_ids` of the batch. "region_tokens"
@@ -39,6 +40,11 @@ class Features:
     def lengths(self) -> jax.Array:
         """Returns the number of real tokens, at least 1, as int32 [N]."""
         return jnp.maximum(jnp.sum(self.full_mask(), axis=1, dtype=jnp.int32), 1)
+
+
+def take_last(tokens: jax.Array, lengths: jax.Array) -> jax.Array:
+    """Returns the last one [N, W] of the first `lengths` tokens [N], at least one, of [N, T, W]."""
+    return jnp.take_along_axis(tokens, lengths[:, None, None] - 1, axis=1)[:, 0]
 
 
 def split_summands(vectors: jax.Array) -> jax.Array:

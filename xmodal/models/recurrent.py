@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -10,6 +11,7 @@ from flax.linen.recurrent import DenseParams
 from jax.typing import DTypeLike
 
 from xmodal.models import recurrence
+from xmodal.models.features import take_last
 from xmodal.models.initializers import uniform
 
 
@@ -37,6 +39,21 @@ CELLS: Mapping[str, Gates] = {
 }
 BIASES = (2, 1)
 """The numbers of biases that a gate may have."""
+
+
+class Outputs(NamedTuple):
+    """What recurrent layers return, float32; arrays that nothing reads are not computed.
+
+    Attributes:
+      tokens: [N, T, D]; those beyond a text's length have no meaning.
+      state: the final states [N, D]; the backward direction ends at the first token.
+      last: the output at the last token [N, D], where the backward direction has read only this
+        token. Without the other tokens, that direction takes a single step.
+    """
+
+    tokens: jax.Array
+    state: jax.Array
+    last: jax.Array
 
 
 def mean_directions(outputs: jax.Array) -> jax.Array:
@@ -67,23 +84,25 @@ class Direction(nn.Module):
     @nn.compact
     def __call__(
         self, x: jax.Array, lengths: jax.Array, start: jax.Array | None = None
-    ) -> tuple[jax.Array, jax.Array]:
-        """Runs over the first `lengths` tokens [N] of texts [N, T, W], from a state [N, D] or zero.
-
-        Returns:
-          The outputs [N, T, D] and the final states [N, D], both float32.
-        """
+    ) -> Outputs:
+        """Runs over the first `lengths` tokens [N] of texts [N, T, W], from a state [N, D] or zero."""
         gates = CELLS[self.cell]
-        x = jnp.swapaxes(x, 0, 1)
         kernel, bias = self._matrix("i", x.shape[-1], gates.names)
-        inputs = x.astype(self.dtype) @ kernel + bias
         with_bias = gates.names if self.biases == 2 else gates.hidden_biases
         hidden = self._matrix("h", self.width, with_bias)
-        mask = jnp.arange(x.shape[0])[:, None] < lengths
-        zero = jnp.zeros((x.shape[1], self.width), jnp.float32)
+        zero = jnp.zeros((len(x), self.width), jnp.float32)
         first = (zero if start is None else start, *[zero] * (gates.states - 1))
-        outputs = recurrence.recur(gates.cell, self.reverse, first, inputs, mask, *hidden)[0]
-        return jnp.swapaxes(outputs, 0, 1), outputs[0 if self.reverse else -1]
+
+        def run(x: jax.Array, mask: jax.Array) -> jax.Array:
+            inputs = x.astype(self.dtype) @ kernel + bias
+            return recurrence.recur(gates.cell, self.reverse, first, inputs, mask, *hidden)[0]
+
+        outputs = run(jnp.swapaxes(x, 0, 1), jnp.arange(x.shape[1])[:, None] < lengths)
+        tokens = jnp.swapaxes(outputs, 0, 1)
+        if not self.reverse:
+            return Outputs(tokens, outputs[-1], outputs[-1])
+        ends = take_last(x, lengths)[None]
+        return Outputs(tokens, outputs[0], run(ends, jnp.ones(ends.shape[:2], bool))[0])
 
     def _matrix(self, source: str, rows: int, with_bias: str) -> tuple[jax.Array, jax.Array]:
         """All gates' matrices, concatenated to [rows, G], and their biases [G]."""
@@ -134,7 +153,7 @@ class Recurrent(nn.Module):
     @nn.compact
     def __call__(
         self, x: jax.Array, lengths: jax.Array, drops: bool
-    ) -> tuple[jax.Array, jax.Array]:
+    ) -> Outputs:
         """Runs over the first `lengths` tokens of every text.
 
         Args:
@@ -143,15 +162,13 @@ class Recurrent(nn.Module):
           drops: whether to apply dropout.
 
         Returns:
-          The last layer's outputs [N, T, D] and its final states [N, D], where D is the width of
-          one direction or of both, joined. The backward direction ends at the first token.
-          Outputs beyond a text's length have no meaning.
+          Those of the last layer, where D is the width of one direction or of both, joined.
         """
         directions = ("forward", "backward") if self.bidirectional else ("forward",)
         for number in range(1, self.layers + 1):
             if number > 1:
                 x = nn.Dropout(self.dropout, deterministic=not drops)(x)
-            outputs, states = [], []
+            found = []
             for direction in directions:
                 layer = Direction(
                     self.cell,
@@ -161,8 +178,8 @@ class Recurrent(nn.Module):
                     biases=self.biases,
                     name=f"layer{number}_{direction}",
                 )
-                output, state = layer(x, lengths)
-                outputs.append(output)
-                states.append(state)
-            x, state = (jnp.concatenate(parts, axis=-1) for parts in (outputs, states))
-        return x, state
+                found.append(layer(x, lengths))
+            joined = (jnp.concatenate(each, axis=-1) for each in zip(*found, strict=True))
+            outputs = Outputs(*joined)
+            x = outputs.tokens
+        return outputs

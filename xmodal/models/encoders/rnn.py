@@ -16,7 +16,7 @@ from xmodal.models.encoders.word_embedding import look_up
 from xmodal.models.features import Features
 from xmodal.models.initializers import WORDS, initialize_words
 from xmodal.models.mode import Mode
-from xmodal.models.recurrent import BIASES, CELLS, Recurrent, mean_directions
+from xmodal.models.recurrent import BIASES, CELLS, Outputs, Recurrent, mean_directions
 
 
 class Rnn(nn.Module):
@@ -40,7 +40,8 @@ class Rnn(nn.Module):
     def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
         """`text_ids` and `text_mask`, int [N, T] -> the outputs as tokens [N, T, D].
 
-        Extras: `words` [N, T, E], the word vectors; `state` [N, D], the final states.
+        Extras: `words` [N, T, E], the word vectors; `state` [N, D], the final states; `last`
+        [N, D], the outputs at the last word.
         """
         ids, mask = read_ids(inputs)
         init = initialize_words(self.init_name, self.init_scale, self.embedding_width)
@@ -48,10 +49,11 @@ class Rnn(nn.Module):
         words = look_up(table, ids, self.dtype)
         x = nn.Dropout(self.dropout, deterministic=not mode.drops)(words)
         lengths = Features(x, mask).lengths()
-        tokens, state = self.recurrent(x, lengths, mode.drops)
+        outputs = self.recurrent(x, lengths, mode.drops)
         if self.directions == "mean":
-            tokens, state = mean_directions(tokens), mean_directions(state)
-        return Features(tokens, mask, {"words": words, "state": state})
+            outputs = Outputs(*map(mean_directions, outputs))
+        extras = {"words": words, "state": outputs.state, "last": outputs.last}
+        return Features(outputs.tokens, mask, extras)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from xmodal.base.config import UserError, setting
 from xmodal.models.features import Features
 from xmodal.models.heads import pie
-from xmodal.models.heads.pooling import last_token
 from xmodal.models.mode import Mode
 from xmodal.models.recurrent import Recurrent
 from xmodal.similarity.embedding import Embedding
@@ -122,5 +121,4 @@ class Branch(nn.Module):
                 "over two directions; set an even width."
             )
         layer = Recurrent("gru", config.width // 2, 1, True, 0.0, jnp.float32, name="recurrent")
-        outputs, _ = layer(words.tokens, words.lengths(), False)
-        return last_token(dataclasses.replace(words, tokens=outputs))
+        return layer(words.tokens, words.lengths(), False).last

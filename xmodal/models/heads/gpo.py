@@ -137,7 +137,7 @@ class PositionWeights(nn.Module):
         codes = jnp.asarray(encode_positions(positions, config.code_width))
         codes = jnp.broadcast_to(codes, (rows, *codes.shape))
         layer = Recurrent("gru", config.hidden, 1, True, 0.0, jnp.float32, name="recurrent")
-        outputs, _ = layer(codes, lengths, False)
+        outputs = layer(codes, lengths, False).tokens
         score = nn.Dense(1, use_bias=False, kernel_init=LINEAR["torch"], name="score")
         scores = score(mean_directions(outputs))[..., 0] / config.temperature
         weights = masked_softmax(scores, jnp.arange(positions) < lengths[:, None])

@@ -73,8 +73,8 @@ class Graph(nn.Module):
             x = GraphLayer(name=f"layer{number}")(x, mask, mode)
         x = NORMS[config.output_norm](x)
         gather = Recurrent("gru", config.width, 1, False, 0.0, jnp.float32, name="recurrent")
-        _, state = gather(x, features.lengths(), False)
-        return Embedding(state, extras={"regions": x, "region_mask": mask})
+        vector = gather(x, features.lengths(), False).state
+        return Embedding(vector, extras={"regions": x, "region_mask": mask})
 
 
 class GraphLayer(nn.Module):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.features import Features
+from xmodal.models.features import Features, take_last
 from xmodal.models.mode import Mode
 from xmodal.similarity.embedding import Embedding
 
@@ -40,8 +40,9 @@ def max_tokens(features: Features) -> jax.Array:
 
 def last_token(features: Features) -> jax.Array:
     """Returns the last real token [N, W]; the first of an item without any."""
-    positions = features.lengths() - 1
-    return jnp.take_along_axis(features.tokens, positions[:, None, None], axis=1)[:, 0]
+    if "last" in features.extras:
+        return features.extras["last"]
+    return take_last(features.tokens, features.lengths())
 
 
 def final_state(features: Features, where: str) -> jax.Array:

@@ -87,8 +87,8 @@ class CaptionDecoder(nn.Module):
         regions = nn.Dense(config.width, kernel_init=_XAVIER_NORMAL, name="regions")(regions)
         encoder = Recurrent("gru", config.width, 1, False, 0.0, jnp.float32, name="encoder")
         lengths = jnp.maximum(jnp.sum(mask, axis=1, dtype=jnp.int32), 1)
-        outputs, state = encoder(drop(regions), lengths, False)
-        outputs = jnp.where(mask[..., None], outputs, 0)
+        encoded = encoder(drop(regions), lengths, False)
+        outputs, state = jnp.where(mask[..., None], encoded.tokens, 0), encoded.state
 
         init = nn.initializers.normal(1.0)
         words = self.param("words", init, (config.vocab_size, config.word_width))
@@ -141,7 +141,7 @@ class DecoderStep(nn.Module):
         joined = nn.Dropout(self.config.dropout, deterministic=self.deterministic)(joined)
         # A text of one token, which starts from the state.
         lengths = jnp.ones(len(joined), jnp.int32)
-        _, state = Direction("gru", width, name="cell")(joined[:, None], lengths, state)
+        state = Direction("gru", width, name="cell")(joined[:, None], lengths, state).state
         return state, state
 
 

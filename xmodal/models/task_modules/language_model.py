@@ -78,7 +78,8 @@ class LanguageModel(nn.Module):
         read = drop(table[ids[:, :-1]])
         lengths = jnp.full(read.shape[0], read.shape[1])
         # The authors give no number of biases; TensorFlow's cells have one.
-        states, _ = Direction("gru", config.width, biases=1, name="cell")(read, lengths, state)
+        cell = Direction("gru", config.width, biases=1, name="cell")
+        states = cell(read, lengths, state).tokens
         words = nn.Dense(table.shape[1], use_bias=False, name="output")(drop(states))
         bias = self.param("bias", nn.initializers.zeros, (table.shape[0],))
         logits = words @ table.T + bias

@@ -102,24 +102,48 @@ class AdamP:
         axes = (axis for pattern, axis in self.channel_axes.items() if re.search(pattern, path))
         channel = next(axes, -1) % weight.ndim
         within_channel = tuple(axis for axis in range(weight.ndim) if axis != channel)
-        by_channel, channels = self._tangential(direction, gradient, weight, within_channel)
-        whole, layer = self._tangential(direction, gradient, weight, tuple(range(weight.ndim)))
-        return jnp.where(channels, by_channel, jnp.where(layer, whole, direction)), channels | layer
-
-    def _tangential(
-        self, direction: jax.Array, gradient: jax.Array, weight: jax.Array, axes: tuple[int, ...]
-    ) -> tuple[jax.Array, jax.Array]:
-        """Returns the direction without its part along the weight, and whether to use it."""
 
         def dot(a: jax.Array, b: jax.Array) -> jax.Array:
-            return jnp.sum(a * b, axes, keepdims=True)
+            return jnp.sum(a * b, within_channel, keepdims=True)
 
-        norm = jnp.sqrt(dot(weight, weight))
-        lengths = jnp.maximum(jnp.sqrt(dot(gradient, gradient)), self.eps)
-        cosine = jnp.abs(dot(gradient, weight)) / (lengths * jnp.maximum(norm, self.eps))
-        size = math.prod(weight.shape[axis] for axis in axes)
-        unit = weight / (norm + self.eps)
-        return direction - unit * dot(unit, direction), cosine.max() < self.delta / math.sqrt(size)
+        # A CPU visits a large tensor once for each product: those of the tensor are sums of these.
+        products = (
+            dot(weight, weight),
+            dot(gradient, gradient),
+            dot(gradient, weight),
+            dot(direction, weight),
+        )
+        by_channel, channels = self._tangential(weight.size // weight.shape[channel], *products)
+        whole, layer = self._tangential(weight.size, *map(jnp.sum, products))
+        along = jnp.where(channels, by_channel, jnp.where(layer, whole, 0.0))
+        return direction - along * weight, channels | layer
+
+    def _tangential(
+        self,
+        size: int,
+        weights: jax.Array,
+        gradients: jax.Array,
+        gradient_along: jax.Array,
+        direction_along: jax.Array,
+    ) -> tuple[jax.Array, jax.Array]:
+        """Returns the direction's part along the weight, and whether it is removed.
+
+        Args:
+          size: number of values of a channel, or of the tensor.
+          weights: squared norms of the channels' weights, or of the tensor's.
+          gradients: those of the gradients.
+          gradient_along: products of gradient and weight.
+          direction_along: products of direction and weight.
+
+        Returns:
+          The parts as multiples of the weights, and one bool.
+        """
+        norm, lengths = jnp.sqrt(weights), jnp.sqrt(gradients)
+        cosine = jnp.abs(gradient_along) / (
+            jnp.maximum(lengths, self.eps) * jnp.maximum(norm, self.eps)
+        )
+        is_invariant = cosine.max() < self.delta / math.sqrt(size)
+        return direction_along / jnp.square(norm + self.eps), is_invariant
 
 
 @dataclasses.dataclass(frozen=True)
