@@ -82,10 +82,8 @@ class Direction(nn.Module):
     biases: int = 2
 
     @nn.compact
-    def __call__(
-        self, x: jax.Array, lengths: jax.Array, start: jax.Array | None = None
-    ) -> Outputs:
-        """Runs over the first `lengths` tokens [N] of texts [N, T, W], from a state [N, D] or zero."""
+    def __call__(self, x: jax.Array, lengths: jax.Array, start: jax.Array | None = None) -> Outputs:
+        """Runs over the first `lengths` tokens [N] of texts [N, T, W], from a state [N, D] or 0."""
         gates = CELLS[self.cell]
         kernel, bias = self._matrix("i", x.shape[-1], gates.names)
         with_bias = gates.names if self.biases == 2 else gates.hidden_biases
@@ -151,9 +149,7 @@ class Recurrent(nn.Module):
     biases: int = 2
 
     @nn.compact
-    def __call__(
-        self, x: jax.Array, lengths: jax.Array, drops: bool
-    ) -> Outputs:
+    def __call__(self, x: jax.Array, lengths: jax.Array, drops: bool) -> Outputs:
         """Runs over the first `lengths` tokens of every text.
 
         Args:
