@@ -12,6 +12,7 @@ SHAPES = [  # rows, columns, kernel, stride
     (4, 3, 5, 2),
     (1, 1, 5, 2),
     (9, 7, 1, 2),
+    (5, 130, 3, 2),
 ]
 
 

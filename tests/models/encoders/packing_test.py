@@ -45,11 +45,14 @@ def test_only_tpus_pack_unless_it_is_said():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "stride"), [(1, 1), (3, 1), (3, 2)])
-def test_convolution_equals_flax(size, stride):
+@pytest.mark.parametrize(
+    ("size", "stride", "product"),
+    [(1, 1, False), (1, 1, True), (3, 1, True), (3, 2, False)],
+)
+def test_convolution_equals_flax(size, stride, product):
     x = _normal(6, 7, 8, 3)
     plain = nn.Conv(5, (size, size), strides=stride, padding="SAME", use_bias=False)
-    ours = packing.Conv(5, size, nn.initializers.ones, jnp.float32, stride)
+    ours = packing.Conv(5, size, nn.initializers.ones, jnp.float32, stride, product)
     variables = plain.init(jax.random.key(0), x)
     made = ours.init(jax.random.key(0), packing.pack(x, 2))
     assert jax.tree.map(jnp.shape, made) == jax.tree.map(jnp.shape, variables)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from xmodal.base.config import lookup
 
 Depthwise = Callable[[jax.Array, jax.Array, int], jax.Array]
+_MANY_COLUMNS = 64
 
 
 def convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
@@ -52,9 +53,11 @@ def _shifted_backward(
     size = kernel.shape[0]
     padded, outputs = _pad_same(x, size, stride)
     products = [window * dy for window in _windows(padded, size, outputs, stride)]
-    # One pass for all k * k sums, image by image, so that each image stays in the cache.
-    sums = jax.lax.reduce(products, [jnp.zeros(())] * size**2, _add, dimensions=(1, 2))
-    dkernel = jnp.sum(jnp.stack(sums), axis=1)
+    # One pass for all k * k sums, image by image, so that each image stays in the cache. The sums
+    # of a column vectorize better, but of small maps, they are as many as the products.
+    axes = (1,) if outputs[1] >= _MANY_COLUMNS else (1, 2)
+    sums = jax.lax.reduce(products, [jnp.zeros(())] * size**2, _add, dimensions=axes)
+    dkernel = jnp.stack([jnp.sum(each, axis=tuple(range(each.ndim - 1))) for each in sums])
     margins = [
         (size - 1 - before, length - 1 + before - (output - 1) * stride, stride - 1)
         for length, output in zip(x.shape[1:3], outputs, strict=True)

@@ -107,6 +107,7 @@ class EfficientNet(ConvEncoder):
       pack: number of images packed in the first stages, see `packing`; a divisor of it if the
         images of a device are not a multiple.
       devices: number of devices that the batch is split over.
+      products: see `packing.prefers_products`.
     """
 
     width: float
@@ -119,6 +120,7 @@ class EfficientNet(ConvEncoder):
     lite: bool = False
     pack: int = 1
     devices: int = 1
+    products: bool = False
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
@@ -147,14 +149,13 @@ class EfficientNet(ConvEncoder):
                     self.dtype,
                     squeeze_excite=not self.lite,
                     drop_connect=rate if mode.drops else 0.0,
+                    products=self.products,
                     name=f"stage{number}_block{index + 1}",
                 )(x, mode)
                 if (number, index) == LAST_PACKED:
                     x = packing.unpack(x)
-        x = nn.Conv(
-            scale_channels(HEAD_CHANNELS, end_width), (1, 1),
-            use_bias=False, kernel_init=CONV_INIT, dtype=self.dtype, name="head",
-        )(x)  # fmt: skip
+        head = scale_channels(HEAD_CHANNELS, end_width)
+        x = packing.Conv(head, 1, CONV_INIT, self.dtype, product=self.products, name="head")(x)
         return activation(self.norm(name="head_norm")(x, mode))
 
 
@@ -216,4 +217,5 @@ def make_efficientnet(config: EfficientNetConfig, devices: Devices) -> Efficient
         lite=(config.variant or "").startswith("lite"),
         pack=packing.choose(config.pack, devices.platform),
         devices=devices.count,
+        products=packing.prefers_products(devices.platform),
     )

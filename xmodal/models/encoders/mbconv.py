@@ -50,6 +50,7 @@ class MBConv(nn.Module):
       dtype: compute dtype.
       squeeze_excite: whether the channels are gated by their mean; needs `norm`.
       drop_connect: probability of dropping the branch of an example in this pass.
+      products: see `packing.prefers_products`.
     """
 
     stage: Stage
@@ -61,6 +62,7 @@ class MBConv(nn.Module):
     dtype: DTypeLike
     squeeze_excite: bool = False
     drop_connect: float = 0.0
+    products: bool = False
 
     @nn.compact
     def __call__(self, inputs: jax.Array, mode: Mode) -> jax.Array:
@@ -102,7 +104,9 @@ class MBConv(nn.Module):
 
     def _pointwise(self, x: jax.Array, channels: int, name: str, bias: bool = True) -> jax.Array:
         if not bias:
-            return packing.Conv(channels, 1, CONV_INIT, self.dtype, name=name)(x)
+            return packing.Conv(
+                channels, 1, CONV_INIT, self.dtype, product=self.products, name=name
+            )(x)
         return nn.Conv(channels, (1, 1), kernel_init=CONV_INIT, dtype=self.dtype, name=name)(x)
 
     def _normalize(self, x: jax.Array, name: str, mode: Mode) -> jax.Array:

@@ -22,6 +22,7 @@ from xmodal.models.batch_norm import BatchNorm, make_norm
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import depthwise as depthwise_lib
+from xmodal.models.encoders import packing
 from xmodal.models.encoders import pixels as pixels_lib
 from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
 from xmodal.models.encoders.mbconv import CONV_INIT, MBConv, Stage, scale_channels
@@ -49,12 +50,14 @@ class MobileNetV2(ConvEncoder):
       norm: makes a batch normalization, given its `name`; None if it was folded into the
         convolutions, which have biases instead.
       remat: recompute every block in the backward pass.
+      products: see `packing.prefers_products`.
     """
 
     width: float
     depthwise: depthwise_lib.Depthwise
     norm: Callable[..., BatchNorm] | None
     remat: bool
+    products: bool = False
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
@@ -76,6 +79,7 @@ class MobileNetV2(ConvEncoder):
                     norm,
                     jax.nn.relu6,
                     self.dtype,
+                    products=self.products,
                     name=f"stage{number}_block{index + 1}",
                 )(x, mode)
         x = nn.Conv(
@@ -113,4 +117,5 @@ def make_mobilenet_v2(config: MobileNetV2Config, devices: Devices) -> MobileNetV
         depthwise=depthwise_lib.choose(config.depthwise, devices.platform),
         norm=None if config.folded else norm,
         remat=config.remat,
+        products=packing.prefers_products(devices.platform),
     )

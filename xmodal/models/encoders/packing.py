@@ -23,6 +23,14 @@ def choose(images: int | None, platform: str) -> int:
     return images or (4 if platform == "tpu" else 1)
 
 
+def prefers_products(platform: str) -> bool:
+    """Returns whether a convolution by one pixel is slower than the same matrix product.
+
+    On CPUs, XLA transposes whole maps for the gradient of its kernel.
+    """
+    return platform == "cpu"
+
+
 def fit(images: int, batch: int, devices: int) -> int:
     """Returns the largest divisor of `images` for which no pack spans two devices.
 
@@ -68,6 +76,7 @@ class Conv(nn.Module):
       kernel_init: initializer of the kernel of one image, which is the parameter.
       dtype: compute dtype.
       stride: stride in both directions.
+      product: whether a kernel of one pixel is applied as a matrix, see `prefers_products`.
     """
 
     features: int
@@ -75,12 +84,15 @@ class Conv(nn.Module):
     kernel_init: nn.initializers.Initializer
     dtype: DTypeLike
     stride: int = 1
+    product: bool = False
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """[N, H, W, (P,) I] -> [N, ceil(H / s), ceil(W / s), (P,) features]."""
         shape = (self.size, self.size, x.shape[-1], self.features)
         kernel = self.param("kernel", self.kernel_init, shape)
+        if self.product and self.size == self.stride == 1:
+            return _multiply(x.astype(self.dtype), kernel[0, 0].astype(self.dtype))
         # Before the cast, so that the gradients of the blocks are added in float32.
         kernel = _block_diagonal(kernel, count_images(x)).astype(self.dtype)
         return convolve(
@@ -93,6 +105,13 @@ class Conv(nn.Module):
             ),
             x.astype(self.dtype),
         )
+
+
+def _multiply(x: jax.Array, matrix: jax.Array) -> jax.Array:
+    """Returns x [..., I] times a matrix [I, O]."""
+    # Products that sum over several axes, as the gradient of `x @ matrix`, transpose whole maps.
+    rows = x.reshape(-1, x.shape[-1])
+    return (rows @ matrix).reshape(*x.shape[:-1], matrix.shape[-1])
 
 
 def _block_diagonal(kernel: jax.Array, blocks: int) -> jax.Array:
