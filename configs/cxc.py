@@ -140,6 +140,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     """The `:quick` variant of an experiment: the same parts, small, on the built-in dataset."""
     config = base.on_built_in_dataset(config)
     config.data.text.vocabulary_size, config.data.text.max_length = 1000, 32
+    config.data.text_lengths = ()
     if config.model.image is not None:
         statistics = config.model.image.encoder.statistics
         config.model.image.encoder = base.small_convnet() | {"statistics": statistics}

@@ -36,6 +36,8 @@ def experiment(name: str) -> ConfigDict:
         "eval_recipe": "torchvision",
     }
     config.data.text = base.words("nltk", min_count=4, max_length=64, markers="sentence")
+    # Holds 91 % of batches of 128 captions of COCO, and 82 % of batches of 256.
+    config.data.text_lengths = (32,)
     config.evals = {"coco": base.boards(every="1 epochs")}
     config.checkpoint.every = "1 epochs"
     return config
