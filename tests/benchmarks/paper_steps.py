@@ -1,13 +1,16 @@
 """Compares the training steps of CLIP and of the CxC paper's models with the same in torch.
 
     python -m tests.benchmarks.paper_steps [--figure=text] [--rounds=5] [--no-compiled]
+    python -m tests.benchmarks.paper_steps --figure=text --length=24 [--padded_to=32]
     python -m tests.benchmarks.paper_steps --dtype=bfloat16 --batch_size=256    # on a GPU
 
 `efficientnet_b4`: the image side, compared with itself. `text`: frozen BERT-Base and the three
-layers that the paper trains, two captions per image. `stored`: the same step on stored features of
-BERT, for which torch has no counterpart, so its rival also computes BERT. Drop connect, L2,
-clipping and Adam are as in the paper. `clip_b32`: both towers of CLIP ViT-B/32, with its AdamW and
-clipping. The parameters are float32, and the encoders compute in --dtype (torch's with autocast).
+layers that the paper trains, two captions per image, of --length tokens, and ours padded to
+--padded_to; the longest of 64 captions of COCO has 24 on average. `stored`: the same step on stored
+features of BERT, for which torch has no counterpart, so its rival also computes BERT. Drop connect,
+L2, clipping and Adam are as in the paper. `clip_b32`: both towers of CLIP ViT-B/32, with its AdamW
+and clipping. The parameters are float32, and the encoders compute in --dtype (torch's with
+autocast).
 torch's models are those of transformers (channels-last on the CNN's side), eager and with
 `torch.compile`, which needs a C++ compiler. Both sides run on a GPU if JAX finds one; torch then
 also needs CUDA.
@@ -42,13 +45,17 @@ CLIP_WORDS, CLIP_TOKENS = 49408, 77
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A figure, its sizes, the dtype of the encoders, and whether torch compiles it."""
+    """A figure, its sizes, the dtype of the encoders, and whether torch compiles it.
+
+    Our captions are padded to `padded_to` tokens, unless it is 0.
+    """
 
     figure: str
     batch_size: int
     length: int
     dtype: str = "float32"
     compiled: bool = False
+    padded_to: int = 0
 
     def batch(self) -> dict[str, np.ndarray]:
         """Pixels [B, S, S, 3], or ids and mask [B, C, T]; all captions have full length."""
@@ -94,7 +101,8 @@ def step_ours(task: Task) -> Iterator[int]:
     else:
         config = cxc_text_text.get_config()
         config.model.text.encoder.dtype = config.model.text.head.dtype = task.dtype
-        config.data.text.max_length = task.length
+        config.data.text.max_length = max(task.length, task.padded_to)
+        config.data.text_lengths = ()
         if task.figure == "stored":
             config.frozen_features.sides = ("text",)
     config.batch_size, config.init_from.published = task.batch_size, ()
@@ -104,6 +112,9 @@ def step_ours(task: Task) -> Iterator[int]:
     features = [preflight.feature_shapes(parts, side) for side in config.frozen_features.sides]
     items = np.arange(task.batch_size, dtype=np.int32)
     columns = task.batch() | {"image_id": items}
+    if task.padded_to > task.length:
+        padding = ((0, 0), (0, 0), (0, task.padded_to - task.length))
+        columns |= {name: np.pad(columns[name], padding) for name in ("text_ids", "text_mask")}
     captions = config.data.captions_per_image
     columns["caption_id"] = items[:, None] * captions + np.arange(captions)
     for name, spec in compiled_step.abstract_batch(parts, features).items():
@@ -247,10 +258,11 @@ def measure(task: Task, rounds: int, rivals: dict[str, Rival], ours: Rival) -> N
         for rival in (ours, *rivals.values()):
             if not isinstance(rival.parameters, str):
                 rival.step()
-    _, length, goal = FIGURES[figure]
+    goal = FIGURES[figure][2]
     for name, rival in rivals.items():
         line: dict[str, Any] = {"figure": figure, "rival": name}
-        line |= {"batch_size": task.batch_size, "length": length, "dtype": task.dtype}
+        line |= {"batch_size": task.batch_size, "length": task.length, "dtype": task.dtype}
+        line |= {"padded_to": max(task.length, task.padded_to)}
         line |= {"parameters": ours.parameters}
         if isinstance(rival.parameters, str):
             print(json.dumps(line | {"skipped": rival.parameters}), flush=True)
@@ -270,6 +282,8 @@ def main() -> None:
     parser.add_argument("--figure", choices=FIGURES)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch_size", type=int, help="instead of the figure's own")
+    parser.add_argument("--length", type=int, help="pixels or tokens, instead of the figure's own")
+    parser.add_argument("--padded_to", type=int, default=0, help="tokens of our captions")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, default=True)
     args = parser.parse_args()
@@ -277,7 +291,8 @@ def main() -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     for figure in [args.figure] if args.figure else FIGURES:
         batch_size, length, _ = FIGURES[figure]
-        task = Task(figure, args.batch_size or batch_size, length, args.dtype)
+        sizes = (args.batch_size or batch_size, args.length or length)
+        task = Task(figure, *sizes, args.dtype, padded_to=args.padded_to)
         ours = Rival(step_ours, task)
         rivals = {"torch": Rival(step_torch, task)}
         if args.compiled:
