@@ -41,7 +41,7 @@ BIASES = (2, 1)
 """The numbers of biases that a gate may have."""
 
 
-class Outputs(NamedTuple):
+class RecurrentOutputs(NamedTuple):
     """What recurrent layers return, float32; arrays that nothing reads are not computed.
 
     Attributes:
@@ -82,7 +82,9 @@ class Direction(nn.Module):
     biases: int = 2
 
     @nn.compact
-    def __call__(self, x: jax.Array, lengths: jax.Array, start: jax.Array | None = None) -> Outputs:
+    def __call__(
+        self, x: jax.Array, lengths: jax.Array, start: jax.Array | None = None
+    ) -> RecurrentOutputs:
         """Runs over the first `lengths` tokens [N] of texts [N, T, W], from a state [N, D] or 0."""
         gates = CELLS[self.cell]
         kernel, bias = self._matrix("i", x.shape[-1], gates.names)
@@ -98,9 +100,9 @@ class Direction(nn.Module):
         outputs = run(jnp.swapaxes(x, 0, 1), jnp.arange(x.shape[1])[:, None] < lengths)
         tokens = jnp.swapaxes(outputs, 0, 1)
         if not self.reverse:
-            return Outputs(tokens, outputs[-1], outputs[-1])
+            return RecurrentOutputs(tokens, outputs[-1], outputs[-1])
         ends = take_last(x, lengths)[None]
-        return Outputs(tokens, outputs[0], run(ends, jnp.ones(ends.shape[:2], bool))[0])
+        return RecurrentOutputs(tokens, outputs[0], run(ends, jnp.ones(ends.shape[:2], bool))[0])
 
     def _matrix(self, source: str, rows: int, with_bias: str) -> tuple[jax.Array, jax.Array]:
         """All gates' matrices, concatenated to [rows, G], and their biases [G]."""
@@ -149,7 +151,7 @@ class Recurrent(nn.Module):
     biases: int = 2
 
     @nn.compact
-    def __call__(self, x: jax.Array, lengths: jax.Array, drops: bool) -> Outputs:
+    def __call__(self, x: jax.Array, lengths: jax.Array, drops: bool) -> RecurrentOutputs:
         """Runs over the first `lengths` tokens of every text.
 
         Args:
@@ -176,6 +178,6 @@ class Recurrent(nn.Module):
                 )
                 found.append(layer(x, lengths))
             joined = (jnp.concatenate(each, axis=-1) for each in zip(*found, strict=True))
-            outputs = Outputs(*joined)
+            outputs = RecurrentOutputs(*joined)
             x = outputs.tokens
         return outputs

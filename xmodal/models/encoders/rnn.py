@@ -16,7 +16,7 @@ from xmodal.models.encoders.word_embedding import look_up
 from xmodal.models.features import Features
 from xmodal.models.initializers import WORDS, initialize_words
 from xmodal.models.mode import Mode
-from xmodal.models.recurrent import BIASES, CELLS, Outputs, Recurrent, mean_directions
+from xmodal.models.recurrent import BIASES, CELLS, Recurrent, RecurrentOutputs, mean_directions
 
 
 class Rnn(nn.Module):
@@ -51,7 +51,7 @@ class Rnn(nn.Module):
         lengths = Features(x, mask).lengths()
         outputs = self.recurrent(x, lengths, mode.drops)
         if self.directions == "mean":
-            outputs = Outputs(*map(mean_directions, outputs))
+            outputs = RecurrentOutputs(*map(mean_directions, outputs))
         extras = {"words": words, "state": outputs.state, "last": outputs.last}
         return Features(outputs.tokens, mask, extras)
 
