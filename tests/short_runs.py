@@ -16,5 +16,8 @@ def variables(devices: int) -> dict[str, str]:
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
         # Lines of Python in the programs of XLA; writing them takes a tenth of a short run.
         "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",
+        # Threads of the products of NumPy, SciPy and torch wait in loops for small ones.
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} {_XLA_FLAGS}",
     }
