@@ -12,6 +12,8 @@ PARAMETERS = {"match_probability": MATCH}
 NAMES = sorted(SIMILARITIES)
 SYMMETRIC = [name for name in NAMES if SIMILARITIES[name].symmetric]
 SEVERAL = ["match_probability", "max_cosine"]
+# As outside of the tests, see `short_runs`: optimized programs round differently.
+OPTIMIZED = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
 
 
 def make_items(count, several, dim, seed):
@@ -28,8 +30,9 @@ def make_scorer(name, parameters=None):
     return make_similarity({"name": name}).scorer(parameters or PARAMETERS.get(name))
 
 
-def compute_scores(name, left, right):
-    prepare, score = map(jax.jit, make_scorer(name))
+def compute_scores(name, left, right, options=None):
+    prepare, score = make_scorer(name)
+    prepare, score = jax.jit(prepare), jax.jit(score, compiler_options=options)
     return np.asarray(score(prepare(left), prepare(right)))
 
 
@@ -101,7 +104,8 @@ def test_pairs_whose_probability_rounds_to_0_or_1_keep_their_order(distance):
 @pytest.mark.parametrize(("sizes", "several", "dim"), [((13, 29), 2, 37), ((40, 201), 7, 200)])
 def test_exchanging_the_sides_transposes_bit_for_bit(name, sizes, several, dim):
     left, right = make_pair(name, sizes, several, dim)
-    forward, backward = compute_scores(name, left, right), compute_scores(name, right, left)
+    sides = (left, right), (right, left)
+    forward, backward = (compute_scores(name, *pair, OPTIMIZED) for pair in sides)
     np.testing.assert_array_equal(forward, backward.T)
     assert len(np.unique(forward)) > forward.size / 2
 
@@ -110,7 +114,8 @@ def test_exchanging_the_sides_transposes_bit_for_bit(name, sizes, several, dim):
 @pytest.mark.parametrize("several", [(7, 4)])
 def test_exchanging_sides_with_unequal_numbers_of_vectors(name, several):
     left, right = (make_items(20, k, 37, seed) for seed, k in enumerate(several))
-    forward, backward = compute_scores(name, left, right), compute_scores(name, right, left)
+    sides = (left, right), (right, left)
+    forward, backward = (compute_scores(name, *pair, OPTIMIZED) for pair in sides)
     np.testing.assert_array_equal(forward, backward.T)
 
 
@@ -120,7 +125,7 @@ def test_copies_of_an_item_tie_exactly(name):
     copies = np.array([0, 3, 63, 64, 65, 127, 128, 148, 149])
     right[copies] = right[77]
     left[[4, 20, 69]] = left[9]
-    scores = compute_scores(name, left, right)
+    scores = compute_scores(name, left, right, OPTIMIZED)
     np.testing.assert_array_equal(
         scores[:, copies], np.repeat(scores[:, [77]], len(copies), axis=1)
     )
@@ -140,7 +145,8 @@ def test_an_item_is_prepared_alike_in_blocks_of_any_size(name, dim):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_score_does_not_depend_on_the_rest_of_its_block(name):
-    prepare, score = map(jax.jit, make_scorer(name))
+    prepare, score = make_scorer(name)
+    prepare, score = jax.jit(prepare), jax.jit(score, compiler_options=OPTIMIZED)
     left, right = (
         jax.tree.map(np.asarray, prepare(x)) for x in make_pair(name, (70, 150), dim=200)
     )

@@ -140,14 +140,17 @@ def _add_sigmoids(total: tuple[jax.Array, ...], *odds: jax.Array) -> tuple[jax.A
 
     The sums are exp(m) x and exp(n) y, where m and n are the largest logarithms so far; summing
     logarithms with `logaddexp` takes twenty times as long.
+
+    Terms are quotients: a compiler would round a product only once together with the addition, and
+    the sum of two would depend on their order.
     """
-    shares = [jax.nn.sigmoid(jnp.abs(each)) for each in odds]
+    inverse_shares = [1.0 + jnp.exp(-jnp.abs(each)) for each in odds]
     sums = []
     for sign, (top, so_far) in zip((1.0, -1.0), (total[:2], total[2:]), strict=True):
         logs = [jnp.minimum(sign * each, 0.0) for each in odds]
         largest = functools.reduce(jnp.maximum, logs, top)
-        pairs = zip(logs, shares, strict=True)
-        terms = [jnp.exp(log - largest) * share for log, share in pairs]
+        pairs = zip(logs, inverse_shares, strict=True)
+        terms = [jnp.exp(log - largest) / inverse for log, inverse in pairs]
         sums += [largest, so_far * jnp.exp(top - largest) + functools.reduce(jnp.add, terms)]
     return tuple(sums)
 
