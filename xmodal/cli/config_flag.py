@@ -14,7 +14,7 @@ from ml_collections import ConfigDict, config_flags
 
 import xmodal
 from xmodal.base.config import UserError
-from xmodal.base.console import make_log_readable, readable_errors
+from xmodal.base.console import collect_rarely, make_log_readable, readable_errors
 from xmodal.cli.config_files import describe_configs, find_config_file
 
 
@@ -98,6 +98,7 @@ define_answer(
 
 def run(main: Callable[[list[str]], None]) -> None:
     """Runs `main` with parsed flags; a `UserError` is printed without a trace, with exit code 1."""
+    collect_rarely()
     make_log_readable()
 
     def main_for_users(argv: list[str]) -> None:
