@@ -2,6 +2,7 @@
 
 # ruff: noqa: RUF001, SIM905 (look-alike letters are tested; a list has one per line)
 
+import collections
 import random
 import unicodedata
 
@@ -229,15 +230,28 @@ def test_a_vocabulary_without_special_tokens_is_refused():
 
 
 @pytest.mark.parametrize("lower_case", [True, False])
-def test_normalized_texts_have_the_same_pieces(lower_case):
-    for text in [*_AWKWARD, *_fuzz(200)]:
-        normalized = wordpiece.normalize(text, lower_case)
-        assert "".join(normalized.split()) == "".join(_clean_words(text, lower_case)), repr(text)
+def test_words_are_counted_in_the_order_of_the_texts(lower_case):
+    texts = [*_AWKWARD, *_fuzz(200)]
+    words = collections.Counter(word for text in texts for word in _words(text, lower_case))
+    counts = wordpiece.count_words(texts, lower_case)
+    assert list(counts.items()) == list(words.items())
 
 
-def _clean_words(text, lower_case):
-    """The characters of BERT's words in the order of the text."""
-    if not lower_case:
-        return "".join(_words(text, lower_case))
-    decomposed = unicodedata.normalize("NFD", _clean(text).lower())
-    return "".join(c for c in decomposed if unicodedata.category(c) != "Mn").split()
+@pytest.mark.slow  # It imports tensorflow.
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_a_learned_vocabulary_is_that_of_tensorflow_text(lower_case):
+    import tensorflow as tf
+    from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
+
+    texts = [*_AWKWARD, *_fuzz(300)] * 3
+    # Their own splitting into words has other rules for some characters.
+    split = [" ".join(_words(text, lower_case)) for text in texts]
+    expected = bert_vocab_from_dataset.bert_vocab_from_dataset(
+        tf.data.Dataset.from_tensor_slices(split).batch(100),
+        vocab_size=500,
+        reserved_tokens=list(wordpiece.SPECIAL_TOKENS),
+        bert_tokenizer_params={"lower_case": False},
+        learn_params={"lower_thresh": 2},
+    )
+    config = TextConfig(vocabulary_size=500, lower_case=lower_case)
+    assert learn_vocabulary(texts, config) == expected

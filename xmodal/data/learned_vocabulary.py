@@ -1,6 +1,8 @@
 """The vocabulary of a config, read from its file or learned from the training captions."""
 
 import functools
+import importlib.metadata
+import runpy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,16 +11,16 @@ from etils import epath
 
 from xmodal.base.atomic import replacing
 from xmodal.base.config import UserError
-from xmodal.base.console import quietly
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, read_captions
 from xmodal.preprocessing import TextConfig, Tokenizer, make_tokenizer, read_vocabulary
 from xmodal.preprocessing.tokenizer_files import TokenizerFile, vocabulary_file
 from xmodal.preprocessing.tokenizers import file_name, needs_mask, word_splitter
 from xmodal.preprocessing.vocabulary import MASK, learn_words
-from xmodal.preprocessing.wordpiece import SPECIAL_TOKENS, normalize
+from xmodal.preprocessing.wordpiece import SPECIAL_TOKENS, count_words
 
 _TRAIN = "train"
+_LEARNER = "tensorflow_text/tools/wordpiece_vocab/wordpiece_tokenizer_learner_lib.py"
 
 
 def vocabulary_size(config: Mapping[str, Any] | DataConfig, train_split: str = _TRAIN) -> int:
@@ -77,23 +79,12 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
     if config.tokenizer != "wordpiece":
         found = learn_words(texts, word_splitter(config), config.min_count)
         return [*(word for word in found if word != MASK), MASK] if needs_mask(config) else found
-    # Slow to import, and most runs already have a learned vocabulary.
-    with quietly():
-        import tensorflow as tf
-        from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
-
-        # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
-        tf.config.set_visible_devices([], "GPU")
-
-    normalized = [normalize(text, config.lower_case) for text in texts]
-    return bert_vocab_from_dataset.bert_vocab_from_dataset(
-        tf.data.Dataset.from_tensor_slices(normalized).batch(1024),
-        vocab_size=config.vocabulary_size,
-        reserved_tokens=list(SPECIAL_TOKENS),
-        bert_tokenizer_params={"lower_case": False},
-        # With the tool's own threshold, 10 occurrences, small datasets stay far below the size.
-        learn_params={"lower_thresh": 2},
-    )
+    # Run as a file: its package imports tensorflow, which takes seconds.
+    package = importlib.metadata.distribution("tensorflow-text")
+    learn = runpy.run_path(str(package.locate_file(_LEARNER)))["learn"]
+    # With the tool's own threshold, 10 occurrences, small datasets stay far below the size.
+    options = {"reserved_tokens": list(SPECIAL_TOKENS), "lower_thresh": 2}
+    return learn(count_words(texts, config.lower_case), config.vocabulary_size, **options)
 
 
 # A process learns it only once even if the file cannot be written: a start needs it repeatedly.

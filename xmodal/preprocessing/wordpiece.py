@@ -4,6 +4,7 @@ The rules are those of `tokenization.py` in google-research/bert. Words are firs
 and looked up whole: nearly all were seen before, and a dictionary gives their pieces.
 """
 
+import collections
 import itertools
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,16 +61,14 @@ def _words(text: str) -> list[str]:
     return text.split() if text.isascii() and text.isprintable() else _clean(text).split()
 
 
-def normalize(text: str, lower_case: bool) -> str:
-    """Returns a text cleaned by BERT's rules, with words still joined to punctuation.
-
-    Control characters and U+FFFD are removed and every kind of space becomes a blank; for uncased
-    models, letters are lowercased, decomposed (NFD) and stripped of accents.
-    """
-    if text.isascii() and text.isprintable():
-        return text.lower() if lower_case else text
-    text = _clean(text)
-    return _strip_accents(text.lower()) if lower_case else text
+def count_words(texts: Sequence[str], lower_case: bool) -> dict[str, int]:
+    """Returns how often texts have each of the words and punctuation marks that have pieces."""
+    counts: collections.Counter[str] = collections.Counter()
+    joined = collections.Counter(itertools.chain.from_iterable(map(_words, texts)))
+    for word, count in joined.items():
+        for part in _split_punctuation(word, lower_case):
+            counts[part] += count
+    return counts
 
 
 class _Cache(dict[str, tuple[int, ...]]):
