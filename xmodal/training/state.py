@@ -118,9 +118,15 @@ def replace_arrays(tree: Tree, arrays: Mapping[str, np.ndarray]) -> Tree:
     )
 
 
+# For a CPU, XLA takes most of the compilation time to optimize a program that runs only once.
+_INIT_OPTIONS: Mapping[str, dict[str, Any]] = {"cpu": {"xla_backend_optimization_level": 1}}
+
+
 def create_state(
     init: Callable[..., TrainState], shapes: TrainState, *arguments: np.ndarray
 ) -> TrainState:
     """Returns the state of `init`, sharded like `shapes`; no device holds more than its shard."""
     shardings = jax.tree.map(lambda leaf: leaf.sharding, shapes)
-    return jax.jit(init, out_shardings=shardings)(*arguments)
+    platform = next(iter(jax.tree.leaves(shardings)[0].device_set)).platform
+    options = _INIT_OPTIONS.get(platform)
+    return jax.jit(init, out_shardings=shardings, compiler_options=options)(*arguments)

@@ -4,10 +4,12 @@ import dataclasses
 import re
 import types
 
+import jax
 import numpy as np
 import pytest
 
 from configs import base
+from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.evals import read_options
 from xmodal.runs.costs import memory
@@ -102,3 +104,14 @@ def test_remedies_are_those_of_the_program(what, arguments, expected):
     assert ("state and batch alone 5.00 GiB" in str(error.value)) == (arguments == 5)
     if what != memory.STEP:
         assert "--config.evals.coco.batch_size=256 (now 512)" in str(error.value)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_step_compiles_with_options_that_this_version_of_xla_may_lack(known, monkeypatch):
+    parts = types.SimpleNamespace(mesh=mesh_lib.make_mesh(jax.devices()[:1]))
+    lowered = jax.jit(lambda x: 2 * x).lower(1.0)
+    if known:  # Those in use do something.
+        lowered.compile(memory._STEP_OPTIONS["cpu"])
+    else:
+        monkeypatch.setattr(memory, "_STEP_OPTIONS", {"cpu": {"xla_no_such_option": ""}})
+    assert memory.compile_program(lowered, memory.STEP, parts)(1.0) == 2.0
