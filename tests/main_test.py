@@ -65,10 +65,6 @@ QUICKSTART = "--config=configs/quickstart.py"
             [QUICKSTART, "--config.model.similarity={'name': 'cosine', 'match_scale': 1}"],
             "set all at once: --config.model.similarity=\"{'name': 'cosine'}\".",
         ),
-        (
-            [QUICKSTART, "--config.evals.shapes.type=pairs"],
-            "config.evals.shapes needs the label column 'score', which",
-        ),
         ([QUICKSTART, "extra"], "extra"),
         (
             [QUICKSTART, "--config.optimizer.name=sdg"],
@@ -87,6 +83,17 @@ def test_mistakes_end_with_a_message(command, tmp_path, arguments, message):
     code, said = command(*arguments, f"--workdir={workdir}")
     assert code == 1
     assert message in said
+    assert "Traceback" not in said
+    assert not workdir.exists()
+
+
+def test_a_label_column_that_the_dataset_lacks(command, few_shapes, tmp_path):
+    workdir = tmp_path / "run"
+    data = f"--config.data.data_dir={few_shapes}"
+    pairs = "--config.evals.shapes.type=pairs"
+    code, said = command(QUICKSTART, pairs, data, f"--workdir={workdir}")
+    assert code == 1
+    assert "config.evals.shapes needs the label column 'score', which" in said
     assert "Traceback" not in said
     assert not workdir.exists()
 
