@@ -70,6 +70,8 @@ def _make(name: str, _: ConfigDict) -> ConfigDict:
     if name in MODELS:
         return share(name, MODELS[name]())
     config = use_cells(share(name, CELL_MODELS[name]()))
+    # No checkpoint is selected by it. The maps of 512 pictures would fill gigabytes.
+    config.evals.flickr8k.update({"split": "validation[:10%]", "batch_size": 32})
     return reduce_pairs(config) if name in PAIRWISE else config
 
 
@@ -106,8 +108,6 @@ def use_cells(config: ConfigDict) -> ConfigDict:
     config.data.image = {"size": 0, "augment": None, "eval_crop": 1.0, "eval_recipe": "cxc"}
     config.init_from.towers.image = "weights/mobilenet_v2"
     config.freeze, config.frozen_features.sides = ("image/encoder/",), ("image",)
-    # No checkpoint is selected by it. The maps of 512 pictures would fill gigabytes.
-    config.evals.flickr8k.update({"split": "validation[:10%]", "batch_size": 32})
     return config
 
 

@@ -141,8 +141,11 @@ def count(tree):
 def build(name, argument=""):
     """Builds the parts and shapes of the first state on eight devices, without data."""
     assert jax.device_count() == 8
-    # Lengths in epochs depend on the dataset, as 0 depends on the vocabulary.
+    # Lengths in epochs depend on the dataset, as 0 depends on the vocabulary, and "" on weights.
     settings = run_lengths.resolve_epochs(get_config(name, argument).to_dict(), 1000)
+    if (image := settings["model"]["image"]) is not None and not image["encoder"]["name"]:
+        image["encoder"] = {"name": "mobilenet_v2", "folded": True}
+        settings["data"]["image"]["size"] = settings["data"]["image"]["size"] or 224
     if settings["model"]["text"] is not None:
         encoder = settings["model"]["text"]["encoder"]
         encoder["vocab_size"] = encoder["vocab_size"] or VOCABULARY
