@@ -175,3 +175,16 @@ def test_the_output_at_the_last_token_needs_one_step_of_the_backward_direction()
     assert forward > 0
     assert count_loops(both, lambda outputs: outputs.last) == forward
     assert count_loops(both, lambda outputs: outputs.state) == 2 * forward
+
+
+def test_layers_are_exported_for_any_number_of_texts():
+    layers = Recurrent("gru", 6, 1, True, 0.0, jnp.float32)
+    params = jax.jit(layers.init, static_argnums=3)(jax.random.key(0), TEXTS, LENGTHS, False)
+    (number,) = jax.export.symbolic_shape("n")
+    shapes = (
+        jax.ShapeDtypeStruct((number, *each.shape[1:]), each.dtype) for each in (TEXTS, LENGTHS)
+    )
+    run = jax.jit(lambda texts, lengths: layers.apply(params, texts, lengths, False))
+    found = jax.export.export(run)(*shapes).call(TEXTS[:3], LENGTHS[:3])
+    for ours, expected in zip(found, run(TEXTS[:3], LENGTHS[:3]), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)

@@ -90,7 +90,7 @@ class Direction(nn.Module):
         kernel, bias = self._matrix("i", x.shape[-1], gates.names)
         with_bias = gates.names if self.biases == 2 else gates.hidden_biases
         hidden = self._matrix("h", self.width, with_bias)
-        zero = jnp.zeros((len(x), self.width), jnp.float32)
+        zero = jnp.zeros((x.shape[0], self.width), jnp.float32)
         first = (zero if start is None else start, *[zero] * (gates.states - 1))
 
         def run(x: jax.Array, mask: jax.Array) -> jax.Array:
