@@ -15,10 +15,13 @@ from tests.browser import chromium  # noqa: F401, a fixture
 
 os.environ.update(short_runs.variables(devices=8))
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    # One cache of compiled functions for all workers and the processes they start. A folder that is
-    # named here is kept, so that the next tests compile less.
+    # One cache of compiled functions for processes that compile what others did and enable it. A
+    # worker keeps its programs in memory (`shared_programs`): to write them would take longer than
+    # to compile those that another one needs as well. A folder that is named here is kept, so that
+    # the next tests compile less.
     _compiled = tempfile.TemporaryDirectory(prefix="compiled")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
+    os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -30,13 +33,16 @@ gc.disable()
 
 
 def pytest_collection_finish():
-    """Leaves imported modules out of garbage collections, and collects less often.
-
-    Traces of JAX are millions of objects that live, so that most collections free nothing.
-    """
+    """Collects less garbage, and compiles equal programs once."""
+    # Imported modules and traces of JAX are millions of objects that live, so that most collections
+    # free nothing.
     gc.freeze()
     gc.enable()
     gc.set_threshold(50_000, 20, 20)
+    if "jax" in sys.modules:
+        from tests import shared_programs
+
+        shared_programs.share()
 
 
 # A worker whose compiled functions take more memory forgets them after each file.
@@ -52,7 +58,10 @@ def _forget_compiled_functions():
     yield
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
     if "jax" in sys.modules and pages * os.sysconf("SC_PAGE_SIZE") > _MEMORY:
+        from tests import shared_programs
+
         sys.modules["jax"].clear_caches()
+        shared_programs.PROGRAMS.clear()
 
 
 @pytest.fixture(scope="session")
