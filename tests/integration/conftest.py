@@ -54,17 +54,18 @@ def get_config():
 
 @pytest.fixture
 def clip_config(few_shapes, tmp_path):
-    """Path of a config file for a small CLIP; its text projection has running statistics, too."""
+    """Path of a config file for a small SigLIP; its text projection has running statistics, too."""
     settings = (
         "config.data.image.size = 24",
         "for side in ('image', 'text'):",
         "    sizes = {'width': 16, 'depth': 1, 'heads': 2, 'mlp_dim': 24}",
         "    config.model[side].encoder.update(sizes)",
         "config.data.text.max_length = config.model.text.encoder.max_positions = 16",
-        "config.model.text.projection['batch_norm'] = True",
+        "config.model.text.projection.update({'width': 16, 'batch_norm': True})",
         "return config",
     )
-    path, config = tmp_path / "clip_small.py", CLIP.format(variant="quick", data_dir=few_shapes)
+    path = tmp_path / "clip_small.py"
+    config = CLIP.format(variant="quick_sigmoid", data_dir=few_shapes)
     path.write_text(config.replace("return config", "\n    ".join(settings)))
     return path
 
@@ -89,6 +90,8 @@ def start():
 
     def start_command(*arguments, module="xmodal.main", devices=1, **variables):
         variables |= short_runs.variables(devices)
+        # Commands that are repeated, and sweeps, compile the same programs again.
+        variables["JAX_ENABLE_COMPILATION_CACHE"] = "true"
         process = subprocess.Popen(
             [sys.executable, "-m", module, *map(str, arguments)],
             env=os.environ | variables,
