@@ -1,5 +1,6 @@
 """Every experiment builds at its real size, and trains if it has a small version."""
 
+import functools
 import importlib
 import json
 import math
@@ -17,11 +18,11 @@ from tests.integration.papers_test import PAPERS
 from xmodal import main
 from xmodal.base import mesh as mesh_lib
 from xmodal.cli import config_flag
+from xmodal.models.tower import Tower
 from xmodal.runs import loop, run
 from xmodal.runs.folder import run_folder
-from xmodal.training import state
 from xmodal.training.optimization import run_lengths
-from xmodal.training.tree import flatten, matches
+from xmodal.training.tree import Tree, flatten, matches
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Shared settings, and configs that train nothing.
@@ -126,8 +127,9 @@ ON_SHAPES = [
     if ("quick" in argument or argument in ("i2t", "t2t") or name == "quickstart")
     and f"{name}:{argument}" not in ELSEWHERE
 ]
-# Shapes of the first state, by the sections that determine them.
-SHAPES: dict[str, state.TrainState] = {}
+# Shapes of the parameters and the state of towers, by their modules and inputs.
+TOWERS: dict[str, tuple[Tree, Tree]] = {}
+init_tower = Tower.init
 
 
 def get_config(name, argument=""):
@@ -152,13 +154,19 @@ def build(name, argument=""):
     for task in settings["tasks"].values():
         if task["loss"]["module"].get("vocab_size") == 0:
             task["loss"]["module"]["vocab_size"] = VOCABULARY
-    parts = run.build(ConfigDict(settings), mesh_lib.make_mesh())
-    # Many variants differ only in their data, and tracing the towers takes seconds.
-    sections = {key: settings[key] for key in ("model", "tasks", "freeze", "optimizer")}
-    text = json.dumps(sections, sort_keys=True, default=str)
-    if text not in SHAPES:
-        SHAPES[text] = parts.state_shapes
-    return parts, SHAPES[text]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tower, "init", init_once)
+        parts = run.build(ConfigDict(settings), mesh_lib.make_mesh())
+    return parts, parts.state_shapes
+
+
+def init_once(tower, key, inputs):
+    """Like `Tower.init`, but for values: many variants have towers that take a second to trace."""
+    shapes = {name: (column.shape, column.dtype) for name, column in inputs.items()}
+    text = f"{tower.module} {shapes}"
+    if text not in TOWERS:
+        TOWERS[text] = jax.eval_shape(functools.partial(init_tower, tower), key, inputs)
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), TOWERS[text])
 
 
 def part_of(tree, path):
@@ -205,7 +213,7 @@ def test_every_paper_has_its_numbers():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "argument"), ON_SHAPES)
-@pytest.mark.usefixtures("fast_compilation")
+@pytest.mark.usefixtures("fast_compilation", "quick_draws")
 def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, capsys):
     config = get_config(name, argument)
     config.total_steps, config.log_every, config.data.data_dir = 2, 1, few_shapes
