@@ -61,7 +61,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("fast_compilation")
+@pytest.mark.usefixtures("fast_compilation", "quick_draws")
 def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     config, run_dir = make_config(folder), tmp_path / "run"
     config.total_steps = 4
@@ -104,6 +104,7 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_draws")
 def test_changed_files_do_not_go_on_with_a_run(folder, tmp_path):
     config, run_dir = captions_alone(make_config(folder)), str(tmp_path / "run")
     assert loop.train(config, run_dir)

@@ -27,6 +27,8 @@ from xmodal.runs import frozen_features, loop, preflight, run
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.folder import checkpoints, run_folder
 
+pytestmark = pytest.mark.usefixtures("quick_draws")
+
 
 @pytest.fixture
 def config(tiny_data_dir, tmp_path):

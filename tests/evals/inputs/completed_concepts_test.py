@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from configs import cvse
+from tests.integration.papers_test import shrink
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.evals.inputs import completed_concepts
@@ -53,12 +54,13 @@ def test_neighbors_equal_a_slow_loop(monkeypatch, rule, fallback):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("fast_compilation")
+@pytest.mark.usefixtures("fast_compilation", "quick_draws")
 def test_a_run_is_evaluated_with_completed_concepts(few_shapes, tmp_path):
     config = cvse.get_config("quick")
     config.data.data_dir, config.batch_size, config.freeze = few_shapes, 16, ()
     config.frozen_features.sides = ()
     config.data.text.max_length = 8  # One length to compile.
+    shrink(config)
     shapes = {**config.evals.shapes.to_dict(), "boards": ("shapes_own",)}
     config.evals = {"own": shapes, "completed": shapes | {"concepts": "completed"}}
     config.select.metric = "own/shapes_own/mean_recall@10"
