@@ -90,7 +90,8 @@ def describe(compiled: jax.stages.Compiled) -> str:
     memory = compiled.memory_analysis()
     if memory is None:
         return "This backend provides no memory analysis."
-    traffic = (compiled.cost_analysis() or {}).get("bytes accessed", 0.0)
+    counted = compiled.cost_analysis() or {}  # XLA counts at every call.
+    flops, traffic = (counted.get(key, 0.0) for key in ("flops", "bytes accessed"))
     text = compiled.as_text() or ""
     # Reading the whole program would add seconds to every start of a large model.
     loops = ", the body of a loop counted once" if " while(" in text else ""
@@ -99,5 +100,5 @@ def describe(compiled: jax.stages.Compiled) -> str:
     return (
         f"One step per device: {memory.argument_size_in_bytes / _GIB:.2f} GiB of state and batch, "
         f"{memory.temp_size_in_bytes / _GIB:.2f} GiB of temporaries, "
-        f"{count_flops(compiled) / 1e9:.1f} GFLOP{moved}{loops}."
+        f"{flops / 1e9:.1f} GFLOP{moved}{loops}."
     )
