@@ -27,8 +27,9 @@ _SIDES = ("image", "text")
 _FREE = frozenset(
     (
         "attention", "batch_norm", "depthwise", "drop", "drop_connect", "drop_connect_over",
-        "drop_path", "drop_varies", "dropout", "dtype", "init", "init_scale", "lower_depth", "pack",
-        "remat", "remat_policy", "samples", "seed", "score", "statistics", "unroll", "variance",
+        "drop_path", "drop_varies", "dropout", "dtype", "init", "init_scale", "layer_init",
+        "lower_depth", "pack", "remat", "remat_policy", "samples", "seed", "score", "statistics",
+        "unroll", "variance",
     )
 )  # fmt: skip
 _PIXELS = ("size", "patch", "eval_recipe", "eval_crop")
