@@ -121,7 +121,7 @@ def image_text_matching(config: ConfigDict) -> ConfigDict:
     }
     config.tasks.matching = base.task("image", "caption_0", "matching")
     config.evals.reranked = config.evals.shapes.copy_and_resolve_references()
-    config.evals.reranked.reranker = {"name": "pair_scorer", "top": 10, "add_first_stage": False}
+    config.evals.reranked.reranker = {"name": "pair_scorer", "top": 10, "first_stage_weight": 0.0}
     return config
 
 

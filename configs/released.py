@@ -45,7 +45,7 @@ def _bare(config: ConfigDict, _: ConfigDict) -> ConfigDict:
 
 
 def _rank_again(config: ConfigDict) -> ConfigDict:
-    config.evals.coco.reranker = {"name": "pair_scorer", "top": 256, "add_first_stage": True}
+    config.evals.coco.reranker = {"name": "pair_scorer", "top": 256, "first_stage_weight": 1.0}
     return config
 
 

@@ -29,7 +29,7 @@ FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 OTHERS = {"base", "cmcm", "cxc", "itm", "baselines", "finetune", "own_data", "released", "sts"}
 NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - OTHERS)
 ARGUMENTS = {
-    "blip": ["", "large", "flickr8k", "flickr8k_towers", "quick"],
+    "blip": ["", "large", "flickr8k", "quick"],
     "clip": ["vit_b32", "siglip_b16", "quick", "quick_sigmoid"],
     "clip_finetune": [f"{task}quick" for task in ("", "multitask,", "t2t,", "locked,", "sigmoid,")],
     "cmcm_cite": ["", "q5", "captions"],

@@ -61,7 +61,7 @@ class Model:
       source: the folder it was loaded from.
       step: step of a run, else None.
       pairs: the functions of its pair scorer; None without one.
-      add_first_stage: see `PairReranker`; None if it was not trained with one such reranker.
+      first_stage_weight: see `PairReranker`; None if it was not trained with one such reranker.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Model:
         source: str = "",
         step: int | None = None,
         pairs: PairFunctions | None = None,
-        add_first_stage: bool | None = None,
+        first_stage_weight: float | None = None,
     ) -> None:
         """Assembles a model from its parts; use `xmodal.load` instead.
 
@@ -94,11 +94,11 @@ class Model:
           source: the folder it was loaded from.
           step: step of a run.
           pairs: the functions of its pair scorer, if it has one.
-          add_first_stage: that of its run's reranker.
+          first_stage_weight: that of its run's reranker.
         """
         self.source, self.step, self._mesh = source, step, mesh
         self.name, self.sides, similarity = name, tuple(model.towers), model.similarity
-        self.similarity_name, self.add_first_stage = similarity.name, add_first_stage
+        self.similarity_name, self.first_stage_weight = similarity.name, first_stage_weight
         self._params, self._model_state, self.pairs = params, model_state, pairs
         self._image_config, self._tokenizer, self._lengths = images, tokenizer, lengths
         make = functools.partial(Embedder, sides=model.towers, similarity=similarity, mesh=mesh)

@@ -55,11 +55,11 @@ class Stored:
         text = read(TextConfig, "config.data.text", self.config.data.text)
         return text, read_vocabulary(text.vocabulary)
 
-    def add_first_stage(self) -> bool | None:
+    def first_stage_weight(self) -> float | None:
         """Returns that of the run's rerankers of its own towers; None if it is not one value."""
         rerankers = [each.get("reranker") or {} for each in self.config.get("evals", {}).values()]
         values = {
-            each.get("add_first_stage", PairReranker.add_first_stage)
+            each.get("first_stage_weight", PairReranker.first_stage_weight)
             for each in rerankers
             if each.get("name") == "pair_scorer" and not each.get("first_stage")
         }
@@ -149,7 +149,7 @@ def make_model(stored: Stored) -> Model:
         source=name,
         step=number,
         pairs=make_pair_functions(model),
-        add_first_stage=stored.add_first_stage(),
+        first_stage_weight=stored.first_stage_weight(),
     )
 
 

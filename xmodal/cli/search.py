@@ -144,7 +144,7 @@ def _query(args: argparse.Namespace) -> None:
     elif image is not None:
         asked = _open(pathlib.Path(image))
     index = Index.open(args.index, model=args.model)
-    names = ("top", "find", "exact", "rerank", "add_first_stage")
+    names = ("top", "find", "exact", "rerank", "first_stage_weight")
     options = {name: getattr(args, name) for name in names}
     hits = index.query(args.text, image=image, **options)
     query = args.text if args.image is None else args.image
@@ -259,9 +259,9 @@ def _parse() -> argparse.Namespace:
         "--rerank", type=int, default=0, help="hits that the model's pair scorer ranks again"
     )
     query.add_argument(
-        "--add_first_stage",
-        action=argparse.BooleanOptionalAction,
-        help="add the similarity to the pair scorer's score; default: as the evaluators of the run",
+        "--first_stage_weight",
+        type=float,
+        help="times the similarity is added to the pair scorer's score; default: that of the run",
     )
     query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
     query.add_argument("--output", help="write to this file instead of the console")

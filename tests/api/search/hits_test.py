@@ -33,12 +33,12 @@ PIXELS = SECTION | {
     "image": {"encoder": VIT, "head": {"name": "first"}, "projection": {"width": WIDTH}},
     "pair_scorer": PAIR_SCORER | {"score": "logit"},
 }
-NAME = "logit of matching_head + cosine"
+NAME = "logit of matching_head + 2.5 cosine"
 
 
 def evals_of(*values):
     """Evaluators with rerankers, and one without."""
-    rerankers = [{"name": "pair_scorer", "top": 5, "add_first_stage": each} for each in values]
+    rerankers = [{"name": "pair_scorer", "top": 5, "first_stage_weight": each} for each in values]
     found = {f"e{number}": {"reranker": each} for number, each in enumerate(rerankers)}
     return found | {"plain": {"reranker": None}}
 
@@ -63,7 +63,7 @@ def run(tmp_path_factory):
         PIL.Image.new("RGB", (SIDE, SIDE), tuple(color)).save(path)
     place = save_run(
         str(folder / "run"), {"size": SIDE}, (3,), PIXELS,
-        features=(SIDE, SIDE, 3), evals=evals_of(True, True),
+        features=(SIDE, SIDE, 3), evals=evals_of(2.5, 2.5),
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
@@ -80,7 +80,7 @@ def test_hits_are_those_of_the_evaluator(run, monkeypatch):
     items = GivenItems(images=paths, texts=texts, config=config, tokenizer=tokenizer)
     embeddings = model._embed_pairs(model._params, model._model_state, items, 64)
     first = open_scores(embeddings)["image", "text"]
-    stage = SecondStage(first, "cosine", embeddings.pairs, PairReranker(TOP, True), "model")
+    stage = SecondStage(first, "cosine", embeddings.pairs, PairReranker(TOP, 2.5), "model")
     program = model._embed_pairs._pairs
     alone = embeddings.pairs.pairs(*np.indices((COUNT, COUNT)).reshape(2, -1))
     assert 0.1 < np.std(alone) < 10
@@ -105,7 +105,7 @@ def test_hits_are_those_of_the_evaluator(run, monkeypatch):
     assert compiled == (program.score._cache_size(), program.prepare._cache_size())
     plain = index.query(image=paths[0], find="caption", top=COUNT)
     assert {hit.definition for hit in plain} == {"cosine"}
-    hit = index.query(image=paths[0], find="caption", rerank=TOP, add_first_stage=False)[0]
+    hit = index.query(image=paths[0], find="caption", rerank=TOP, first_stage_weight=0)[0]
     assert hit.definition == "logit of matching_head"
     assert hit.score == pytest.approx(alone[hit.row], rel=1e-5)
     # Over HTTP, too.
@@ -123,12 +123,12 @@ def test_hits_are_those_of_the_evaluator(run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("evals", "expected"), [((False,), False), ((True, True), True), ((True, False), None)]
+    ("evals", "expected"), [((0.0,), 0.0), ((14.5, 14.5), 14.5), ((1.0, 0.0), None)]
 )
 def test_the_definition_is_that_of_the_evaluators(evals, expected, tmp_path):
     section = SECTION | {"pair_scorer": PAIR_SCORER}
     run = save_run(str(tmp_path / "run"), steps=(3,), section=section, evals=evals_of(*evals))
-    assert xmodal.load(run).add_first_stage is expected
+    assert xmodal.load(run).first_stage_weight == expected
 
 
 @pytest.fixture(scope="module")
@@ -144,26 +144,26 @@ def test_the_best_by_vectors_are_ranked_by_the_pair_scorer(model):
     first = index.query(image=image, top=7)
     scores = {hit.item: model.score_pairs([image], [hit.item])[0] for hit in first}
     expected = sorted(scores, key=lambda item: -scores[item])
-    found = index.query(image=image, top=3, rerank=7, add_first_stage=False)
+    found = index.query(image=image, top=3, rerank=7, first_stage_weight=0)
     assert [hit.item for hit in found] == expected[:3] != [hit.item for hit in first[:3]]
     assert [hit.rank for hit in found] == [1, 2, 3]
     np.testing.assert_allclose([hit.score for hit in found], sorted(scores.values())[:-4:-1], 1e-4)
     # At least as many as are asked for.
-    assert len(index.query(image=image, top=5, rerank=2, add_first_stage=False)) == 5
+    assert len(index.query(image=image, top=5, rerank=2, first_stage_weight=0)) == 5
 
 
 def test_what_cannot_be_paired_is_named(model):
     features = np.random.default_rng(3).normal(size=(4, FEATURES)).astype(np.float32)
     index = xmodal.Index.build(model, images=features, captions=make_texts(4))
-    options = {"rerank": 4, "add_first_stage": False}
+    options = {"rerank": 4, "first_stage_weight": 0}
     with pytest.raises(xmodal.UserError, match="is not a picture in a file"):
         index.query("a red star", **options)
     with pytest.raises(xmodal.UserError, match="use find='image'"):
         index.query("a red star", find="caption", **options)
-    with pytest.raises(xmodal.UserError, match="choose add_first_stage=True"):
+    with pytest.raises(xmodal.UserError, match="choose first_stage_weight=1"):
         index.query(image=features[0], find="caption", rerank=4)
     with pytest.raises(xmodal.UserError, match="is an option of rerank"):
-        index.query("a red star", add_first_stage=True)
+        index.query("a red star", first_stage_weight=1)
     other = xmodal.Index.build(make_model(1)[0], captions=make_texts(4))
     with pytest.raises(xmodal.UserError, match="has no pair scorer"):
         other.query(image=features[0], **options)

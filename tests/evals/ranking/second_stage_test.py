@@ -49,18 +49,18 @@ def slow_order(first, second, top):
     return [different.index(key) for key in keys], kept
 
 
-@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("weight", [0.0, 1.0, 2.5])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("top", [1, 7, None])
-def test_ranks_are_those_of_two_keys(top, transposed, added):
+def test_ranks_are_those_of_two_keys(top, transposed, weight):
     first, second = make_scores()
     table = Table(second)
-    options = PairReranker(top, added)
+    options = PairReranker(top, weight)
     stage = SecondStage(SavedScores(first, block_size=64), "cosine", table, options, "model")
     rows, columns = np.indices(first.T.shape if transposed else first.shape)
     direction = stage(transposed)
     found = direction.pairs(rows.ravel(), columns.ravel()).reshape(rows.shape)
-    expected = first + second if added else second
+    expected = second + weight * first if weight else second
     if transposed:
         first, expected = first.T, expected.T
     asked = set()
@@ -187,11 +187,11 @@ def test_boards_rank_by_the_pair_scorer():
 
 def test_the_report_and_its_file_name_the_second_stage(tmp_path):
     table = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
-    evaluation = evaluate_source(*open_case(table, top=2, add_first_stage=True), name="model")
+    evaluation = evaluate_source(*open_case(table, top=2, first_stage_weight=2.5), name="model")
     found = evaluation.report()
     assert (
-        "shapes_own/t2i: ranked by logit of a table + dot among the top 2 of dot, which lack 1 of "
-        "8 positives, and all positives of 1 of 8 queries; other items follow in its order."
+        "shapes_own/t2i: ranked by logit of a table + 2.5 dot among the top 2 of dot, which lack 1 "
+        "of 8 positives, and all positives of 1 of 8 queries; other items follow in its order."
     ) in found
     evaluation.save(tmp_path)
     facts = json.loads((tmp_path / "boards.json").read_text())["shapes_own"]["rescored"]["t2i"]

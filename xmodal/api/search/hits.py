@@ -1,6 +1,7 @@
 """Hits of a query, and their order by a pair scorer."""
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from xmodal.api.model import Model
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.base.config import UserError
 from xmodal.evals.ranking.finite import count_not_finite
+from xmodal.evals.ranking.second_stage import name_sum
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +42,7 @@ def rank_pairs(
     kind: str,
     hits: Sequence[Hit],
     *,
-    add_first_stage: bool | None = None,
+    first_stage_weight: float | None = None,
     upright: bool = True,
 ) -> list[Hit]:
     """Returns hits with the scores of the model's pair scorer, as in evaluation, best first.
@@ -53,8 +55,8 @@ def rank_pairs(
       query: the query, an image or a text.
       kind: its kind, "image" or "caption".
       hits: items of the other kind.
-      add_first_stage: whether a score is the sum of those of pair scorer and similarity, see
-        `PairReranker`; None as in the evaluators of the model's run.
+      first_stage_weight: of the similarity in the score, see `PairReranker`; None for that of the
+        evaluators of the model's run.
       upright: see `Model.embed_images`, of the query.
 
     Raises:
@@ -63,13 +65,15 @@ def rank_pairs(
     """
     if model.pairs is None:
         raise UserError(f"{model.name} has no pair scorer; search without rerank.")
-    added = model.add_first_stage if add_first_stage is None else add_first_stage
-    if added is None:
+    weight = model.first_stage_weight if first_stage_weight is None else first_stage_weight
+    if weight is None:
         raise UserError(
             f"The evaluators of {model.name} do not determine the score of its pair scorer: "
-            "choose add_first_stage=True, which adds the score of the first stage, as "
-            "BLIP's authors do, or False."
+            "choose first_stage_weight=1, which adds the score of the first stage, as BLIP's "
+            "authors do, another weight, or 0."
         )
+    if not 0 <= weight < math.inf:
+        raise UserError(f"first_stage_weight={weight} must be a number of at least 0.")
     other = "caption" if kind == "image" else "image"
     gallery = galleries.get(other)
     if gallery is None or any(gallery.names[hit.row] != hit.item for hit in hits):
@@ -84,9 +88,9 @@ def rank_pairs(
     images, texts = (items, queries) if other == "image" else (queries, items)
     of_query = upright if kind == "image" else True
     scores, definition = model.score_pairs(images, texts, upright=of_query), model.pairs.definition
-    if added:
-        scores = scores + np.array([hit.score for hit in hits], np.float32)
-        definition = f"{definition} + {model.similarity_name}"
+    if weight:
+        scores = scores + weight * np.array([hit.score for hit in hits], np.float32)
+        definition = name_sum(definition, weight, model.similarity_name)
     if bad := count_not_finite(scores):
         raise UserError(f"{bad:,} scores of {model.name} are not finite: the model diverged.")
     ordered = sorted(zip(-scores, hits, strict=True), key=lambda pair: (pair[0], pair[1].rank))

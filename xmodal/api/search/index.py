@@ -135,7 +135,7 @@ class Index:
         exact: bool = False,
         upright: bool = True,
         rerank: int = 0,
-        add_first_stage: bool | None = None,
+        first_stage_weight: float | None = None,
     ) -> list[Hit]:
         """Returns the items most similar to a text or a picture, best first.
 
@@ -148,17 +148,17 @@ class Index:
           upright: see `Model.embed_images`; False for a picture of a dataset.
           rerank: number of hits, at least `top`, that the model's pair scorer scores and ranks
             again; 0 for none. Pictures are read from their files.
-          add_first_stage: whether the score of a pair is added to that of the similarity, as the
-            reranker of evaluators does; by default as in those of the model's run.
+          first_stage_weight: multiplies the similarity, which is added to the score of a pair, as
+            the reranker of evaluators does; by default that of the model's run.
 
         Raises:
           UserError: an argument does not fit the index or the model.
         """
         if (text is None) == (image is None):
             raise UserError("Pass either a text or an image as the query.")
-        if add_first_stage is not None and not rerank:
+        if first_stage_weight is not None and not rerank:
             raise UserError(
-                "add_first_stage is an option of rerank, the number of hits; pass both."
+                "first_stage_weight is an option of rerank, the number of hits; pass both."
             )
         kind = "caption" if image is None else "image"
         query = text if image is None else image
@@ -167,7 +167,7 @@ class Index:
         (hits,) = self.query_vectors(vectors, kind, top=many, find=find, exact=exact)
         if not rerank:
             return hits
-        how: Any = {"add_first_stage": add_first_stage, "upright": upright}
+        how: Any = {"first_stage_weight": first_stage_weight, "upright": upright}
         return rank_pairs(self.model, self.galleries, query, kind, hits, **how)[:top]
 
     def query_vectors(

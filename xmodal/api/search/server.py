@@ -4,7 +4,7 @@ GET /search?text=a+dog&top=5      hits of a text
 POST /search?top=5                hits of the picture in the body
 GET /search?...&find=caption      captions of an index that also has images
 GET /search?...&rerank=50         the best 50 in the order of the pair scorer; with
-                                  &add_first_stage=true or false, see `Index.query`
+                                  &first_stage_weight=1, see `Index.query`
 
 The answer is the JSON of `formats.as_json`, or `{"error": ...}` with status 400 to 413. The server
 has neither encryption nor users: for other machines, put one that has them in front of it.
@@ -20,13 +20,13 @@ from typing import Any
 
 from xmodal.api.search.formats import as_json
 from xmodal.api.search.index import Index
-from xmodal.base.config import UserError, lookup
+from xmodal.base.config import UserError
 
 _PATH = "/search"
 _LARGEST = 20 * 2**20  # Bytes of a picture.
 _MOST = 1000  # Hits of a query.
 _NUMBERS = ("top", "rerank")
-_FLAG, _VALUES = "add_first_stage", {"true": True, "false": False}
+_WEIGHT = "first_stage_weight"
 _DIGITS = 18  # Of a number; Python refuses to read very long ones.
 _SECONDS = 30  # A client that is silent for longer is disconnected.
 
@@ -122,7 +122,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 def _read_options(given: Mapping[str, str]) -> dict[str, Any]:
     """The arguments of `Index.query` in an address."""
-    if unknown := sorted(set(given) - {"text", "find", *_NUMBERS, _FLAG}):
+    if unknown := sorted(set(given) - {"text", "find", *_NUMBERS, _WEIGHT}):
         raise UserError(f"unknown: {unknown}")
     found: dict[str, Any] = dict(given)
     for name in _NUMBERS:
@@ -131,6 +131,9 @@ def _read_options(given: Mapping[str, str]) -> dict[str, Any]:
             raise UserError(f"{name}={value:.20} must be from 1 to {_MOST}")
         if name in given:
             found[name] = int(value)
-    if _FLAG in given:
-        found[_FLAG] = lookup(_FLAG, given[_FLAG], _VALUES)
+    if _WEIGHT in given:
+        try:
+            found[_WEIGHT] = float(given[_WEIGHT])
+        except ValueError:
+            raise UserError(f"{_WEIGHT}={given[_WEIGHT]:.20} must be a number") from None
     return found

@@ -41,14 +41,16 @@ class PairReranker:
 
     Attributes:
       top: K, items per query and direction that are scored; None for all.
-      add_first_stage: add the towers' score, without temperature, to the score of a pair, as BLIP
-        adds the cosine to its logit.
+      first_stage_weight: multiplies the towers' score, without temperature, which is added to the
+        score of a pair; 1 in BLIP, which adds the cosine to its logit. A scorer that learned from
+        negatives drawn by exp(cosine / t), see `losses.matching`, approximates what this proposal
+        leaves of the log-odds; 1 / t makes them whole.
       first_stage: file of another model's embeddings of the same items, with their similarity,
         whose best items are ranked; "" for the towers of the model itself.
     """
 
     top: int | None = setting(None, at_least=1)
-    add_first_stage: bool = False
+    first_stage_weight: float = setting(0.0, at_least=0)
     first_stage: str = ""
 
     def check(self, where: str) -> None:
@@ -76,6 +78,12 @@ class SimilarityReranker(PairReranker):
                 f"embeddings in {where}.first_stage, or remove the reranker to score all pairs."
             )
         super().check(where)
+
+
+def name_sum(pairs: str, weight: float, similarity: str) -> str:
+    """Returns the definition of a pair's score with that of the first stage added, if it is."""
+    factor = "" if weight == 1 else f"{weight:g} "
+    return f"{pairs} + {factor}{similarity}" if weight else pairs
 
 
 class SecondStageScores(SavedScores):
@@ -126,12 +134,12 @@ class SecondStage:
                 f"The reranker 'pair_scorer' needs a model with a pair scorer, and {place} has "
                 "none: evaluate a run with config.model.pair_scorer, or remove the reranker."
             )
-        if not similarity and (options.top is not None or options.add_first_stage):
+        weight = options.first_stage_weight
+        if not similarity and (options.top is not None or weight):
             raise UserError(
-                f"The reranker 'pair_scorer' has top={options.top} and add_first_stage="
-                f"{options.add_first_stage}, but {place} has no embeddings, which would be its "
-                "first stage: remove both, so that all pairs are scored, or name another "
-                "model's embeddings in first_stage."
+                f"The reranker 'pair_scorer' has top={options.top} and first_stage_weight={weight}"
+                f", but {place} has no embeddings, which would be its first stage: remove both, so "
+                "that all pairs are scored, or name another model's embeddings in first_stage."
             )
         self._first, self._pairs, self._options, self._place = first, pairs, options, place
         self._similarity = similarity
@@ -140,8 +148,8 @@ class SecondStage:
     @property
     def definition(self) -> str:
         """The score of a pair."""
-        added = f" + {self._similarity}" if self._options.add_first_stage else ""
-        return self._pairs.definition + added
+        weight = self._options.first_stage_weight
+        return name_sum(self._pairs.definition, weight, self._similarity)
 
     def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """Returns the scores [P] of exactly these pairs.
@@ -150,8 +158,8 @@ class SecondStage:
           UserError: a score is not finite.
         """
         found = self._pairs.pairs(images, captions)
-        if self._options.add_first_stage:
-            found = found + self._first.pairs(images, captions)
+        if weight := self._options.first_stage_weight:
+            found = found + weight * self._first.pairs(images, captions)
         if not np.all(np.abs(found) < _LARGEST):
             raise UserError(
                 f"The pair scorer of {self._place} returns scores that are not finite or above "

@@ -93,7 +93,9 @@ def make_cross_attention(config: CrossAttentionConfig, text_encoder: nn.Module) 
         )
     bert = text_encoder
     dtype = next(name for name, dtype in DTYPES.items() if dtype == bert.dtype)
-    sizes = FusionSizes(bert.width, bert.depth, bert.heads, bert.mlp_dim, bert.dropout, dtype)
+    sizes = FusionSizes(
+        bert.width, bert.depth, bert.heads, bert.mlp_dim, bert.dropout, dtype, bert.layer_init
+    )
     module = GroundedText(sizes, bert.vocab_size, bert.max_positions, bert.types)
     return PairScorer(
         "cross_attention", config.score, module, reads_ids=True, shared=_take_from_bert

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from xmodal.base.config import setting
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.features import Features
-from xmodal.models.layer_init import BERT
+from xmodal.models.layer_init import BERT, LAYER_INITS
 from xmodal.models.mode import Mode
 from xmodal.models.pair_scorers.fusion_layer import FusionLayer
 
@@ -26,6 +26,7 @@ class FusionSizes:
       mlp_dim: hidden width of the MLPs.
       dropout: dropout rate of attention weights and of the output of every block.
       dtype: compute dtype; parameters are float32.
+      layer_init: initial values of the layers, a key of `LAYER_INITS`, see `BertConfig`.
     """
 
     width: int = setting(768, at_least=1)
@@ -34,6 +35,7 @@ class FusionSizes:
     mlp_dim: int = setting(3072, at_least=1)
     dropout: float = setting(0.1, at_least=0, below=1)
     dtype: str = setting("float32", one_of=DTYPES)
+    layer_init: str = setting("bert", one_of=LAYER_INITS)
 
 
 class FusionEncoder(nn.Module):
@@ -43,9 +45,10 @@ class FusionEncoder(nn.Module):
 
     def setup(self) -> None:
         """Makes the layers."""
-        sizes = self.sizes
+        sizes, dtype = self.sizes, DTYPES[self.sizes.dtype]
+        initial = LAYER_INITS[sizes.layer_init](sizes.width, sizes.mlp_dim, sizes.depth)
         self.layers = [
-            FusionLayer(sizes.width, sizes.heads, sizes.mlp_dim, sizes.dropout, DTYPES[sizes.dtype])
+            FusionLayer(sizes.width, sizes.heads, sizes.mlp_dim, sizes.dropout, dtype, initial)
             for _ in range(sizes.depth)
         ]
         self.output = nn.Dense(2, kernel_init=BERT, dtype=jnp.float32)

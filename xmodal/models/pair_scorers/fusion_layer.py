@@ -13,11 +13,9 @@ import jax
 from jax.typing import DTypeLike
 
 from xmodal.models.attention import attend, split_heads
-from xmodal.models.layer_init import BERT
+from xmodal.models.layer_init import LayerInit
 from xmodal.models.mode import Mode
 from xmodal.models.transformer_layers import layer_norm
-
-_dense = partial(nn.Dense, kernel_init=BERT)
 
 
 class KeysValues(NamedTuple):
@@ -46,6 +44,7 @@ class SelfAttention(nn.Module):
     heads: int
     dropout: float
     dtype: DTypeLike
+    initial: LayerInit
 
     @nn.compact
     def __call__(
@@ -53,13 +52,16 @@ class SelfAttention(nn.Module):
     ) -> jax.Array:
         """X [N, T, W], bool mask [N, T] -> the first `queries` tokens, or all: [N, queries, W]."""
         width, first = x.shape[-1], x[:, :queries]
+        dense = partial(nn.Dense, width, dtype=self.dtype)
         query, key, value = (
-            split_heads(_dense(width, dtype=self.dtype, name=name)(tokens), self.heads)
+            split_heads(
+                dense(kernel_init=self.initial.attention_input, name=name)(tokens), self.heads
+            )
             for name, tokens in (("query", first), ("key", x), ("value", x))
         )
         drop = nn.Dropout(self.dropout, deterministic=False) if mode.drops else None
         attended = attend(query, key, value, mask, drop)
-        change = _dense(width, dtype=self.dtype, name="output")(attended)
+        change = dense(kernel_init=self.initial.attention_output, name="output")(attended)
         return _Residual(self.dropout, self.dtype, name="residual")(first, change, mode)
 
 
@@ -70,12 +72,15 @@ class CrossAttention(nn.Module):
     heads: int
     dropout: float
     dtype: DTypeLike
+    initial: LayerInit
 
     def setup(self) -> None:
         """Makes the linear layers."""
-        self.query, self.key, self.value, self.output = (
-            _dense(self.width, dtype=self.dtype) for _ in range(4)
+        dense = partial(nn.Dense, self.width, dtype=self.dtype)
+        self.query, self.key, self.value = (
+            dense(kernel_init=self.initial.attention_input) for _ in range(3)
         )
+        self.output = dense(kernel_init=self.initial.attention_output)
         self.residual = _Residual(self.dropout, self.dtype)
         self.drop = nn.Dropout(self.dropout)
 
@@ -98,14 +103,20 @@ class Mlp(nn.Module):
     hidden: int
     dropout: float
     dtype: DTypeLike
+    initial: LayerInit
 
     @nn.compact
     def __call__(self, x: jax.Array, mode: Mode) -> jax.Array:
         """[..., W] -> [..., W]."""
-        hidden = _dense(self.hidden, dtype=self.dtype, name="hidden")(x)
-        change = _dense(x.shape[-1], dtype=self.dtype, name="output")(
-            jax.nn.gelu(hidden, approximate=False)
-        )
+        initial, dense = self.initial, partial(nn.Dense, dtype=self.dtype)
+        hidden = dense(
+            self.hidden, kernel_init=initial.mlp_hidden, bias_init=initial.mlp_hidden_bias,
+            name="hidden",
+        )(x)  # fmt: skip
+        change = dense(
+            x.shape[-1], kernel_init=initial.mlp_output, bias_init=initial.mlp_output_bias,
+            name="output",
+        )(jax.nn.gelu(hidden, approximate=False))  # fmt: skip
         return _Residual(self.dropout, self.dtype, name="residual")(x, change, mode)
 
 
@@ -117,12 +128,14 @@ class FusionLayer(nn.Module):
     mlp_dim: int
     dropout: float
     dtype: DTypeLike
+    initial: LayerInit
 
     def setup(self) -> None:
         """Makes the three blocks."""
-        self.self_attention = SelfAttention(self.heads, self.dropout, self.dtype)
-        self.cross_attention = CrossAttention(self.width, self.heads, self.dropout, self.dtype)
-        self.mlp = Mlp(self.mlp_dim, self.dropout, self.dtype)
+        same = self.dropout, self.dtype, self.initial
+        self.self_attention = SelfAttention(self.heads, *same)
+        self.cross_attention = CrossAttention(self.width, self.heads, *same)
+        self.mlp = Mlp(self.mlp_dim, *same)
 
     def keys_values(self, tokens: jax.Array) -> KeysValues:
         """See `CrossAttention`."""
