@@ -206,7 +206,7 @@ def test_reranked_orders_equal_those_of_transformers(top, theirs, folder):
         "i2t": order_as_blip(logits, cosines, top),
         "t2i": order_as_blip(logits.T, cosines.T, top),
     }
-    found = parity.evaluated_orders(folder, images, texts, top=top, add_first_stage=True)
+    found = parity.evaluated_orders(folder, images, texts, top=top, first_stage_weight=1.0)
     for direction, orders in expected.items():
         np.testing.assert_array_equal(found[direction], orders)
         by_cosine = np.argsort(-(cosines if direction == "i2t" else cosines.T).numpy())

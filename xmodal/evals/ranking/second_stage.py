@@ -157,9 +157,14 @@ class SecondStage:
         Raises:
           UserError: a score is not finite.
         """
-        found = self._pairs.pairs(images, captions)
-        if weight := self._options.first_stage_weight:
-            found = found + weight * self._first.pairs(images, captions)
+        added = self._options.first_stage_weight
+        first = self._first.pairs(images, captions) if added else None
+        return self._add(self._pairs.pairs(images, captions), first)
+
+    def _add(self, found: np.ndarray, first: np.ndarray | None) -> np.ndarray:
+        """The scores of pairs, with those of the first stage added."""
+        if first is not None and (weight := self._options.first_stage_weight):
+            found = found + weight * first
         if not np.all(np.abs(found) < _LARGEST):
             raise UserError(
                 f"The pair scorer of {self._place} returns scores that are not finite or above "
@@ -170,31 +175,38 @@ class SecondStage:
     def __call__(self, transposed: bool) -> "SecondStageScores":
         """Returns the scores to rank by; `transposed` if captions are the queries."""
         first = self._first.transpose() if transposed else self._first
-        candidates = self._candidates(transposed)
+        candidates, scores = self._candidates(transposed)
         queries = np.repeat(np.arange(len(candidates), dtype=np.int32), candidates.shape[1])
         ends = (candidates.ravel(), queries) if transposed else (queries, candidates.ravel())
-        return join_candidates(first, candidates, self.pairs(*ends).reshape(candidates.shape))
+        found = self._add(self._pairs.pairs(*ends).reshape(candidates.shape), scores)
+        return join_candidates(first, candidates, found)
 
     def describe(self, direction: DirectionLabels, transposed: bool) -> Rescored:
         """Returns the facts of a direction's second stage."""
         return describe_candidates(
             direction,
-            self._candidates(transposed),
+            self._candidates(transposed)[0],
             score=self.definition,
             first_stage=self._similarity,
             gallery=self._first.shape[0 if transposed else 1],
         )
 
-    def _find_candidates(self, transposed: bool) -> np.ndarray:
-        """The best items of every query in the first stage, int [Q, K]."""
+    def _find_candidates(self, transposed: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The best items of every query in the first stage, int [Q, K].
+
+        And their scores there, [Q, K], or [Q, 0] if they are not added.
+        """
         first = self._first.transpose() if transposed else self._first
         (queries, items), height = first.shape, first.tile_shape[0]
         top = min(self._options.top or items, items)
         found = np.empty((queries, top), np.int32)  # Of all pairs of a gallery, many.
+        added = top if self._options.first_stage_weight else 0
+        scores = np.empty((queries, added), first.dtype)
         for start in range(0, queries, height):
             for query, row in enumerate(complete_rows(first, start // height), start):
                 found[query] = order_items(row)[:top]
-        return found
+                scores[query] = row[found[query, :added]]
+        return found, scores
 
 
 def join_candidates(first: Scores, candidates: np.ndarray, scores: np.ndarray) -> SecondStageScores:
