@@ -156,7 +156,6 @@ def flickr8k() -> ConfigDict:
     config.data = base.dataset("flickr8k")
     config.data.examples = "pairs"
     config.data.text = base.wordpiece(vocabulary_size=5000, max_length=16)
-    config.evals = {"flickr8k": base.boards(every=0)}
     flickr8k_itm.use_cells(config)
     config.data.image.size = 160
     config.tasks = {
@@ -165,10 +164,13 @@ def flickr8k() -> ConfigDict:
     }
     config.optimizer = base.adam(1.5e-3, {"name": "cosine", "warmup_steps": 40})
     config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.05}, "clip_norm": 1.0})
+    # No checkpoint is selected by it.
+    towers = base.boards(every=0) | {"split": "validation[:5%]", "batch_size": 32}
+    config.evals = {"flickr8k": towers}
     for name, top in (("top10", 10), ("top50", 50), ("all", None)):
         for suffix, weight in (("", 1 / TEMPERATURE), ("_blip", 1.0)):
             reranker = {"name": "pair_scorer", "top": top, "first_stage_weight": weight}
-            config.evals[name + suffix] = config.evals.flickr8k.to_dict() | {"reranker": reranker}
+            config.evals[name + suffix] = towers | {"reranker": reranker}
     config.select.update({"metric": "flickr8k/mean_recall@10", "mode": "last"})
     config.checkpoint.every = 0
     return config
