@@ -156,10 +156,9 @@ class BertConfig:
         the compiler's FLOPs, traffic and time then include all layers.
       attention: "einsum", or "cudnn" for its fused kernel on NVIDIA GPUs, which steps with dropout
         do not use; see `fused_attention`.
-      layer_init: initial values of the layers, a key of `LAYER_INITS`. Those of "bert" do not
-        depend on the width and suit 768; in narrow layers they are so small that a pair scorer
-        "cross_attention" of width 128 did not begin to learn in 700 steps, and with "siglip", which
-        depends on it, did at once.
+      layer_init: initial values of the layers, a key of `LAYER_INITS`. Those of "bert" suit a width
+        of 768 and do not depend on it; in narrow layers they are so small that the scores of a pair
+        scorer "cross_attention" hardly depend on the pair. Those of the others do.
     """
 
     vocab_size: int = setting(30522, at_least=1)
