@@ -29,10 +29,10 @@ again, and all pairs. DIR contains Flickr8k's captions, splits, ratings and pict
 
 Two of its settings are not BLIP's. Layers this narrow start from values that follow their width
 (`layer_init`): with BERT's 0.02, which suits 768, the scores hardly depend on the pair, and the
-matching loss stayed near chance for three epochs. And the matching head, whose negatives are drawn in
-proportion to exp(cosine / t), learns the odds that this draw leaves: to rank, they need cosine / t
-added, 14.3 times the cosine. The evaluators `*_blip` add it once, as BLIP does. The results are in
-configs/results.md.
+matching loss stayed near chance for three epochs. And the matching head, whose negatives are drawn
+in proportion to exp(cosine / t), learns the odds that this draw leaves: to rank, they need cosine /
+t added, 14.3 times the cosine. The evaluators `*_blip` add it once, as BLIP does. The results are
+in configs/results.md.
 """
 
 from ml_collections import ConfigDict
