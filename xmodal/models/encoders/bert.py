@@ -157,8 +157,8 @@ class BertConfig:
       attention: "einsum", or "cudnn" for its fused kernel on NVIDIA GPUs, which steps with dropout
         do not use; see `fused_attention`.
       layer_init: initial values of the layers, a key of `LAYER_INITS`. Those of "bert" suit a width
-        of 768 and, unlike the others, do not depend on it; in narrow layers they are so small that the scores of a pair
-        scorer "cross_attention" hardly depend on the pair.
+        of 768 and, unlike the others, do not depend on it; in narrow layers they are so small that
+        the scores of a pair scorer "cross_attention" hardly depend on the pair.
     """
 
     vocab_size: int = setting(30522, at_least=1)
