@@ -261,7 +261,7 @@ def _parse() -> argparse.Namespace:
     query.add_argument(
         "--first_stage_weight",
         type=float,
-        help="times the similarity is added to the pair scorer's score; default: that of the run",
+        help="weight of the similarity, added to the pair scorer's score; default: the run's",
     )
     query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
     query.add_argument("--output", help="write to this file instead of the console")

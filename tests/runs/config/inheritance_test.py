@@ -105,16 +105,13 @@ def test_a_choice_that_weights_leave_open_stays(bert, mobilenet):
     config = make_open_config(text=bert, image=mobilenet)
     config.data.image.size, config.data.text.max_length = 64, 5
     config.model.text.head = {"name": "first"}
-    config.model.text.encoder = {"name": "bert", "lower_depth": 2, "dropout": 0.1, "depth": 3}
+    choices = {"lower_depth": 2, "dropout": 0.1, "layer_init": "siglip"}
+    config.model.text.encoder = {"name": "bert", "depth": 3, **choices}
     filled = inherit(config)
     assert filled.data.image.size == 64
     assert filled.data.text.max_length == 5
     assert filled.model.text.head.to_dict() == {"name": "first"}
-    assert filled.model.text.encoder.to_dict() == BERT | {
-        "lower_depth": 2,
-        "dropout": 0.1,
-        "types": 2,
-    }
+    assert filled.model.text.encoder.to_dict() == BERT | choices | {"types": 2}
 
 
 @pytest.mark.parametrize(
