@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 
+import filelock
 import optuna
 import pytest
 
@@ -228,6 +229,21 @@ def test_only_files_that_were_written_are_named(sweep, tmp_path, monkeypatch, ca
     named = [line for line in capsys.readouterr().out.splitlines() if str(tmp_path) in line]
     files = [line.split()[-1] for line in named]
     assert files == [str(tmp_path / name) for name in ("report.md", "results.csv")]
+
+
+def test_no_process_replaces_newer_tables_by_its_older_ones(sweep, tmp_path, monkeypatch):
+    written, write = [], worker.report.write_tables
+
+    def write_alone(*arguments):
+        with pytest.raises(filelock.Timeout):
+            filelock.FileLock(tmp_path / "sweep.lock").acquire(timeout=0)
+        written.append(arguments)
+        write(*arguments)
+
+    monkeypatch.setattr(loop, "train", lambda config, run_dir: 1 / 0)
+    monkeypatch.setattr(worker.report, "write_tables", write_alone)
+    sweep(2)
+    assert [len(trials) for _, _, trials in written] == [1, 2, 2]
 
 
 @pytest.mark.slow

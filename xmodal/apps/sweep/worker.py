@@ -123,11 +123,12 @@ def search(
         return _run(study, trial, plan.config_of(name, values), str(folder / "trials" / name))
 
     def after(study: optuna.Study, trial: FrozenTrial) -> None:
-        known = trials_of(study)
-        _log(plan, trial, known, len(trials))
-        if not keep_all:
-            _remove_checkpoints(folder, known, report.best_trials(plan, known).values())
-        report.write_tables(plan, folder, known)
+        with lock:  # Another process would replace newer tables by its older ones.
+            known = trials_of(study)
+            _log(plan, trial, known, len(trials))
+            if not keep_all:
+                _remove_checkpoints(folder, known, report.best_trials(plan, known).values())
+            report.write_tables(plan, folder, known)
         errors.append(trial.user_attrs["error"] if trial.state == TrialState.FAIL else "")
         if len(errors) >= _ALIKE and errors[-1] and len(set(errors[-_ALIKE:])) == 1:
             raise UserError(
@@ -152,7 +153,8 @@ def search(
         return False
     finally:
         lock.release(force=True)
-        report.write_report(plan, folder, trials_of(study))
+        with lock:
+            report.write_report(plan, folder, trials_of(study))
 
 
 def _fill_queue(study: optuna.Study, plan: Plan, trials: Sequence[dict[str, Any]]) -> bool:
