@@ -57,12 +57,12 @@ class Stored:
 
     def first_stage_weight(self) -> float | None:
         """Returns that of the run's rerankers of its own towers; None if it is not one value."""
-        rerankers = [each.get("reranker") or {} for each in self.config.get("evals", {}).values()]
-        values = {
-            each.get("first_stage_weight", PairReranker.first_stage_weight)
-            for each in rerankers
-            if each.get("name") == "pair_scorer" and not each.get("first_stage")
-        }
+        values = set()
+        for name, evaluator in self.config.get("evals", {}).items():
+            given = dict(evaluator.get("reranker") or {})
+            if given.pop("name", "") == "pair_scorer":
+                reranker = read(PairReranker, f"config.evals.{name}.reranker", given)
+                values |= set() if reranker.first_stage else {reranker.first_stage_weight}
         return values.pop() if len(values) == 1 else None
 
 

@@ -131,6 +131,14 @@ def test_the_definition_is_that_of_the_evaluators(evals, expected, tmp_path):
     assert xmodal.load(run).first_stage_weight == expected
 
 
+def test_a_stored_reranker_with_a_key_of_another_version_is_not_guessed(tmp_path):
+    evals = {"e": {"reranker": {"name": "pair_scorer", "add_first_stage": True}}}
+    section = SECTION | {"pair_scorer": PAIR_SCORER}
+    run = save_run(str(tmp_path / "run"), steps=(3,), section=section, evals=evals)
+    with pytest.raises(xmodal.UserError, match=r"add_first_stage.*config.evals.e.reranker"):
+        xmodal.load(run)
+
+
 @pytest.fixture(scope="module")
 def model():
     return make_model(1, pair_scorer=PAIR_SCORER)[0]
