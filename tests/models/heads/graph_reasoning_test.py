@@ -107,7 +107,7 @@ def test_equals_torch_with_every_gradient(input_norm, output_norm):
     (of_params, of_tokens), (found, state) = run(params, TOKENS)
     check(found.vector, vector.detach(), 1e-5)
     check(found.extras["regions"], regions.detach(), 1e-5)
-    check(of_tokens, tokens.grad, 3e-5)
+    check(of_tokens, tokens.grad, 1e-4)
     for path, wanted in leaves.items():
         *parts, name = path.split("/")
         got = of_params
@@ -116,12 +116,12 @@ def test_equals_torch_with_every_gradient(input_norm, output_norm):
         if path.endswith("output/bias"):  # No gradient passes through the batch normalization.
             np.testing.assert_allclose(got, wanted.grad, atol=1e-4)
         else:
-            check(got, wanted.grad, 3e-5)
-    check_gradients(gru, {"forward": of_params["recurrent"]["layer1_forward"]}, 3e-5)
+            check(got, wanted.grad, 1e-4)
+    check_gradients(gru, {"forward": of_params["recurrent"]["layer1_forward"]}, 1e-4)
     for number, norm in norms.items():
         got = of_params[f"layer{number}"]["norm"]
-        check(got["scale"], norm.weight.grad, 3e-5)
-        check(got["bias"], norm.bias.grad, 3e-5)
+        check(got["scale"], norm.weight.grad, 1e-4)
+        check(got["bias"], norm.bias.grad, 1e-4)
         moved = state["batch_stats"][f"layer{number}"]["norm"]
         check(moved["mean"], norm.running_mean)
         check(moved["var"], norm.running_var)
