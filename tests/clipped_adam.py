@@ -45,7 +45,7 @@ def train_torch(torch, parameters, compute_loss):
 
 
 def check_movement(start, ours, theirs):
-    """Two trained trees differ by at most 1e-3 of what the parameters of an array have moved."""
+    """Two trained trees differ by at most 1e-3 of the largest movement in each array."""
     start, ours, theirs = map(flatten, (start, ours, theirs))
     assert set(start) == set(ours) == set(theirs)
     for path, wanted in theirs.items():

@@ -15,7 +15,7 @@ from tests.browser import chromium  # noqa: F401, a fixture
 
 os.environ.update(short_runs.variables(devices=8))
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    # One cache of compiled functions for processes that compile what others did and enable it. A
+    # One cache of compiled functions for processes that share programs and enable it. A
     # worker keeps its programs in memory (`shared_programs`): to write them would take longer than
     # to compile those that another one needs as well. A folder that is named here is kept, so that
     # the next tests compile less.

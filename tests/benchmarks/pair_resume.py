@@ -6,7 +6,7 @@ The scorer is a layer of cross-attention, 8 wide, with random weights, so that C
 pairs take minutes; blocks and files are as large as those of any scorer on an accelerator. A
 process kills itself with SIGKILL at the worst moment, when the scores of a block are written and
 not yet listed as finished; another resumes in the same cache folder, and a third scores everything
-in a folder of its own. Prints a line of JSON for each, and one for what was lost.
+in a folder of its own. Prints a line of JSON for each, and one for the loss.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def run(args: argparse.Namespace, name: str, cache: pathlib.Path, die_after: int = 0) -> None:
-    """Scores in a process of its own, which may die, and prints what it took."""
+    """Scores in a process of its own, which may die, and prints its time and memory."""
     command = [
         sys.executable, "-m", "tests.benchmarks.pair_resume", f"--images={args.images}",
         f"--captions={args.captions}", f"--output={cache.parent / name}.npy",

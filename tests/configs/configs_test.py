@@ -165,8 +165,10 @@ def init_once(tower, key, inputs):
     shapes = {name: (column.shape, column.dtype) for name, column in inputs.items()}
     text = f"{tower.module} {shapes}"
     if text not in TOWERS:
-        TOWERS[text] = jax.eval_shape(functools.partial(init_tower, tower), key, inputs)
-    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), TOWERS[text])
+        shapes = jax.eval_shape(functools.partial(init_tower, tower), key, inputs)
+        # The module lives on, so that no other function of a tower gets an address in this text.
+        TOWERS[text] = tower.module, shapes
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), TOWERS[text][1])
 
 
 def part_of(tree, path):

@@ -133,7 +133,7 @@ def test_regions_are_pooled_with_their_mask(random_variables):
     params, state = random_variables(tower, inputs)
     found = jax.jit(tower.frozen_features)(params, state, inputs)
     features = np.asarray(found["image_features"])
-    # As records are read: padded to the number of regions, with the mask of what is stored.
+    # As records are read: padded to the number of regions, with the mask of the stored ones.
     padded = np.pad(features, [(0, 0), (0, 1), (0, 0)])
     stored = {"image_features": padded, "image_mask": np.arange(4)[None] < np.array([[3], [3]])}
     apply = jax.jit(tower.apply)

@@ -97,8 +97,8 @@ def evaluated_orders(folder, pictures, texts, **reranker):
 def check_gradients(found, converted, ignored=()):
     """Compares gradients with torch's, to 1e-4 of the largest number of each array.
 
-    For CNNs, to 1e-2: rounding turns ReLUs on or off, and small images have few positions; for what
-    reads their outputs, to 1e-3.
+    For CNNs, to 1e-2: rounding turns ReLUs on or off, and small images have few positions; for
+    layers that read their outputs, to 1e-3.
 
     Args:
       found: tree of our gradients.

@@ -14,7 +14,7 @@ def config(tiny_data_dir, tmp_path):
 
 @pytest.fixture
 def without_data(monkeypatch):
-    """As if the dataset were not built yet: what the config alone tells comes first."""
+    """As if the dataset were not built yet: the config alone is checked first."""
     monkeypatch.setattr(data, "is_prepared", lambda config: False)
     monkeypatch.setattr(data, "prepare", lambda *args, **kwargs: pytest.fail("asked for data"))
 

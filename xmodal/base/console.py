@@ -19,7 +19,7 @@ from data_prep.output_streams import survive_lost_output
 from xmodal.base.config import UserError
 
 _ROOT = pathlib.Path(__file__).parents[2]
-_OBJECTS_PER_COLLECTION = 100_000  # new ones; Python's own number is 700
+_OBJECTS_PER_COLLECTION = 100_000  # new ones; Python's own number is 700 to 2,000
 _OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("xmodal", "data_prep", "configs"))
 
 

@@ -42,7 +42,7 @@ def init(inputs, layer_init):
 
 
 def measure_interaction(inputs, layer_init):
-    """The deviation of the scores of all pairs without what depends on one item alone."""
+    """The deviation of the scores of all pairs without the means of their two items."""
     model, params, state = init(inputs, layer_init)
     scorer = model.pair_scorer
     images, texts = (
@@ -56,7 +56,7 @@ def measure_interaction(inputs, layer_init):
 
 @pytest.mark.slow
 def test_narrow_layers_begin_to_learn_if_their_initial_values_follow_the_width(inputs):
-    """With BERT's, scores hardly depend on the pair, and no gradient shows how they should."""
+    """With BERT's, scores hardly depend on the pair, and neither do gradients."""
     assert measure_interaction(inputs, "siglip") > 1e-3
     assert measure_interaction(inputs, "bert") < 1e-5
 

@@ -43,8 +43,8 @@ class PairReranker:
       top: K, items per query and direction that are scored; None for all.
       first_stage_weight: multiplies the towers' score, without temperature, which is added to the
         score of a pair; 1 in BLIP, which adds the cosine to its logit. A scorer that learned from
-        negatives drawn by exp(cosine / t), see `losses.matching`, approximates what this proposal
-        leaves of the log-odds; 1 / t makes them whole.
+        negatives drawn by exp(cosine / t), see `losses.matching`, approximates the log-odds less
+        cosine / t; the weight 1 / t adds it again.
       first_stage: file of another model's embeddings of the same items, with their similarity,
         whose best items are ranked; "" for the towers of the model itself.
     """
