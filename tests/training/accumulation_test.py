@@ -13,7 +13,7 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.runs import run
-from xmodal.training import accumulation, step, views
+from xmodal.training import accumulation, batch_parts, step, views
 
 REGIONS = 3
 
@@ -80,24 +80,30 @@ def gaussian():
     return config
 
 
-def matching():
-    """A pair scorer on the features of both towers, with dropout, and drawn negatives."""
+def matching(dropout=0.0):
+    """A pair scorer on the features of both towers, and drawn negatives."""
     config = hinge()
     config.tasks = {
         "i2t": cxc.image_text(0.7),
         "match": base.task("image", "caption_0", "matching"),
     }
     config.model.pair_scorer = {
-        "name": "matching_head", "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12, "dropout": 0.2,
+        "name": "matching_head", "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12,
+        "dropout": dropout,
     }  # fmt: skip
     # Gradients that cancel, such as those of biases of keys, are rounding.
     config.model.similarity = {"name": "cosine", "temperature": 0.2}
     return config
 
 
+def dropping_pairs():
+    """Values dropped in the pair scorer."""
+    return matching(0.2)
+
+
 WHOLE = {each.__name__: each for each in (softmax, hinge, matching)}
 # These draw random numbers, part by part.
-DRAWING = {each.__name__: each for each in (dropout, gaussian)}
+DRAWING = {each.__name__: each for each in (dropout, gaussian, dropping_pairs)}
 L2 = step.L2Config(".*kernel", 1e-3)
 
 
@@ -178,6 +184,7 @@ def test_training_is_that_of_the_plain_loop(name, monkeypatch):
     config = DRAWING[name]()
     parts = Training(config, 8, 3)
     monkeypatch.setattr(accumulation, "embed_in_parts", embed_one_by_one)
+    monkeypatch.setattr(batch_parts, "map_in_parts", map_one_by_one)
     assert_same_training(parts, Training(config, 1, 3))
 
 
@@ -208,10 +215,20 @@ def embed_one_by_one(model, tasks, params, states, batch, *, steps, mesh, frozen
         )
         found.append(one)
 
-    def join(*parts):
-        return jnp.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])
-
     return jax.tree.map(join, *found), states
+
+
+def map_one_by_one(function, items, *, steps, mesh):
+    """See `batch_parts.map_in_parts`."""
+    found = [
+        function(jax.tree.map(lambda column, part=part: column[part::steps], items), part)
+        for part in range(steps)
+    ]
+    return jax.tree.map(join, *found)
+
+
+def join(*parts):
+    return jnp.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])
 
 
 def image_config(**changes):

@@ -1,13 +1,20 @@
 """Steps of a model with a pair scorer: on any number of devices, and with frozen parts."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from configs import base, cxc
 from tests import tiny_encoder as tiny
+from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
+from xmodal.models import Embedding, Features, Mode
+from xmodal.models.pair_scorers import make_pair_scorer
+from xmodal.runs.costs.collectives import count_collectives
+from xmodal.runs.costs.program import read_program
 from xmodal.training import step, tasks
+from xmodal.training.pair_logits import make_pair_logits
 
 HEAD = {
     "name": "matching_head", "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12, "dropout": 0.2,
@@ -71,6 +78,47 @@ def test_values_and_gradients_do_not_depend_on_the_devices(one_device, devices):
         np.testing.assert_allclose(new - old, other - old, rtol=1e-3, atol=2e-6)
 
     jax.tree.map(compare, before, found, expected)
+
+
+def compile_gradient(devices, steps, items, **sizes):
+    """The gradient of the logits of drawn images with the texts of a batch, compiled."""
+    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
+    scorer = make_pair_scorer("scorer", HEAD | sizes, None)
+    rows, everywhere = mesh_lib.batch_sharded(mesh), mesh_lib.replicated(mesh)
+    features = Features(jax.ShapeDtypeStruct((items, 6, 8), jnp.float32, sharding=rows))
+    positions = jax.ShapeDtypeStruct((items,), jnp.int32, sharding=rows)
+    params = jax.eval_shape(lambda x: scorer.init(jax.random.key(0), {}, x, x), features)
+
+    def compute(params, images, texts, drawn):
+        views = (Embedding(x.tokens[:, 0], extras={"features": x}) for x in (images, texts))
+        given = {"mode": Mode.TRAIN, "key": jax.random.key(0), "mesh": mesh, "steps": steps}
+        logits = make_pair_logits(scorer, {"pair_scorer": params}, *views, **given)
+        own = jnp.arange(items)[:, None]
+        return jnp.sum(logits(drawn, own, jax.random.key(1)) ** 2)
+
+    params = jax.tree.map(lambda x: x.update(sharding=everywhere), params)
+    gradient = jax.jit(jax.grad(compute, argnums=(0, 1)))
+    return gradient.lower(params, features, features, positions).compile()
+
+
+@pytest.mark.slow
+def test_devices_exchange_the_features_of_images_and_not_their_keys_and_values():
+    """Which each layer has."""
+    gathered = [
+        count_collectives(read_program(compile_gradient(2, 1, 64, depth=depth).as_text()))
+        for depth in (1, 2)
+    ]
+    assert gathered[0]["all-gather"] == gathered[1]["all-gather"]
+    assert gathered[0]["all-gather"].bytes > 4 * 64 * 6 * 8  # The features.
+
+
+@pytest.mark.slow
+def test_the_pairs_of_one_part_are_in_memory_at_a_time():
+    whole, parts = (
+        compile_gradient(1, steps, 256, mlp_dim=512).memory_analysis().temp_size_in_bytes
+        for steps in (1, 16)
+    )
+    assert parts < whole / 2
 
 
 def test_a_frozen_scorer_drops_nothing_and_stays():

@@ -1,11 +1,12 @@
-"""Embeds a batch in parts, so that memory holds the activations of only one part at a time.
+"""Processes a batch in parts, so that memory holds the activations of only one part at a time.
 
 In-batch losses compare all items of a batch, so their gradients cannot be summed over smaller
 batches like those of other losses. This module first computes the embeddings of all parts without
 keeping activations and passes all of them to the losses; the backward pass then embeds the parts
 again, one by one, and sums the parameter gradients. The result is the gradient of the whole batch
 (Gao et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup",
-arXiv:2101.06983; open_clip's `--accum-freq`).
+arXiv:2101.06983; open_clip's `--accum-freq`). A pair scorer compares no pairs with each other, so
+that its pairs are processed in parts, too, with the features of the whole batch.
 """
 
 import functools
@@ -13,11 +14,11 @@ from collections.abc import Collection, Mapping
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
-from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.models import DualEncoder, Embedding
+from xmodal.training.batch_parts import join, split
 from xmodal.training.tasks import Task
 from xmodal.training.tree import Tree
 from xmodal.training.views import COLUMNS, MINED_COLUMNS, embed_views
@@ -57,10 +58,9 @@ def embed_in_parts(
 ) -> tuple[dict[str, Embedding], Tree]:
     """Returns the views and states of `embed_views` in training, with one part in memory at a time.
 
-    Part j has the items j, j + steps, j + 2 steps, ...: every device splits its own items, and the
-    parts are the same on any number of devices. Each part draws its random numbers from its own
-    key, the same in both passes. Batch normalization uses the statistics of a part, and the
-    running statistics are updated after each part of the first pass.
+    Parts are those of `batch_parts.split`. Each draws its random numbers from its own key, the same
+    in both passes. Batch normalization uses the statistics of a part, and the running statistics
+    are updated after each part of the first pass.
 
     Args:
       model: see `embed_views`.
@@ -75,16 +75,6 @@ def embed_in_parts(
     """
     read = {name for side in model.towers for name in COLUMNS[side]} | MINED_COLUMNS.keys()
     inputs = {name: column for name, column in batch.items() if name in read}
-    items = len(next(iter(inputs.values()))) // steps
-    sharding = NamedSharding(mesh, PartitionSpec(None, mesh_lib.BATCH_AXIS))
-
-    def split(column: jax.Array) -> jax.Array:
-        parts = column.reshape(items, steps, *column.shape[1:]).swapaxes(0, 1)
-        return jax.lax.with_sharding_constraint(parts, sharding)
-
-    def join(parts: jax.Array) -> jax.Array:
-        whole = parts.swapaxes(0, 1).reshape(items * steps, *parts.shape[2:])
-        return jax.lax.with_sharding_constraint(whole, mesh_lib.batch_sharded(mesh))
 
     # A loop keeps the inputs of a checkpointed function and recomputes the function.
     @functools.partial(jax.checkpoint, prevent_cse=False)
@@ -100,5 +90,5 @@ def embed_in_parts(
 
     numbers = jnp.arange(steps, dtype=jnp.uint32)
     states = {side: model_state[side] for side in model.towers}
-    states, views = jax.lax.scan(embed, states, (numbers, jax.tree.map(split, inputs)))
-    return jax.tree.map(join, views), states
+    states, views = jax.lax.scan(embed, states, (numbers, split(inputs, steps, mesh)))
+    return join(views, mesh), states

@@ -93,7 +93,8 @@ def make_step(
       seed: seed of dropout, drop-connect and the losses' draws.
       mesh: devices that the batch is split over.
       l2: see `L2Config`.
-      accumulation_steps: parts that the batch is embedded in, see `accumulation`.
+      accumulation_steps: parts that the batch is embedded and its pairs are scored in, see
+        `accumulation`.
       skip_non_finite: whether a batch whose loss or gradient is not finite counts as a step that
         changes only the step counts.
 
@@ -109,7 +110,9 @@ def make_step(
     embed = functools.partial(embed_views, train=True)
     if accumulation_steps > 1:
         embed = functools.partial(accumulation.embed_in_parts, steps=accumulation_steps, mesh=mesh)
-    compute_loss = _make_loss(model, tasks, embed, mesh=mesh, l2=l2)
+    compute_loss = _make_loss(
+        model, tasks, embed, mesh=mesh, l2=l2, accumulation_steps=accumulation_steps
+    )
     update = _make_update(model, tasks, optimizer, skip_non_finite=skip_non_finite)
 
     def step_function(
@@ -182,6 +185,7 @@ def _make_loss(
     *,
     mesh: Mesh,
     l2: L2Config | None,
+    accumulation_steps: int,
 ) -> Callable[..., tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]]:
     """Returns the sum of the losses as a function of the trained parameters and the rest.
 
@@ -220,7 +224,7 @@ def _make_loss(
                 tasks, views, batch, everything, model_state,
                 similarity=model.similarity, seed=seed, step=step, mesh=mesh,
                 pair_scorer=model.pair_scorer, pair_mode=_mode(params, frozen, "pair_scorer"),
-                copied=copied,
+                copied=copied, accumulation_steps=accumulation_steps,
             )  # fmt: skip
             if l2 is not None:
                 penalty = l2.scale * sum_of_squares(params, l2.pattern)

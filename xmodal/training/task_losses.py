@@ -30,6 +30,7 @@ def compute_losses(
     pair_scorer: PairScorer | None = None,
     pair_mode: Mode = Mode.TRAIN,
     copied: Mapping[str, Embedding] | None = None,
+    accumulation_steps: int = 1,
 ) -> tuple[jax.Array, Tree, dict[str, jax.Array]]:
     """Returns the weighted sum of the tasks' losses, the tasks' new state, and scalars.
 
@@ -46,6 +47,7 @@ def compute_losses(
       pair_scorer: the model's, with parameters under `pair_scorer`.
       pair_mode: whether it is trained or frozen.
       copied: views by momentum copies of the towers, see `momentum`, for the tasks that need them.
+      accumulation_steps: parts in which pairs are scored, see `accumulation`.
 
     Returns:
       The sum; `tasks` of the new model state; `<task>/loss` with the loss's own scalars, and
@@ -74,7 +76,7 @@ def compute_losses(
         if task.loss.pairs and pair_scorer is not None and right is not None:
             pair_logits = make_pair_logits(
                 pair_scorer, params, left, right,
-                mode=pair_mode, key=module_key, mesh=mesh,
+                mode=pair_mode, key=module_key, mesh=mesh, steps=accumulation_steps,
             )  # fmt: skip
         groups, (used, used_params) = task.group(batch["image_id"]), _compared_by(task, own, shared)
         context = Context(

@@ -35,8 +35,8 @@ class RunConfig:
       seed: seed of parameters, order, augmentation and dropout.
       total_steps: number of updates.
       batch_size: examples per batch on all devices together.
-      accumulation_steps: parts in which a batch is embedded, one by one, if its activations do
-        not fit in memory; losses see the whole batch, see `accumulation`.
+      accumulation_steps: parts in which a batch is embedded, and its pairs are scored, one by one,
+        if the activations do not fit in memory; losses see the whole batch, see `accumulation`.
       log_every: steps between two reports.
       non_finite: whether a non-finite loss or gradient stops the run ("stop"), or its batch is
         skipped ("skip") and recorded in `skipped.jsonl`; ten consecutive skips stop the run.
