@@ -12,6 +12,7 @@ from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import DirectionLabels
 from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.ranking import second_stage
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.second_stage import PairReranker, SecondStage, find_scored, join_keys
 from xmodal.evals.similarities import draw_similarities
@@ -116,6 +117,34 @@ def test_facts_of_a_direction():
     assert (facts.queries, facts.missed, facts.top) == (asking, missed, 7)
     assert f"lack {outside} of {len(positives.values)} positives" in facts.describe()
     assert facts.undecided == 0
+
+
+LOOKED_UP = []
+
+
+class Watched(Ragged):
+    """Keeps the numbers of pairs that are looked up at once."""
+
+    def contains(self, rows, items):
+        LOOKED_UP.append(items.size)
+        return super().contains(rows, items)
+
+
+@pytest.mark.parametrize("top", [7, 131])
+def test_facts_of_many_pairs_take_little_memory(top, monkeypatch):
+    first, second = make_scores()
+    rng = np.random.default_rng(4)
+    rows, items = rng.integers(0, 60, 200), rng.integers(0, 131, 200).astype(np.int32)
+    positives = Watched.from_pairs(rows, items, 70)
+    labels = DirectionLabels(positives, ("map@r",), folds=(np.zeros(70, int), np.zeros(131, int)))
+    stage = SecondStage(SavedScores(first), "cosine", Table(second), PairReranker(top), "model")
+    expected = stage.describe(labels, transposed=False)
+    assert (expected.outside == 0) == (top == 131)
+    monkeypatch.setattr(second_stage, "_PAIRS_AT_A_TIME", 30)
+    LOOKED_UP.clear()
+    assert stage.describe(labels, transposed=False) == expected
+    assert max(LOOKED_UP, default=0) <= 30
+    assert bool(LOOKED_UP) == (top < 131)  # All positives are scored.
 
 
 @pytest.mark.parametrize("folded", [False, True])

@@ -9,6 +9,7 @@ first stage.
 import dataclasses
 import functools
 import os
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from xmodal.evals.results import Rescored
 _OF_POSITIVES = frozenset({"map@r", "r_precision", "pmrp"})
 # Integers below scores of this size are exact in float32, for as many items.
 _LARGEST = 1 << 22
+_PAIRS_AT_A_TIME = 1 << 22  # Looked up among positives.
 
 
 class Pairs(Protocol):
@@ -192,19 +194,26 @@ class SecondStage:
         )
 
     def _find_candidates(self, transposed: bool) -> tuple[np.ndarray, np.ndarray]:
-        """The best items of every query in the first stage, int [Q, K].
+        """The best items of every query in the first stage, int [Q, K]; if K is all, by position.
 
         And their scores there, [Q, K], or [Q, 0] if they are not added.
         """
         first = self._first.transpose() if transposed else self._first
         (queries, items), height = first.shape, first.tile_shape[0]
         top = min(self._options.top or items, items)
-        found = np.empty((queries, top), np.int32)  # Of all pairs of a gallery, many.
         added = top if self._options.first_stage_weight else 0
         scores = np.empty((queries, added), first.dtype)
+        is_whole = top == items
+        if is_whole:  # Many pairs, whose order has no use.
+            found = np.broadcast_to(np.arange(items, dtype=np.int32), first.shape)
+        else:
+            found = np.empty((queries, top), np.int32)
+        if is_whole and not added:
+            return found, scores
         for start in range(0, queries, height):
             for query, row in enumerate(complete_rows(first, start // height), start):
-                found[query] = order_items(row)[:top]
+                if not is_whole:
+                    found[query] = order_items(row)[:top]
                 scores[query] = row[found[query, :added]]
         return found, scores
 
@@ -235,14 +244,14 @@ def describe_candidates(
     given: str = "",
 ) -> Rescored:
     """Returns the facts of a direction whose candidates [Q, K] were scored; see `Rescored`."""
-    queries = np.arange(len(candidates))[:, None]
-    total, inside = np.zeros((2, len(candidates)), np.int64)
-    for relation in direction.relations:
-        total += relation.lengths
-        inside += np.sum(relation.contains(queries, candidates), axis=1)
-    undecided = 0
-    if _OF_POSITIVES.intersection(direction.metrics):
-        undecided = int(np.sum(_count_read(direction) > _count_scored(direction, candidates)))
+    total = np.sum([relation.lengths for relation in direction.relations], axis=0)
+    inside, undecided = total, 0
+    if candidates.shape[1] < gallery:
+        inside = np.zeros_like(total)
+        for relation in direction.relations:
+            inside += _count_candidates(candidates, relation.contains)
+        if _OF_POSITIVES.intersection(direction.metrics):
+            undecided = int(np.sum(_count_read(direction) > _count_scored(direction, candidates)))
     return Rescored(
         score=score,
         first_stage=first_stage,
@@ -270,7 +279,22 @@ def _count_scored(direction: DirectionLabels, candidates: np.ndarray) -> np.ndar
     if direction.folds is None:
         return np.full(len(candidates), candidates.shape[1])
     of_queries, of_items = direction.folds
-    return np.sum(of_items[candidates] == of_queries[:, None], axis=1)
+    return _count_candidates(candidates, lambda rows, items: of_items[items] == of_queries[rows])
+
+
+def _count_candidates(
+    candidates: np.ndarray, holds: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Candidates of every query that something holds for, int [Q].
+
+    `holds`: queries [b, 1] and their candidates [b, K] -> bool [b, K].
+    """
+    step = max(1, _PAIRS_AT_A_TIME // candidates.shape[1])
+    rows = np.arange(len(candidates))[:, None]
+    parts = [slice(start, start + step) for start in range(0, len(rows), step)]
+    return np.concatenate(
+        [np.count_nonzero(holds(rows[at], candidates[at]), axis=1) for at in parts]
+    )
 
 
 def join_keys(row: np.ndarray, scored: np.ndarray, scores: np.ndarray) -> np.ndarray:
