@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks import evaluation, loss, pair_scores
+from xmodal.base.processor import describe_processor
 
 SCALES = (1, 4, 16)
 DEVICES = 8
@@ -318,7 +319,7 @@ def print_figure(figure: str, **values: Any) -> None:
         return round(value, 3) if isinstance(value, float) else value
 
     line = {name: rounded(value) for name, value in values.items()}
-    print(json.dumps({"figure": figure, **line, "processor": loss.processor()}), flush=True)
+    print(json.dumps({"figure": figure, **line, "processor": describe_processor()}), flush=True)
 
 
 def _parse() -> argparse.Namespace:

@@ -17,13 +17,14 @@ size:
 import argparse
 import json
 import os
-import pathlib
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from xmodal.base.processor import describe_processor
 
 # Name -> loss, options, similarity.
 FAMILIES: dict[str, tuple[str, dict, dict]] = {
@@ -174,7 +175,7 @@ def measure(family: str, args: argparse.Namespace) -> None:
         for name, other in {"units": "product", "of_dense": "dense", "of_torch": "torch"}.items():
             if other in medians:
                 line[name] = round(medians[engine] / medians[other], 2)
-        print(json.dumps(line | {"processor": processor()}), flush=True)
+        print(json.dumps(line | {"processor": describe_processor()}), flush=True)
 
 
 def time_all(family: str, ours: dict[str, Callable], args: argparse.Namespace) -> dict[str, float]:
@@ -192,12 +193,6 @@ def time_all(family: str, ours: dict[str, Callable], args: argparse.Namespace) -
             times[name].append(time.perf_counter() - started)
     # The first round warms up.
     return {name: statistics.median(found[1:]) for name, found in times.items()}
-
-
-def processor() -> str:
-    """Name of the processor, on which ratios to other frameworks depend."""
-    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "")
 
 
 def main() -> None:

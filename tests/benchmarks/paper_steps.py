@@ -29,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.loss import processor
 from tests.benchmarks.training_steps import Rival, run_ours
+from xmodal.base.processor import describe_processor
 
 # Batch size, pixels of an image's side or tokens of a caption, and the goal on CPUs.
 FIGURES = {
@@ -273,7 +273,7 @@ def measure(task: Task, rounds: int, rivals: dict[str, Rival], ours: Rival) -> N
             line |= {each: round(one, 3), f"rival_{each}": round(other, 3)}
             line[f"share_of_{each}"] = round(one / other, 2)
         line |= {"goal": goal, "rounds": rounds, "cores": os.cpu_count()}
-        print(json.dumps(line | {"processor": processor()}), flush=True)
+        print(json.dumps(line | {"processor": describe_processor()}), flush=True)
 
 
 def main() -> None:

@@ -3,7 +3,9 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from xmodal.apps.ledger.comparison import (
     compare_rows,
@@ -61,8 +63,11 @@ def test_names_seeds_and_intervals():
     named = dataclasses.replace(SYSTEM, evaluator="coco")
     (check,) = compare_rows([row({"a/x": "1"}, system=named)], [metrics])
     assert (check.measured, check.low, check.high) == (1.0, 0.5, 2.0)
-    checks = compare_rows([row({"a/x": "2"})], [{"a/x": 1.0}, {"a/x": 3.0}])
-    assert (checks[0].measured, checks[0].low) == (2.0, None)
+    # Of several seeds, their own intervals do not count.
+    seeds = [{"a/x": value, "a/x_low": 0.0, "a/x_high": 9.0} for value in (1.0, 2.0, 6.0)]
+    (check,) = compare_rows([row({"a/x": "2"})], seeds)
+    half = stats.t.ppf(0.975, 2) * np.std([1, 2, 6], ddof=1) / np.sqrt(3)
+    assert (check.measured, check.low, check.high) == pytest.approx((3, 3 - half, 3 + half))
 
 
 def test_a_stored_number_replaces_the_published_one():
@@ -89,11 +94,15 @@ def test_unverified_numbers_and_words_do_not_decide():
 
 def test_the_report(tmp_path):
     checks = compare_rows([row({"a/x": "1", "a/y": "2"})], [{"a/x": 1.2}])
-    write_report(tmp_path, SYSTEM, checks, ["train --config=x"])
+    write_report(tmp_path, SYSTEM, checks, ["train --config=x", "mine --with=[a](b)"])
     content = json.loads((tmp_path / "reproduced.json").read_text())
     assert content["reproduced"] is True
     assert [check["inside"] for check in content["checks"]] == [True, None]
     text = (tmp_path / "reproduced.md").read_text()
     assert "# key: reproduced" in text
-    assert "xmodal train --config=x" in text
+    assert "    xmodal train --config=x\n    xmodal mine --with=[a](b)\n" in text
+    assert f"Processor: {content['processor']}." in text
+    table = (tmp_path / "reproduced.tex").read_text()
+    assert r"group/table: a/x & published & 1 & 1.20 & -- & 0.5 & inside \\" in table
+    assert r"\end{table}" in table
     assert "Tolerance in group/table: seeds." in text

@@ -36,6 +36,26 @@ def test_the_list_says_what_is_missing(monkeypatch, capsys):
     assert "would run train, 10 CPU minutes" in lines["quickstart/i2t"]
     assert "Graph-RISE" in lines["cxc/use"]
     assert "rows of published results, " in said.splitlines()[-1]
+    assert " systems can run here, in up to " in said.splitlines()[-3]
+
+
+def test_the_list_of_what_would_run(monkeypatch, capsys):
+    monkeypatch.delenv("XMODAL_TEST_DATA", raising=False)
+    assert run(monkeypatch, "--available", "--minutes=6", "--seeds=1") == 0
+    said = capsys.readouterr().out
+    names = [line.split()[0] for line in said.splitlines() if line.startswith("  ")]
+    assert set(names) >= {"quickstart/t2t", "clip/quick"}
+    assert "quickstart/i2t" not in names  # It takes longer.
+    assert "clip/rn50" not in names  # Its files are missing.
+    # Of three seeds, 11 minutes.
+    assert "clip/quick          1 measured here  would run train, 4 CPU minutes" in said
+    assert f"{len(names)} systems can run here, in up to " in said
+
+
+def test_unknown_times_are_told(ledger, tmp_path):
+    system = dataclasses.replace(ledger.systems["quickstart/i2t"], minutes=None)
+    said = reproduce.list_ledger(ledger, {}, [system, ledger.systems["quickstart/t2t"]])
+    assert "2 systems can run here, in up to 6 CPU minutes and the unknown time of 1." in said
 
 
 def test_missing_files_end_with_2_and_unknown_names_with_an_error(monkeypatch, capsys):
@@ -51,8 +71,8 @@ def test_missing_files_end_with_2_and_unknown_names_with_an_error(monkeypatch, c
     assert "'clip'" in run(monkeypatch, "clpi")
     assert "cxc/use has no command" in run(monkeypatch, "cxc/use")
     assert "No system fits" in run(monkeypatch, "quickstart/i2t", "--minutes=1")
-    assert run(monkeypatch, "--available") == 2
-    assert "choose among NAMEs or --all" in capsys.readouterr().err
+    assert run(monkeypatch, "--all", "--seeds=0") == 2
+    assert "--seeds must be at least 1" in capsys.readouterr().err
 
 
 def test_available_systems(ledger, tmp_path, monkeypatch):
@@ -62,6 +82,10 @@ def test_available_systems(ledger, tmp_path, monkeypatch):
     assert [system.name for system in chosen if system.needs] == []
     assert "quickstart/i2t" in {system.name for system in chosen}
     assert not reproduce.choose_systems(ledger, ["quickstart/i2t"], folders, 5)
+    (short,) = reproduce.choose_systems(ledger, ["clip/quick"], folders, 5, 1)
+    assert (short.seeds, short.minutes) == ((0,), pytest.approx(11 / 3))
+    (whole,) = reproduce.choose_systems(ledger, ["clip/quick"], folders, None, 9)
+    assert whole == ledger.systems["clip/quick"]
 
 
 def test_a_group_stands_for_its_systems(ledger):

@@ -6,11 +6,15 @@ import pathlib
 import platform
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 import xmodal
 from xmodal.apps.ledger.ledger_entries import LedgerRow, System
 from xmodal.apps.ledger.system_commands import Numbers
+from xmodal.base.processor import describe_processor
 from xmodal.base.result_files import write_files
-from xmodal.base.text_table import format_table
+from xmodal.base.text_table import Rows, format_document, format_table
+from xmodal.evals.reports.paired_differences import compute_t_interval
 
 _VERDICTS = {
     True: "reproduced",
@@ -31,7 +35,8 @@ class Check:
       allowed: the row's tolerance, and twice the deviation of a number that has one.
       reason: why the tolerance is not 0.
       measured: the mean over seeds; None if the commands do not compute it.
-      low: lower end of the 95 % interval of one seed, if there is one.
+      low: lower end of the 95 % interval: of several seeds, that of their mean; of one, that of
+        its evaluation, if there is one.
       high: upper end.
     """
 
@@ -81,15 +86,16 @@ def compare_rows(rows: Sequence[LedgerRow], metrics: Sequence[Numbers]) -> list[
 def _measure(
     tag: str, system: System, metrics: Sequence[Numbers]
 ) -> tuple[float | None, float | None, float | None]:
-    """The mean over seeds; of a single seed, also its interval."""
+    """The mean over seeds, and its interval."""
     found = [_find(tag, system.evaluator, numbers) for numbers in metrics]
     names = [name for name in found if name is not None]
     if len(names) < len(metrics) or not metrics:
         return None, None, None
     values = [numbers[name] for name, numbers in zip(names, metrics, strict=True)]
+    if len(values) > 1:
+        return (sum(values) / len(values), *compute_t_interval(np.array(values)))
     low, high = (metrics[0].get(f"{names[0]}_{end}") for end in ("low", "high"))
-    one = len(metrics) == 1
-    return sum(values) / len(values), low if one else None, high if one else None
+    return values[0], low, high
 
 
 def _find(tag: str, evaluator: str, numbers: Numbers) -> str | None:
@@ -120,29 +126,36 @@ def describe_verdict(checks: Sequence[Check]) -> str:
 def write_report(
     folder: pathlib.Path, system: System, checks: Sequence[Check], commands: Sequence[str]
 ) -> None:
-    """Writes `reproduced.json` and `reproduced.md` to a folder."""
+    """Writes `reproduced.json`, `reproduced.md` and `reproduced.tex` to a folder."""
     content: Mapping[str, object] = {
         "system": system.name,
         "reproduced": is_reproduced(checks),
         "version": xmodal.__version__,
         "machine": platform.platform(),
+        "processor": describe_processor(),
         "commands": list(commands),
         "checks": [dataclasses.asdict(check) | {"inside": check.inside} for check in checks],
     }
-    lines = [f"# {system.label}: {describe_verdict(checks)}", format_checks(checks)]
-    lines += [f"Tolerance in {table}: {reason}." for table, reason in _reasons(checks).items()]
-    lines += ["\n".join(f"    xmodal {command}" for command in commands)]
+    parts = [f"# {system.label}: {describe_verdict(checks)}", _tabulate(checks)]
+    parts += [f"Tolerance in {table}: {reason}." for table, reason in _reasons(checks).items()]
+    parts += [f"Processor: {describe_processor()}."]
+    code = "\n".join(f"    xmodal {command}" for command in commands)
     write_files(
         folder,
         {
             "reproduced.json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
-            "reproduced.md": "\n\n".join(lines) + "\n",
+            "reproduced.md": f"{format_document(parts)}\n{code}\n",
+            "reproduced.tex": format_document([*parts, code], "latex"),
         },
     )
 
 
 def format_checks(checks: Sequence[Check]) -> str:
     """Returns a Markdown table with a line per number."""
+    return format_table(_tabulate(checks))
+
+
+def _tabulate(checks: Sequence[Check]) -> Rows:
     words = {True: "inside", False: "OUTSIDE", None: "not computed"}
     head = ["metric", "against", "expected", "measured", "95 % interval", "tolerance", ""]
     rows = [head]
@@ -151,7 +164,7 @@ def format_checks(checks: Sequence[Check]) -> str:
         interval = "-" if check.low is None else f"[{check.low:.2f}, {check.high:.2f}]"
         numbers = [f"{check.expected:g}", measured, interval, f"{check.allowed:g}"]
         rows.append([f"{check.table}: {check.tag}", check.against, *numbers, words[check.inside]])
-    return format_table(rows)
+    return rows
 
 
 def _reasons(checks: Sequence[Check]) -> dict[str, str]:

@@ -122,6 +122,13 @@ class System:
     metric: str = ""
     note: str = ""
 
+    def first_seeds(self, count: int) -> "System":
+        """Returns the system with at most `count` seeds, and the minutes that these take."""
+        if len(self.seeds) <= count:
+            return self
+        minutes = None if self.minutes is None else self.minutes * count / len(self.seeds)
+        return dataclasses.replace(self, seeds=self.seeds[:count], minutes=minutes)
+
 
 @dataclasses.dataclass(frozen=True)
 class LedgerTable:

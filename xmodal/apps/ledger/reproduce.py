@@ -2,10 +2,12 @@
 
     python -m xmodal reproduce
     python -m xmodal reproduce clip/vit_b32 --folder=weights=DIR --folder=coco=DIR
-    python -m xmodal reproduce --all --available --minutes=5
+    python -m xmodal reproduce --available --minutes=5
+    python -m xmodal reproduce --all --available --minutes=5 --seeds=1
 
 The list names every system, a model or method of a table, with the number of its rows by status,
-and what this machine lacks to run it. The statuses:
+and what this machine lacks to run it; --available, --minutes and --seeds restrict it to what --all
+would run with them. The statuses:
 
     measured here  the row was computed with this project
     parity only    not computed, but a test compares the implementation with the publisher's
@@ -25,6 +27,7 @@ or of those that are named, for `xmodal board --published=papers.csv`; unverifie
 
 import argparse
 import collections
+import math
 import pathlib
 import shlex
 import sys
@@ -70,15 +73,18 @@ def main() -> None:
         print(f"{args.write_published} has {len(text.splitlines()) - 1} published numbers.")
         return
     folders = folders_of(ledger, args.folder)
-    if not (args.names or args.all):
-        print(list_ledger(ledger, folders))
-        return
-    systems = choose_systems(ledger, args.names, folders if args.available else None, args.minutes)
+    runs, systems = bool(args.names or args.all), list(ledger.systems.values())
+    if runs or args.available or args.minutes is not None or args.seeds is not None:
+        found = folders if args.available else None
+        systems = choose_systems(ledger, args.names, found, args.minutes, args.seeds)
     if not systems:
         raise UserError(
             "No system fits --available and --minutes; `xmodal reproduce` lists what each of them "
             "lacks, and its minutes."
         )
+    if not runs:
+        print(list_ledger(ledger, folders, systems))
+        return
     sys.exit(reproduce(systems, ledger, folders, pathlib.Path(args.workdir).absolute()))
 
 
@@ -104,7 +110,11 @@ def find_systems(ledger: Ledger, names: Sequence[str]) -> list[System]:
 
 
 def choose_systems(
-    ledger: Ledger, names: Sequence[str], folders: Folders | None, minutes: float | None
+    ledger: Ledger,
+    names: Sequence[str],
+    folders: Folders | None,
+    minutes: float | None,
+    seeds: int | None = None,
 ) -> list[System]:
     """Returns the systems to run.
 
@@ -113,11 +123,15 @@ def choose_systems(
       names: names of systems, or of groups; none for all that have commands.
       folders: leaves out systems whose files these folders lack; None keeps them.
       minutes: leaves out those that take longer, or an unknown time; None keeps them.
+      seeds: the number of seeds of each, at most; None for all of them.
 
     Raises:
       UserError: a name is unknown, or of a system without commands.
     """
-    chosen = find_systems(ledger, names)
+    chosen = [
+        system if seeds is None else system.first_seeds(seeds)
+        for system in find_systems(ledger, names)
+    ]
     for system in chosen:
         if system.name in names and not system.run:
             raise UserError(f"{system.name} has no command: {system.note or system.parity}")
@@ -189,11 +203,11 @@ def published_csv(ledger: Ledger, names: Sequence[str] = ()) -> str:
     return csv_text([("model", "metric", "value"), *lines])
 
 
-def list_ledger(ledger: Ledger, folders: Folders) -> str:
+def list_ledger(ledger: Ledger, folders: Folders, systems: Sequence[System]) -> str:
     """Returns the groups, and a line per system: rows, status, missing files or commands."""
     parts = []
     for group, title in ledger.titles.items():
-        own = [system for system in ledger.systems.values() if system.name.startswith(f"{group}/")]
+        own = [system for system in systems if system.name.startswith(f"{group}/")]
         lines = [
             [f"  {each.name}", _statuses(each, ledger), _next(each, ledger, folders)]
             for each in own
@@ -203,6 +217,11 @@ def list_ledger(ledger: Ledger, folders: Folders) -> str:
     parts.append(
         "`xmodal reproduce NAME` names the sources of missing files; `--help` explains statuses."
     )
+    ready = [each for each in systems if each.run and not missing_files(each, ledger, folders)]
+    known = [each.minutes for each in ready if each.minutes is not None]
+    minutes = f"{len(ready)} systems can run here, in up to {math.ceil(sum(known)):,} CPU minutes"
+    others = len(ready) - len(known)
+    parts.append(f"{minutes} and the unknown time of {others}." if others else f"{minutes}.")
     return "\n\n".join([*parts, count_rows(ledger).replace("\n", " ")])
 
 
@@ -220,8 +239,8 @@ def _next(system: System, ledger: Ledger, folders: Folders) -> str:
     counts = collections.Counter(each[0] for each in commands_of(system, ledger, folders, work))
     steps = ", ".join(f"{n} x {step}" if n > 1 else step for step, n in counts.items())
     seeds = f", {len(system.seeds)} seeds" if len(system.seeds) > 1 else ""
-    unit = "minute" if system.minutes == 1 else "minutes"
-    minutes = f", {system.minutes:g} CPU {unit}" if system.minutes else ""
+    count = math.ceil(system.minutes or 0)
+    minutes = f", {count} CPU {'minute' if count == 1 else 'minutes'}" if count else ""
     return f"would run {steps}{seeds}{minutes}"
 
 
@@ -238,12 +257,13 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="all systems that have commands")
     parser.add_argument("--available", action="store_true", help="only those with all files")
     parser.add_argument("--minutes", type=float, help="only those known to take no longer (CPU)")
+    parser.add_argument("--seeds", type=int, help="only the first ones of each system, so many")
     parser.add_argument("--workdir", default="reproduced", help="folder of everything written")
     parser.add_argument("--write_tables", action="store_true", help="make Markdown tables again")
     parser.add_argument("--write_published", metavar="FILE", help="CSV of papers for `board`")
     args = parser.parse_args()
-    if (args.available or args.minutes is not None) and not (args.names or args.all):
-        parser.error("--available and --minutes choose among NAMEs or --all")
+    if args.seeds is not None and args.seeds < 1:
+        parser.error("--seeds must be at least 1")
     return args
 
 

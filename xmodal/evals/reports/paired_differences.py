@@ -204,21 +204,21 @@ def _compare_numbers(ours: StoredResults, theirs: StoredResults) -> dict[str, Di
                 continue
             pair = np.array([values, others[own.name].repeats[tag]], np.float64)
             (value, other), differences = pair.mean(axis=1), pair[0] - pair[1]
-            low, high = _compute_t_interval(differences)
+            low, high = compute_t_interval(differences)
             found[tag] = Difference(
                 value, other, differences.mean(), low, high, bool(low > 0 or high < 0), own.samples
             )
     return found
 
 
-def _compute_t_interval(differences: np.ndarray) -> tuple[float, float]:
-    """Limits of the 95 % interval of a mean; NaN for a single value."""
-    count = len(differences)
+def compute_t_interval(values: np.ndarray) -> tuple[float, float]:
+    """Returns the limits of the 95 % interval of the mean of values [N]; NaN for one value."""
+    count = len(values)
     if count < 2:
         return math.nan, math.nan
     from scipy import special  # Slow to import, and few comparisons have these intervals.
 
-    mean, error = differences.mean(), differences.std(ddof=1) / math.sqrt(count)
+    mean, error = values.mean(), values.std(ddof=1) / math.sqrt(count)
     width = special.stdtrit(count - 1, 0.975) * error
     return float(mean - width), float(mean + width)
 
