@@ -12,6 +12,7 @@ from absl.testing import flagsaver
 from tests.saved_run import evaluate, make_config, read
 from xmodal import data
 from xmodal.base.config import UserError
+from xmodal.evals.reports.best_values import find_best
 from xmodal.runs import run, start
 from xmodal.runs.folder import checkpoints, run_folder
 
@@ -57,7 +58,11 @@ def test_the_ends_are_the_start_and_the_run(saved_run_dir, few_shapes, tmp_path,
     rows = [line.split("|") for line in table.splitlines()]
     assert [row[1].strip() for row in rows] == ["weight", "-" * 6, "0", "0.5", "1"]
     tag = rows[0][2].strip()
-    assert f"{rows[3][2].strip()} " in (output / "curve.tex").read_text()
+    latex = (output / "curve.tex").read_text()
+    bold = find_best(tag, list(curve.values()))
+    for row, best in zip(rows[2:], bold, strict=True):
+        cell = row[2].strip()
+        assert f"{row[1].strip()} & " + (rf"\textbf{{{cell}}} " if best else f"{cell} ") in latex
     low, high = (curve[50][f"{tag}_{end}"] for end in ("low", "high"))
     assert rows[3][2].strip() == f"{curve[50][tag]:.1f} [{low:.1f}, {high:.1f}]"
 

@@ -10,7 +10,8 @@ from etils import epath
 from xmodal.base.config import UserError
 from xmodal.base.json_files import read_numbers
 from xmodal.base.result_files import write_files
-from xmodal.base.text_table import format_table
+from xmodal.base.text_table import Bold, format_table
+from xmodal.evals.reports.best_values import find_best
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.subjects import Opened
@@ -62,8 +63,10 @@ def open_interpolation(
 
 
 def write_curve(output: str, weights: Sequence[float]) -> str:
-    """Returns the results of every weight as a Markdown table, and writes it to `curve.md` and
-    `curve.tex`.
+    """Returns the results of every weight as a Markdown table, and writes it to `curve.md`.
+
+    `curve.tex` has it in LaTeX, where the best of a column and all whose intervals overlap its own
+    are bold.
 
     Args:
       output: folder of the results of `open_interpolation`.
@@ -72,13 +75,15 @@ def write_curve(output: str, weights: Sequence[float]) -> str:
     steps, remedy = epath.Path(output) / "steps", "evaluate the run again."
     found = [read_numbers(steps / f"{round(100 * weight)}.json", remedy) for weight in weights]
     tags = [tag for tag in found[0] if tag.endswith(_SHOWN) and f"{tag}_low" in found[0]]
-    rows = [["weight", *tags]]
-    for weight, numbers in zip(weights, found, strict=True):
+    columns = [["weight", *(f"{weight:g}" for weight in weights)]]
+    for tag in tags:
         cells = [
             f"{numbers[tag]:.1f} [{numbers[f'{tag}_low']:.1f}, {numbers[f'{tag}_high']:.1f}]"
-            for tag in tags
+            for numbers in found
         ]
-        rows.append([f"{weight:g}", *cells])
+        marked = zip(cells, find_best(tag, found), strict=True)
+        columns.append([tag, *(Bold(cell) if best else cell for cell, best in marked)])
+    rows = list(zip(*columns, strict=True))
     table = format_table(rows)
     latex = format_table(rows, "latex")
     write_files(output, {"curve.md": f"{table}\n", "curve.tex": f"{latex}\n"})

@@ -55,6 +55,16 @@ def rows_of(text, header):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
 
 
+@pytest.mark.parametrize(("second", "bold"), [(2.0, [False, True]), (1.1, [True, True])])
+def test_the_best_value_and_those_not_separable_are_bold_in_latex(studied, second, bold):
+    """The intervals are 1 to either side of ten times the score."""
+    trials = make_trials(studied, [1.0, second])
+    assert len(sweep_report.best_trials(studied, trials)) == 2
+    latex = sweep_report.format_report(studied, trials, "sweeps/bag", "latex")
+    row = next(line for line in latex.splitlines() if line.startswith("shapes/t2t/recall@1 &"))
+    assert [r"\textbf" in cell for cell in row.split(" & ")[1:]] == bold
+
+
 @pytest.mark.parametrize(("metric", "number"), [("recall@1", 1), ("median_rank", 0)])
 def test_the_best_trial_and_its_metrics(plan, metric, number):
     plan = dataclasses.replace(plan, select=f"shapes/t2t/{metric}", mode="last")

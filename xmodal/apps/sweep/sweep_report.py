@@ -16,7 +16,8 @@ from xmodal.apps.sweep.plan import Plan
 from xmodal.apps.sweep.space import describe
 from xmodal.base.event_writer import EventWriter
 from xmodal.base.result_files import csv_text, write_files
-from xmodal.base.text_table import Rows, format_document
+from xmodal.base.text_table import Bold, Rows, format_document
+from xmodal.evals.reports.best_values import find_best
 from xmodal.evals.reports.summary import select_curves
 
 # Rows of the report's table of trials.
@@ -143,6 +144,7 @@ def format_value(value: Any) -> str:
 
 
 def _tabulate_best(plan: Plan, best: dict[str, FrozenTrial]) -> Rows:
+    """A column per trial; the best of a metric and all whose intervals overlap its own are bold."""
     found = [each.user_attrs["metrics"] for each in best.values()]
     rows = [["", *(f"{key} ({name_of(x)})" if key else name_of(x) for key, x in best.items())]]
     rows.append(["score", *(f"{score_of(each):.4g}" for each in best.values())])
@@ -156,7 +158,8 @@ def _tabulate_best(plan: Plan, best: dict[str, FrozenTrial]) -> Rows:
                 low, high = metrics.get(f"{tag}_low"), metrics.get(f"{tag}_high")
                 interval = "" if low is None or high is None else f" ({low:.4g} to {high:.4g})"
                 cells.append(f"{metrics[tag]:.4g}{interval}" if tag in metrics else "-")
-            rows.append([tag, *cells])
+            marked = zip(cells, find_best(tag, found), strict=True)
+            rows.append([tag, *(Bold(cell) if best else cell for cell, best in marked)])
     return rows
 
 
