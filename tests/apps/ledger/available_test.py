@@ -1,6 +1,7 @@
 """Files of the ledger: found, missing, or damaged."""
 
 import hashlib
+import pathlib
 
 import pytest
 
@@ -12,6 +13,7 @@ from xmodal.apps.ledger.available import (
 )
 from xmodal.apps.ledger.ledger_entries import Files, Ledger, System, read_ledger
 from xmodal.base.config import UserError
+from xmodal.pretrained.packaged_towers import PACKAGED
 
 CONTENT = b"weights"
 LEDGER = Ledger(
@@ -57,6 +59,15 @@ def test_files_are_found_in_both_kinds_of_folders(tmp_path, monkeypatch):
     (tmp_path / "other/m.bin").write_bytes(b"")
     with pytest.raises(UserError, match=r"has 0 bytes instead of 7"):
         check_files(SYSTEM, LEDGER, folders)
+
+
+def test_packaged_towers_have_the_checksums_of_the_ledger():
+    files = read_ledger().files
+    for key, tower in PACKAGED.items():
+        named = {pathlib.PurePath(name).name: name for name in files[key].names}
+        assert files[key].sha256[named[tower.file]] == tower.sha256
+        assert named[tower.file] in files[key].bytes
+        assert tower.package in files[key].source
 
 
 def test_folders_are_named(tmp_path):
