@@ -65,6 +65,16 @@ def test_every_row_is_complete(ledger):
                     assert value.number <= ten.number
 
 
+def test_tables_with_the_same_numbers_agree(ledger):
+    """A system's number may be in several of our tables."""
+    found = collections.defaultdict(set)
+    for row in ledger.rows:
+        for tag, value in row.measured.items():
+            found[row.system.name, row.label, tag].add(value.text)
+    assert len(found) > 300
+    assert [key for key, texts in found.items() if len(texts) > 1] == []
+
+
 def test_rows_name_boards_that_exist(ledger):
     """Boards by their definition or dataset, and the evaluators of CMCM's configs."""
     known = {each.name for boards in DEFINITIONS.values() for each in boards}

@@ -53,14 +53,17 @@ def pages_of(ledger: Ledger) -> list[str]:
 
 
 def count_rows(ledger: Ledger) -> str:
-    """Returns sentences with the number of published rows by status."""
+    """Returns sentences with the number of published rows by status, and of our own."""
     published = [row for row in ledger.rows if row.published]
     counts = collections.Counter(row.status for row in published)
+    # Some rows are in two tables.
+    own = {(row.system.name, row.label) for row in ledger.rows if not row.published}
     return (
         f"Of {len(published)} rows of published results, {counts['measured here']} were measured "
         f"here ({sum(map(_agrees, published))} agree). Tests compare the implementation with\nthe "
         f"publisher's for another {counts['parity only']}; {counts['needs files']} need downloads, "
-        f"{counts['unverified']} are unverified, and {counts['not covered']} are not covered."
+        f"{counts['unverified']} are unverified, and {counts['not covered']} are not covered. "
+        f"{len(own)} more\nare our own."
     )
 
 
