@@ -5,6 +5,7 @@ import re
 import types
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -106,12 +107,26 @@ def test_remedies_are_those_of_the_program(what, arguments, expected):
         assert "--config.evals.coco.batch_size=256 (now 512)" in str(error.value)
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_a_step_compiles_with_options_that_this_version_of_xla_may_lack(known, monkeypatch):
+@pytest.mark.parametrize(
+    "options",
+    [
+        memory._STEP_OPTIONS["cpu"],
+        {"xla_no_such_option": ""},
+        {"xla_cpu_experimental_ynn_fusion_type": "NO_SUCH_KIND"},
+    ],
+)
+def test_a_step_compiles_with_options_that_this_version_of_xla_may_lack(options, monkeypatch):
     parts = types.SimpleNamespace(mesh=mesh_lib.make_mesh(jax.devices()[:1]))
     lowered = jax.jit(lambda x: 2 * x).lower(1.0)
-    if known:  # Those in use do something.
-        lowered.compile(memory._STEP_OPTIONS["cpu"])
-    else:
-        monkeypatch.setattr(memory, "_STEP_OPTIONS", {"cpu": {"xla_no_such_option": ""}})
+    if options == memory._STEP_OPTIONS["cpu"]:  # Those in use do something.
+        lowered.compile(options)
+    monkeypatch.setattr(memory, "_STEP_OPTIONS", {"cpu": options})
     assert memory.compile_program(lowered, memory.STEP, parts)(1.0) == 2.0
+
+
+def test_options_of_a_step_keep_the_digits_of_sums():
+    parts = types.SimpleNamespace(mesh=mesh_lib.make_mesh(jax.devices()[:1]))
+    values = np.random.default_rng(0).random((32, 32, 32, 32), np.float32)
+    lowered = jax.jit(lambda x: jnp.sum(jnp.square(x))).lower(values)
+    found = memory.compile_program(lowered, memory.STEP, parts)(values)
+    assert float(found) == pytest.approx(np.sum(np.square(values, dtype=np.float64)), rel=2e-6)
