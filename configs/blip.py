@@ -11,10 +11,10 @@ model_large.pth. Evaluate a retrieval checkpoint as it is with `released.py:blip
 Li et al., "BLIP: Bootstrapping Language-Image Pre-training for Unified Vision-Language
 Understanding and Generation" (2022), and salesforce/BLIP, configs/retrieval_coco.yaml: ViT-B/16,
 the BERT of its text tower, a contrastive loss with momentum copies of the towers, and a matching
-loss with negatives drawn by the similarities over the global batch. Differences from that code: the
-rate falls with every step, not once an epoch; RandAugment is left out; the temperature starts at
-0.07, without their limit of 0.5, the momentum copies at the towers and the queue at random, not at
-those of the checkpoint.
+loss with negatives drawn by the similarities over the global batch. Differences from that code:
+RandAugment is left out; the temperature, which starts at that of the checkpoint, is not limited to
+0.5; the momentum copies start at the towers and the queue at random, not at those of the
+checkpoint.
 
 The paper's numbers are in `results/blip.toml`, not yet checked in the paper itself.
 
@@ -89,7 +89,7 @@ def experiment() -> ConfigDict:
         "matching": base.task("image", "caption_0", "matching"),
     }
     config.init_from.published = ("image/", "text/", "pair_scorer/")
-    config.optimizer = base.adam(1e-5, {"name": "cosine", "warmup_steps": 0})
+    config.optimizer = base.adam(1e-5, {"name": "cosine", "every": "1 epochs", "warmup_steps": 0})
     config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.05}})
     config.evals = {"coco": base.boards(every="1 epochs")}
     config.evals.coco.reranker = {"name": "pair_scorer", "top": 256, "first_stage_weight": 1.0}

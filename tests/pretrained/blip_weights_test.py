@@ -7,10 +7,16 @@ import optax
 import parity
 import pytest
 
+from configs import blip
+from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, read
 from xmodal.models import Features, make_dual_encoder
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, read_part, save_model
+from xmodal.runs import run
+from xmodal.runs.config.dataset_facts import DatasetFacts
+from xmodal.runs.config.fill_config import fill
+from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.initialization.from_towers import load_towers
 from xmodal.runs.sections import InitConfig
 from xmodal.training.state import TrainState
@@ -24,7 +30,7 @@ RNG = np.random.default_rng(0)
 IDS = np.where(np.arange(7) == 0, 2, RNG.integers(4, len(WORDS), (len(LENGTHS), 7)))
 MASK = np.arange(7) < np.array(LENGTHS)[:, None]
 IMAGES = parity.images(2, 24)
-RATE = 1e-3
+RATE, TEMPERATURE = 1e-3, 0.04
 # In exact arithmetic, keys' biases have no gradient.
 CONSTANT = {
     *(f"{side}/encoder/layers/key/bias" for side in ("image", "text")),
@@ -75,6 +81,8 @@ def convert(weights, path):
 
 def to_released(weights):
     """The names of salesforce/BLIP, with momentum copies and queues beside them."""
+    import torch
+
     renamed = {}
     for name, array in weights.items():
         for old, new in (
@@ -94,7 +102,7 @@ def to_released(weights):
         for name, array in renamed.items()
         if not name.startswith("itm_head")
     }
-    queue = {"image_queue": array[:1], "ptr_queue": array[:1], "temp": array.mean()}
+    queue = {"image_queue": array[:1], "ptr_queue": array[:1], "temp": torch.tensor(TEMPERATURE)}
     return {**renamed, **copies, **queue}
 
 
@@ -267,6 +275,36 @@ def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):
     assert one.keys() == two.keys() >= {"marker", "output/kernel"}
     for name, array in one.items():
         np.testing.assert_array_equal(array, two[name])
+
+
+def test_a_run_starts_from_all_of_it(theirs, tmp_path):
+    """From its temperature, too; the run keeps what does not belong to the weights."""
+    path = convert(to_released(theirs.state_dict()), tmp_path)
+    config = blip.get_config("large")
+    sizes = {"width": WIDTH, "heads": 1, "mlp_dim": 80}
+    config.model.image.encoder.update({**sizes, "patch": 8, "depth": 3})
+    texts = {"depth": 2, "vocab_size": len(WORDS), "max_positions": 9}
+    config.model.text.encoder.update({**sizes, **texts})
+    for side in ("image", "text"):
+        config.model[side].projection.width = EMBED
+    config.data.image.size, config.data.text.max_length = 24, 9
+    config.init_from.model = str(path)
+    filled = fill(inherit(config), DatasetFacts({"examples": 2560, "train": 2560})).config
+    parts = run.build(filled, mesh_lib.make_mesh(jax.devices()[:1]))
+    found = load_towers(parts.state_shapes, InitConfig(model=str(path))).params
+    assert flatten(parts.state_shapes.all_params()).keys() == found.keys()
+    np.testing.assert_allclose(np.exp(-found["similarity/log_scale"]), TEMPERATURE, rtol=1e-6)
+    encoder, schedule = filled.model.image.encoder, filled.optimizer.schedule
+    assert (encoder.drop_path, encoder.remat, filled.model.text.encoder.dropout) == (0.1, True, 0.1)
+    assert (schedule.every, filled.total_steps) == (20, 120)  # 2,560 / 128
+
+
+def test_a_temperature_that_is_not_positive_is_refused(theirs, tmp_path):
+    import torch
+
+    weights = to_released(theirs.state_dict()) | {"temp": torch.tensor(0.0)}
+    with pytest.raises(UserError, match=r"its temperature, model.temp, is 0\.0"):
+        convert(weights, tmp_path)
 
 
 def test_positions_are_resampled_for_larger_pictures(folder):

@@ -5,8 +5,12 @@ pretrained `model_base.pth`. The momentum copies, the queues and the decoder of 
 part of the model.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from xmodal.base.config import UserError
 from xmodal.pretrained import layer_rules, torch_models
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
@@ -20,7 +24,7 @@ WARNING = (
 
 EXPECTED_UNEXPECTED = (
     r"(.*\.)?(visual_encoder|text_encoder|vision_proj|text_proj)_m\.",
-    r"(.*\.)?((image|text|idx)_queue|ptr_queue|queue_ptr|temp|logit_scale)$",
+    r"(.*\.)?((image|text|idx)_queue|ptr_queue|queue_ptr|logit_scale)$",
     r"(.*\.)?text_decoder\.",
     r"(.*\.)?position_ids$",
 )
@@ -93,18 +97,33 @@ def describe_blip(arrays: Arrays) -> Published:
     """Returns the model of a checkpoint.
 
     Raises:
-      UserError: it is not a BLIP with a matching head.
+      UserError: it is not a BLIP with a matching head, or its temperature is not positive.
     """
     start = torch_models.find_prefix(arrays, "itm_head.weight")
     names = _TIMM if f"{start}{_TIMM.start}{_TIMM.class_token}" in arrays else _TRANSFORMERS
     image, image_layers = _describe_image(arrays, start, names)
     text, text_layers, scorer_layers = _describe_text(arrays, start)
+    similarity, temperature = _describe_similarity(arrays, start)
     return Published(
         sides={"image": image, "text": text},
-        similarity={"name": "cosine"},
+        similarity=similarity,
         layers={"image": image_layers, "text": text_layers, "pair_scorer": scorer_layers},
+        parameters=temperature,
         pair_scorer={"name": "cross_attention", "score": "logit"},
     )
+
+
+def _describe_similarity(
+    arrays: Arrays, start: str
+) -> tuple[dict[str, Any], Mapping[str, str | Taken]]:
+    """The cosine and its temperature, which transformers leaves out."""
+    name = f"{start}temp"
+    if name not in arrays:
+        return {"name": "cosine"}, {}
+    if not (value := float(np.squeeze(arrays[name]))) > 0:
+        raise UserError(f"its temperature, {name}, is {value}, not a positive number.")
+    taken = Taken(name, lambda array: -np.log(np.squeeze(array)), "log(1 / temperature)")
+    return {"name": "cosine", "learned_temperature": True}, {"log_scale": taken}
 
 
 def _describe_image(

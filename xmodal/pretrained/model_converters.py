@@ -192,7 +192,8 @@ def convert_model(
         for name, shape in published.shapes().items():
             mapper.take(name, published.find(name), shape)
         for name, scalar in published.parameters.items():
-            mapper.take(f"similarity/{name}", Taken(scalar, np.squeeze), ())
+            taken = Taken(scalar, np.squeeze) if isinstance(scalar, str) else scalar
+            mapper.take(f"similarity/{name}", taken, ())
         arrays, report = mapper.result([name for name in source.arrays if COUNTERS.match(name)])
         report = dataclasses.replace(report, notes=published.notes)
         show(report.text())

@@ -45,7 +45,7 @@ class Published:
       layers: side -> path of one of our layers or modules (`head/summary`) -> its rule; also of
         `similarity` and `pair_scorer`, if they have arrays. The longest path that matches an array
         is used.
-      parameters: learned parameters of the similarity -> name of the scalar in the source.
+      parameters: learned parameters of the similarity -> the scalar in the source.
       tasks: name -> task with weights.
       first_words: first words of the vocabulary, if the vocabulary file omits them.
       tokenizers: names of the tokenizer's files that it may have, see `tokenizer_files.FILES` ->
@@ -57,7 +57,7 @@ class Published:
     sides: Mapping[str, Description]
     similarity: Mapping[str, Any]
     layers: Mapping[str, Mapping[str, LayerRule]]
-    parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    parameters: Mapping[str, str | Taken] = dataclasses.field(default_factory=dict)
     tasks: Mapping[str, PublishedTask] = dataclasses.field(default_factory=dict)
     first_words: tuple[str, ...] = ()
     tokenizers: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
