@@ -80,7 +80,7 @@ from xmodal.base import console
 
 before = gc.get_threshold()[0]
 atexit.register(lambda: print(gc.get_freeze_count() > 1000))  # Called after those of the command.
-console.run(lambda: print(gc.get_threshold()[0] >= 100 * before, gc.isenabled()))
+console.run(lambda: print(gc.get_threshold()[0] >= 50 * before, gc.isenabled()))
 """
 
 
