@@ -4,10 +4,8 @@ import numpy as np
 
 from xmodal.evals.boards.positives import Ragged, Relation
 from xmodal.evals.boards.types import DirectionLabels
-from xmodal.evals.metrics import MEDIAN_RANK
+from xmodal.evals.metrics import MEDIAN_RANK, RECALL
 from xmodal.evals.ranking.from_scores import compute_r, has_positives
-
-_RECALL = "recall@"
 
 
 def compute_chance(labels: DirectionLabels, items: int, *, exclude_self: bool) -> dict[str, float]:
@@ -41,8 +39,8 @@ def _expect(metric: str, sizes: np.ndarray, positives: np.ndarray, depths: np.nd
     """Expectation over queries with P of G items positive [Q], and R of lists [Q]."""
     if metric == MEDIAN_RANK:
         return _find_median(sizes, positives)
-    if metric.startswith(_RECALL):
-        missed = _survive(sizes, positives, int(metric.removeprefix(_RECALL)))[-1]
+    if metric.startswith(RECALL):
+        missed = _survive(sizes, positives, int(metric.removeprefix(RECALL)))[-1]
         return 100.0 * float(np.mean(1 - missed))
     seen = np.minimum(depths, sizes)
     if metric == "map@r":

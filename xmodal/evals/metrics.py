@@ -11,7 +11,7 @@ MEDIAN_RANK = "median_rank"
 # i2t and t2i, or t2t.
 SELECTED = "recall@10"
 MEAN_SELECTED = f"mean_{SELECTED}"
-_RECALL = "recall@"
+RECALL = "recall@"  # Begins the name of a recall; the number of items that it reads follows.
 # Metrics of one table; where one of them is equal, the next ones may differ, then those before it.
 _FAMILIES = (
     (SELECTED, "recall@5", "recall@1", MEDIAN_RANK),
@@ -52,9 +52,9 @@ def compute_recall_values(rank: np.ndarray, metrics: Sequence[str]) -> dict[str,
     first k, else 0.
     """
     return {
-        name: np.where(rank < int(name.removeprefix(_RECALL)), 100.0, 0.0)
+        name: np.where(rank < int(name.removeprefix(RECALL)), 100.0, 0.0)
         for name in metrics
-        if name.startswith(_RECALL)
+        if name.startswith(RECALL)
     }
 
 

@@ -23,6 +23,7 @@ class Rescored:
       missed: how many of them have no positive among their candidates.
       undecided: queries of which mAP@R, R-Precision or PMRP reads more items than were scored.
       given: hash of candidates from a file and of its first stage; "" for those chosen here.
+      recalls: names of the recalls that read more items of a query than were scored.
     """
 
     score: str
@@ -35,6 +36,7 @@ class Rescored:
     missed: int
     undecided: int = 0
     given: str = ""
+    recalls: str = ""
 
     @property
     def candidates(self) -> str:
@@ -54,11 +56,14 @@ class Rescored:
         if self.first_stage:
             order = f"the order of {self.first_stage}" if self.given else "its order"
             others = f"other items follow in {order}"
+            measuring = [self.recalls] if self.recalls else []
             if self.undecided:
-                others += (
-                    f", which mAP@R, R-Precision and PMRP of {self.undecided:,} queries with more "
-                    "positives than candidates also measure"
+                measuring.append(
+                    f"mAP@R, R-Precision and PMRP of {self.undecided:,} queries with more "
+                    "positives than candidates"
                 )
+            if measuring:
+                others += f", which {' and '.join(measuring)} also measure"
         return (
             f"ranked by {self.score} among {self.candidates}, which lack "
             f"{self.outside:,} of {self.positives:,} positives, and all positives of "

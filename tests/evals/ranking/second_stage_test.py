@@ -171,6 +171,28 @@ def test_queries_with_more_positives_than_candidates_are_counted(folded):
     assert f"of {expected} queries with more positives than candidates" in facts.describe()
 
 
+@pytest.mark.parametrize(
+    ("top", "folded", "expected"),
+    [
+        (4, False, "recall@5, recall@10"),
+        (5, False, "recall@10"),
+        (10, False, ""),
+        (131, False, ""),
+        (10, True, "recall@5, recall@10"),  # About half of a query's candidates count.
+    ],
+)
+def test_recalls_that_read_more_items_than_candidates_are_named(top, folded, expected):
+    first, second = make_scores()
+    own = Ragged.from_pairs(np.arange(69), np.arange(69), 70)  # The last query has none.
+    folds = (np.arange(70) % 2, np.arange(131) % 2) if folded else None
+    labels = DirectionLabels(own, ("recall@1", "recall@5", "recall@10"), folds=folds)
+    options = PairReranker(top)
+    stage = SecondStage(SavedScores(first), "cosine", Table(second), options, "model")
+    facts = stage.describe(labels, transposed=False)
+    assert facts.recalls == expected
+    assert (f"which {expected} also measure" in facts.describe()) == bool(expected)
+
+
 def test_scores_that_are_not_finite_are_refused():
     first, second = make_scores()
     second[0, 0] = np.nan
@@ -227,7 +249,8 @@ def test_the_report_and_its_file_name_the_second_stage(tmp_path):
     found = evaluation.report()
     assert (
         "shapes_own/t2i: ranked by logit of a table + 2.5 dot among the top 2 of dot, which lack 1 "
-        "of 8 positives, and all positives of 1 of 8 queries; other items follow in its order."
+        "of 8 positives, and all positives of 1 of 8 queries; other items follow in its "
+        "order, which recall@5, recall@10 also measure."
     ) in found
     evaluation.save(tmp_path)
     facts = json.loads((tmp_path / "boards.json").read_text())["shapes_own"]["rescored"]["t2i"]

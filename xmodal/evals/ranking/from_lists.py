@@ -4,7 +4,7 @@ import numpy as np
 
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import DirectionLabels
-from xmodal.evals.metrics import compute_recall_values
+from xmodal.evals.metrics import RECALL, compute_recall_values
 from xmodal.evals.ranking.from_scores import (
     LIST_METRICS,
     RankedQueries,
@@ -34,7 +34,7 @@ def answer_lists(lists: Ragged, labels: DirectionLabels, gallery: int) -> Ranked
         known |= complete | ~is_query
         recalls = compute_recall_values(rank, labels.metrics)
         for metric, recall in recalls.items():
-            if undecided := int(np.sum(~known & (length < int(metric.removeprefix("recall@"))))):
+            if undecided := int(np.sum(~known & (length < int(metric.removeprefix(RECALL))))):
                 missing[metric] = _too_short(undecided, rows)
             else:
                 values[metric] = recall

@@ -16,6 +16,7 @@ import numpy as np
 
 from xmodal.base.config import UserError, setting
 from xmodal.evals.boards.types import DirectionLabels
+from xmodal.evals.metrics import RECALL
 from xmodal.evals.ranking.rows import order_items
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_tiles import Scores, complete_rows
@@ -245,13 +246,17 @@ def describe_candidates(
 ) -> Rescored:
     """Returns the facts of a direction whose candidates [Q, K] were scored; see `Rescored`."""
     total = np.sum([relation.lengths for relation in direction.relations], axis=0)
-    inside, undecided = total, 0
+    inside, undecided, deeper = total, 0, []
     if candidates.shape[1] < gallery:
         inside = np.zeros_like(total)
         for relation in direction.relations:
             inside += _count_candidates(candidates, relation.contains)
+        scored = _count_scored(direction, candidates)
         if _OF_POSITIVES.intersection(direction.metrics):
-            undecided = int(np.sum(_count_read(direction) > _count_scored(direction, candidates)))
+            undecided = int(np.sum(_count_read(direction) > scored))
+        fewest = int(scored[total > 0].min(initial=gallery))
+        recalls = (name for name in direction.metrics if name.startswith(RECALL))
+        deeper = [name for name in recalls if int(name.removeprefix(RECALL)) > fewest]
     return Rescored(
         score=score,
         first_stage=first_stage,
@@ -263,6 +268,7 @@ def describe_candidates(
         missed=int(np.sum((total > 0) & (inside == 0))),
         undecided=undecided,
         given=given,
+        recalls=", ".join(deeper),
     )
 
 
