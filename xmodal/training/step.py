@@ -96,7 +96,7 @@ def make_step(
       accumulation_steps: parts that the batch is embedded and its pairs are scored in, see
         `accumulation`.
       skip_non_finite: whether a batch whose loss or gradient is not finite counts as a step that
-        changes only the step counts.
+        changes only the step counts, and momentum copies of the towers.
 
     Returns:
       (state, batch, step, lengths, key_data) -> (state, scalars). `batch` holds global arrays as
@@ -171,7 +171,14 @@ def _make_update(
         otherwise = state
         if skip_non_finite:
             clocks = pass_time(state.opt_state, opt_state)
-            otherwise = dataclasses.replace(state, step=state.step + 1, opt_state=clocks)
+            # Copies follow before a batch, whatever it holds; at step 0, they become the towers.
+            copies = {name: tree for name, tree in model_state.items() if name == MOMENTUM}
+            otherwise = dataclasses.replace(
+                state,
+                step=state.step + 1,
+                opt_state=clocks,
+                model_state=dict(state.model_state) | copies,
+            )
         chosen = _select(accepted, advanced, otherwise)
         return chosen, {f"train/{k}": v for k, v in scalars.items()}
 
