@@ -70,11 +70,15 @@ def test_packaged_towers_have_the_checksums_of_the_ledger():
         assert tower.package in files[key].source
 
 
-def test_folders_are_named(tmp_path):
+def test_folders_are_named(tmp_path, monkeypatch):
+    monkeypatch.delenv("XMODAL_TEST_DATA", raising=False)
     with pytest.raises(UserError, match="the folders are labels, weights"):
         folders_of(LEDGER, [f"wieghts={tmp_path}"])
     with pytest.raises(UserError, match="is not a folder"):
         folders_of(LEDGER, [f"weights={tmp_path}/none"])
+    monkeypatch.setenv("XMODAL_TEST_DATA", f"{tmp_path}/none")
+    with pytest.raises(UserError, match=r"XMODAL_TEST_DATA=.*/none is not a folder"):
+        folders_of(LEDGER, [])
 
 
 def test_released_files_have_their_sizes(real_data, monkeypatch):

@@ -25,6 +25,8 @@ def folders_of(ledger: Ledger, named: Sequence[str]) -> dict[str, pathlib.Path]:
       UserError: a name is unknown, or a folder does not exist.
     """
     root = os.environ.get(VARIABLE)
+    if root and not pathlib.Path(root).is_dir():
+        raise UserError(f"{VARIABLE}={root} is not a folder.")
     known = {files.folder for files in ledger.files.values() if files.folder}
     names = {_brace(folder): folder for folder in known}
     found = {name: pathlib.Path(root, folder) for name, folder in names.items()} if root else {}

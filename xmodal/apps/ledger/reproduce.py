@@ -16,13 +16,14 @@ would run with them. The statuses:
     not covered    no command computes the row
 
 `reproduce NAME` checks the files of a system, runs its commands (see `configs/results`), and
-compares its metrics with every number of the ledger; `reproduced.md` and `reproduced.json` in
---workdir/results/NAME report it. The exit code is 1 if a number is outside of its tolerance, other
-than an unverified one, and 2 if files are missing. Folders are those in `XMODAL_TEST_DATA`, or
---folder=NAME=PATH. The name of a group, the part before the slash, stands for all of its systems
-that have commands. `--write_tables` makes the tables of README.md and configs/results.md in the
-working directory again. `--write_published=papers.csv` writes the papers' numbers, of all systems
-or of those that are named, for `xmodal board --published=papers.csv`; unverified ones are left out.
+compares its metrics with every number of the ledger; `reproduced.md`, `reproduced.tex` and
+`reproduced.json` in --workdir/results/NAME report it, with the processor. The exit code is 1 if a
+number is outside of its tolerance, other than an unverified one, and 2 if files are missing.
+Folders are those in `XMODAL_TEST_DATA`, or --folder=NAME=PATH. The name of a group, the part before
+the slash, stands for all of its systems that have commands. `--write_tables` makes the tables of
+README.md and configs/results.md in the working directory again. `--write_published=papers.csv`
+writes the papers' numbers, of all systems or of those that are named, for `xmodal board
+--published=papers.csv`; unverified ones are left out.
 """
 
 import argparse
@@ -257,7 +258,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="all systems that have commands")
     parser.add_argument("--available", action="store_true", help="only those with all files")
     parser.add_argument("--minutes", type=float, help="only those known to take no longer (CPU)")
-    parser.add_argument("--seeds", type=int, help="only the first ones of each system, so many")
+    parser.add_argument("--seeds", type=int, help="at most so many seeds of each")
     parser.add_argument("--workdir", default="reproduced", help="folder of everything written")
     parser.add_argument("--write_tables", action="store_true", help="make Markdown tables again")
     parser.add_argument("--write_published", metavar="FILE", help="CSV of papers for `board`")
