@@ -6,6 +6,8 @@ from xmodal.base.config import UserError, setting
 
 SUBWORDS = ("wordpiece", "bpe", "sentencepiece", "tokenizer_json")
 """Tokenizers with rules of their own for unknown words and markers."""
+WORD_SETTINGS = {"min_count": 1, "unknown": "drop", "markers": "none"}
+"""Settings of all other tokenizers, with the values that `SUBWORDS` need."""
 ID_FIELDS = (
     "tokenizer", "reading", "lower_case", "canonicalize", "unknown", "markers", "start", "end",
     "pad", "reads_pads", "separators", "max_words",
@@ -137,8 +139,8 @@ class TextConfig:
                 f"'tokenizer_json', not of {self.tokenizer!r}; set it to False"
             )
         if self.tokenizer in SUBWORDS:
-            for name, default in {"min_count": 1, "unknown": "drop", "markers": "none"}.items():
-                if (value := getattr(self, name)) != default:
+            for name, needed in WORD_SETTINGS.items():
+                if (value := getattr(self, name)) != needed:
                     raise UserError(
                         f"config.data.text.{name} is {value!r}, which is a setting of word "
                         "tokenizers; tokenizers of pieces have their own rules, so remove it"

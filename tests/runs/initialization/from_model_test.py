@@ -1,6 +1,7 @@
 """Starting a run from a converted model of both sides, and evaluating one without training."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -9,9 +10,10 @@ from ml_collections import ConfigDict
 
 from configs import pcme, released
 from tests.saved_run import evaluate_weights
-from xmodal.base.config import UserError
+from xmodal.base.config import UserError, read
 from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import efficientnet
+from xmodal.preprocessing import TextConfig
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.model_folder import ModelDescription, save_model
@@ -147,6 +149,17 @@ def test_a_config_without_a_model_gets_all_of_it(folder, few_shapes):
     params, _ = published_towers.load_weights(parts)
     for name, array in ours(arrays).items():
         np.testing.assert_array_equal(flatten(params)[name], array, err_msg=name)
+
+
+def test_settings_of_words_make_way_for_a_tokenizer_of_pieces(folder, tmp_path):
+    made = shutil.copytree(folder[0], tmp_path / "made")
+    tower = json.loads((made / "text/tower.json").read_text())
+    tower["preprocessing"] = {"tokenizer": "wordpiece", "max_length": 35}
+    (made / "text/tower.json").write_text(json.dumps(tower))
+    config = release_config(made, "")
+    assert config.data.text.unknown == "token"
+    text = read(TextConfig, "config.data.text", inherit(config).data.text.to_dict())
+    assert (text.tokenizer, text.unknown, text.max_length) == ("wordpiece", "drop", 35)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from xmodal.base import processes
 from xmodal.base.config import UserError, read
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.preprocessing.published_merges import is_packaged
+from xmodal.preprocessing.text_config import SUBWORDS, WORD_SETTINGS
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.runs.config.origins import Origin, model_origin, own_origin, run_origin, tower_origin
 from xmodal.runs.config.section_check import check_sections
@@ -141,6 +142,9 @@ def _replace_inputs(
 ) -> list[str]:
     """Sets a section of `config.data` as weights need it; returns a phrase for every change."""
     changed = []
+    if inputs.get("tokenizer") in SUBWORDS:  # What the config says of words is not for pieces.
+        unset = {key: value for key, value in WORD_SETTINGS.items() if key in section}
+        inputs = {**unset, **inputs}
     for key, value in inputs.items():
         given = section.get(key)
         if _plain(given) == _plain(value) or (key == "size" and not _is_unset(key, given)):
