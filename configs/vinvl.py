@@ -6,7 +6,7 @@
 
 FOLDER is one of microsoft/Oscar, with `pytorch_model.bin`, `config.json` and `vocab.txt`. Evaluate
 a retrieval checkpoint as it is with `released.py:vinvl`. `large` has the sizes and the rate of the
-large model.
+large model. `--config.data.config=vinvl` reads the regions of any images.
 
 Zhang et al., "VinVL: Revisiting Visual Representations in Vision-Language Models" (2021), after Li
 et al., "Oscar: Object-Semantics Aligned Pre-training for Vision-Language Tasks" (2020), and

@@ -1,4 +1,4 @@
-"""Karpathy's captions of COCO and Flickr30k, joined with the regions that a detector found."""
+"""Captions in Karpathy's format, joined with the regions that a detector found."""
 
 import dataclasses
 import pathlib
@@ -10,7 +10,14 @@ import numpy as np
 from data_prep import schema
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.coco_captions.caption_splits import read_karpathy_split
-from data_prep.reading.karpathy import Photograph, Photographs, in_splits, read_karpathy
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.karpathy import (
+    Photograph,
+    Photographs,
+    in_splits,
+    read_karpathy,
+    read_karpathy_file,
+)
 from data_prep.region_features.feature_stores import FeatureStores, number_of_name
 from data_prep.region_features.scan_files import to_float16
 
@@ -23,15 +30,18 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
 
     Args:
       folder: folder of the manually downloaded files.
-      dataset: "coco" or "flickr30k".
+      dataset: "coco" or "flickr30k"; or "own" for the images of `dataset.json`, of any number.
 
     Returns:
       Split -> its images.
 
     Raises:
       FileNotFoundError: a file is missing.
-      UnexpectedFilesError: a file is damaged or in another format.
+      UnexpectedFilesError: a file is damaged or in another format; or two images of one's own have
+        the same number, so that their features cannot be told apart.
     """
+    if dataset == "own":
+        return _read_own(folder / "dataset.json")
     if dataset == "flickr30k":
         return in_splits(read_karpathy(folder, dataset))
     splits = in_splits(read_karpathy_split(folder))
@@ -40,6 +50,21 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
             dataclasses.replace(each, captions=each.captions[:_MOST_CAPTIONS])
             for each in splits[split]
         ]
+    return splits
+
+
+def _read_own(path: pathlib.Path) -> Photographs:
+    splits = in_splits(read_karpathy_file(path))
+    names: dict[int, str] = {}
+    for image in (image for images in splits.values() for image in images):
+        number = number_of_name(image.name)
+        if number in names:
+            raise UnexpectedFilesError(
+                f"{path}: {names[number]!r} and {image.name!r} end in the same number, by which "
+                "features are found; rename one of them, also in its features"
+            )
+        if number is not None:
+            names[number] = image.name
     return splits
 
 

@@ -36,21 +36,21 @@ class FeatureConfig(tfds.core.BuilderConfig):
 
     Attributes:
       shape: rows and channels of an image; None for any number of rows.
-      karpathy: dataset whose captions, in Karpathy's split, are joined to the detections; "" for
-        SCAN's files, which contain captions.
+      karpathy: dataset whose captions, in Karpathy's split, are joined to the detections; "own" for
+        any images, in a file of the same format; "" for SCAN's files, which contain captions.
       has_tags: whether the objects of an image are named.
     """
 
     shape: tuple[int | None, int] = (36, 2048)
-    karpathy: Literal["", "coco", "flickr30k"] = ""
+    karpathy: Literal["", "coco", "flickr30k", "own"] = ""
     has_tags: bool = False
 
 
 class Builder(RandomAccessBuilder):
     """TFDS builder of region and grid features.
 
-    Configs of detections have the ids and captions of `coco_captions` and `flickr30k`. The others
-    have five captions per image; their image ids are those of `{split}_ids.txt` and caption ids
+    Configs of detections have the ids and captions of `coco_captions` and `flickr30k`, or of a
+    `dataset.json`. The others have five captions per image; their image ids are those of `{split}_ids.txt` and caption ids
     those of `{split}_capids.txt`. Without these files, they are row and line numbers starting at
     0, 10, 20 and 30 million for train, dev, test and testall. Features are stored as float16.
     """
@@ -90,16 +90,30 @@ class Builder(RandomAccessBuilder):
             karpathy="coco",
             has_tags=True,
         ),
+        FeatureConfig(
+            name="detections",
+            description="Any number of regions of any images.",
+            shape=(None, 2048),
+            karpathy="own",
+        ),
+        FeatureConfig(
+            name="vinvl",
+            description="VinVL's regions of any images, with their boxes and tags.",
+            shape=(None, 2054),
+            karpathy="own",
+            has_tags=True,
+        ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    For coco_detections, flickr30k_detections and coco_vinvl, put these files into one folder:
+    For detections, vinvl, and these of coco and flickr30k, put these files into one folder:
       - caption_datasets.zip from https://cs.stanford.edu/people/karpathy/deepimagesent/, or
-        dataset_coco.json or dataset_flickr30k.json from it
+        dataset_coco.json or dataset_flickr30k.json from it; for images of your own, dataset.json
+        in the same format
       - features/ with any of: .tsv of bottom-up attention or LXMERT; .hdf5 of
         bottom-up-attention-vqa (with its _imgid2idx.pkl) or Meshed-Memory Transformer; data.mdb of
         ViLBERT's or MMF's LMDB; one .npz per image of
-        bottom-up-attention.pytorch or self-critical.pytorch, or one .npy; for coco_vinvl, VinVL's
-        features.tsv and predictions.tsv.
+        bottom-up-attention.pytorch or self-critical.pytorch, or one .npy; for coco_vinvl and vinvl,
+        VinVL's features.tsv and predictions.tsv.
     For the other configs, put the files of data/coco_precomp or data/f30k_precomp that SCAN
     released (https://github.com/kuanghuei/SCAN), or your own in the same format, into one folder:
       - train_ims.npy, dev_ims.npy, test_ims.npy and, for COCO, testall_ims.npy: floating point
@@ -127,7 +141,9 @@ class Builder(RandomAccessBuilder):
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`."""
         expected = cls.EXPECTED.get(config, {})
-        if cls.builder_configs[config].karpathy:
+        if (source := cls.builder_configs[config].karpathy) == "own":
+            return {"*/records": Unknown("the files of a user")}
+        if source:
             return {f"{split}/records": images for split, images in expected.items()}
         figures: dict[str, Figure] = {
             "*/captions of an image": "5",
