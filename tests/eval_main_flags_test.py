@@ -3,6 +3,7 @@
 import pytest
 from absl import flags
 from absl.testing import flagsaver
+from ml_collections import ConfigDict
 
 from xmodal import eval_main
 from xmodal.base.config import UserError
@@ -27,7 +28,11 @@ FILES = {"annotations": "labels", "output": "out"}
         ({"scores": "s", "similarity": "dot"} | FILES, "--similarity cannot be .* --scores"),
         ({"rankings": "r", "partial": True} | FILES, "--partial cannot be used with --rankings"),
         ({"embeddings": "e", "examples": 3} | FILES, "pictures, which --embeddings with --anno"),
-        ({"scores": "s", "examples": 3} | FILES, "use --embeddings with the --config of their"),
+        ({"scores": "s", "examples": 3} | FILES, "use --embeddings or --scores with the --con"),
+        (
+            {"rankings": "r", "config": ConfigDict(), "examples": 3, "output": "o"},
+            "--examples cannot be used with --rankings and --config",
+        ),
         (
             {"embeddings": "e", "output": "o"},
             "--annotations, the folder of .*, is required with --emb",

@@ -15,7 +15,7 @@ in `report.html`, `boards.json`, `ranks.npz` and TensorBoard scalars. `--compare
 `comparison.md` and `comparison.json`; with a config or a run, `--examples=N` adds `examples.html`,
 a page of example queries.
 
-A run, published towers, and embeddings with a config are evaluated by every evaluator of
+A run, published towers, and a file with a config are evaluated by every evaluator of
 `config.evals`. Each has its own folder in --output; `metrics.json` has the numbers of all,
 EVALUATOR/BOARD/DIRECTION/METRIC, for a run those of the last evaluated checkpoint, and
 `steps/STEP.json` those of each checkpoint. --output defaults to RUN/SPLIT for the best checkpoint,
@@ -41,7 +41,6 @@ from xmodal.cli.eval_flags import (
     ANNOTATIONS,
     BOARDS,
     COMPARE,
-    EMBEDDINGS,
     EVALUATORS,
     EXAMPLES,
     FOLLOW,
@@ -135,9 +134,12 @@ def _open(source: tuple[str, ...], config: ConfigDict | None) -> tuple["Opened",
         return open_towers(config, EVALUATORS.value), OUTPUT.value
     from xmodal.runs.evaluation.subjects import open_file
 
+    kind = source[0]
     opened = open_file(
-        EMBEDDINGS.value,
+        flags.FLAGS[kind].value,
         config,
+        kind=kind,
+        ids=IDS.value,
         names=EVALUATORS.value,
         similarity=SIMILARITY.value,
         name=NAME.value,

@@ -50,9 +50,10 @@ class Builder(RandomAccessBuilder):
     """TFDS builder of region and grid features.
 
     Configs of detections have the ids and captions of `coco_captions` and `flickr30k`, or of a
-    `dataset.json`. The others have five captions per image; their image ids are those of `{split}_ids.txt` and caption ids
-    those of `{split}_capids.txt`. Without these files, they are row and line numbers starting at
-    0, 10, 20 and 30 million for train, dev, test and testall. Features are stored as float16.
+    `dataset.json`. The others have five captions per image; their image ids are those of
+    `{split}_ids.txt` and caption ids those of `{split}_capids.txt`. Without these files, they are
+    row and line numbers starting at 0, 10, 20 and 30 million for train, dev, test and testall.
+    Features are stored as float16.
     """
 
     VERSION = tfds.core.Version("1.0.0")

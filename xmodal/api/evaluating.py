@@ -9,13 +9,13 @@ from jax.sharding import Mesh
 
 from xmodal.api.embedding_functions import FunctionProvider
 from xmodal.base.config import UserError, read, suggest
-from xmodal.evals import Embeddings, Evaluation, evaluate_source, make_evaluator, read_options
+from xmodal.evals import Evaluation, evaluate_source, make_evaluator, read_options
 from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions, boards_of_annotations
-from xmodal.evals.inputs.files import name_of, open_embeddings, open_source
+from xmodal.evals.inputs.files import name_of, open_items, open_source, sides_of
 from xmodal.evals.inputs.galleries import ids_of
-from xmodal.evals.inputs.sources import Provider, RankedLists, Source
+from xmodal.evals.inputs.sources import Candidates, Provider, RankedLists, Source
 from xmodal.evals.reports.store import StoredResults
 from xmodal.similarity import SIMILARITIES
 
@@ -65,10 +65,11 @@ def evaluate(
         print(evaluation.report())
         evaluation.save("results/my_model")
 
-    `embeddings="model.npz"` instead of the functions reads the embeddings of the dataset's items.
+    `embeddings="model.npz"` instead of the functions reads the embeddings of the dataset's items,
+    `scores` and `rankings` the scores or ranked lists of any other system.
 
-    Without a dataset, embeddings, scores or ranked lists are read from files and evaluated on the
-    labels released for MS-COCO, in the folder `annotations`.
+    Without a dataset, these files are evaluated on the labels released for MS-COCO, in the folder
+    `annotations`.
 
     A dataset of captions and images is evaluated by its retrieval boards and ratings, a dataset of
     sentence pairs (`dataset="semeval_sts", config="pairs"`) by STS correlations, and any dataset
@@ -103,7 +104,7 @@ def evaluate(
       mesh: devices over which galleries of annotations are sharded.
       other: another model to compare with on annotations.
       examples: queries of every rule on `page`, which shows their pictures if there are any; 0 for
-        no page, None for 3 on boards of a dataset.
+        no page, None for 3 on boards of a dataset, unless a file scores only some pairs.
 
     Raises:
       UserError: an argument, a file or the result of a function cannot be used. If models cannot
@@ -140,14 +141,13 @@ def evaluate(
     if batch_size is not None:
         raise UserError(f"batch_size={batch_size} is for embedding functions; remove it.")
     if dataset:
-        if extra := sorted([*beside, *({kind} - {"embeddings"})]):
+        if extra := sorted({*beside} - {"ids"}):
             raise UserError(
-                f"{extra} cannot be used with a dataset: pass only embeddings, or annotations "
-                "instead of the dataset."
+                f"{extra} cannot be used with a dataset: remove them, or pass annotations instead "
+                "of the dataset."
             )
-        saved = open_embeddings(file, similarity)
-        sides = sorted(saved.sides) if isinstance(saved, Embeddings) else ["text"]
-        made = _open_dataset(section, split, sides, annotations, evaluator)
+        saved = open_items(kind, file, ids, similarity)
+        made = _open_dataset(section, split, sorted(sides_of(saved)), annotations, evaluator)
         made[0].check_provider("evaluator", saved)
         return _evaluate_items(made, saved, name or name_of(file), examples)
     of_dataset = section | {"evaluator": evaluator, "examples": examples}
@@ -178,7 +178,7 @@ def _read_labels(annotations: Any, boards: Any, bootstrap_samples: int, seed: in
     if annotations == "":
         raise UserError(
             "annotations is empty: pass the folder of the labels released for MS-COCO, or "
-            "dataset=NAME to evaluate embeddings on a prepared dataset."
+            "dataset=NAME to evaluate the file on a prepared dataset."
         )
     labels = {
         "type": "boards",
@@ -200,7 +200,9 @@ def _evaluate_items(
             f"examples={examples} shows queries of boards, but the evaluator is of type "
             f"{evaluator.options.type}; remove it."
         )
-    count = _EXAMPLES if examples is None else examples
+    count = examples or 0
+    if examples is None and not isinstance(provider, Candidates | RankedLists):
+        count = _EXAMPLES
     return evaluate_source(evaluator, provider, name=name, split=items, examples=count)
 
 

@@ -51,7 +51,8 @@ EMBEDDINGS = flags.DEFINE_string(
 SCORES = flags.DEFINE_string(
     "scores",
     None,
-    "npy or npz of scores, images by captions; or npz of every query's candidates and scores.",
+    "npy or npz of scores, images by captions; or npz of every query's candidates and scores: with "
+    "--annotations or --config, as --embeddings and --rankings.",
 )
 IDS = flags.DEFINE_string("ids", None, "With --scores=FILE.npy: npz of image_ids and caption_ids.")
 RANKINGS = flags.DEFINE_string("rankings", None, "JSON of ranked lists, in eccv_caption's format.")
@@ -87,6 +88,8 @@ SOURCES: dict[tuple[str, ...], set[str]] = {
     ("run", "interpolate"): _CONFIGURED - {"save_embeddings"} | {"step", "annotations"},
     ("config",): _CONFIGURED,
     ("embeddings", "config"): _WRITTEN | {"evaluators", "examples", "name", "similarity"},
+    ("scores", "config"): _WRITTEN | {"evaluators", "examples", "name", "ids"},
+    ("rankings", "config"): _WRITTEN | {"evaluators", "name"},
     ("embeddings",): _LABELED | {"similarity", "partial"},
     ("scores",): _LABELED | {"ids", "partial"},
     ("rankings",): _LABELED,
@@ -123,10 +126,10 @@ def _check_others(source: tuple[str, ...]) -> None:
     """Checks that the flags beside the source fit it and that none is missing."""
     allowed, others = SOURCES[source], set[str]().union(*SOURCES.values())
     unexpected = {name for name in others if not flags.FLAGS[name].using_default_value} - allowed
-    if "examples" in unexpected:
+    if "examples" in unexpected and "config" not in source:
         raise UserError(
             f"--examples shows captions and pictures, which {_listed(source)} with --annotations "
-            "lacks: use --embeddings with the --config of their dataset."
+            "lacks: use --embeddings or --scores with the --config of their dataset."
         )
     if unexpected:
         listed = ", ".join(f"--{name}" for name in sorted(unexpected))

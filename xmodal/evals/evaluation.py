@@ -7,6 +7,7 @@ from typing import Any
 
 from etils import epath
 
+from xmodal.base.config import UserError
 from xmodal.base.page import Page, from_markdown
 from xmodal.base.result_files import format_csv, format_json, write_files
 from xmodal.evals.embed import Items
@@ -228,16 +229,23 @@ def evaluate_source(
       other: results to compare with, for the page.
 
     Raises:
-      UserError: the model does not allow a single number, or a value is not finite.
+      UserError: the model does not allow a single number, or a value is not finite; or a page is
+        requested of a file that does not score all pairs.
     """
+    scores_all = not isinstance(provider, Candidates | RankedLists)
+    if examples and not scores_all:
+        raise UserError(
+            f"examples={examples} shows queries with the scores of all items, and "
+            f"{provider.place} has only some; set it to 0."
+        )
     results, source = evaluator.run(provider), evaluator.source(provider)
     ranked_by = "rankings" if isinstance(source, RankedLists) else "scores"
     lines: list[str] = []
     page = None
     if isinstance(source, Embeddings):
         ranked_by = evaluator.ranks_by or source.similarity
-    if split is not None and isinstance(evaluator, BoardsEvaluator):
-        assert not isinstance(source, Candidates | RankedLists), "they come from files alone"
+    if split is not None and isinstance(evaluator, BoardsEvaluator) and scores_all:
+        assert not isinstance(source, Candidates | RankedLists)
         rankings = evaluator.open_rankings(source)
         boards = [each for each in results if isinstance(each, BoardResult)]
         if any("t2i" in board.directions for board in boards):

@@ -77,7 +77,8 @@ def _check_shapes(
     if items.ndim != 2 or items.shape != scores.shape or len(items) != queries or not items.size:
         raise UserError(
             f"Candidates of {place} are {list(items.shape)} and their scores "
-            f"{list(scores.shape)} for {queries} {ids}; both are [Q, K], a row per query."
+            f"{list(scores.shape)} for {queries} {ids}; both are [Q, K], a row per query, "
+            "with K of at least 1."
         )
 
 

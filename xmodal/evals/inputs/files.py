@@ -55,6 +55,26 @@ def open_embeddings(given: Any, similarity: str | None = None) -> Embeddings | S
     return choose_similarity(arrays.load_embeddings(given), similarity)
 
 
+def open_items(
+    kind: str, given: Any, ids: Any = None, similarity: str | None = None
+) -> Source | Sentences:
+    """Reads a file for the splits of prepared datasets: as `open_source`, or by sentence.
+
+    Raises:
+      UserError: see `open_source`.
+    """
+    if kind == "embeddings" and ids is None:
+        return open_embeddings(given, similarity)
+    return open_source(kind, given, ids, similarity)
+
+
+def sides_of(source: Source | Sentences) -> frozenset[str]:
+    """Returns the sides whose items a file has, of "image" and "text"."""
+    if isinstance(source, Sentences):
+        return frozenset({"text"})
+    return source.sides if isinstance(source, Embeddings) else frozenset({"image", "text"})
+
+
 def choose_similarity(embeddings: Vectors, similarity: str | None) -> Vectors:
     """Returns the embeddings with the requested similarity, else with that of the file.
 

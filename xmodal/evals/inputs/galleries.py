@@ -60,6 +60,28 @@ def ids_of(source: Embeddings | ScoreMatrix | Candidates) -> dict[str, np.ndarra
     return {kind: each for kind, each in ids.items() if each is not None}
 
 
+def find_items(place: str, kind: str, ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Returns the position, int64 [N], of every item of a split in a source.
+
+    Args:
+      place: names the source in messages.
+      kind: "image" or "caption".
+      ids: ids of the source.
+      wanted: ids [N] of the split.
+
+    Raises:
+      UserError: the source lacks an item.
+    """
+    found = Positions(kind, ids).find(wanted)
+    if (lacking := found < 0).any():
+        raise UserError(
+            f"{place} lacks {lacking.sum()} of the {len(wanted)} {kind}s of the split, the first "
+            f"is {kind} id {wanted[lacking.argmax()]}: export all of them, with the ids of the "
+            "prepared dataset."
+        )
+    return found
+
+
 class Ids(Protocol):
     """Items of a split by id: those of `Labels`, or of a prepared dataset."""
 
@@ -137,7 +159,10 @@ class ReorderedMatrix:
 def _find(source: Embeddings | ScoreMatrix, labels: Ids) -> dict[str, np.ndarray]:
     """Position in the source of every item of the split, by kind."""
     wanted = {"image": np.asarray(labels.image_ids), "caption": np.asarray(labels.caption_ids)}
-    return {kind: Positions(kind, ids)(wanted[kind]) for kind, ids in ids_of(source).items()}
+    return {
+        kind: find_items(source.place, kind, ids, wanted[kind])
+        for kind, ids in ids_of(source).items()
+    }
 
 
 def _is_whole(positions: np.ndarray, size: int) -> bool:

@@ -15,7 +15,7 @@ from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import Board, DirectionLabels
-from xmodal.evals.inputs.galleries import Ids, order_embeddings
+from xmodal.evals.inputs.galleries import Ids, find_items, order_embeddings
 from xmodal.evals.inputs.sources import Candidates
 from xmodal.evals.ranking.from_lists import answer_lists
 from xmodal.evals.ranking.from_scores import RankedQueries, rank_directions
@@ -126,7 +126,7 @@ def _order_candidates(
         ("caption", source.caption_ids, labels.caption_ids),
     ]
     (query, given, queries), (item, _, items) = sides if direction == "i2t" else sides[::-1]
-    rows = Positions(query, given)(queries)
+    rows = find_items(source.place, query, given, queries)
     ids, scores = (array[rows] for array in source.directions[direction])
     positions = Positions(item, items).find(ids)
     if (positions < 0).any():

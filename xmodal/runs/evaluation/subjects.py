@@ -1,4 +1,4 @@
-"""Evaluates models by a suite and writes the results; opens files of embeddings.
+"""Evaluates models by a suite and writes the results; opens the files of any model.
 
 `run_subjects` opens runs, which takes the libraries of training.
 """
@@ -15,8 +15,8 @@ from xmodal.base.config import UserError
 from xmodal.base.event_writer import EventWriter
 from xmodal.evals import Evaluation, read_options
 from xmodal.evals.evaluators import Options
-from xmodal.evals.inputs.files import name_of, open_embeddings
-from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.evaluators.boards import BoardsOptions
+from xmodal.evals.inputs.files import name_of, open_items, sides_of
 from xmodal.runs.config.sizes import resolve_sizes
 from xmodal.runs.evaluation.evaluation_files import event_writer, read_others, write_all
 from xmodal.runs.evaluation.model_identity import ModelIdentity
@@ -94,46 +94,75 @@ def open_file(
     path: str,
     config: ml_collections.ConfigDict,
     *,
+    kind: str = "embeddings",
+    ids: str | None = None,
     names: Collection[str] | None = None,
     similarity: str | None = None,
     name: str | None = None,
 ) -> Opened:
-    """Returns a file of embeddings by id or of sentences, and the evaluators of a config.
+    """Returns a file of a model, and the evaluators of a config.
 
     Args:
-      path: npz file, see `open_embeddings`.
+      path: file of embeddings by id or by sentence, of scores or of ranked lists.
       config: config of a run; only its sections `data` and `evals` are used.
-      names: evaluators to use; None for all that rank vectors.
+      kind: "embeddings", "scores" or "rankings".
+      ids: see `open_source`.
+      names: evaluators to use; None for all that such a file allows.
       similarity: see `choose_similarity`.
       name: name of the model's row; None for that of the file.
 
     Raises:
-      UserError: the file cannot be used, an evaluator is unknown or ranks other arrays than
-        vectors, or a dataset is missing.
+      UserError: the file cannot be used, an evaluator is unknown or needs more than the file has,
+        or a dataset is missing.
     """
-    source = open_embeddings(path, similarity)
-    sides = source.sides if isinstance(source, Embeddings) else frozenset({"text"})
+    source = open_items(kind, path, ids, similarity)
     sections = {name: config[name].to_dict() for name in ("data", "evals")}
     sections = resolve_epochs(resolve_sizes(sections, 0), 1)
     # Only the evaluators that the user named must exist.
-    names = names or _keep_vectors(path, read_options(sections["evals"]))
-    suite = EvalSuite(sections, sides, mesh_lib.make_mesh(), names)
+    names = names or _keep_possible(kind, path, read_options(sections["evals"]))
+    suite = EvalSuite(sections, sides_of(source), mesh_lib.make_mesh(), names)
+    if problem := _explain_missing(path, _missing(kind, suite.options)):
+        raise UserError(problem)
     if others := _other_fields(suite.options):
-        raise UserError(_explain(path, others))
+        raise UserError(_explain_fields(path, others))
     subject, identity = (
         Subject(name or name_of(path), source),
-        ModelIdentity.of_file(path, similarity),
+        ModelIdentity.of_file(path, similarity, ids),
     )
     return Opened(suite, [subject], identity, read_config(config))
 
 
-def _keep_vectors(path: str, options: Mapping[str, Options]) -> list[str]:
-    """Returns the evaluators that rank vectors, which are all that a file has; or all if none."""
-    others = _other_fields(options)
-    kept = [name for name in options if name not in others]
+def _keep_possible(kind: str, path: str, options: Mapping[str, Options]) -> list[str]:
+    """Returns the evaluators that a file allows, as far as their options tell; or all if none."""
+    missing, others = _missing(kind, options), _other_fields(options)
+    kept = [name for name in options if name not in others and name not in missing]
+    if missing and kept:
+        logging.warning("Left out: %s", _explain_missing(path, missing))
     if others and kept:
-        logging.warning("Left out: %s", _explain(path, others))
+        logging.warning("Left out: %s", _explain_fields(path, others))
     return kept or list(options)
+
+
+def _missing(kind: str, options: Mapping[str, Options]) -> dict[str, str]:
+    """Returns evaluator -> what it needs and a file of this kind lacks."""
+    missing = {}
+    for name, each in options.items():
+        if each.scores_pairs:
+            missing[name] = "a pair scorer"
+        elif kind != "embeddings" and (not isinstance(each, BoardsOptions) or each.reranker):
+            missing[name] = "embeddings"
+    return missing
+
+
+def _explain_missing(path: str, missing: Mapping[str, str]) -> str:
+    """A sentence on what evaluators lack in a file; "" if nothing."""
+    if not missing:
+        return ""
+    listed = " and ".join(f"config.evals.{name} needs {what}" for name, what in missing.items())
+    return (
+        f"{listed}, which {path} lacks: evaluate the model itself, with --run=RUN, or name other "
+        "evaluators in --evaluators."
+    )
 
 
 def _other_fields(options: Mapping[str, Options]) -> dict[str, str | None]:
@@ -141,7 +170,7 @@ def _other_fields(options: Mapping[str, Options]) -> dict[str, str | None]:
     return {name: each.field for name, each in options.items() if each.field not in _VECTORS}
 
 
-def _explain(path: str, others: Mapping[str, str | None]) -> str:
+def _explain_fields(path: str, others: Mapping[str, str | None]) -> str:
     listed = " and ".join(f"config.evals.{name} ranks {field!r}" for name, field in others.items())
     return (
         f"{listed}, but {path} has one array per item, the vectors. To evaluate another array, "

@@ -16,7 +16,7 @@ from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.example_page import check_examples
 from xmodal.evals.inputs import arrays
-from xmodal.evals.inputs.sources import Provider
+from xmodal.evals.inputs.sources import Embeddings, Provider
 from xmodal.evals.provider import ModelProvider
 from xmodal.evals.reports.store import StoredResults, load_ranks
 from xmodal.runs.evaluation.splits import SplitSource
@@ -174,7 +174,7 @@ class EvalSuite:
           subject: the model.
           request: the splits to evaluate and the files to save.
           others: evaluator -> another model to compare with, for the pages of examples.
-          view: called with every evaluation.
+          view: called with every evaluation of embeddings.
 
         Raises:
           UserError: the split is unknown; the model cannot embed what an evaluator asks for; or
@@ -203,8 +203,8 @@ class EvalSuite:
                 other=(others or {}).get(each),
             )
             evaluations.append(evaluation)
-            if view is not None:
-                view(each, evaluator, evaluator.embeddings(provider), evaluation.results, items)
+            if view is not None and isinstance(source := evaluator.source(provider), Embeddings):
+                view(each, evaluator, source, evaluation.results, items)
         if request.save_embeddings is not None and jax.process_index() == 0:
             assert isinstance(provider, ModelProvider)
             shared = self.items(*next(iter(splits.items())))
