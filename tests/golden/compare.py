@@ -24,6 +24,8 @@ RENAMED_TEXT: dict[str, str] = {
     r"embedded dataset": "built-in dataset",
     r"\b(?:has|have) to be\b": "must be",
     r"a whole number": "an integer",
+    r"^export --run=": "export --model=",
+    r"\bshow --models=": "show --model=",
 }
 # Keys and names of metrics, matched as a whole: times, speeds, versions, and the hash of a config
 # with its paths, which is recorded itself.

@@ -15,7 +15,7 @@ from tests.golden.commands import mask
 
 # Names that differ between any two runs, and parts of checkpoints.
 _NAMES = {
-    r"(checkpoints/\d+/[^/]+)/.*": r"\1",
+    r"(checkpoints/\d+/[^/]+|\bfrozen)/.*": r"\1",
     r"tfevents\.[\w.-]+": "tfevents",
     r"\bown-[0-9a-f]{16}\b": "own-HASH",  # Depends on the path of the pictures.
 }
@@ -30,7 +30,7 @@ def read_folder(folder: pathlib.Path, masks: Mapping[str, str]) -> dict[str, Any
     found: dict[str, Any] = {"files": sorted(set(names.values()))}
     kinds: dict[str, dict[str, Any]] = {"json": {}, "texts": {}, "arrays": {}, "curves": {}}
     for path, name in names.items():
-        if "checkpoints/" in name:
+        if re.search(r"checkpoints/|\bfrozen$", name):
             continue
         if path.suffix == ".json":
             kinds["json"][name] = json.loads(mask(path.read_text(), masks))

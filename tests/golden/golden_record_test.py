@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.golden import cases, compare, record
+from tests.golden import cases, compare, files, record
 from xmodal.__main__ import COMMANDS
 
 RECORD = {
@@ -99,6 +99,17 @@ def test_the_command_prints_differences_and_exits_with_1(tmp_path, monkeypatch, 
 
     assert run("old", "old") == (0, "")
     assert run("old", "new") == (1, "case[number]: 1.0 != 2.0\nother: only in NEW\n")
+
+
+def test_drawn_names_inside_checkpoints_are_no_difference(tmp_path):
+    names = ["run/checkpoints/4/state", "run/frozen", "run/test/metrics.json"]
+    for drawn in ("1d0d", "a670"):
+        for inside in (f"{names[0]}/d/{drawn}", f"{names[1]}/{drawn}.json", names[2]):
+            path = tmp_path / drawn / inside
+            path.parent.mkdir(parents=True)
+            path.write_text(json.dumps(drawn if drawn in inside else 1))
+        found = files.read_folder(tmp_path / drawn, {})
+        assert found == {"files": names, "json": {names[2]: 1}}
 
 
 def test_cases_run_after_those_whose_files_they_read():
