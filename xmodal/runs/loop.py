@@ -98,13 +98,14 @@ def _train(
     set_damaged_aside(run_dir)
     state = starting_state(parts, run_dir)
     features = frozen_features.open_or_compute(parts, state)
-    compiled = compile_step(parts, state, features)
     first_step, total_steps = int(state.step), parts.settings.total_steps
+    # A finished run may have got another evaluator.
+    compiled = compile_step(parts, state, features) if first_step < total_steps else None
     compute = Compute.of(
         parts.mesh,
         step=first_step,
         batch_size=parts.settings.batch_size,
-        flops_per_step=compiled.most_flops,
+        flops_per_step=compiled.most_flops if compiled else 0.0,
     )
     _save_start(parts, run_dir, compute)
     saver = checkpoints.Checkpoints(run_dir, parts.settings.checkpoint, parts.settings.select)
@@ -135,7 +136,7 @@ def _train(
                 if stop_requested(step):
                     outputs.stop(step, state)
                     return False
-                if step == total_steps:
+                if compiled is None or step == total_steps:
                     break
                 watchdog.note(f"batch of step {step}")
                 with reporter.waiting():
@@ -165,7 +166,8 @@ def _save_start(parts: Parts, run_dir: str, compute: Compute) -> None:
     # Before the config, because a concurrent evaluation waits for the config.
     run_folder.save_records(run_dir, records)
     run_folder.save_config(run_dir, parts.config, vocabulary)
-    compute.save(run_dir)
+    if compute.step < settings.total_steps:
+        compute.save(run_dir)
 
 
 def make_batches(
