@@ -86,12 +86,20 @@ def test_pcme_takes_the_last_checkpoint(argument):
     assert "the last checkpoint" in pcme.__doc__
 
 
-def test_a_board_without_its_name_is_no_tag():
-    """The board of SCAN's regions bears the name of the dataset, not of its config."""
+@pytest.mark.parametrize(
+    ("metric", "suggested"),
+    [
+        # The board of SCAN's regions bears the name of the dataset, not of its config.
+        ("flickr30k/mean_recall@10", "flickr30k/region_features/mean_recall@10"),
+        ("flickr30k/coco5k/rsum", "flickr30k/region_features/rsum"),
+        ("flickr30k/coco5k/t2i/recall@1", "flickr30k/region_features/t2i/recall@1"),
+    ],
+)
+def test_a_metric_of_another_board_has_a_suggestion(metric, suggested):
     config = vsrn.get_config("flickr30k")
-    config.select.metric = "flickr30k/mean_recall@10"
+    config.select.metric = metric
     config, settings = parse(config)
-    message = "'flickr30k/mean_recall@10' in config.select.metric.*flickr30k/region_features/mean_"
+    message = f"'{metric}' in config.select.metric; did you mean '{suggested}', or '', the default"
     with pytest.raises(UserError, match=message):
         check_awaited(
             settings.awaited_metrics,

@@ -1,12 +1,12 @@
 """Checks the tags of metrics that a run waits for, before any dataset is known."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from xmodal import data
-from xmodal.base.config import UserError, lookup
+from xmodal.base.config import UserError, lookup, suggest
 from xmodal.evals.boards.definitions import RATING_SIDES, Definition, definitions_of
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import Board, DirectionLabels, GradedPairs
@@ -42,8 +42,21 @@ def check_awaited(
         options = lookup(f"{where}={tag!r}", name, evals)
         if isinstance(options, BoardsOptions):
             dataset = dataset_of(config, name, options)
-            known = possible_tags(options, dataset, sides)
-            lookup(where, tag, {evaluator_tag(name, each): None for each in known})
+            known = [evaluator_tag(name, each) for each in possible_tags(options, dataset, sides)]
+            if tag not in known:
+                raise UserError(f"Unknown name {tag!r} in {where}; {_suggest(tag, known)}")
+
+
+def _suggest(tag: str, known: Sequence[str]) -> str:
+    """A sentence like `suggest`, with the same metric of another board before similar names.
+
+    A config names a board of its own dataset, and the run may have another.
+    """
+    _, *parts = tag.split("/")
+    ends = ["/" + "/".join(parts[start:]) for start in range(len(parts))]
+    if found := next((each for end in ends for each in known if each.endswith(end)), None):
+        return f"did you mean {found!r}, or '', the default? Known: {sorted(known)}."
+    return suggest([tag], known)
 
 
 def dataset_of(config: Mapping[str, Any], name: str, options: Options) -> str:
