@@ -170,6 +170,11 @@ def test_what_cannot_be_paired_is_named(model):
         index.query("a red star", find="caption", **options)
     with pytest.raises(xmodal.UserError, match="choose first_stage_weight=1"):
         index.query(image=features[0], find="caption", rerank=4)
+    for wrong in (-1, 2.5, "5"):
+        with pytest.raises(xmodal.UserError, match="rerank is .*; it must be a number of hits, or"):
+            index.query("a", rerank=wrong, first_stage_weight=0)
+    with pytest.raises(xmodal.UserError, match="not a string; pass a picture as image=PICTURE"):
+        index.query(features[0])
     with pytest.raises(xmodal.UserError, match="is an option of rerank"):
         index.query("a red star", first_stage_weight=1)
     other = xmodal.Index.build(make_model(1)[0], captions=make_texts(4))

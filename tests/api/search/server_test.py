@@ -61,7 +61,7 @@ def test_answers_are_those_of_the_index(index, ask):
         (("GET", "/search?top=2"), 400, "text is missing"),
         (("GET", "/search?text=a&top=0"), 400, "top=0 must be from 1 to 1000"),
         (("GET", f"/search?text=a&top={'9' * 5_000}"), 400, "must be from 1 to 1000"),
-        (("GET", "/search?text=a&k=3"), 400, "unknown: ['k']"),
+        (("GET", "/search?text=a&k=3"), 400, "unknown: ['k']; known: ['find'"),
         (("GET", "/search?text=a&find=video"), 400, "The index has no video"),
         (("GET", "/search?text=a&rerank=0"), 400, "rerank=0 must be from 1 to 1000"),
         (("GET", "/search?text=a&rerank=3&first_stage_weight=x"), 400, "must be a number"),

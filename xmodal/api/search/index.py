@@ -156,6 +156,10 @@ class Index:
         """
         if (text is None) == (image is None):
             raise UserError("Pass either a text or an image as the query.")
+        if not isinstance(text, str | None):
+            raise UserError(f"text is {text!r:.80}, not a string; pass a picture as image=PICTURE.")
+        if not isinstance(rerank, int | np.integer) or rerank < 0:
+            raise UserError(f"rerank is {rerank!r}; it must be a number of hits, or 0 for none.")
         if first_stage_weight is not None and not rerank:
             raise UserError(
                 "first_stage_weight is an option of rerank, the number of hits; pass both."

@@ -20,13 +20,14 @@ from typing import Any
 
 from xmodal.api.search.formats import as_json
 from xmodal.api.search.index import Index
-from xmodal.base.config import UserError
+from xmodal.base.config import UserError, suggest
 
 _PATH = "/search"
 _LARGEST = 20 * 2**20  # Bytes of a picture.
 _MOST = 1000  # Hits of a query.
 _NUMBERS = ("top", "rerank")
 _WEIGHT = "first_stage_weight"
+_OPTIONS = ("text", "find", *_NUMBERS, _WEIGHT)
 _DIGITS = 18  # Of a number; Python refuses to read very long ones.
 _SECONDS = 30  # A client that is silent for longer is disconnected.
 
@@ -122,8 +123,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 def _read_options(given: Mapping[str, str]) -> dict[str, Any]:
     """The arguments of `Index.query` in an address."""
-    if unknown := sorted(set(given) - {"text", "find", *_NUMBERS, _WEIGHT}):
-        raise UserError(f"unknown: {unknown}")
+    if unknown := sorted(set(given) - set(_OPTIONS)):
+        raise UserError(f"unknown: {unknown}; {suggest(unknown, _OPTIONS)}")
     found: dict[str, Any] = dict(given)
     for name in _NUMBERS:
         value = given.get(name, "1")
