@@ -1,8 +1,9 @@
 """Several vectors per item, and an uncertainty."""
 
 import numpy as np
+import pytest
 
-from xmodal import ItemEmbeddings
+from xmodal import ItemEmbeddings, UserError
 from xmodal.api.item_embeddings import join
 
 VECTORS = np.random.default_rng(0).normal(size=(7, 3, 4)).astype(np.float32)
@@ -26,6 +27,11 @@ def test_parts_are_joined_with_their_uncertainty():
     assert joined.shape == (7, 3, 4)
     assert joined.side == "image"
     np.testing.assert_array_equal(join([(VECTORS[:, 0], SIGMA)], "image").log_sigma, SIGMA)
+
+
+def test_a_model_without_embeddings_is_named():
+    with pytest.raises(UserError, match="w/vilt has no embeddings, only a pair scorer; compare"):
+        join([(VECTORS[:, 0, :0], None)], "image", name="w/vilt")
 
 
 def test_items_are_chosen_as_of_an_array():

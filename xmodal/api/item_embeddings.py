@@ -53,6 +53,7 @@ def join(
     parts: list[tuple[np.ndarray, np.ndarray | None]],
     side: str,
     *,
+    name: str = "The model",
     keep_side: bool = False,
     tokens: Sequence[RaggedTokens] = (),
 ) -> "np.ndarray | ItemEmbeddings":
@@ -61,6 +62,7 @@ def join(
     Args:
       parts: vectors and, for a probabilistic model, `log_sigma`, of consecutive items.
       side: "image" or "text".
+      name: names the model in messages.
       keep_side: whether the side counts, so that an array does not suffice.
       tokens: tokens of the same parts, if the model compares them.
 
@@ -69,7 +71,10 @@ def join(
     """
     vector = np.concatenate([vectors for vectors, _ in parts])
     if not vector.shape[-1]:
-        raise UserError("The model has no embeddings; compare images and texts by `score_pairs`.")
+        raise UserError(
+            f"{name} has no embeddings, only a pair scorer; compare images and texts by "
+            "`score_pairs`."
+        )
     sigmas = [sigma for _, sigma in parts if sigma is not None]
     if vector.ndim == 2 and not sigmas and not keep_side:
         return vector

@@ -366,7 +366,8 @@ class Model:
             tokens += [found.tokens[side]] if side in found.tokens else []
         if not parts:
             raise UserError(f"There is nothing to embed: no {side} was given.")
-        return join(parts, side, keep_side=not self.measure[0].symmetric, tokens=tokens)
+        symmetric = self.measure[0].symmetric
+        return join(parts, side, name=self.name, keep_side=not symmetric, tokens=tokens)
 
     def _sides(self, *embeddings: np.ndarray | ItemEmbeddings) -> tuple[str, ...]:
         sides = tuple(getattr(each, "side", "") for each in embeddings)

@@ -74,7 +74,9 @@ def _commands(run_dir: str, config: ml_collections.ConfigDict) -> list[str]:
     folder = shlex.quote(run_dir)
     curves = f"  tensorboard --logdir {folder}"
     image, text = config.model.get("image"), config.model.get("text")
-    if not image or not text or image.encoder.name == "precomputed":
+    # `show` needs pictures, and embeddings that find them.
+    shown = image and text and image.encoder.name != "precomputed"
+    if not shown or (image.get("head") or {}).get("name") == "none":
         evaluate = f"  python -m xmodal.eval_main --run={folder}"
         return ["Look at the curves, or evaluate again:", curves, evaluate]
     page = shlex.quote(os.path.join(run_dir, "captions.html"))
