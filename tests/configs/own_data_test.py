@@ -68,7 +68,7 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     config.optimizer.schedule.warmup_steps = 1
     assert loop.train(config, str(run_dir))
     report = (run_dir / "test" / "own" / "report.md").read_text()
-    assert report.startswith("# files, test split\n")
+    assert report.startswith("# files, test split: own\n")
     assert "\n## Own pictures and captions (captioned_images)\n" in report
     assert re.search(r"finds (its own image|\S+\.png, the image of) ", report)
     assert (

@@ -42,7 +42,8 @@ class Evaluation:
     Attributes:
       name: name of the model's row in the tables.
       results: one per board, or the numbers of an evaluator without boards.
-      similarity: similarity that ranked the items; "scores" or "rankings" if those were given.
+      similarity: similarity that ranked the items; "none" without embeddings, or "scores" or
+        "rankings" if those were given.
       provenance: provenance of the labels.
       samples: samples of every bootstrap.
       seed: seed of every bootstrap.
@@ -89,7 +90,7 @@ class Evaluation:
         return format_report(
             self.name,
             self.metrics,
-            title=self.provenance.title,
+            title=": ".join(filter(None, (self.provenance.title, self.evaluator))),
             boards=self.boards,
             numbers=[each for each in self.results if isinstance(each, Numbers)],
             warnings=self.provenance.warnings,
@@ -243,7 +244,8 @@ def evaluate_source(
     lines: list[str] = []
     page = None
     if isinstance(source, Embeddings):
-        ranked_by = evaluator.ranks_by or source.similarity
+        # A model without embeddings has a similarity in name only.
+        ranked_by = evaluator.ranks_by or (source.similarity if source.sides else "none")
     if split is not None and isinstance(evaluator, BoardsEvaluator) and scores_all:
         assert not isinstance(source, Candidates | RankedLists)
         rankings = evaluator.open_rankings(source)

@@ -119,7 +119,8 @@ def test_a_folder_stands_for_its_file(saved):
         loaded = store.load_ranks(path)
         assert loaded.name_beside("theirs") == "ours"
         assert loaded.name_beside("ours") == f"ours ({saved.parent})"
-    with pytest.raises(UserError, match=r"no file .*ranks.npz; name the output folder"):
+    message = f"no file .*ranks.npz; name the output folder .*, such as {saved.parent}, or its "
+    with pytest.raises(UserError, match=message):
         store.load_ranks(saved.parent.parent)
 
 

@@ -149,8 +149,12 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
     try:
         content = path.read_bytes()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        entries = find_entries(path.parent, "*") if path.name == RANKS else []
+        inner = [each for each in entries if (each / RANKS).exists()]
+        listed = f", such as {inner[0]}" if inner else ""
         raise UserError(
-            f"There is no file {path}; name the output folder of an evaluation, or its {RANKS}."
+            f"There is no file {path}; name the output folder of an evaluation{listed}, or its "
+            f"{RANKS}."
         ) from None
     if not content.startswith(b"PK"):
         raise UserError(f"{path} is not an npz file; name the ranks.npz of an evaluation.")
