@@ -20,6 +20,7 @@ FILES = {"annotations": "labels", "output": "out"}
         ({"run": "r", "partial": True, "ids": "i"}, "--ids, --partial cannot be used with --run"),
         ({"run": "r", "follow": True, "step": "5"}, "--step cannot be used with --run and --foll"),
         ({"run": "r", "follow": True, "save_embeddings": "f"}, "--save_embeddings cannot be used"),
+        ({"run": "r", "interpolate": ["0"], "save_scores": "f"}, "--save_scores cannot be used"),
         ({"run": "r", "timeout": 5.0}, "--timeout cannot be used with --run"),
         ({"run": "a,b", "follow": True}, "--follow takes one run; --run names several"),
         ({"follow": True, "config": None}, "Give one of .*; given: --follow"),

@@ -24,7 +24,8 @@ whose results in RUN/test are those that training wrote, and to RUN/step_STEP/SP
 `--interpolate=0,0.5,1` evaluates averages of the checkpoint and the weights that its run started
 from, into RUN/interpolation/SPLIT: `steps/PERCENT.json`, and `curve.md` and `curve.tex`, a table
 with intervals.
-`--save_embeddings=FILE.npz` writes the file that `--embeddings` reads.
+`--save_embeddings=FILE.npz` writes the file that `--embeddings` reads, `--save_scores=FILE.npz`
+that of a reranker's scores, which `--scores` reads.
 """
 
 import contextlib
@@ -52,6 +53,7 @@ from xmodal.cli.eval_flags import (
     RUN,
     SAMPLES,
     SAVE_EMBEDDINGS,
+    SAVE_SCORES,
     SEED,
     SIMILARITY,
     SPLIT,
@@ -102,7 +104,8 @@ def _evaluate(opened: "Opened", output: str) -> None:
     from xmodal.runs.folder import folder_lock
 
     evaluation_files.check_output(output, opened.identity, overwrite=OVERWRITE.value)
-    request = Request(SPLIT.value, COMPARE.value, EXAMPLES.value, SAVE_EMBEDDINGS.value)
+    saved = SAVE_EMBEDDINGS.value, SAVE_SCORES.value
+    request = Request(SPLIT.value, COMPARE.value, EXAMPLES.value, *saved)
     # A folder given by the user may hold the results of another split; a run's averages of weights
     # do not name the checkpoint.
     keep_others = not OUTPUT.value and not INTERPOLATE.value
@@ -196,8 +199,9 @@ def _open_ensemble() -> "Opened":
     from xmodal.runs.evaluation import run_subjects
     from xmodal.runs.folder import run_folder
 
-    if SAVE_EMBEDDINGS.value:
-        raise UserError("--save_embeddings takes one run; --run names several.")
+    for flag in (SAVE_EMBEDDINGS, SAVE_SCORES):
+        if flag.value:
+            raise UserError(f"--{flag.name} takes one run; --run names several.")
     if not OUTPUT.value:
         raise UserError("--run names several runs, whose results belong to none: set --output.")
     folders = [folder.strip() for folder in RUN.value.split(",") if folder.strip()]

@@ -28,6 +28,9 @@ EVALUATORS = flags.DEFINE_list("evaluators", None, "Some of config.evals; by def
 SAVE_EMBEDDINGS = flags.DEFINE_string(
     "save_embeddings", None, "npz file to write the embeddings to, as --embeddings reads it."
 )
+SAVE_SCORES = flags.DEFINE_string(
+    "save_scores", None, "npz file to write the scores of a reranker to, as --scores reads it."
+)
 OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace results of another model in --output.")
 FOLLOW = flags.DEFINE_bool(
     "follow",
@@ -80,12 +83,13 @@ SEED = flags.DEFINE_integer("seed", 0, "Seed of the bootstrap.", lower_bound=0)
 
 _WRITTEN = {"split", "output", "overwrite", "compare"}
 _LABELED = _WRITTEN | {"annotations", "boards", "name", "bootstrap_samples", "seed"}
-_CONFIGURED = _WRITTEN | {"evaluators", "save_embeddings", "examples"}
+_SAVED = {"save_embeddings", "save_scores"}
+_CONFIGURED = _WRITTEN | _SAVED | {"evaluators", "examples"}
 # Flags that together name what is evaluated -> the flags that go with them.
 SOURCES: dict[tuple[str, ...], set[str]] = {
     ("run",): _CONFIGURED | {"step", "annotations"},
-    ("run", "follow"): _CONFIGURED - {"save_embeddings"} | {"timeout", "annotations"},
-    ("run", "interpolate"): _CONFIGURED - {"save_embeddings"} | {"step", "annotations"},
+    ("run", "follow"): _CONFIGURED - _SAVED | {"timeout", "annotations"},
+    ("run", "interpolate"): _CONFIGURED - _SAVED | {"step", "annotations"},
     ("config",): _CONFIGURED,
     ("embeddings", "config"): _WRITTEN | {"evaluators", "examples", "name", "similarity"},
     ("scores", "config"): _WRITTEN | {"evaluators", "examples", "name", "ids"},

@@ -165,6 +165,16 @@ def _rerank(
     return lambda transposed: rerank(between, predictions[task], reranker, transposed=transposed)
 
 
+def open_second_stage(
+    source: Embeddings, labels: galleries.Ids, reranker: PairReranker, *, mesh: Mesh | None = None
+) -> SecondStage:
+    """Returns the second stage that `compute_boards` ranks by; see there for the arguments."""
+    scores, ordered, first = _open(source, labels, 1024, mesh, reranker)
+    stage = _rerank(scores, ordered, reranker, "", first, mesh)
+    assert isinstance(stage, SecondStage)
+    return stage
+
+
 def open_rankings(
     source: Embeddings | ScoreMatrix,
     labels: galleries.Ids,

@@ -5,11 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.evals.ranking.second_stage_test import make_scores, slow_order
+from tests.evals.ranking.second_stage_test import make_scores, open_case, slow_order
 from tests.evals.tiny_split import TinySplit
 from xmodal.base.config import UserError
+from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.boards.make import make_boards
 from xmodal.evals.evaluators.boards import labels_of_split
+from xmodal.evals.inputs import arrays
 from xmodal.evals.inputs.sources import Candidates, Embeddings, ScoreMatrix
 from xmodal.evals.ranking.from_candidates import ScoredCandidates
 from xmodal.evals.ranking.second_stage import PairReranker
@@ -51,6 +53,11 @@ def evaluate(source):
     labels = labels_of_split(SPLIT, ())
     results = compute_boards(source, labels, make_boards(labels, None), bootstrap_samples=10)
     return {board.name: board for board in results}
+
+
+def without_reranker():
+    (options,) = read_options({"shapes": {"type": "boards"}}).values()
+    return make_evaluator("shapes", options, SPLIT, ("image", "text"))
 
 
 def test_all_items_as_candidates_are_the_matrix():
@@ -134,3 +141,31 @@ def test_candidates_of_one_direction_and_of_another_split():
         evaluate(changed)
     with pytest.raises(UserError, match="which are ranked; remove the reranker"):
         compute_boards(source, labels_of_split(SPLIT, ()), [], reranker=PairReranker())
+
+
+@pytest.mark.parametrize("top", [2, 5, None])
+def test_saved_scores_of_a_reranker_give_its_results(top, tmp_path):
+    table = np.random.default_rng(6).normal(size=(4, 8)).astype(np.float32)
+    evaluator, source = open_case(table, top=top, first_stage_weight=0.5)
+    path = tmp_path / "scores.npz"
+    arrays.save_scores(path, evaluator.scores(source))
+    found = arrays.load_scores(path)
+    if top is None:
+        assert isinstance(found, ScoreMatrix)
+    else:
+        assert found.definition == "logit of a table + 0.5 dot"
+        assert [len(ids[0]) for ids, _ in found.directions.values()] == [top, min(top, 4)]
+    boards = {board.name: board for board in without_reranker().run(found)}
+    for expected in evaluator.run(source):
+        for name in ("i2t", "t2i"):
+            if name in expected.directions:
+                one, other = (each.directions[name] for each in (boards[expected.name], expected))
+                np.testing.assert_array_equal(one.rank, other.rank)
+                np.testing.assert_array_equal(one.tied, other.tied)
+                np.testing.assert_equal(one.values, other.values)
+
+
+def test_scores_of_a_model_without_a_second_stage_are_refused():
+    _, source = open_case(np.zeros((4, 8), np.float32))
+    with pytest.raises(UserError, match="model is ranked without a second stage"):
+        without_reranker().scores(source)

@@ -23,10 +23,18 @@ from xmodal.evals.evaluators.evaluator import (
 from xmodal.evals.inputs import completed_concepts
 from xmodal.evals.inputs.completed_concepts import RULES
 from xmodal.evals.inputs.galleries import check_coverage
-from xmodal.evals.inputs.sources import Embeddings, Provider, ScoreMatrix, Source, with_similarity
+from xmodal.evals.inputs.sources import (
+    Candidates,
+    Embeddings,
+    Provider,
+    ScoreMatrix,
+    Source,
+    with_similarity,
+)
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.metrics import MEAN_SELECTED, MEDIAN_RANK, SELECTED
 from xmodal.evals.provider import ModelProvider
+from xmodal.evals.ranking.from_candidates import collect_scores
 from xmodal.evals.ranking.rerank import make_board_reranker
 from xmodal.evals.ranking.score_tiles import Scores
 from xmodal.evals.ranking.second_stage import PairReranker
@@ -34,7 +42,7 @@ from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
-from xmodal.evals.runner import compute_boards, open_rankings
+from xmodal.evals.runner import compute_boards, open_rankings, open_second_stage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,6 +199,21 @@ class BoardsEvaluator(Evaluator):
             reranker=self._reranker,
             task=self.options.task,
         )
+
+    def scores(self, provider: Provider) -> Candidates | ScoreMatrix:
+        """Returns the pairs that the second stage of `run` scored, with their scores.
+
+        Raises:
+          UserError: there is no second stage.
+        """
+        source, reranker = self.source(provider), self._reranker
+        if not isinstance(reranker, PairReranker) or not isinstance(source, Embeddings):
+            raise UserError(
+                f"{provider.place} is ranked without a second stage, whose scores could be saved: "
+                "set a reranker 'pair_scorer' or 'similarity'."
+            )
+        stage = open_second_stage(source, self.labels, reranker, mesh=self._mesh)
+        return collect_scores(stage, source, self.labels, reranker.first_stage)
 
     def run(self, provider: Provider) -> list[BoardResult]:
         """See `Evaluator`."""

@@ -24,7 +24,7 @@ from xmodal.evals.inputs.array_checks import (
     refuse_tiny,
 )
 from xmodal.evals.inputs.candidate_arrays import ARRAYS as CANDIDATES
-from xmodal.evals.inputs.candidate_arrays import has_candidates, read_candidates
+from xmodal.evals.inputs.candidate_arrays import has_candidates, read_candidates, write_candidates
 from xmodal.evals.inputs.sources import Candidates, Embeddings, Predictions, ScoreMatrix
 from xmodal.evals.inputs.token_arrays import is_read, read_tokens, write_tokens
 from xmodal.similarity import PAIR_MODULES, SIMILARITIES
@@ -115,9 +115,34 @@ def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
     Raises:
       UserError: the folder is not writable, or the name does not end in .npz.
     """
-    path = epath.Path(path)
-    if path.suffix != ".npz":
-        raise UserError(f"Embeddings are saved as npz: {path} has to end in .npz.")
+    _save(path, _arrays_of(embeddings))
+
+
+def save_scores(path: str | os.PathLike, found: Candidates | ScoreMatrix) -> None:
+    """Writes the npz file that `load_scores` reads; see `save_embeddings`."""
+    arrays: dict[str, Any] = {"image_ids": found.image_ids, "caption_ids": found.caption_ids}
+    if isinstance(found, ScoreMatrix):
+        arrays["scores"] = found.matrix
+    else:
+        arrays |= write_candidates(found)
+        arrays |= {} if found.first is None else _arrays_of(found.first)
+    _save(path, arrays)
+
+
+def check_npz(path: str | os.PathLike) -> None:
+    """Raises an error if a name does not end in .npz."""
+    if epath.Path(path).suffix != ".npz":
+        raise UserError(f"Arrays are saved as npz: {path} has to end in .npz.")
+
+
+def _save(path: str | os.PathLike, arrays: Mapping[str, Any]) -> None:
+    check_npz(path)
+    buffer, place = io.BytesIO(), epath.Path(path)
+    np.savez(buffer, **arrays)
+    write_files(place.parent, {place.name: buffer.getvalue()})
+
+
+def _arrays_of(embeddings: Embeddings) -> dict[str, Any]:
     values = (
         (embeddings.image_ids, embeddings.images),
         (embeddings.caption_ids, embeddings.captions),
@@ -139,9 +164,7 @@ def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
             for kind, part in zip(("images", "captions"), parts, strict=True)
             if part is not None
         }
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    write_files(path.parent, {path.name: buffer.getvalue()})
+    return arrays
 
 
 def load_scores(

@@ -103,3 +103,11 @@ def _check_rows(
             f"{items[row, column]} is {scores[row, column]}; scores must be finite and below "
             f"{LARGEST_SCORE:,}. Leave out items that were not scored."
         )
+
+
+def write_candidates(found: Candidates) -> dict[str, np.ndarray]:
+    """Returns the arrays that `read_candidates` reads, but those of the first stage."""
+    arrays = {_DEFINITION: np.array(found.definition)}
+    for direction, given in found.directions.items():
+        arrays |= zip(_NAMES[direction][:2], given, strict=True)
+    return arrays

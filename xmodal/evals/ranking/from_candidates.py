@@ -1,9 +1,10 @@
-"""Answers directions from a file of candidates: the items that a second stage scored elsewhere.
+"""Answers directions from a file of candidates, the items that a second stage scored; writes one.
 
 The rules are those of `second_stage`. Without embeddings of the first stage, the other items have
 no order: metrics that depend on it are missing, as for ranked lists.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,9 @@ from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import Board, DirectionLabels
+from xmodal.evals.inputs.files import open_source
 from xmodal.evals.inputs.galleries import Ids, find_items, order_embeddings
-from xmodal.evals.inputs.sources import Candidates
+from xmodal.evals.inputs.sources import Candidates, Embeddings, ScoreMatrix
 from xmodal.evals.ranking.from_lists import answer_lists
 from xmodal.evals.ranking.from_scores import RankedQueries, rank_directions
 from xmodal.evals.ranking.products import open_scores
@@ -24,11 +26,13 @@ from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_files import hash_arrays
 from xmodal.evals.ranking.score_tiles import Scores
 from xmodal.evals.ranking.second_stage import (
+    SecondStage,
     SecondStageScores,
     describe_candidates,
     join_candidates,
 )
 from xmodal.evals.results import Rescored
+from xmodal.similarity import SIMILARITIES
 
 _DIGITS = 12  # Of the hash that says which results are comparable.
 
@@ -137,3 +141,30 @@ def _order_candidates(
             "this split; score the items of one split, and name it in `split`."
         )
     return positions, scores
+
+
+def collect_scores(
+    stage: SecondStage, source: Embeddings, labels: Ids, first_stage: str
+) -> Candidates | ScoreMatrix:
+    """Returns the pairs that a second stage scored, as a file has them.
+
+    Args:
+      stage: the second stage; pairs that it has scored are not scored again.
+      source: the embeddings that it scored pairs of.
+      labels: items, whose order the result has.
+      first_stage: file of the first stage; "" for the embeddings themselves.
+    """
+    ids = labels.image_ids, labels.caption_ids
+    if stage.scores_all:
+        return ScoreMatrix(source.place, *ids, stage.candidates(False)[1])
+    directions = {}
+    for direction, items in (("i2t", labels.caption_ids), ("t2i", labels.image_ids)):
+        positions, scores = stage.candidates(direction == "t2i")
+        directions[direction] = np.asarray(items, np.int64)[positions], scores
+    first: Any = open_source("embeddings", first_stage) if first_stage else source
+    # Token sets are not read from such a file.
+    if first.similarity in SIMILARITIES:
+        first = dataclasses.replace(order_embeddings(first, labels), predictions={}, pairs=None)
+    else:
+        first = None
+    return Candidates(source.place, *ids, directions, stage.definition, first)

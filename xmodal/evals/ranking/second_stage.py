@@ -178,11 +178,20 @@ class SecondStage:
     def __call__(self, transposed: bool) -> "SecondStageScores":
         """Returns the scores to rank by; `transposed` if captions are the queries."""
         first = self._first.transpose() if transposed else self._first
-        candidates, scores = self._candidates(transposed)
-        queries = np.repeat(np.arange(len(candidates), dtype=np.int32), candidates.shape[1])
-        ends = (candidates.ravel(), queries) if transposed else (queries, candidates.ravel())
-        found = self._add(self._pairs.pairs(*ends).reshape(candidates.shape), scores)
-        return join_candidates(first, candidates, found)
+        return join_candidates(first, *self.candidates(transposed))
+
+    def candidates(self, transposed: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Returns positions int [Q, K] of every query's scored items, and their scores [Q, K]."""
+        items, first = self._candidates(transposed)
+        queries = np.repeat(np.arange(len(items), dtype=np.int32), items.shape[1])
+        ends = (items.ravel(), queries) if transposed else (queries, items.ravel())
+        return items, self._add(self._pairs.pairs(*ends).reshape(items.shape), first)
+
+    @property
+    def scores_all(self) -> bool:
+        """Whether all pairs are scored, in both directions."""
+        top = self._options.top
+        return top is None or top >= max(self._first.shape)
 
     def describe(self, direction: DirectionLabels, transposed: bool) -> Rescored:
         """Returns the facts of a direction's second stage."""

@@ -14,6 +14,7 @@ from xmodal.base.config import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator, read_options
 from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import Evaluator
+from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.example_page import check_examples
 from xmodal.evals.inputs import arrays
 from xmodal.evals.inputs.sources import Embeddings, Provider
@@ -33,12 +34,15 @@ class Request:
       examples: queries of every rule on the pages of examples; 0 for no pages.
       save_embeddings: npz file for the embeddings, of which all evaluators must share one set; None
         for no file.
+      save_scores: npz file for the pairs that the second stage of an evaluator scored; None for no
+        file.
     """
 
     split: str | None = None
     compare: str | None = None
     examples: int = 0
     save_embeddings: str | None = None
+    save_scores: str | None = None
 
 
 FINAL_SPLITS = Request()
@@ -178,16 +182,21 @@ class EvalSuite:
 
         Raises:
           UserError: the split is unknown; the model cannot embed what an evaluator asks for; or
-            the evaluators use several sets of embeddings but one is to be saved.
+            there is not one set of embeddings or of scores to save.
         """
         provider = subject.provider
         splits = {each: self.split_of(each, request.split) for each in self.options}
         for each, split in splits.items():
             self.evaluator(each, split).check_provider(f"config.evals.{each}", provider)
-        similarity = None
+        similarity, reranked = None, ""
+        for path in filter(None, (request.save_embeddings, request.save_scores)):
+            arrays.check_npz(path)  # Before any work.
         if request.save_embeddings is not None:
             assert isinstance(provider, ModelProvider)
             similarity = self._similarity_to_save(provider, splits)
+            self._check_embeddings(provider, splits, similarity)
+        if request.save_scores is not None:
+            reranked = self._evaluator_to_save()
         evaluations = []
         for each, split in splits.items():
             evaluator, items = self.evaluator(each, split), self.items(each, split)
@@ -210,7 +219,45 @@ class EvalSuite:
             shared = self.items(*next(iter(splits.items())))
             found = provider.items(shared, similarity=similarity)
             arrays.save_embeddings(request.save_embeddings, found)
+        if request.save_scores is not None:
+            self._save_scores(request.save_scores, reranked, splits[reranked], provider)
         return evaluations
+
+    def _check_embeddings(
+        self, model: ModelProvider, splits: Mapping[str, str], similarity: Mapping[str, Any] | None
+    ) -> None:
+        """Raises an error, before any evaluation, if the embeddings to save have no numbers."""
+        name, split = next(iter(splits.items()))
+        size = self.options[name].batch_size
+        if not model.items(self.items(name, split), similarity=similarity, batch_size=size).sides:
+            raise UserError(
+                f"{model.place} has no embeddings, only a pair scorer: remove --save_embeddings; "
+                "--save_scores writes its scores."
+            )
+
+    def _evaluator_to_save(self) -> str:
+        """Returns the only evaluator with a second stage.
+
+        Raises:
+          UserError: there are none or several.
+        """
+        found = [
+            name for name, each in self.options.items() if each.scores_pairs or each.compares_tokens
+        ]
+        if len(found) != 1:
+            raise UserError(
+                "--save_scores writes the pairs that one evaluator scored, and the evaluators with "
+                f"a reranker 'pair_scorer' or 'similarity' are {found}: use --evaluators to name "
+                "one, or set a reranker."
+            )
+        return found[0]
+
+    def _save_scores(self, path: str, name: str, split: str, provider: Provider) -> None:
+        evaluator = self.evaluator(name, split)
+        assert isinstance(evaluator, BoardsEvaluator)
+        found = evaluator.scores(provider)  # In all processes.
+        if jax.process_index() == 0:
+            arrays.save_scores(path, found)
 
     def _similarity_to_save(
         self, model: ModelProvider, splits: Mapping[str, str]
