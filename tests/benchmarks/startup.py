@@ -82,7 +82,7 @@ def time_program(*arguments: str) -> tuple[float, float]:
     """CPU seconds and seconds of a Python program and its children."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
-    if done.returncode and "--help" not in arguments:  # The help of absl's flags exits with 1.
+    if done.returncode:
         sys.exit(done.stderr)
     elapsed, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -160,6 +160,10 @@ def overridden_paths() -> set[str]:
 def _parse_flags(argv: list[str]) -> list[str]:
     try:
         return flags.FLAGS(_with_paths(argv))
+    except SystemExit as ended:
+        if ended.code == 1:  # absl's --help and --helpfull.
+            sys.exit(0)
+        raise
     except UserError as error:
         sys.exit(f"Error: {error}")
     except flags.Error as error:
