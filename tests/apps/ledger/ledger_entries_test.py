@@ -128,6 +128,22 @@ LABELS = {
 }
 
 
+def test_reports_print_no_unverified_number(ledger):
+    doubtful, checked = set(), set()
+    for row in ledger.rows:
+        numbers = doubtful if row.table.unverified else checked
+        numbers |= {(tag, value.number) for tag, value in row.published.items()}
+    printed = {
+        (tag, number)
+        for models in published.PUBLISHED.values()
+        for numbers in models.values()
+        for tag, number in numbers.items()
+    }
+    assert doubtful
+    assert checked & printed
+    assert not (doubtful - checked) & printed
+
+
 def test_reports_print_the_same_numbers(ledger):
     cxc = by_label(ledger, "cxc/")
     compared = 0
