@@ -115,6 +115,8 @@ def coco() -> dict:
     }
     # The learned vocabulary may exceed its target size by a few percent; the model has 30,522 rows.
     data["text"] = base.wordpiece(vocabulary_size=29_000, max_length=48)
+    # 90 % of captions are that short, as are three quarters of those of nearly all devices.
+    data["short_texts"] = {"length": 16, "share": 0.75}
     data["prefetch"] = 4
     return data
 
@@ -140,7 +142,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     """The `:quick` variant of an experiment: the same parts, small, on the built-in dataset."""
     config = base.on_built_in_dataset(config)
     config.data.text.vocabulary_size, config.data.text.max_length = 1000, 32
-    config.data.text_lengths = ()
+    config.data.text_lengths, config.data.short_texts = (), None
     if config.model.image is not None:
         statistics = config.model.image.encoder.statistics
         config.model.image.encoder = base.small_convnet() | {"statistics": statistics}

@@ -2,15 +2,18 @@
 
     python -m tests.benchmarks.paper_steps [--figure=text] [--rounds=5] [--no-compiled]
     python -m tests.benchmarks.paper_steps --figure=text --length=24 [--padded_to=32]
+    python -m tests.benchmarks.paper_steps --figure=text --captions=FILE [--no-short_texts]
     python -m tests.benchmarks.paper_steps --dtype=bfloat16 --batch_size=256    # on a GPU
 
 `efficientnet_b4`: the image side, compared with itself. `text`: frozen BERT-Base and the three
 layers that the paper trains, two captions per image, of --length tokens, and ours padded to
---padded_to; the longest of 64 captions of COCO has 24 on average. `stored`: the same step on stored
-features of BERT, for which torch has no counterpart, so its rival also computes BERT. Drop connect,
-L2, clipping and Adam are as in the paper. `clip_b32`: both towers of CLIP ViT-B/32, with its AdamW
-and clipping. The parameters are float32, and the encoders compute in --dtype (torch's with
-autocast).
+--padded_to. With --captions, a CSV file with the column `caption`, every step has another batch,
+with lengths of captions drawn from the file (words, punctuation, [CLS] and [SEP]): torch pads to
+the longest, ours as in training, with --no-short_texts to one length. `stored`: the same step on
+stored features of BERT, for which torch has no counterpart, so its rival also computes BERT. Drop
+connect, L2, clipping and Adam are as in the paper. `clip_b32`: both towers of CLIP ViT-B/32, with
+its AdamW and clipping. The parameters are float32, and the encoders compute in --dtype (torch's
+with autocast).
 torch's models are those of transformers (channels-last on the CNN's side), eager and with
 `torch.compile`, which needs a C++ compiler. Both sides run on a GPU if JAX finds one; torch then
 also needs CUDA.
@@ -19,10 +22,13 @@ seconds and of CPU seconds; the goals are for CPUs.
 """
 
 import argparse
+import csv
 import dataclasses
+import gzip
 import json
 import math
 import os
+import re
 import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -41,13 +47,15 @@ FIGURES = {
 }
 CAPTIONS, WORDS, WIDTH, HEADS = 2, 30522, 768, 8
 CLIP_WORDS, CLIP_TOKENS = 49408, 77
+MAX_LENGTH, BATCHES = 48, 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
     """A figure, its sizes, the dtype of the encoders, and whether torch compiles it.
 
-    Our captions are padded to `padded_to` tokens, unless it is 0.
+    Our captions are padded to `padded_to` tokens, unless it is 0. With `captions`, a file, they
+    have the lengths of some of its captions; `short_texts`: whether we embed short ones apart.
     """
 
     figure: str
@@ -56,6 +64,21 @@ class Task:
     dtype: str = "float32"
     compiled: bool = False
     padded_to: int = 0
+    captions: str = ""
+    short_texts: bool = True
+
+    def batches(self) -> list[dict[str, np.ndarray]]:
+        """The batches of the steps, in turn; texts are padded to the longest of a batch."""
+        if not self.captions:
+            return [self.batch()]
+        generator = np.random.default_rng(0)
+        shape = (BATCHES, self.batch_size, CAPTIONS)
+        found = []
+        for lengths in generator.choice(read_lengths(self.captions), shape):
+            mask = (np.arange(lengths.max()) < lengths[..., None]).astype(np.int32)
+            ids = generator.integers(1, WORDS, mask.shape, np.int32) * mask
+            found.append({"text_ids": ids, "text_mask": mask})
+        return found
 
     def batch(self) -> dict[str, np.ndarray]:
         """Pixels [B, S, S, 3], or ids and mask [B, C, T]; all captions have full length."""
@@ -75,6 +98,15 @@ class Task:
         return {"text_ids": ids, "text_mask": np.ones(shape, np.int32)}
 
 
+def read_lengths(file: str) -> np.ndarray:
+    """Tokens of the captions of a CSV file, int64 [N]; a word is one token."""
+    opened = gzip.open if file.endswith(".gz") else open
+    with opened(file, "rt", encoding="utf-8") as rows:
+        texts = [row["caption"] for row in csv.DictReader(rows)]
+    lengths = [2 + len(re.findall(r"\w+|[^\w\s]", text)) for text in texts]
+    return np.minimum(lengths, MAX_LENGTH)
+
+
 def step_ours(task: Task) -> Iterator[int]:
     """Yields once the libraries are loaded, then the trained parameter count, then each step."""
     import jax
@@ -84,6 +116,7 @@ def step_ours(task: Task) -> Iterator[int]:
     from xmodal.base import mesh as mesh_lib
     from xmodal.runs import compiled_step, preflight, run
     from xmodal.training.optimization import run_lengths
+    from xmodal.training.two_lengths import RANK
 
     yield 0
     if task.figure == "efficientnet_b4":
@@ -101,8 +134,11 @@ def step_ours(task: Task) -> Iterator[int]:
     else:
         config = cxc_text_text.get_config()
         config.model.text.encoder.dtype = config.model.text.head.dtype = task.dtype
-        config.data.text.max_length = max(task.length, task.padded_to)
-        config.data.text_lengths = ()
+        if not task.captions:
+            config.data.text.max_length = max(task.length, task.padded_to)
+            config.data.text_lengths = ()
+        if not (task.captions and task.short_texts):
+            config.data.short_texts = None
         if task.figure == "stored":
             config.frozen_features.sides = ("text",)
     config.batch_size, config.init_from.published = task.batch_size, ()
@@ -111,16 +147,21 @@ def step_ours(task: Task) -> Iterator[int]:
     parts = run.build(resolved, mesh)
     features = [preflight.feature_shapes(parts, side) for side in config.frozen_features.sides]
     items = np.arange(task.batch_size, dtype=np.int32)
-    columns = task.batch() | {"image_id": items}
-    if task.padded_to > task.length:
-        padding = ((0, 0), (0, 0), (0, task.padded_to - task.length))
-        columns |= {name: np.pad(columns[name], padding) for name in ("text_ids", "text_mask")}
+    batches = task.batches()
+    for batch in batches if task.figure in ("text", "stored") else ():
+        lengths = batch["text_mask"].sum(axis=-1)
+        length, ranks = parts.settings.data.lay_out(lengths, devices=1, parts=1)
+        padding = ((0, 0), (0, 0), (0, length - lengths.max()))
+        batch |= {name: np.pad(batch[name], padding) for name in ("text_ids", "text_mask")}
+        batch |= {} if ranks is None else {RANK: ranks}
+    columns = batches[0]
+    columns["image_id"] = items
     captions = config.data.captions_per_image
     columns["caption_id"] = items[:, None] * captions + np.arange(captions)
     for name, spec in compiled_step.abstract_batch(parts, features).items():
         if name not in columns:  # stored features
             columns[name] = np.random.default_rng(1).normal(size=spec.shape)
-    yield from run_ours(parts, columns, features)
+    yield from run_ours(parts, batches, features)
 
 
 def step_torch(task: Task) -> Iterator[int | str]:
@@ -137,10 +178,14 @@ def step_torch(task: Task) -> Iterator[int | str]:
         embed = torch.compile(embed)
     trained = [p for module in modules for p in module.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=1e-4)
-    batch = {name: torch.from_numpy(column).to(kind) for name, column in task.batch().items()}
+    batches = [
+        {name: torch.from_numpy(column).to(kind) for name, column in batch.items()}
+        for batch in task.batches()
+    ]
     labels = torch.arange(task.batch_size, device=kind)
 
-    def step() -> None:
+    def step(number: int) -> None:
+        batch = batches[number % len(batches)]
         optimizer.zero_grad()
         with torch.autocast(kind, torch.bfloat16, enabled=task.dtype == "bfloat16"):
             left, right = embed(batch)
@@ -155,7 +200,7 @@ def step_torch(task: Task) -> Iterator[int | str]:
         assert math.isfinite(loss.item()), loss
 
     try:
-        step()
+        step(0)
     except Exception as error:
         if not task.compiled:
             raise
@@ -164,7 +209,7 @@ def step_torch(task: Task) -> Iterator[int | str]:
         return
     yield sum(parameter.numel() for parameter in trained)
     for number in range(10**9):
-        step()
+        step(number)
         yield number
 
 
@@ -261,8 +306,10 @@ def measure(task: Task, rounds: int, rivals: dict[str, Rival], ours: Rival) -> N
     goal = FIGURES[figure][2]
     for name, rival in rivals.items():
         line: dict[str, Any] = {"figure": figure, "rival": name}
-        line |= {"batch_size": task.batch_size, "length": task.length, "dtype": task.dtype}
-        line |= {"padded_to": max(task.length, task.padded_to)}
+        line |= {"batch_size": task.batch_size, "dtype": task.dtype}
+        line |= {"length": task.length, "padded_to": max(task.length, task.padded_to)}
+        if task.captions:
+            line |= {"length": "of captions", "padded_to": None, "short_texts": task.short_texts}
         line |= {"parameters": ours.parameters}
         if isinstance(rival.parameters, str):
             print(json.dumps(line | {"skipped": rival.parameters}), flush=True)
@@ -284,6 +331,8 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, help="instead of the figure's own")
     parser.add_argument("--length", type=int, help="pixels or tokens, instead of the figure's own")
     parser.add_argument("--padded_to", type=int, default=0, help="tokens of our captions")
+    parser.add_argument("--captions", default="", help="CSV file, for lengths of captions")
+    parser.add_argument("--short_texts", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, default=True)
     args = parser.parse_args()
@@ -292,7 +341,10 @@ def main() -> None:
     for figure in [args.figure] if args.figure else FIGURES:
         batch_size, length, _ = FIGURES[figure]
         sizes = (args.batch_size or batch_size, args.length or length)
-        task = Task(figure, *sizes, args.dtype, padded_to=args.padded_to)
+        task = Task(
+            figure, *sizes, args.dtype, padded_to=args.padded_to, captions=args.captions,
+            short_texts=args.short_texts,
+        )  # fmt: skip
         ours = Rival(step_ours, task)
         rivals = {"torch": Rival(step_torch, task)}
         if args.compiled:

@@ -141,31 +141,39 @@ def step_ours(task: Task) -> Iterator[int]:
         "image_id": items,
         "caption_id": items[:, None],
     }
-    yield from run_ours(parts, columns)
+    yield from run_ours(parts, [columns])
 
 
 def run_ours(
-    parts: Any, columns: Mapping[str, np.ndarray], features: Sequence[Any] = ()
+    parts: Any, batches: Sequence[Mapping[str, np.ndarray]], features: Sequence[Any] = ()
 ) -> Iterator[int]:
     """Yields the number of trained parameters, then the number of each executed step.
 
     Args:
       parts: `Parts` of a run.
-      columns: columns of the batch of every step, and possibly others.
+      batches: columns of the batches of the steps, in turn; the first has all that a batch needs.
       features: readers of stored features.
     """
     import jax
 
     from xmodal.base import mesh as mesh_lib
     from xmodal.runs.compiled_step import abstract_batch, compile_step
+    from xmodal.training.two_lengths import RANK
 
     state = jax.jit(parts.init_state)(parts.key_data)
     compiled = compile_step(parts, state, features)
     spec = abstract_batch(parts, features)
-    batch = {name: columns[name].astype(column.dtype) for name, column in spec.items()}
-    batch = mesh_lib.global_batch(batch, parts.mesh)
+    put = [
+        mesh_lib.global_batch(
+            {name: (batches[0] | batch)[name].astype(spec[name].dtype) for name in spec}
+            | {name: column for name, column in batch.items() if name == RANK},
+            parts.mesh,
+        )
+        for batch in batches
+    ]
     yield sum(leaf.size for leaf in jax.tree.leaves(state.params))
     for number in range(10**9):
+        batch = put[number % len(put)]
         state, scalars = compiled(state, batch, mesh_lib.put_step(number, parts.mesh))
         assert math.isfinite(float(scalars["train/loss"])), scalars
         jax.block_until_ready(state)

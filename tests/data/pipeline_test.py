@@ -119,10 +119,53 @@ def test_texts_are_padded_to_the_shortest_length_that_holds_the_global_batch(tin
     assert len(found) > 1
 
 
+def test_texts_are_ranked_by_length_if_every_device_has_enough_short_ones(tiny_config):
+    config = tiny_config | {"image": None}
+    config["text"] = {"tokenizer": "nltk", "max_length": 12, "augment": {"delete": 0.45}}
+    options = {"batch_size": 12, "total_steps": 30}
+    whole = _batches(config, **options)
+    config |= {"text_lengths": (5,), "short_texts": {"length": 4, "share": 0.6}}
+    options |= {"devices": 2, "parts": 2}
+    processes = [_batches(config, process_index=k, process_count=2, **options) for k in (0, 1)]
+    found = collections.Counter()
+    for padded, batch, *blocks in zip(whole, _batches(config, **options), *processes, strict=True):
+        _assert_equal({key: np.concatenate([b[key] for b in blocks]) for key in batch}, batch)
+        lengths = padded["text_mask"].sum(axis=-1)
+        ranks, fits = np.full_like(lengths, -1, np.int32), True
+        for device, part, caption in np.ndindex(2, 2, 2):
+            rows = [6 * device + part + 2 * number for number in range(3)]
+            rows.sort(key=lambda row, c=caption, n=lengths: n[row, c])
+            ranks[rows, caption] = range(3)
+            fits &= lengths[rows[0], caption] <= 4  # A share of 0.6 is one of three rows.
+        length = 5 if fits and lengths.max() <= 5 else 12
+        expected = data.cut_texts(padded, length) | ({"text_rank": ranks} if fits else {})
+        _assert_equal(batch, expected)
+        found[length, bool(fits)] += 1
+    assert found.keys() == set(data.parse(config).text_layouts), found
+
+
+@pytest.mark.parametrize(
+    ("lengths", "short", "layouts"),
+    [
+        ((), None, [(12, False)]),
+        ((4, 6), None, [(4, False), (6, False), (12, False)]),
+        ((), 5, [(12, True), (12, False)]),
+        ((4, 6, 20), 5, [(4, False), (6, True), (12, True), (12, False)]),
+        ((4,), 12, [(4, False), (12, False)]),
+    ],
+)
+def test_the_last_layout_of_texts_is_for_any_batch(tiny_config, lengths, short, layouts):
+    config = tiny_config | {"text_lengths": lengths}
+    config["short_texts"] = short and {"length": short, "share": 0.5}
+    assert data.parse(config).text_layouts == tuple(layouts)
+    assert data.parse(config | {"text": None, "captions_per_image": 1}).text_layouts == ()
+
+
 def test_texts_whose_pads_are_read_keep_their_length(tiny_config):
     config = tiny_config | {"image": None, "text_lengths": (4, 6)}
+    config["short_texts"] = {"length": 4, "share": 0.5}
     config |= {"text": tiny_config["text"] | {"reads_pads": True}}
-    assert data.parse(config).padded_lengths == (12,)
+    assert data.parse(config).text_layouts == ((12, False),)
     (batch,) = _batches(config, batch_size=4, total_steps=1)
     assert batch["text_mask"].shape[-1] == 12
     assert batch["text_mask"].all()

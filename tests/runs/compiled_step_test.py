@@ -104,3 +104,25 @@ def test_a_run_takes_short_texts_where_it_can(config, tmp_path, monkeypatch):
     card = (tmp_path / "model_card.md").read_text()
     assert f"at most {start.flops_per_step / 1e9:.3g} GFLOP per step and device" in card
     assert "At most " in card
+
+
+@pytest.mark.slow
+def test_a_run_with_short_texts_apart_has_the_same_losses(config, tmp_path, change_batches):
+    config = config.copy_and_resolve_references()
+    config.update({"total_steps": 4, "batch_size": 32, "accumulation_steps": 2})
+    config.evals[tiny_run.TINY].every = 0
+    config.model.text.encoder.dropout, config.model.text.projection.batch_norm = 0.0, False
+    ranked, losses = set(), []
+
+    def watch(step, batch):
+        if "text_rank" in batch:
+            ranked.add(step)
+        return batch
+
+    change_batches(watch)
+    for short in (None, {"length": 10, "share": 0.5}):
+        assert not ranked
+        config.data.short_texts = short
+        losses.append(tiny_run.train(config, tmp_path / str(short is None)))
+    assert ranked
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)

@@ -204,7 +204,9 @@ def assert_same_training(one, other):
             np.testing.assert_allclose(found[2][scalar], value, rtol=1e-4, err_msg=scalar)
 
 
-def embed_one_by_one(model, tasks, params, states, batch, *, steps, mesh, frozen, key):
+def embed_one_by_one(
+    model, tasks, params, states, batch, *, steps, mesh, frozen, key, short_texts=None
+):
     """See `accumulation.embed_in_parts`."""
     found = []
     for part in range(steps):

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
+import numpy as np
 
 from xmodal.base.config import UserError, read, setting
-from xmodal.preprocessing import ImageConfig, TextConfig
+from xmodal.preprocessing import ImageConfig, ShortTexts, TextConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,8 @@ class DataConfig:
       text_lengths: numbers of ids, ascending, to which a training batch is padded if all of its
         texts are that short; others are padded to `text.max_length`. The training step is compiled
         for every length. Not used with `text.reads_pads`.
+      short_texts: texts of a training batch that are padded even less, see `ShortTexts`; None for
+        none. The step is compiled once more. Not used with `text.reads_pads`.
       label_captions: number of captions of an image, the first ones, whose words together label
         each of its training texts with concepts (CVSE); 0 for the text's own words.
       mined_negatives: folder of `xmodal mine`, from which every pair draws two more images and
@@ -46,6 +49,7 @@ class DataConfig:
     image: ImageConfig | None = None
     text: TextConfig | None = dataclasses.field(default_factory=TextConfig)
     text_lengths: tuple[int, ...] = ()
+    short_texts: ShortTexts | None = None
     label_captions: int = setting(0, at_least=0)
     mined_negatives: str = ""
     labels: tuple[str, ...] = ()
@@ -92,14 +96,37 @@ class DataConfig:
         return self.captions_per_image + (2 if self.mined_negatives else 0)
 
     @property
-    def padded_lengths(self) -> tuple[int, ...]:
-        """The lengths of the texts of training batches, ascending; empty without texts."""
+    def text_layouts(self) -> tuple[tuple[int, bool], ...]:
+        """Lengths T to which training batches are padded, and whether they have `short_texts`.
+
+        They ascend; the last one is for any batch. There are none without texts.
+        """
         if self.text is None:
             return ()
-        most = self.text.max_length
+        most, short = self.text.max_length, self.short_texts
         if self.text.reads_pads:
-            return (most,)
-        return (*(length for length in self.text_lengths if length < most), most)
+            return ((most, False),)
+        lengths = [*(length for length in self.text_lengths if length < most), most]
+        layouts = [(length, short is not None and length > short.length) for length in lengths]
+        return tuple(dict.fromkeys([*layouts, (most, False)]))
+
+    def lay_out(
+        self, lengths: np.ndarray, devices: int, parts: int
+    ) -> tuple[int, np.ndarray | None]:
+        """Returns T of a batch, the least that holds its texts, and ranks if short ones are apart.
+
+        Args:
+          lengths: see `ShortTexts.rank`, which gives the ranks.
+          devices: see `ShortTexts.rank`.
+          parts: see `ShortTexts.rank`.
+        """
+        *others, last = self.text_layouts
+        longest = lengths.max()
+        length, has_short = next((each for each in others if each[0] >= longest), last)
+        if self.short_texts is None or not has_short:
+            return length, None
+        ranks = self.short_texts.rank(lengths, devices, parts)
+        return last[0] if ranks is None else length, ranks
 
     def require_text(self) -> TextConfig:
         """Returns `text`.

@@ -28,6 +28,8 @@ def train_batches(
     total_steps: int,
     process_index: int = 0,
     process_count: int = 1,
+    devices: int = 1,
+    parts: int = 1,
     features: Sequence[FeatureReader] | None = None,
 ) -> Iterator[Batch]:
     """Returns this process's rows of the batches of steps `first_step` to `total_steps` - 1.
@@ -45,11 +47,13 @@ def train_batches(
       total_steps: step after the last batch.
       process_index: which block of rows this process gets.
       process_count: number of processes.
+      devices: see `ShortTexts.rank`.
+      parts: see `ShortTexts.rank`.
       features: frozen features of the split, read instead of raw columns.
 
     Returns:
-      Iterator over dicts with the columns of `batch_spec`, b rows each. Texts have the first of
-      `config.padded_lengths` that holds all texts of the global batch.
+      Iterator over dicts with the columns of `batch_spec`, b rows each. Texts are
+      padded as `config.lay_out` says; with ranks, these are the column `text_rank`.
 
     Raises:
       UserError: the dataset has fewer examples than a batch needs, or lacks a column.
@@ -60,7 +64,9 @@ def train_batches(
         raise ValueError(f"batch_size={batch_size} does not divide over {process_count} processes")
     rows = batch_size // process_count
     block = slice(process_index * rows, process_index * rows + rows)
-    make_batch = _BatchMaker(config, split, seed, batch_size, block, features or ())
+    make_batch = _BatchMaker(
+        config, split, seed, batch_size, block, (devices, parts), features or ()
+    )
     return read_ahead(make_batch, range(first_step, total_steps), config.prefetch)
 
 
@@ -87,9 +93,10 @@ class _BatchMaker:
         seed: int,
         batch_size: int,
         block: slice,
+        groups: tuple[int, int],
         features: Sequence[FeatureReader],
     ) -> None:
-        self._config, self._block = config, block
+        self._config, self._block, self._groups = config, block, groups
         self._is_whole = block.stop - block.start == batch_size
         self._source = Source(config, split, needed_columns(config))
         self._order = Order(seed, _num_examples(config, self._source), batch_size)
@@ -179,9 +186,12 @@ class _BatchMaker:
         numbers = self._numbers(step, self._block)
         texts, caption_ids = self._read_captions(numbers)
         ids, mask = self._encode(tokenizer, step, texts, self._block)
-        length = self._padded_length(tokenizer, step, mask)
+        lengths = self._lengths(tokenizer, step, mask)
+        length, ranks = self._config.lay_out(lengths, *self._groups)
         ids, mask = ids[..., :length], mask[..., :length]
         batch = {"text_mask": mask, "caption_id": caption_ids}
+        if ranks is not None:
+            batch["text_rank"] = ranks[self._block]
         if reader := self._features.get(TEXT_FEATURES):
             batch[reader.name], real = reader.read(numbers, length)
             if not np.array_equal(real, mask):
@@ -240,18 +250,17 @@ class _BatchMaker:
         ids, mask = (each.reshape(*texts.shape, -1) for each in tokenizer.encode(decoded, seeds))
         return ids, mask
 
-    def _padded_length(self, tokenizer: Tokenizer, step: int, mask: np.ndarray) -> int:
-        """Length to which the texts of the global batch are padded; `mask` is that of own rows."""
-        *shorter, most = self._config.padded_lengths
-        if not shorter:
-            return most
-        if not self._is_whole:
+    def _lengths(self, tokenizer: Tokenizer, step: int, mask: np.ndarray) -> np.ndarray:
+        """Lengths [B, C] of the texts of the global batch; `mask` is that of own rows.
+
+        Where these cannot matter, they are those of own rows.
+        """
+        if not self._is_whole and len(self._config.text_layouts) > 1:
             # Every process encodes the texts of all processes, so they agree without a message.
             everything = slice(None)
             texts, _ = self._read_captions(self._numbers(step, everything))
             mask = self._encode(tokenizer, step, texts, everything)[1]
-        longest = int(mask.sum(axis=-1).max())
-        return next((length for length in shorter if length >= longest), most)
+        return mask.sum(axis=-1)
 
 
 def choose_captions(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from xmodal.preprocessing.augment import AugmentConfig
 from xmodal.preprocessing.images import ImageConfig, decode_image, prepare_images
+from xmodal.preprocessing.short_texts import ShortTexts
 from xmodal.preprocessing.text_config import TextConfig, TokenAugmentConfig
 from xmodal.preprocessing.tokenizer_files import read_vocabulary
 from xmodal.preprocessing.tokenizers import TOKENIZERS, Tokenizer, make_tokenizer
@@ -10,6 +11,7 @@ __all__ = [
     "TOKENIZERS",
     "AugmentConfig",
     "ImageConfig",
+    "ShortTexts",
     "TextConfig",
     "TokenAugmentConfig",
     "Tokenizer",

@@ -1,4 +1,4 @@
-"""The training step, compiled once for every length to which texts are padded."""
+"""The training step, compiled once for every layout of a batch's texts."""
 
 import functools
 import time
@@ -16,16 +16,21 @@ from xmodal.runs.parts import Parts
 from xmodal.training.optimization.schedules import Lengths, read_lengths
 from xmodal.training.state import TrainState
 from xmodal.training.step import Batch, Scalars, jit_step, make_step
+from xmodal.training.two_lengths import RANK
+
+Layout = tuple[int, bool]
+"""See `DataConfig.text_layouts`."""
+_NO_TEXTS = (0, False)
 
 
 class CompiledStep:
-    """The training step of a run, for batches of all of its text lengths."""
+    """The training step of a run, for batches of all of its text layouts."""
 
-    def __init__(self, programs: Mapping[int, jax.stages.Compiled], parts: Parts) -> None:
-        """Takes the program of every text length T, ascending; of 0 without texts."""
+    def __init__(self, programs: Mapping[Layout, jax.stages.Compiled], parts: Parts) -> None:
+        """Takes the program of every layout, ascending."""
         self._programs, self._parts = dict(programs), parts
         self._flops = {
-            length: cost.count_flops(program) for length, program in self._programs.items()
+            layout: cost.count_flops(program) for layout, program in self._programs.items()
         }
 
     @property
@@ -34,19 +39,24 @@ class CompiledStep:
         return list(self._programs.values())[-1]
 
     @property
+    def with_short_texts(self) -> jax.stages.Compiled | None:
+        """The program for the longest texts with short ones apart, if there is one."""
+        return next((self._programs[each] for each in reversed(self._programs) if each[1]), None)
+
+    @property
     def most_flops(self) -> float:
         """FLOPs of `longest` on one device, as the compiler counts them; 0 if it does not."""
         return list(self._flops.values())[-1]
 
     def flops(self, batch: Batch) -> float:
         """FLOPs of the step on a batch, like `most_flops`."""
-        return self._flops[_text_length(batch)]
+        return self._flops[_layout(batch)]
 
     def __call__(
         self, state: TrainState, batch: Batch, step: jax.Array
     ) -> tuple[TrainState, Scalars]:
         """Returns the next state and the scalars of a step, see `step.make_step`."""
-        return self._programs[_text_length(batch)](state, batch, step, *self._run)
+        return self._programs[_layout(batch)](state, batch, step, *self._run)
 
     @functools.cached_property
     def _run(self) -> tuple[Lengths, jax.Array]:
@@ -59,8 +69,8 @@ class CompiledStep:
 
 def lower_step(
     parts: Parts, state: TrainState, features: Sequence[data.FeatureReader] = ()
-) -> dict[int, jax.stages.Lowered]:
-    """Returns the step for every text length; see `compile_step`.
+) -> dict[Layout, jax.stages.Lowered]:
+    """Returns the step for every layout of texts; see `compile_step`.
 
     Its text is the same for runs that differ only in their length and seed, so that the compilation
     cache has the program of another.
@@ -74,6 +84,7 @@ def lower_step(
         l2=parts.settings.l2,
         accumulation_steps=parts.settings.accumulation_steps,
         skip_non_finite=parts.settings.non_finite == "skip",
+        short_texts=parts.settings.data.short_texts,
     )
     jitted = jit_step(step, state, parts.mesh)
     everywhere = mesh_lib.replicated(parts.mesh)
@@ -82,8 +93,8 @@ def lower_step(
     run = number, Lengths(number, number), key
     batch = abstract_batch(parts, features)
     return {
-        length: jitted.lower(state, data.cut_texts(batch, length), *run)
-        for length in parts.settings.data.padded_lengths or (0,)
+        layout: jitted.lower(state, _lay_out(batch, layout), *run)
+        for layout in parts.settings.data.text_layouts or (_NO_TEXTS,)
     }
 
 
@@ -101,18 +112,18 @@ def compile_step(
       UserError: the compiler finds that a program does not fit in device memory.
     """
     settings = parts.settings
-    lengths = settings.data.padded_lengths
+    layouts = settings.data.text_layouts
     is_kept = getattr(jax.config, "jax_compilation_cache_dir", None)
     logging.info(
         "Compiling the training step%s%s.",
-        f" for texts of {', '.join(map(str, lengths))} tokens" if len(lengths) > 1 else "",
+        f" for texts of {_describe(layouts)} tokens" if len(layouts) > 1 else "",
         "; later starts read it from the cache" if is_kept else "",
     )
     started = time.monotonic()
     programs = {}
-    with progress("Compiling the training step", len(lengths) or 1) as advance:
-        for length, lowered in lower_step(parts, state, features).items():
-            programs[length] = memory.compile_program(lowered, memory.STEP, parts)
+    with progress("Compiling the training step", len(layouts) or 1) as advance:
+        for layout, lowered in lower_step(parts, state, features).items():
+            programs[layout] = memory.compile_program(lowered, memory.STEP, parts)
             advance(1)
     compiled = CompiledStep(programs, parts)
     seconds = time.monotonic() - started
@@ -134,5 +145,15 @@ def abstract_batch(
     }
 
 
-def _text_length(batch: Batch) -> int:
-    return batch["text_mask"].shape[2] if "text_mask" in batch else 0
+def _layout(batch: Batch) -> Layout:
+    return (batch["text_mask"].shape[2], RANK in batch) if "text_mask" in batch else _NO_TEXTS
+
+
+def _lay_out(batch: dict[str, jax.ShapeDtypeStruct], layout: Layout) -> Batch:
+    length, has_short = layout
+    # Ranks are one number for every text, like the ids of captions.
+    return data.cut_texts(batch, length) | ({RANK: batch["caption_id"]} if has_short else {})
+
+
+def _describe(layouts: Sequence[Layout]) -> str:
+    return ", ".join(f"{length}{' or fewer' * has_short}" for length, has_short in layouts)

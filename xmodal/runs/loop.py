@@ -183,6 +183,8 @@ def make_batches(
         total_steps=parts.settings.total_steps,
         process_index=jax.process_index(),
         process_count=jax.process_count(),
+        devices=parts.mesh.size,
+        parts=parts.settings.accumulation_steps,
         features=features,
     )
 

@@ -47,7 +47,7 @@ def write_card(
         _describe_start(parts),
         "## Training",
         _describe_training(parts, records, stretches),
-        _describe_compute(stretches, varies=len(parts.settings.data.padded_lengths) > 1),
+        _describe_compute(stretches, varies=len(parts.settings.data.text_layouts) > 1),
         "## Use",
         f'```python\nmodel = xmodal.load("{run_dir}")\n```',
         f"Made with xmodal {xmodal.__version__} and jax {jax.__version__}; `config.json` beside "

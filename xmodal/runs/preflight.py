@@ -48,6 +48,7 @@ from xmodal.training.state import TrainState
 from xmodal.training.views import tower_inputs
 
 _STEPS = 2
+_SHORT_STEP = f"{STEP}, short texts"
 
 
 def check(
@@ -134,7 +135,8 @@ def compile_all(
       state: its shapes and sharding.
 
     Returns:
-      The step, and all programs by name: its program for the longest texts as `STEP`.
+      The step, and all programs by name: its program for the longest texts as `STEP`, and
+      that with short texts apart as `_SHORT_STEP` if there is one.
 
     Raises:
       UserError: the compiler finds that a program does not fit.
@@ -142,6 +144,8 @@ def compile_all(
     features = [feature_shapes(parts, side) for side in parts.settings.frozen_features.sides]
     step = compile_step(parts, state, features)
     programs = {STEP: step.longest}
+    if step.with_short_texts is not None:
+        programs[_SHORT_STEP] = step.with_short_texts
     embedder = make_embedder(parts)
     sizes = [options.batch_size for options in parts.evals.values()]
     rows = -(-max(sizes) // parts.mesh.size) * parts.mesh.size
@@ -162,7 +166,7 @@ def _measure_all(parts: Parts, programs: Mapping[str, jax.stages.Compiled]) -> d
     # During evaluation, the run keeps the optimizer state on the devices.
     kept = _bytes_per_device(parts.state_shapes.opt_state)
     return {
-        name: cost.measure(program, 0 if name == STEP else kept)
+        name: cost.measure(program, 0 if name in (STEP, _SHORT_STEP) else kept)
         for name, program in programs.items()
     }
 
@@ -186,7 +190,8 @@ def _log(parts: Parts, costs: Mapping[str, cost.Cost]) -> None:
     device = parts.mesh.devices.flat[0]
     table = format_costs(costs, accelerators.capacity(device), accelerators.find(device))
     logging.info("Per device and call:\n%s", table)
-    logging.info("The %s, per device:\n%s", STEP, format_traffic(costs[STEP].traffic))
+    for name in [each for each in (STEP, _SHORT_STEP) if each in costs]:
+        logging.info("The %s, per device:\n%s", name, format_traffic(costs[name].traffic))
 
 
 def feature_shapes(parts: Parts, side: str) -> data.FeatureReader:

@@ -18,6 +18,7 @@ from jax.sharding import Mesh
 
 from xmodal.base.config import UserError
 from xmodal.models import DualEncoder, Embedding
+from xmodal.preprocessing import ShortTexts
 from xmodal.training.batch_parts import join, split
 from xmodal.training.tasks import Task
 from xmodal.training.tree import Tree
@@ -55,6 +56,7 @@ def embed_in_parts(
     mesh: Mesh,
     frozen: Mapping[str, Collection[str]],
     key: jax.Array,
+    short_texts: ShortTexts | None = None,
 ) -> tuple[dict[str, Embedding], Tree]:
     """Returns the views and states of `embed_views` in training, with one part in memory at a time.
 
@@ -72,6 +74,7 @@ def embed_in_parts(
       mesh: devices that the batch is split over.
       frozen: see `embed_views`.
       key: see `embed_views`.
+      short_texts: see `embed_views`.
     """
     read = {name for side in model.towers for name in COLUMNS[side]} | MINED_COLUMNS.keys()
     inputs = {name: column for name, column in batch.items() if name in read}
@@ -84,7 +87,7 @@ def embed_in_parts(
         number, columns = part
         views, states = embed_views(
             model, tasks, params, states, columns, train=True, frozen=frozen,
-            key=jax.random.fold_in(key, number),
+            key=jax.random.fold_in(key, number), short_texts=short_texts, mesh=mesh,
         )  # fmt: skip
         return jax.lax.stop_gradient(states), views
 

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, setting
 from xmodal.models import DualEncoder, Embedding, Mode
+from xmodal.preprocessing import ShortTexts
 from xmodal.training import accumulation, rngs
 from xmodal.training.batch_statistics import observe_batch
 from xmodal.training.momentum import MOMENTUM, follow, momentum_rate
@@ -83,6 +84,7 @@ def make_step(
     l2: L2Config | None = None,
     accumulation_steps: int = 1,
     skip_non_finite: bool = False,
+    short_texts: ShortTexts | None = None,
 ) -> Step:
     """Returns the pure function that makes one update.
 
@@ -97,6 +99,7 @@ def make_step(
         `accumulation`.
       skip_non_finite: whether a batch whose loss or gradient is not finite counts as a step that
         changes only the step counts, and momentum copies of the towers.
+      short_texts: see `embed_views`.
 
     Returns:
       (state, batch, step, lengths, key_data) -> (state, scalars). `batch` holds global arrays as
@@ -109,7 +112,8 @@ def make_step(
     embed: Callable[..., tuple[dict[str, Embedding], Tree]]
     embed = functools.partial(embed_views, train=True)
     if accumulation_steps > 1:
-        embed = functools.partial(accumulation.embed_in_parts, steps=accumulation_steps, mesh=mesh)
+        embed = functools.partial(accumulation.embed_in_parts, steps=accumulation_steps)
+    embed = functools.partial(embed, short_texts=short_texts, mesh=mesh)
     compute_loss = _make_loss(
         model, tasks, embed, mesh=mesh, l2=l2, accumulation_steps=accumulation_steps
     )

@@ -1,19 +1,23 @@
 """Views of a batch: the image and the drawn captions, each side embedded in one pass."""
 
+import functools
 from collections.abc import Collection, Mapping
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from xmodal.models import DualEncoder, Embedding
 from xmodal.models.dual_encoder import SIDES
+from xmodal.preprocessing import ShortTexts
 from xmodal.training.tasks import MINED_VIEWS, Task, caption_indices, reads_mined, sides
 from xmodal.training.tree import Tree
+from xmodal.training.two_lengths import RANK, embed_two_lengths
 
 # Batch columns that a tower reads. Frozen features replace the raw columns.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "image": ("image", "image_mask", "image_tags", "image_features"),
-    "text": ("text_ids", "text_mask", "text_label_ids", "text_features"),
+    "text": ("text_ids", "text_mask", "text_label_ids", "text_features", RANK),
 }
 # Columns [B, 2, ...] of two mined images for every row; mined texts are the last two of each row.
 MINED_COLUMNS: Mapping[str, str] = {f"mined_{name}": name for name in COLUMNS["image"]}
@@ -50,6 +54,8 @@ def embed_views(
     train: bool = False,
     frozen: Mapping[str, Collection[str]] | None = None,
     key: jax.Array | None = None,
+    short_texts: ShortTexts | None = None,
+    mesh: Mesh | None = None,
 ) -> tuple[dict[str, Embedding], Tree]:
     """Returns the embedding of every view that the tasks compare, and the towers' new state.
 
@@ -64,6 +70,8 @@ def embed_views(
       train: see `Tower.apply`.
       frozen: side -> frozen parts, see `Tower.apply`.
       key: see `Tower.apply`; each tower gets its own.
+      short_texts: texts that are embedded apart if the batch has ranks, see `embed_two_lengths`.
+      mesh: devices that the batch is split over, for `short_texts`.
     """
     views: dict[str, Embedding] = {}
     states: Tree = dict(model_state)
@@ -78,16 +86,18 @@ def embed_views(
             names = [f"caption_{caption}" for caption in captions]
             inputs = tower_inputs(batch, side, [*captions, -2, -1] if mined else captions)
         names += MINED_VIEWS[side] if mined else ()
-        embedding, states[side] = model.embed(
-            side,
-            params,
-            model_state,
-            inputs,
-            train=train,
-            frozen=(frozen or {}).get(side, ()),
-            key=None if key is None else jax.random.fold_in(key, SIDES.index(side)),
-        )
         count = len(names)
+        embed = functools.partial(
+            model.embed, side, params, model_state,
+            train=train, frozen=(frozen or {}).get(side, ()),
+        )  # fmt: skip
+        if RANK in inputs and short_texts is not None and mesh is not None:
+            embed = functools.partial(
+                embed_two_lengths, embed, captions=count, short=short_texts, mesh=mesh
+            )
+        embedding, states[side] = embed(
+            inputs, key=None if key is None else jax.random.fold_in(key, SIDES.index(side))
+        )
         rows = jax.tree.map(lambda x, c=count: x.reshape(len(x) // c, c, *x.shape[1:]), embedding)
         for place, name in enumerate(names):
             views[name] = jax.tree.map(lambda x, p=place: x[:, p], rows)
