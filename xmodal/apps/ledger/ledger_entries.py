@@ -123,7 +123,10 @@ class System:
     note: str = ""
 
     def first_seeds(self, count: int) -> "System":
-        """Returns the system with at most `count` seeds, and the minutes that these take."""
+        """Returns the system with at most `count` seeds, and their share of the minutes.
+
+        The first one takes longer if later ones read what it stored.
+        """
         if len(self.seeds) <= count:
             return self
         minutes = None if self.minutes is None else self.minutes * count / len(self.seeds)
