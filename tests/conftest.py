@@ -1,5 +1,6 @@
 """Every test sees eight virtual CPU devices, so that sharded code is tested with shards."""
 
+import ctypes
 import functools
 import gc
 import logging
@@ -62,6 +63,8 @@ def _forget_compiled_functions():
 
         sys.modules["jax"].clear_caches()
         shared_programs.PROGRAMS.clear()
+        # The allocator would keep what was freed, and each file that follows would forget again.
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import read_weights, save_tower
 from xmodal.pretrained.weight_files import WeightSource, load_source
 
-NUM_CAPTIONS = 1000
+NUM_CAPTIONS = 300
 
 
 def write_hugging_face(folder, size, weights=None, **changes):
@@ -274,7 +274,7 @@ def test_a_real_sentence_encoder_on_real_captions(tmp_path):
     lengths = mask.sum(axis=1)
     for shortest, length in ((0, 16), (16, 72)):
         rows = np.flatnonzero((lengths > shortest) & (lengths <= length))
-        assert len(rows) > 50
+        assert len(rows) > 10
         vectors = embed("float32", rows, length)
         np.testing.assert_allclose(vectors, expected[rows], rtol=0, atol=1e-5)
     cosines = np.sum(embed("bfloat16", rows, 72) * expected[rows], axis=1)
