@@ -219,6 +219,7 @@ def test_every_paper_has_its_numbers():
 def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, capsys):
     config = get_config(name, argument)
     config.total_steps, config.log_every, config.data.data_dir = 2, 1, few_shapes
+    config.batch_size = 16  # The size of the config takes longer and shows no more.
     config.tensorboard.update(queries=0, pairs=0, projector=0)
     for evaluator in config.evals.values():
         evaluator.every = 0  # only at the end
