@@ -1,5 +1,6 @@
 """TFDS builder of crisscrossed_shapes, which is generated from a seed without any download."""
 
+import functools
 import itertools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -123,7 +124,7 @@ class Builder(RandomAccessBuilder):
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record]]:
         del folder  # everything is drawn
         first_ids = itertools.accumulate(self.SPLIT_SIZES.values(), initial=0)
-        splits = zip(make_scenes(self.SEED, self.SPLIT_SIZES).items(), first_ids, strict=False)
+        splits = zip(_scenes(self.SEED, *self.SPLIT_SIZES.items()).items(), first_ids, strict=False)
         return {
             split: self._examples(scenes, first_id)
             for (split, scenes), first_id in splits
@@ -205,6 +206,12 @@ class Builder(RandomAccessBuilder):
                     "relations": np.array(caption.relations, np.int32),
                 },
             )
+
+
+@functools.lru_cache(maxsize=1)
+def _scenes(seed: int, *sizes: tuple[str, int]) -> dict[str, list[Scene]]:
+    """Returns the scenes of `make_scenes`, which one process needs for several configs."""
+    return make_scenes(seed, dict(sizes))
 
 
 def _captioned_images(

@@ -2,6 +2,7 @@
 
 import collections
 import concurrent.futures
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
@@ -16,20 +17,32 @@ _PARALLEL_BATCHES = 2
 def read_ahead(
     make_batch: Callable[[int], Batch], numbers: Iterable[int], ahead: int
 ) -> Iterator[Batch]:
-    """Yields `make_batch(number)` for each number, in order.
+    """Returns an iterator over `make_batch(number)` for each number, in order.
+
+    The first ones are computed from now on, for example while a program compiles.
 
     Args:
       make_batch: function that may run in several threads concurrently.
       numbers: its arguments.
       ahead: number of batches computed ahead of the yielded one.
     """
-    waiting: collections.deque[concurrent.futures.Future[Batch]] = collections.deque()
+    batches = _read_ahead(make_batch, numbers, ahead)
+    next(batches)
+    return batches
+
+
+def _read_ahead(
+    make_batch: Callable[[int], Batch], numbers: Iterable[int], ahead: int
+) -> Iterator[Batch]:
+    """Yields an empty batch once the first `ahead` are submitted, then the batches."""
     with concurrent.futures.ThreadPoolExecutor(_PARALLEL_BATCHES, "batches") as workers:
+        submitted = (workers.submit(make_batch, number) for number in numbers)
+        waiting = collections.deque(itertools.islice(submitted, ahead))
         try:
-            for number in numbers:
-                waiting.append(workers.submit(make_batch, number))
-                if len(waiting) > ahead:
-                    yield waiting.popleft().result()
+            yield {}
+            for batch in submitted:
+                waiting.append(batch)
+                yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
         finally:

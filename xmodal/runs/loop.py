@@ -99,6 +99,7 @@ def _train(
     state = starting_state(parts, run_dir)
     features = frozen_features.open_or_compute(parts, state)
     first_step, total_steps = int(state.step), parts.settings.total_steps
+    batches = make_batches(parts, first_step, features)  # The first ones come during compilation.
     # A finished run may have got another evaluator.
     compiled = compile_step(parts, state, features) if first_step < total_steps else None
     compute = Compute.of(
@@ -113,7 +114,6 @@ def _train(
     write_facts(writer, parts)
     reporter = make_reporter(parts, run_dir, writer, compute, check_lock)
     outputs = Outputs(parts, run_dir, evaluation, check_lock, saver, writer, reporter)
-    batches = make_batches(parts, first_step, features)
     with (
         # First, so that a second SIGTERM, as some schedulers send, does not end the last writes.
         stop_signal() as stop_requested,

@@ -11,6 +11,7 @@ import optax
 from jax.sharding import Mesh
 
 from xmodal.base import mesh as mesh_lib
+from xmodal.base.compiler_options import compiler_options
 from xmodal.models import DualEncoder
 from xmodal.training import rngs
 from xmodal.training.momentum import MOMENTUM, momentum_rate
@@ -118,15 +119,11 @@ def replace_arrays(tree: Tree, arrays: Mapping[str, np.ndarray]) -> Tree:
     )
 
 
-# For a CPU, XLA takes most of the compilation time to optimize a program that runs only once.
-_INIT_OPTIONS: Mapping[str, dict[str, Any]] = {"cpu": {"xla_backend_optimization_level": 1}}
-
-
 def create_state(
     init: Callable[..., TrainState], shapes: TrainState, *arguments: np.ndarray
 ) -> TrainState:
     """Returns the state of `init`, sharded like `shapes`; no device holds more than its shard."""
     shardings = jax.tree.map(lambda leaf: leaf.sharding, shapes)
     platform = next(iter(jax.tree.leaves(shardings)[0].device_set)).platform
-    options = _INIT_OPTIONS.get(platform)
+    options = compiler_options(platform)
     return jax.jit(init, out_shardings=shardings, compiler_options=options)(*arguments)

@@ -11,6 +11,7 @@ import pytest
 
 from configs import base
 from xmodal.base import mesh as mesh_lib
+from xmodal.base.compiler_options import compiler_options
 from xmodal.base.config import UserError
 from xmodal.evals import read_options
 from xmodal.runs.costs import memory
@@ -119,7 +120,7 @@ def test_a_step_compiles_with_options_that_this_version_of_xla_may_lack(options,
     parts = types.SimpleNamespace(mesh=mesh_lib.make_mesh(jax.devices()[:1]))
     lowered = jax.jit(lambda x: 2 * x).lower(1.0)
     if options == memory._STEP_OPTIONS["cpu"]:  # Those in use do something.
-        lowered.compile(options)
+        lowered.compile(compiler_options("cpu") | options)
     monkeypatch.setattr(memory, "_STEP_OPTIONS", {"cpu": options})
     assert memory.compile_program(lowered, memory.STEP, parts)(1.0) == 2.0
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from xmodal.base.compiler_options import compiler_options
 from xmodal.base.config import UserError
 from xmodal.losses import LOSSES
 from xmodal.losses.engine import choose_engine
@@ -40,12 +41,14 @@ def compile_program(lowered: jax.stages.Lowered, what: str, parts: Parts) -> jax
     Raises:
       UserError: the compiler finds that it does not fit in device memory.
     """
-    options = _STEP_OPTIONS.get(parts.mesh.devices.flat[0].platform) if what == STEP else None
+    platform = parts.mesh.devices.flat[0].platform
+    options = compiler_options(platform) if what == STEP else {}
+    own = _STEP_OPTIONS.get(platform, {}) if what == STEP else {}
     try:
-        return lowered.compile(options)
+        return lowered.compile(options | own)
     except jax.errors.JaxRuntimeError as error:
         if re.search("No such compile option|not a valid enum value", str(error)):
-            return lowered.compile()  # A version of XLA without YNNPACK, or without this kind.
+            return lowered.compile(options)  # A version of XLA without YNNPACK or this kind.
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         numbers = re.search(r"[Uu]sed ([\d.]+[KMGT]?) of ([\d.]+[KMGT]?) hbm", str(error))
