@@ -6,7 +6,8 @@
         --config.data.manual_dir=COCO
 
 VOCAB is the `vocab.txt` of bert-base-uncased. `large` has ViT-L/16 and starts from
-model_large.pth. Evaluate a retrieval checkpoint as it is with `released.py:blip`.
+model_large.pth. Evaluate a retrieval checkpoint as it is with `released.py:blip`. For pictures and
+captions of your own, add `--config.data.dataset=captioned_images --config.select.metric=`.
 
 Li et al., "BLIP: Bootstrapping Language-Image Pre-training for Unified Vision-Language
 Understanding and Generation" (2022), and salesforce/BLIP, configs/retrieval_coco.yaml: ViT-B/16,

@@ -87,14 +87,18 @@ def _photographs(content: Any, source: str, id_name: str) -> Photographs:
     return splits
 
 
-def in_splits(karpathy: Photographs) -> dict[str, list[Photograph]]:
+def in_splits(karpathy: Photographs, place: str = "Karpathy's file") -> dict[str, list[Photograph]]:
     """Karpathy's splits as those of a dataset: train and restval, val, test.
+
+    Args:
+      karpathy: see `read_karpathy`.
+      place: names the file in messages.
 
     Raises:
       UnexpectedFilesError: a split has an unknown name, or none.
     """
     sizes = {name or "none": len(photographs) for name, photographs in karpathy.items()}
-    check_split_names(sizes, "Karpathy's file")
+    check_split_names(sizes, place)
     return {
         split: [
             photograph

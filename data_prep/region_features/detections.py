@@ -54,7 +54,7 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
 
 
 def _read_own(path: pathlib.Path) -> Photographs:
-    splits = in_splits(read_karpathy_file(path))
+    splits = in_splits(read_karpathy_file(path), str(path))
     names: dict[int, str] = {}
     for image in (image for images in splits.values() for image in images):
         number = number_of_name(image.name)

@@ -1,7 +1,10 @@
 """A loaded model scores pairs, each as if it were alone."""
 
+import pathlib
+
 import jax
 import numpy as np
+import PIL.Image
 import pytest
 from tiny_dual_encoder import FEATURES, PAIR_SCORER, SECTION, make_model, make_texts, save_run
 
@@ -83,5 +86,8 @@ def test_mistakes_are_named():
         model.score_pairs(images, ["a"])
     with pytest.raises(xmodal.UserError, match="in two lists, not 2 images and the text 'ab'"):
         model.score_pairs(images, "ab")
+    for image in ("a.jpg", pathlib.Path("a.jpg"), PIL.Image.new("RGB", (2, 2))):
+        with pytest.raises(xmodal.UserError, match="in two lists, not the image .* and 1 texts"):
+            model.score_pairs(image, ["a"])
     with pytest.raises(xmodal.UserError, match="reads the names of the objects of an image"):
         score_given_pairs("m", lambda: None, images, ["a"], ImageConfig(tags=True), None)

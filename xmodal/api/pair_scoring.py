@@ -1,7 +1,7 @@
 """Scores given images with given texts by a model's pair scorer."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -51,10 +51,10 @@ def score_given_pairs(
             f"{name} reads the names of the objects of an image, which given images lack; evaluate "
             "it on a dataset with tags."
         )
-    if isinstance(texts, str) or not len(images) == len(texts) > 0:
+    if _is_one(images) or _is_one(texts) or not len(images) == len(texts) > 0:
         raise UserError(
-            f"score_pairs takes as many images as texts, in two lists, not {len(images)} images "
-            f"and {f'the text {texts!r}' if isinstance(texts, str) else f'{len(texts)} texts'}."
+            "score_pairs takes as many images as texts, in two lists, not "
+            f"{_count(images, 'image')} and {_count(texts, 'text')}."
         )
     if wrong := [each for each in texts if not isinstance(each, str)]:
         raise UserError(f"{wrong[0]!r} is not a string; pass only strings.")
@@ -79,3 +79,12 @@ def _distinct(items: Sequence[Any]) -> tuple[list[Any], np.ndarray]:
     found = dict(zip(keys, own, strict=True))
     places = {key: place for place, key in enumerate(found)}
     return list(found.values()), np.array([places[key] for key in keys])
+
+
+def _is_one(given: Any) -> bool:
+    """Whether an image or a text was given in place of a list."""
+    return isinstance(given, str | bytes) or not isinstance(given, Sized)
+
+
+def _count(given: Any, noun: str) -> str:
+    return f"the {noun} {given!r:.80}" if _is_one(given) else f"{len(given)} {noun}s"

@@ -15,6 +15,8 @@ from xmodal.evals.inputs import arrays
 from xmodal.evals.inputs.sources import Candidates, Embeddings, ScoreMatrix
 from xmodal.evals.ranking.from_candidates import ScoredCandidates
 from xmodal.evals.ranking.second_stage import PairReranker
+from xmodal.evals.reports.paired_differences import compare
+from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.runner import compute_boards
 
 SPLIT = TinySplit()
@@ -169,3 +171,23 @@ def test_scores_of_a_model_without_a_second_stage_are_refused():
     _, source = open_case(np.zeros((4, 8), np.float32))
     with pytest.raises(UserError, match="model is ranked without a second stage"):
         without_reranker().scores(source)
+
+
+def test_other_candidates_are_not_compared(tmp_path):
+    table = np.random.default_rng(6).normal(size=(4, 8)).astype(np.float32)
+    evaluator, source = open_case(table, top=2)
+    arrays.save_scores(tmp_path / "scores.npz", evaluator.scores(source))
+    found = arrays.load_scores(tmp_path / "scores.npz")
+    results = {
+        "run": evaluator.run(source),
+        "file": without_reranker().run(found),
+        "bare": without_reranker().run(dataclasses.replace(found, first=None)),
+    }
+    stored = {name: StoredResults(each, name) for name, each in results.items()}
+    assert compare(stored["file"], stored["file"])
+    for one, other, remedy in (
+        ("run", "file", "write the pairs of the run with --save_scores, and evaluate that file"),
+        ("file", "bare", "save both with equal candidates and embeddings of the first stage"),
+    ):
+        with pytest.raises(UserError, match=f"scored .* against 2 given candidates .*; {remedy}"):
+            compare(stored[one], stored[other])

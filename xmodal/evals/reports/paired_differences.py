@@ -299,9 +299,13 @@ def _align(place: str, ours: DirectionResult, theirs: DirectionResult) -> Direct
     if ours.rescored and theirs.rescored:
         candidates, others = ours.rescored.candidates, theirs.rescored.candidates
         if candidates != others:
+            remedy = "evaluate both models with equal `top` and `first_stage` of the reranker"
+            if ours.rescored.given and theirs.rescored.given:
+                remedy = "save both with equal candidates and embeddings of the first stage"
+            elif ours.rescored.given or theirs.rescored.given:
+                remedy = "write the pairs of the run with --save_scores, and evaluate that file"
             raise UnequalCandidatesError(
-                f"The second stages of {place} scored {candidates} against {others}; evaluate both "
-                "models with equal `top` and `first_stage` of the reranker."
+                f"The second stages of {place} scored {candidates} against {others}; {remedy}."
             )
     order, other_order = (
         np.argsort(direction.query_ids, kind="stable") for direction in (ours, theirs)
