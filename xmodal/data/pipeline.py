@@ -52,8 +52,8 @@ def train_batches(
       features: frozen features of the split, read instead of raw columns.
 
     Returns:
-      Iterator over dicts with the columns of `batch_spec`, b rows each. Texts are
-      padded as `config.lay_out` says; with ranks, these are the column `text_rank`.
+      Iterator over dicts with the columns of `batch_spec`, b rows each. Texts are padded
+      as `config.lay_out` says; the ranks, if any, are the column `text_rank`.
 
     Raises:
       UserError: the dataset has fewer examples than a batch needs, or lacks a column.

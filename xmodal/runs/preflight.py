@@ -135,8 +135,8 @@ def compile_all(
       state: its shapes and sharding.
 
     Returns:
-      The step, and all programs by name: its program for the longest texts as `STEP`, and
-      that with short texts apart as `_SHORT_STEP` if there is one.
+      The step, and all programs by name: its program for the longest texts as `STEP`, and that with
+      short texts apart as `_SHORT_STEP` if there is one.
 
     Raises:
       UserError: the compiler finds that a program does not fit.
