@@ -121,8 +121,8 @@ def open_file(
     # Only the evaluators that the user named must exist.
     names = names or _keep_possible(kind, path, read_options(sections["evals"]))
     suite = EvalSuite(sections, sides_of(source), mesh_lib.make_mesh(), names)
-    if problem := _explain_missing(path, _missing(kind, suite.options)):
-        raise UserError(problem)
+    if missing := _missing(kind, suite.options):
+        raise UserError(_explain_missing(path, missing, suite.options))
     if others := _other_fields(suite.options):
         raise UserError(_explain_fields(path, others))
     subject, identity = (
@@ -137,7 +137,7 @@ def _keep_possible(kind: str, path: str, options: Mapping[str, Options]) -> list
     missing, others = _missing(kind, options), _other_fields(options)
     kept = [name for name in options if name not in others and name not in missing]
     if missing and kept:
-        logging.warning("Left out: %s", _explain_missing(path, missing))
+        logging.warning("Left out: %s", _explain_missing(path, missing, options))
     if others and kept:
         logging.warning("Left out: %s", _explain_fields(path, others))
     return kept or list(options)
@@ -154,15 +154,19 @@ def _missing(kind: str, options: Mapping[str, Options]) -> dict[str, str]:
     return missing
 
 
-def _explain_missing(path: str, missing: Mapping[str, str]) -> str:
-    """A sentence on what evaluators lack in a file; "" if nothing."""
-    if not missing:
-        return ""
+def _explain_missing(path: str, missing: Mapping[str, str], options: Mapping[str, Options]) -> str:
     listed = " and ".join(f"config.evals.{name} needs {what}" for name, what in missing.items())
-    return (
+    problem = (
         f"{listed}, which {path} lacks: evaluate the model itself, with --run=RUN, or name other "
         "evaluators in --evaluators."
     )
+    unset = [
+        f"--config.evals.{name}.reranker=None"
+        for name in missing
+        if isinstance(each := options[name], BoardsOptions) and each.reranker
+    ]
+    # A reranker's own file of scores comes from a config with that reranker.
+    return f"{problem} To rank by the file alone, pass {' '.join(unset)}." if unset else problem
 
 
 def _other_fields(options: Mapping[str, Options]) -> dict[str, str | None]:
