@@ -115,7 +115,7 @@ def coco() -> dict:
     }
     # The learned vocabulary may exceed its target size by a few percent; the model has 30,522 rows.
     data["text"] = base.wordpiece(vocabulary_size=29_000, max_length=48)
-    # 90 % of captions are that short, as are three quarters of those of nearly all devices.
+    # 90 % of captions have at most 16 tokens, and thus three quarters on nearly every device.
     data["short_texts"] = {"length": 16, "share": 0.75}
     data["prefetch"] = 4
     return data

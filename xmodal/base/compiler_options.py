@@ -2,9 +2,9 @@
 
 from typing import Any
 
-# Most of a start on a CPU is LLVM's. Its first level takes three quarters of the time of its third
-# for a training step. The quickstart's step is as fast, since XLA itself vectorizes loops; that of
-# an EfficientNet takes 3 % longer.
+# LLVM takes most of the time of a start on a CPU. For a training step, its first level takes three
+# quarters of the time of its third. The quickstart's step is as fast, since XLA itself vectorizes
+# loops; that of an EfficientNet takes 3 % longer.
 _OPTIONS: dict[str, dict[str, Any]] = {"cpu": {"xla_backend_optimization_level": 1}}
 
 

@@ -1,4 +1,4 @@
-"""The processor, on which rounding and times depend."""
+"""The processor, on which rounding and run times depend."""
 
 import pathlib
 import platform
@@ -6,9 +6,9 @@ import re
 
 
 def describe_processor() -> str:
-    """Returns its name, with family and model where the system tells them.
+    """Returns the processor's name, family and model, as far as the system reports them.
 
-    Where it tells nothing, the architecture's name.
+    Without a name, it is that of the architecture.
     """
     try:
         text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")

@@ -113,7 +113,7 @@ class DataConfig:
     def lay_out(
         self, lengths: np.ndarray, devices: int, parts: int
     ) -> tuple[int, np.ndarray | None]:
-        """Returns T of a batch, the least that holds its texts, and ranks if short ones are apart.
+        """Returns the length T to which a batch is padded, and ranks if its short texts are apart.
 
         Args:
           lengths: see `ShortTexts.rank`, which gives the ranks.

@@ -253,7 +253,7 @@ class _BatchMaker:
     def _lengths(self, tokenizer: Tokenizer, step: int, mask: np.ndarray) -> np.ndarray:
         """Lengths [B, C] of the texts of the global batch; `mask` is that of own rows.
 
-        Where these cannot matter, they are those of own rows.
+        With a single layout, which depends on no length, they are those of own rows.
         """
         if not self._is_whole and len(self._config.text_layouts) > 1:
             # Every process encodes the texts of all processes, so they agree without a message.

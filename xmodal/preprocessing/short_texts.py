@@ -12,9 +12,9 @@ class ShortTexts:
     """`config.data.short_texts`: a second length within a batch.
 
     The shortest texts of every device, and of every part of an accumulated batch, are padded to a
-    length of their own, and their side of the model embeds them apart from the others. A batch in
-    which not so many texts are that short is padded to `text.max_length` as a whole. Losses do not
-    change; random numbers of the text side, as for dropout, depend on the number of devices.
+    length of their own, and their side of the model embeds them apart from the others. A batch with
+    fewer texts of at most that length is padded to `text.max_length` as a whole. Losses do not
+    change; random numbers of the text side, such as dropout's, depend on the number of devices.
 
     Attributes:
       length: number of ids of the short texts.
@@ -25,7 +25,7 @@ class ShortTexts:
     share: float = setting(above=0, below=1)
 
     def count(self, rows: int) -> int:
-        """Returns how many of the texts of `rows` rows are short, of those at one position."""
+        """Returns the number of short texts at every caption position of `rows` rows."""
         return int(self.share * rows)
 
     def rank(self, lengths: np.ndarray, devices: int, parts: int) -> np.ndarray | None:

@@ -93,7 +93,7 @@ def lower_step(
     run = number, Lengths(number, number), key
     batch = abstract_batch(parts, features)
     return {
-        layout: jitted.lower(state, _lay_out(batch, layout), *run)
+        layout: jitted.lower(state, _with_layout(batch, layout), *run)
         for layout in parts.settings.data.text_layouts or (_NO_TEXTS,)
     }
 
@@ -149,7 +149,7 @@ def _layout(batch: Batch) -> Layout:
     return (batch["text_mask"].shape[2], RANK in batch) if "text_mask" in batch else _NO_TEXTS
 
 
-def _lay_out(batch: dict[str, jax.ShapeDtypeStruct], layout: Layout) -> Batch:
+def _with_layout(batch: dict[str, jax.ShapeDtypeStruct], layout: Layout) -> Batch:
     length, has_short = layout
     # Ranks are one number for every text, like the ids of captions.
     return data.cut_texts(batch, length) | ({RANK: batch["caption_id"]} if has_short else {})

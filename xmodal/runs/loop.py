@@ -173,7 +173,7 @@ def _save_start(parts: Parts, run_dir: str, compute: Compute) -> None:
 def make_batches(
     parts: Parts, first_step: int, features: Sequence[data.FeatureReader] = ()
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields this process's rows of every batch from `first_step` on."""
+    """Returns an iterator over this process's rows of every batch from `first_step` on."""
     return data.train_batches(
         parts.settings.data,
         split=parts.settings.train_split,

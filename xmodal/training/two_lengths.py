@@ -29,7 +29,7 @@ def embed_two_lengths(
     mesh: Mesh,
     key: jax.Array | None,
 ) -> tuple[Embedding, Tree]:
-    """Returns what `embed` returns for all texts at once; every device divides its own ones.
+    """Returns what `embed` returns for all texts at once; each device embeds its short ones apart.
 
     Arrays with an axis of tokens are padded with zeros where texts are short.
 

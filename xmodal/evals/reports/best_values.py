@@ -1,4 +1,4 @@
-"""Which of several models are best by a metric, as far as its intervals tell."""
+"""The best of several models by a metric, and those that its intervals do not separate."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from xmodal.evals.metrics import lower_is_better
 
 
 def find_best(tag: str, models: Sequence[Mapping[str, float]]) -> list[bool]:
-    """Returns of each model whether its value is the best, or its interval overlaps the best's.
+    """Returns for each model whether it is the best or its interval overlaps that of the best.
 
     Args:
       tag: the metric.
