@@ -121,11 +121,17 @@ def test_texts_that_are_normalized_together_are_not_divided():
     config = tiny.make_config()
     config.model.text.projection.batch_norm = True
     parts = tiny.make_parts(config, devices=4)
-    with pytest.raises(UserError, match="batch normalization"):
-        jax.eval_shape(
+
+    def embed(frozen):
+        return jax.eval_shape(
             lambda params, state, batch: embed_views(
-                parts.model, parts.tasks, params, state, batch,
+                parts.model, parts.tasks, params, state, batch, frozen={"text": frozen},
                 train=True, key=jax.random.key(0), short_texts=SHORT, mesh=parts.mesh,
             ),
             *parts.shapes, dict(parts.batch) | {RANK: parts.batch["caption_id"]},
         )  # fmt: skip
+
+    with pytest.raises(UserError, match="batch normalization"):
+        embed(("encoder",))
+    _, states = embed(("projection",))  # It normalizes by its running statistics.
+    assert "batch_stats" in states["text"]

@@ -1,6 +1,7 @@
 """Embeds the short texts of a batch apart from the others, with less padding."""
 
 import functools
+import operator
 from collections.abc import Callable, Mapping
 
 import jax
@@ -68,8 +69,10 @@ def embed_two_lengths(
     keys = (None, None) if key is None else jax.random.split(key)
     short_inputs, long_inputs = devices(divide)(inputs)
     first, state = embed(short_inputs, key=keys[0])
-    others, _ = embed(long_inputs, key=keys[1])
-    if "batch_stats" in state:
+    others, other_state = embed(long_inputs, key=keys[1])
+    statistics = (each.get("batch_stats", {}) for each in (state, other_state))
+    # A frozen side returns its running statistics as they were.
+    if not all(jax.tree.leaves(jax.tree.map(operator.is_, *statistics))):
         raise UserError(
             "config.data.short_texts embeds short texts apart, but the text side normalizes all "
             "texts of a batch together (batch normalization); set it to None."
