@@ -15,7 +15,7 @@ from etils import epath
 
 from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
-from xmodal.base.result_files import write_files
+from xmodal.base.result_files import check_writable, write_files
 from xmodal.evals.inputs.array_checks import (
     check_embeddings,
     check_ids,
@@ -129,14 +129,16 @@ def save_scores(path: str | os.PathLike, found: Candidates | ScoreMatrix) -> Non
     _save(path, arrays)
 
 
-def check_npz(path: str | os.PathLike) -> None:
-    """Raises an error if a name does not end in .npz."""
-    if epath.Path(path).suffix != ".npz":
+def check_savable(path: str | os.PathLike) -> None:
+    """Raises an error if a name does not end in .npz, or its folder is not writable."""
+    place = epath.Path(path)
+    if place.suffix != ".npz":
         raise UserError(f"Arrays are saved as npz: {path} has to end in .npz.")
+    check_writable(place.parent)
 
 
 def _save(path: str | os.PathLike, arrays: Mapping[str, Any]) -> None:
-    check_npz(path)
+    check_savable(path)
     buffer, place = io.BytesIO(), epath.Path(path)
     np.savez(buffer, **arrays)
     write_files(place.parent, {place.name: buffer.getvalue()})

@@ -190,7 +190,8 @@ class EvalSuite:
             self.evaluator(each, split).check_provider(f"config.evals.{each}", provider)
         similarity, reranked = None, ""
         for path in filter(None, (request.save_embeddings, request.save_scores)):
-            arrays.check_npz(path)  # Before any work.
+            if jax.process_index() == 0:
+                arrays.check_savable(path)  # Before any work.
         if request.save_embeddings is not None:
             assert isinstance(provider, ModelProvider)
             similarity = self._similarity_to_save(provider, splits)
