@@ -13,8 +13,8 @@ Other published towers, on one side or both, are fine-tuned:
     python -m xmodal.main --config=configs/own_data.py --config.data.manual_dir=FOLDER \\
         --config.init_from.towers.text=weights/bert
 
-`own_data.py:frozen` trains only projections of any two published towers. This is the best choice
-for a few hundred pictures.
+`own_data.py:frozen` trains only projections of any two published towers. Stop there with a few
+hundred pictures: on 600, training the text tower afterwards was no clear gain (configs/results.md).
 
 The batch size, the length of the run and the steps between evaluations depend on the number of
 training images ("auto", see `xmodal/runs/config/sizes.py`); any number may replace it.
