@@ -31,6 +31,7 @@ from xmodal.pretrained import packaged_towers
 
 DIMENSION = 256
 PACKAGED = {"image": "efficientnet_lite2", "text": "minilm"}
+_UNSET = {"head": (None,), "size": (0, None)}  # Elsewhere, None is a choice, as of no `augment`.
 
 
 def get_config(argument: str = "") -> ConfigDict:
@@ -141,7 +142,7 @@ def _fill(section: ConfigDict, defaults: dict[str, Any]) -> None:
     for key, value in defaults.items():
         if isinstance(section.get(key), ConfigDict):
             _fill(section[key], value)
-        elif section.get(key) in (None, "") or (key == "size" and not section.size):
+        elif key not in section or section[key] in _UNSET.get(key, ("",)):
             section[key] = value
 
 

@@ -176,6 +176,12 @@ def test_overrides_stand(config_of_flags):
     assert small.model.text.encoder.name == "words"
 
 
+def test_none_is_a_choice(config_of_flags):
+    small = config_of_flags("--config.data.image.augment=None", argument=":small")
+    assert small.data.image.augment is None
+    assert (small.data.image.size, small.model.image.head.name) == (32, "mean")
+
+
 def test_a_named_tower_on_the_command_line(config_of_flags):
     config = config_of_flags("--config.init_from.towers.text=weights/minilm")
     assert config.model.text.encoder.to_dict() == {"name": ""}
