@@ -85,7 +85,7 @@ _WRITTEN = {"split", "output", "overwrite", "compare"}
 _LABELED = _WRITTEN | {"annotations", "boards", "name", "bootstrap_samples", "seed"}
 _SAVED = {"save_embeddings", "save_scores"}
 _CONFIGURED = _WRITTEN | _SAVED | {"evaluators", "examples"}
-# Flags that together name what is evaluated -> the flags that go with them.
+# Flags that together name the source -> the flags that go with them.
 SOURCES: dict[tuple[str, ...], set[str]] = {
     ("run",): _CONFIGURED | {"step", "annotations"},
     ("run", "follow"): _CONFIGURED - _SAVED | {"timeout", "annotations"},

@@ -33,7 +33,7 @@ def open_interpolation(
     Args:
       evaluation: the evaluation of the run.
       run_dir: its folder.
-      step: the checkpoint b; a is what the run's `config.init_from` names.
+      step: the checkpoint b; a is the source in the run's `config.init_from`.
       weights: the weights.
 
     Raises:

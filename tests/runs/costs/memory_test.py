@@ -11,7 +11,7 @@ import pytest
 
 from configs import base
 from xmodal.base import mesh as mesh_lib
-from xmodal.base.compiler_options import compiler_options
+from xmodal.base.compiler_options import compiler_options, step_options
 from xmodal.base.config import UserError
 from xmodal.evals import read_options
 from xmodal.runs.costs import memory
@@ -111,7 +111,7 @@ def test_remedies_are_those_of_the_program(what, arguments, expected):
 @pytest.mark.parametrize(
     "options",
     [
-        memory._STEP_OPTIONS["cpu"],
+        step_options("cpu"),
         {"xla_no_such_option": ""},
         {"xla_cpu_experimental_ynn_fusion_type": "NO_SUCH_KIND"},
     ],
@@ -119,9 +119,9 @@ def test_remedies_are_those_of_the_program(what, arguments, expected):
 def test_a_step_compiles_with_options_that_this_version_of_xla_may_lack(options, monkeypatch):
     parts = types.SimpleNamespace(mesh=mesh_lib.make_mesh(jax.devices()[:1]))
     lowered = jax.jit(lambda x: 2 * x).lower(1.0)
-    if options == memory._STEP_OPTIONS["cpu"]:  # Those in use do something.
+    if options == step_options("cpu"):  # Those in use do something.
         lowered.compile(compiler_options("cpu") | options)
-    monkeypatch.setattr(memory, "_STEP_OPTIONS", {"cpu": options})
+    monkeypatch.setattr(memory, "step_options", lambda platform: options)
     assert memory.compile_program(lowered, memory.STEP, parts)(1.0) == 2.0
 
 

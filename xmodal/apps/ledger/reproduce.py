@@ -6,8 +6,8 @@
     python -m xmodal reproduce --all --available --minutes=5 --seeds=1
 
 The list names every system, a model or method of a table, with the number of its rows by status,
-and what this machine lacks to run it; --available, --minutes and --seeds restrict it to what --all
-would run with them. The statuses:
+and the missing files of this machine; --available, --minutes and --seeds restrict it to the runs of
+--all with them. The statuses:
 
     measured here  the row was computed with this project
     parity only    not computed, but a test compares the implementation with the publisher's

@@ -142,7 +142,7 @@ def _replace_inputs(
 ) -> list[str]:
     """Sets a section of `config.data` as weights need it; returns a phrase for every change."""
     changed = []
-    if inputs.get("tokenizer") in SUBWORDS:  # What the config says of words is not for pieces.
+    if inputs.get("tokenizer") in SUBWORDS:  # Settings of words are not for pieces.
         unset = {key: value for key, value in WORD_SETTINGS.items() if key in section}
         inputs = {**unset, **inputs}
     for key, value in inputs.items():

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from xmodal.base.compiler_options import compiler_options
+from xmodal.base.compiler_options import compiler_options, step_options
 from xmodal.base.config import UserError
 from xmodal.losses import LOSSES
 from xmodal.losses.engine import choose_engine
@@ -21,12 +21,6 @@ STEP = "training step"
 _GIB = 2**30
 # From this batch size on, not storing the scores of all pairs is worthwhile.
 _MANY_PAIRS = 4096
-# On a CPU, XLA's YNNPACK takes four times as long as its own code for the gradient of a
-# convolution's kernel; of an embedding, it is faster. Sums stay with YNNPACK: over the axes of a
-# picture, XLA's own code adds one number to the next, 4e-4 off after a million float32 numbers.
-_STEP_OPTIONS: Mapping[str, dict[str, Any]] = {
-    "cpu": {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE"}
-}
 _SMALLER = "a smaller model, or devices with more memory."
 
 
@@ -42,8 +36,9 @@ def compile_program(lowered: jax.stages.Lowered, what: str, parts: Parts) -> jax
       UserError: the compiler finds that it does not fit in device memory.
     """
     platform = parts.mesh.devices.flat[0].platform
-    options = compiler_options(platform) if what == STEP else {}
-    own = _STEP_OPTIONS.get(platform, {}) if what == STEP else {}
+    options, own = {}, {}
+    if what == STEP:
+        options, own = compiler_options(platform), step_options(platform)
     try:
         return lowered.compile(options | own)
     except jax.errors.JaxRuntimeError as error:

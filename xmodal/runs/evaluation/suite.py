@@ -26,7 +26,7 @@ from xmodal.runs.tensorboard.example_views import View
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to evaluate, and what to show and to save beside the numbers.
+    """Splits to evaluate, and pages and files beside the numbers.
 
     Attributes:
       split: split of the run's dataset; None for the final split of every evaluator.
