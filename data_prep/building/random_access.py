@@ -33,6 +33,13 @@ from data_prep.published_figures import Figure
 _LOG_SECONDS = 10.0
 
 
+class _DatasetInfo(tfds.core.DatasetInfo):
+    """Information that no bucket of TFDS has: a search would leave a temporary folder behind."""
+
+    def initialize_from_bucket(self) -> None:
+        """Finds nothing, see above."""
+
+
 class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
     """Builder whose records can be read by index, in ArrayRecord unless requested otherwise.
 
@@ -136,7 +143,11 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         return {}
 
     def _info(self) -> tfds.core.DatasetInfo:
-        return self.dataset_info_from_configs(
+        package = self.get_metadata()
+        return _DatasetInfo(
+            builder=self,
+            description=package.description,
+            citation=package.citation,
             features=self._features(),
             homepage=self.HOMEPAGE or None,
             metadata=tfds.core.MetadataDict(self._metadata()),

@@ -6,6 +6,7 @@ import io
 import os
 import pathlib
 import sys
+import tempfile
 from typing import ClassVar
 
 import numpy as np
@@ -250,3 +251,11 @@ def test_values_are_hashed_as_they_are_stored():
     assert hashed(**one) == hashed(**same)
     for change in ({"vector": [1, 2, 4]}, {"scores": []}, {"flag": 0}, {"rows": [[1, 2]]}):
         assert hashed(**one | change) != hashed(**one)
+
+
+def test_a_builder_leaves_no_temporary_folder(tmp_path, monkeypatch):
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    builder = data_prep.builder_class("flickr8k")(config="images", data_dir=tmp_path)
+    assert "Hodosh" in builder.info.citation and "captions" in builder.info.description
+    assert not list(temporary.iterdir())
