@@ -48,6 +48,7 @@ def test_answers_are_those_of_the_index(index, ask):
     assert (status, found["query"], len(found["hits"])) == (200, "a star", 2)
     assert rows_of(found) == [(hit.item, hit.score) for hit in index.query("a star", top=2)]
     assert {hit["definition"] for hit in found["hits"]} == {index.model.similarity_name}
+    assert rows_of(ask("GET", "/search?text=a+star&top=2&rerank=0")[1]) == rows_of(found)
     captions = ask("GET", "/search?text=a+star&find=caption")[1]
     assert captions["hits"][0]["item"] == "a star"
     path = index.galleries["image"].names[2]
@@ -63,7 +64,8 @@ def test_answers_are_those_of_the_index(index, ask):
         (("GET", f"/search?text=a&top={'9' * 5_000}"), 400, "must be from 1 to 1000"),
         (("GET", "/search?text=a&k=3"), 400, "unknown: ['k']; known: ['find'"),
         (("GET", "/search?text=a&find=video"), 400, "The index has no video"),
-        (("GET", "/search?text=a&rerank=0"), 400, "rerank=0 must be from 1 to 1000"),
+        (("GET", "/search?text=a&rerank=-1"), 400, "rerank=-1 must be from 0 to 1000"),
+        (("GET", "/search?text=a&rerank=0&first_stage_weight=1"), 400, "is an option of rerank"),
         (("GET", "/search?text=a&rerank=3&first_stage_weight=x"), 400, "must be a number"),
         (("GET", "/search?text=a&rerank=3&first_stage_weight=1"), 400, "has no pair scorer"),
         (("GET", "/"), 404, "there is only /search"),

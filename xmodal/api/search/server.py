@@ -25,7 +25,7 @@ from xmodal.base.config import UserError, suggest
 _PATH = "/search"
 _LARGEST = 20 * 2**20  # Bytes of a picture.
 _MOST = 1000  # Hits of a query.
-_NUMBERS = ("top", "rerank")
+_NUMBERS = {"top": 1, "rerank": 0}  # The smallest values.
 _WEIGHT = "first_stage_weight"
 _OPTIONS = ("text", "find", *_NUMBERS, _WEIGHT)
 _DIGITS = 18  # Of a number; Python refuses to read very long ones.
@@ -126,10 +126,10 @@ def _read_options(given: Mapping[str, str]) -> dict[str, Any]:
     if unknown := sorted(set(given) - set(_OPTIONS)):
         raise UserError(f"unknown: {unknown}; {suggest(unknown, _OPTIONS)}")
     found: dict[str, Any] = dict(given)
-    for name in _NUMBERS:
+    for name, least in _NUMBERS.items():
         value = given.get(name, "1")
-        if not (value.isdecimal() and len(value) <= _DIGITS and 1 <= int(value) <= _MOST):
-            raise UserError(f"{name}={value:.20} must be from 1 to {_MOST}")
+        if not (value.isdecimal() and len(value) <= _DIGITS and least <= int(value) <= _MOST):
+            raise UserError(f"{name}={value:.20} must be from {least} to {_MOST}")
         if name in given:
             found[name] = int(value)
     if _WEIGHT in given:
