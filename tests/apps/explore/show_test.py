@@ -12,7 +12,7 @@ import pytest
 
 import xmodal
 from configs import cmcm_clue
-from tests.api.tiny_dual_encoder import make_model
+from tests.api.tiny_dual_encoder import FEATURES, PAIR_SCORER, make_model, make_texts
 from xmodal import data
 from xmodal.apps.explore import show
 from xmodal.base.config import UserError
@@ -56,9 +56,34 @@ def test_the_note_counts_the_pictures_that_there_are(images, note, monkeypatch):
         labels={},
         pictures=lambda rows: [buffer.getvalue()] * len(rows),
     )
-    monkeypatch.setattr(show, "_find_best", lambda *_: [list(range(images))])
+    best = show._Best([list(range(images))], "cosine")
+    monkeypatch.setattr(show, "_find_best", lambda *_: best)
     page = show.make_page([SimpleNamespace(name="mine", attend=refuse, sides=["text"])], split, 1)
-    assert page.notes == [f"Pictures are {note}; the caption's own is framed."]
+    framed = f"Pictures are {note}; the caption's own is framed."
+    assert page.notes == [framed, "mine ranks by cosine."]
+
+
+@pytest.mark.slow
+def test_the_best_are_ranked_again_by_the_pair_scorer():
+    model, _ = make_model(1, pair_scorer=PAIR_SCORER)
+    features = np.random.default_rng(3).normal(size=(12, FEATURES)).astype(np.float32)
+    split = SimpleNamespace(
+        name="pets",
+        split="test",
+        sides=("image", "text"),
+        image_ids=np.arange(12),
+        images=lambda batch_size, rows: [{"image": features[rows]}],
+    )
+    texts = make_texts(2)
+    first = show._find_best(model, texts, split, 0, None)
+    assert first.by == "cosine, without its pair scorer (see --rerank)"
+    best = show._find_best(model, texts, split, 7, 0.0)
+    assert best.by == "cosine, and the best 7 again by log_odds of matching_head"
+    for text, rows, found in zip(texts, first.rows, best.rows, strict=True):
+        scores = dict(zip(rows, model.score_pairs(features[rows], [text] * 12), strict=True))
+        assert found == sorted(rows[:7], key=lambda row: -scores[row]) + rows[7:] != rows
+    with pytest.raises(UserError, match="choose first_stage_weight=1"):
+        show._find_best(model, texts, split, 7, None)
 
 
 def test_a_picture_is_dark_where_the_model_attends_little():
@@ -125,6 +150,8 @@ def test_a_page_of_a_run_and_itself(run, few_shapes, tmp_path, monkeypatch):
         (["--model=,"], "--model=, names no run"),
         (["--count=0"], "--count=0; it must be at least 1"),
         (["--seed=-1"], "--seed=-1; it must be at least 0"),
+        (["--rerank=-1"], "--rerank=-1; it must be at least 0"),
+        (["--first_stage_weight=1"], "--first_stage_weight is an option of --rerank; pass both"),
         (["--output=pages/"], "--output=pages/ is a folder; name the page"),
     ],
 )

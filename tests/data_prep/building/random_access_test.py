@@ -257,5 +257,6 @@ def test_a_builder_leaves_no_temporary_folder(tmp_path, monkeypatch):
     (temporary := tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     builder = data_prep.builder_class("flickr8k")(config="images", data_dir=tmp_path)
-    assert "Hodosh" in builder.info.citation and "captions" in builder.info.description
+    assert "Hodosh" in builder.info.citation
+    assert "captions" in builder.info.description
     assert not list(temporary.iterdir())

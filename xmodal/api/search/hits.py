@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,17 @@ class Hit:
     definition: str = ""
 
 
+def _files(hits: Sequence[Hit]) -> list[str]:
+    """Paths of pictures, which a pair scorer reads again."""
+    paths = [hit.item for hit in hits]
+    if missing := [path for path in paths if not os.path.exists(path)]:
+        raise UserError(
+            f"{missing[0]} is not a picture in a file, which a pair scorer has to read again; "
+            "build the index from files, or leave rerank out."
+        )
+    return paths
+
+
 def rank_pairs(
     model: Model,
     galleries: Mapping[str, IndexGallery],
@@ -44,6 +55,7 @@ def rank_pairs(
     *,
     first_stage_weight: float | None = None,
     upright: bool = True,
+    pictures: Callable[[Sequence[Hit]], Sequence[Any]] = _files,
 ) -> list[Hit]:
     """Returns hits with the scores of the model's pair scorer, as in evaluation, best first.
 
@@ -57,7 +69,8 @@ def rank_pairs(
       hits: items of the other kind.
       first_stage_weight: of the similarity in the score, see `PairReranker`; None for that of the
         evaluators of the model's run.
-      upright: see `Model.embed_images`, of the query.
+      upright: see `Model.embed_images`, of the query or of the hits.
+      pictures: returns the images of hits; by default their files.
 
     Raises:
       UserError: the model has no pair scorer, or its run does not determine the score, the hits
@@ -78,16 +91,9 @@ def rank_pairs(
     gallery = galleries.get(other)
     if gallery is None or any(gallery.names[hit.row] != hit.item for hit in hits):
         raise UserError(f"A pair scorer compares images with texts; use find={other!r}.")
-    items = [hit.item for hit in hits]
-    if other == "image" and (missing := [item for item in items if not os.path.exists(item)]):
-        raise UserError(
-            f"{missing[0]} is not a picture in a file, which a pair scorer has to read again; "
-            "build the index from files, or leave rerank out."
-        )
-    queries = [query] * len(items)
-    images, texts = (items, queries) if other == "image" else (queries, items)
-    of_query = upright if kind == "image" else True
-    scores, definition = model.score_pairs(images, texts, upright=of_query), model.pairs.definition
+    queries = [query] * len(hits)
+    pairs = (pictures(hits), queries) if other == "image" else (queries, [hit.item for hit in hits])
+    scores, definition = model.score_pairs(*pairs, upright=upright), model.pairs.definition
     if weight:
         scores = scores + weight * np.array([hit.score for hit in hits], np.float32)
         definition = name_sum(definition, weight, model.similarity_name)

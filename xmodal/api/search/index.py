@@ -171,7 +171,8 @@ class Index:
         (hits,) = self.query_vectors(vectors, kind, top=many, find=find, exact=exact)
         if not rerank:
             return hits
-        how: Any = {"first_stage_weight": first_stage_weight, "upright": upright}
+        how: Any = {"first_stage_weight": first_stage_weight}
+        how["upright"] = upright or image is None
         return rank_pairs(self.model, self.galleries, query, kind, hits, **how)[:top]
 
     def query_vectors(

@@ -8,14 +8,15 @@ Figures 6 and 7 of the CMCM paper, for any models on a dataset, by default that 
 which then has to be a run: random captions of a split and, for every model, the words shaded by
 their weights (if it has attention), the caption's own picture, dark where the model attends little
 (if it has attention over patches, as CLIP and SigLIP do), and the top pictures of the whole split,
-with the own one framed, or added with its rank if it is not among them. The page embeds its
+with the own one framed, or added with its rank if it is not among them. `--rerank=50` ranks the
+best 50 again by the model's pair scorer, as `xmodal search query` does. The page embeds its
 pictures.
 """
 
 import argparse
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import PIL.Image
@@ -35,7 +36,21 @@ _ATTENDED = "attention over patches"
 _DEEP = 1000  # A rank beyond this one is not looked for.
 
 
-def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: int = 0) -> Page:
+class _Best(NamedTuple):
+    """Rows of the best images of every text, up to `_DEEP`, and what ranked them."""
+
+    rows: list[list[int]]
+    by: str
+
+
+def make_page(
+    models: "Sequence[Model]",
+    split: "EvalSplit",
+    count: int,
+    seed: int = 0,
+    rerank: int = 0,
+    first_stage_weight: float | None = None,
+) -> Page:
     """Returns the page.
 
     Args:
@@ -43,14 +58,23 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
       split: split whose captions and images are shown.
       count: number of captions to draw.
       seed: seed of the draw.
+      rerank: number of pictures per caption that the models with a pair scorer rank again.
+      first_stage_weight: see `Index.query`.
+
+    Raises:
+      UserError: see `Index.query`.
     """
     generator = np.random.default_rng(seed)
     captions = len(split.caption_ids)
     rows = np.sort(generator.choice(captions, min(count, captions), replace=False))
     texts = [split.caption_texts[row] for row in rows]
     shown: list[list[PageRow]] = [[] for _ in rows]
+    ranked = []
     for model in models:
-        attention, best = _attention(model, texts), _find_best(model, texts, split)
+        attention = _attention(model, texts)
+        best = _find_best(model, texts, split, rerank, first_stage_weight)
+        if best is not None:
+            ranked.append(f"{model.name} ranks by {best.by}.")
         own = split.caption_rows[rows]
         attended = _attended_pictures(model, split, own)
         for number, place in enumerate(own):
@@ -61,7 +85,7 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
                 alt = _name(split, place)
                 found.append([PageItem(picture=attended[number], alt=alt, notes=[_ATTENDED])])
             if best is not None:
-                found.append(_show(split, best[number], int(place)))
+                found.append(_show(split, best.rows[number], int(place)))
             titles = [model.name] + [""] * len(found)
             shown[number] += map(PageRow, found, titles)
     sections = [Section(text, found) for text, found in zip(texts, shown, strict=True)]
@@ -75,6 +99,7 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
     if any(item.picture and _ATTENDED not in item.notes for item in items):
         shown_of = f"the top {_TOP} of {total:,}" if total > _TOP else f"all {total}, best first"
         notes.append(f"Pictures are {shown_of}; the caption's own is framed.")
+    notes += dict.fromkeys(ranked)
     return Page(f"{split.title}, {split.split} split", [Group("", sections)], notes)
 
 
@@ -114,18 +139,39 @@ def _name(split: "EvalSplit", place: int) -> str:
     return name_image(cast("Items", split), split.image_ids[place])
 
 
-def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list[list[int]] | None:
-    """Positions of the best images of every text, up to `_DEEP`."""
+def _find_best(
+    model: "Model",
+    texts: Sequence[str],
+    split: "EvalSplit",
+    rerank: int,
+    first_stage_weight: float | None,
+) -> _Best | None:
     from xmodal.api.search.embedded_items import embed
+    from xmodal.api.search.hits import Hit, rank_pairs
     from xmodal.api.search.index import Index
     from xmodal.api.search.items import from_split
 
     if "image" not in model.sides or "image" not in split.sides:
         return None
     images = from_split(split, features=model.takes_features)
+
+    def pictures(hits: Sequence[Hit]) -> list[Any]:
+        return [each for hit in hits for each in images.read(hit.row, hit.row + 1)]
+
     index = Index.build(model, images=images, method="exact")
-    found = index.query_vectors(embed(model, "caption", texts), "caption", top=_DEEP)
-    return [[hit.row for hit in hits] for hits in found]
+    vectors = embed(model, "caption", texts)
+    found = index.query_vectors(vectors, "caption", top=max(_DEEP, rerank))
+    by = model.similarity_name
+    if model.pairs is not None and not rerank:
+        by += ", without its pair scorer (see --rerank)"
+    elif model.pairs is not None:
+        how: Any = {"first_stage_weight": first_stage_weight, "upright": images.upright}
+        how["pictures"] = pictures
+        for text, hits in zip(texts, found, strict=True):
+            again = hits[:rerank]
+            hits[:rerank] = rank_pairs(model, index.galleries, text, "caption", again, **how)
+        by += f", and the best {len(found[0][:rerank]):,} again by {found[0][0].definition}"
+    return _Best([[hit.row for hit in hits] for hits in found], by)
 
 
 def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[PageItem]:
@@ -148,9 +194,11 @@ def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
     """Raises an error for arguments that make no page."""
     if not models:
         raise UserError(f"--model={args.model} names no run; list runs as A,B.")
-    for flag, least in (("count", 1), ("seed", 0)):
+    for flag, least in (("count", 1), ("seed", 0), ("rerank", 0)):
         if (value := getattr(args, flag)) < least:
             raise UserError(f"--{flag}={value}; it must be at least {least}.")
+    if args.first_stage_weight is not None and not args.rerank:
+        raise UserError("--first_stage_weight is an option of --rerank; pass both.")
     if not name:
         raise UserError(f"--output={args.output} is a folder; name the page, an .html file.")
 
@@ -186,6 +234,10 @@ def main() -> None:
     parser.add_argument("--split", default="test", help="split of the data")
     parser.add_argument("--count", type=int, default=20, help="captions")
     parser.add_argument("--seed", type=int, default=0, help="seed of the choice of captions")
+    parser.add_argument(
+        "--rerank", type=int, default=0, help="pictures that a model's pair scorer ranks again"
+    )
+    parser.add_argument("--first_stage_weight", type=float, help="see `xmodal search query --help`")
     parser.add_argument("--output", required=True, help="the page, an .html file")
     args = parser.parse_args()
     folder, name = os.path.split(args.output)
@@ -197,9 +249,14 @@ def main() -> None:
 
     check_writable(folder or ".")
     split = _open_split(args, names[0])
-    page = make_page([load(each) for each in names], split, args.count, args.seed)
+    models = [load(each) for each in names]
+    if args.rerank and all(model.pairs is None for model in models):
+        raise UserError(f"--rerank={args.rerank}, but no model has a pair scorer; leave it out.")
+    how = (args.rerank, args.first_stage_weight)
+    page = make_page(models, split, args.count, args.seed, *how)
     write_files(folder or ".", {name: page.to_html()})
     print(f"{args.output}: {min(args.count, len(split.caption_ids))} captions")
+    print(*page.notes, sep="\n")
 
 
 if __name__ == "__main__":
