@@ -5,6 +5,8 @@ from typing import Protocol
 
 import numpy as np
 
+_UNKNOWN = "unknown"  # The hash of a dataset that was prepared without hashes.
+
 
 class Split(Protocol):
     """The labels of a prepared dataset's split.
@@ -53,3 +55,12 @@ def name_image(split: Split, image_id: int) -> str:
     files = split.labels.get("picture")
     rows = np.flatnonzero(split.image_ids == image_id)
     return f"image {image_id}" if files is None or not len(rows) else str(files[rows[0]])
+
+
+def different_records(records: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+    """Returns the names of `Split.hashes` under which both have records, and not the same."""
+    return [
+        name
+        for name, digits in records.items()
+        if _UNKNOWN not in (pair := {digits, others.get(name, digits)}) and len(pair) > 1
+    ]

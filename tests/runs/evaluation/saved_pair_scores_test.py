@@ -10,6 +10,7 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.inputs.arrays import load_scores
+from xmodal.evals.inputs.origin import FileOrigin
 from xmodal.runs import run
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.suite import Request
@@ -40,6 +41,7 @@ def test_a_matrix_has_the_scores_of_all_pairs(opened, tmp_path):
         np.testing.assert_array_equal(board.directions[direction].query_ids, ids)
     items = evaluation.suite.items("shapes", evaluation.suite.split_of("shapes", None))
     np.testing.assert_array_equal(found.image_ids, items.image_ids)
+    assert found.origin == FileOrigin("x", items.hashes)
     scores = found.matrix.T
     own = scores[np.arange(len(scores)), items.caption_rows]
     ranks = np.sum(scores > own[:, None], axis=1)

@@ -4,6 +4,7 @@ Ids are the dataset's own (COCO's caption and image ids); `galleries` puts the a
 of a split's labels.
 """
 
+import dataclasses
 import io
 import os
 import zipfile
@@ -25,6 +26,8 @@ from xmodal.evals.inputs.array_checks import (
 )
 from xmodal.evals.inputs.candidate_arrays import ARRAYS as CANDIDATES
 from xmodal.evals.inputs.candidate_arrays import has_candidates, read_candidates, write_candidates
+from xmodal.evals.inputs.origin import NAME as ORIGIN
+from xmodal.evals.inputs.origin import read_origin, write_origin
 from xmodal.evals.inputs.sources import Candidates, Embeddings, Predictions, ScoreMatrix
 from xmodal.evals.inputs.token_arrays import is_read, read_tokens, write_tokens
 from xmodal.similarity import PAIR_MODULES, SIMILARITIES
@@ -105,7 +108,7 @@ def _read_embeddings(arrays: Mapping[str, np.ndarray], place: str) -> Embeddings
     tokens, options, of_module = read_tokens(arrays, place, counts)
     return Embeddings(
         place, *sides, read_similarity(arrays, place), parameters | of_module, predictions,
-        log_sigma, tokens, options,
+        log_sigma, tokens, options, origin=read_origin(arrays, place),
     )  # fmt: skip
 
 
@@ -115,7 +118,7 @@ def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
     Raises:
       UserError: the folder is not writable, or the name does not end in .npz.
     """
-    _save(path, _arrays_of(embeddings))
+    _save(path, _arrays_of(embeddings) | write_origin(embeddings.origin))
 
 
 def save_scores(path: str | os.PathLike, found: Candidates | ScoreMatrix) -> None:
@@ -126,7 +129,7 @@ def save_scores(path: str | os.PathLike, found: Candidates | ScoreMatrix) -> Non
     else:
         arrays |= write_candidates(found)
         arrays |= {} if found.first is None else _arrays_of(found.first)
-    _save(path, arrays)
+    _save(path, arrays | write_origin(found.origin))
 
 
 def check_savable(path: str | os.PathLike) -> None:
@@ -207,7 +210,7 @@ def load_scores(
         for name in ("image_ids", "caption_ids")
     )
     check_scores(matrix, image_ids, caption_ids, place)
-    return ScoreMatrix(place, image_ids, caption_ids, matrix)
+    return ScoreMatrix(place, image_ids, caption_ids, matrix, read_origin(arrays, place))
 
 
 def _read_candidates(arrays: Mapping[str, np.ndarray], place: str) -> Candidates:
@@ -225,7 +228,8 @@ def _read_candidates(arrays: Mapping[str, np.ndarray], place: str) -> Candidates
                 f"{place} has embeddings of the first stage, but no `{_SIMILARITY}` of vectors; "
                 f"save the name of the one that chose them, one of {sorted(SIMILARITIES)}."
             )
-    return read_candidates(arrays, place, queries, first)
+    found = read_candidates(arrays, place, queries, first)
+    return dataclasses.replace(found, origin=read_origin(arrays, place))
 
 
 def place_of(source: object, name: str) -> str:
@@ -260,7 +264,7 @@ def open_arrays(
         raise UserError(f"{place} is not an npz file or is truncated; write it with numpy.savez.")
     arrays = {}
     known = {name for pair in _EMBEDDING_NAMES for name in pair}
-    known |= {"scores", "sentences", "sentence_embeddings", _SIMILARITY, *_PARAMETERS}
+    known |= {"scores", "sentences", "sentence_embeddings", _SIMILARITY, *_PARAMETERS, ORIGIN}
     known |= CANDIDATES | set(_LOG_SIGMA.values())
     try:
         with load_arrays(place) as file:

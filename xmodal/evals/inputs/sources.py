@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.base.config import UserError
+from xmodal.evals.inputs.origin import FileOrigin
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.similarity import make_similarity
 
@@ -122,12 +123,15 @@ class Provider:
     Attributes:
       place: names the model in messages.
       embeds: sides, "image" and "text", of which it embeds anything it is given.
-      notes: facts of the model for the report.
     """
 
     place: str
     embeds: frozenset[str] = frozenset()
-    notes: Sequence[str] = ()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Facts of the model for the report."""
+        return ()
 
     def items(
         self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
@@ -140,7 +144,7 @@ class Provider:
           batch_size: items embedded per call, over all devices.
 
         Raises:
-          UserError: it does not have them.
+          UserError: it does not have them, or has those of other records of the same name.
         """
         raise NotImplementedError
 
@@ -170,14 +174,27 @@ class Provider:
 
 
 class _Given(Provider):
-    """A provider that is itself what it has of any split."""
+    """A provider that is itself what it has of any split.
+
+    Attributes:
+      origin: what made it, if it is known.
+    """
+
+    origin: FileOrigin | None = None
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """See `Provider`."""
+        return [] if self.origin is None else [f"Saved by {self.origin.model}."]
 
     def items(
         self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
     ) -> "Source":
         """See `Provider`."""
-        del split, batch_size
+        del batch_size
         refuse_field(self.place, similarity)
+        if self.origin is not None and split is not None:
+            self.origin.check(self.place, split.hashes)
         assert isinstance(self, Source)
         return with_similarity(self, similarity) if isinstance(self, Embeddings) else self
 
@@ -215,6 +232,7 @@ class Embeddings(_Given):
     tokens: Mapping[str, RaggedTokens] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     pairs: "PairScores | TakenPairs | None" = None
+    origin: FileOrigin | None = None
 
     @property
     def sides(self) -> frozenset[str]:
@@ -254,6 +272,7 @@ class ScoreMatrix(_Given):
     image_ids: np.ndarray
     caption_ids: np.ndarray
     matrix: np.ndarray
+    origin: FileOrigin | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,6 +295,7 @@ class Candidates(_Given):
     directions: Mapping[str, tuple[np.ndarray, np.ndarray]]
     definition: str
     first: Embeddings | None = None
+    origin: FileOrigin | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,13 +20,13 @@ from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.base.entries import find_entries
 from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult, Numbers, Rescored
+from xmodal.evals.split import different_records
 
 _FORMAT = "xmodal ranks"
 _VERSION = 2
 _HEADER = "header"
 _CORRELATION_ARRAYS = ("samples", "images", "influence")
 RANKS = "ranks.npz"  # In the folder of an evaluation.
-_UNKNOWN = "unknown"  # The hash of a dataset that was prepared without hashes.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,11 +60,7 @@ class StoredResults:
 
     def different_records(self, other: "StoredResults") -> list[str]:
         """Names of the datasets whose records are known and differ."""
-        return [
-            name
-            for name, digits in self.records.items()
-            if _UNKNOWN not in (pair := {digits, other.records.get(name, digits)}) and len(pair) > 1
-        ]
+        return different_records(self.records, other.records)
 
     def name_beside(self, model: str) -> str:
         """Returns this model's name to show beside another, with its folder if both are equal."""

@@ -17,6 +17,7 @@ from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.example_page import check_examples
 from xmodal.evals.inputs import arrays
+from xmodal.evals.inputs.origin import FileOrigin
 from xmodal.evals.inputs.sources import Embeddings, Provider
 from xmodal.evals.provider import ModelProvider
 from xmodal.evals.reports.store import StoredResults, load_ranks
@@ -219,9 +220,10 @@ class EvalSuite:
             assert isinstance(provider, ModelProvider)
             shared = self.items(*next(iter(splits.items())))
             found = provider.items(shared, similarity=similarity)
+            found = dataclasses.replace(found, origin=FileOrigin(subject.name, shared.hashes))
             arrays.save_embeddings(request.save_embeddings, found)
         if request.save_scores is not None:
-            self._save_scores(request.save_scores, reranked, splits[reranked], provider)
+            self._save_scores(request.save_scores, reranked, splits[reranked], subject)
         return evaluations
 
     def _check_embeddings(
@@ -253,12 +255,13 @@ class EvalSuite:
             )
         return found[0]
 
-    def _save_scores(self, path: str, name: str, split: str, provider: Provider) -> None:
+    def _save_scores(self, path: str, name: str, split: str, subject: Subject) -> None:
         evaluator = self.evaluator(name, split)
         assert isinstance(evaluator, BoardsEvaluator)
-        found = evaluator.scores(provider)  # In all processes.
+        found = evaluator.scores(subject.provider)  # In all processes.
         if jax.process_index() == 0:
-            arrays.save_scores(path, found)
+            origin = FileOrigin(subject.name, self.items(name, split).hashes)
+            arrays.save_scores(path, dataclasses.replace(found, origin=origin))
 
     def _similarity_to_save(
         self, model: ModelProvider, splits: Mapping[str, str]

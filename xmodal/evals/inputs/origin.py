@@ -1,0 +1,65 @@
+"""The origin of the arrays in a file, so that they are not used for other records."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+
+import numpy as np
+
+from xmodal.base.config import UserError
+from xmodal.evals.split import different_records
+
+NAME = "xmodal_origin"
+"""Name of its array, a string in JSON: `{"model": ..., "records": {NAME: HASH}}`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FileOrigin:
+    """What made the arrays of a file.
+
+    Attributes:
+      model: name of the model, with the step of a run's checkpoint.
+      records: hashes of the records of the items, by name, see `Split`.
+    """
+
+    model: str
+    records: Mapping[str, str]
+
+    def check(self, place: str, records: Mapping[str, str]) -> None:
+        """Raises an error for other records of one name, whose items may have equal ids.
+
+        Raises:
+          UserError: names `place`, the file, and what differs.
+        """
+        if names := different_records(self.records, records):
+            raise UserError(
+                f"{place} was saved by {self.model} on other records of {', '.join(names)}: its "
+                "ids may be those of other items. Save it again on these records, or evaluate it "
+                "with the dataset that it was saved on."
+            )
+
+
+def write_origin(origin: FileOrigin | None) -> dict[str, np.ndarray]:
+    """Returns the array that `read_origin` reads; none if the origin is not known."""
+    if origin is None:
+        return {}
+    fields = {"model": origin.model, "records": dict(origin.records)}
+    return {NAME: np.array(json.dumps(fields))}
+
+
+def read_origin(arrays: Mapping[str, np.ndarray], place: str) -> FileOrigin | None:
+    """Returns the origin in some arrays; None for those of other programs.
+
+    Raises:
+      UserError: it is damaged; names `place`, the file.
+    """
+    if NAME not in arrays:
+        return None
+    try:
+        fields = json.loads(str(arrays[NAME].reshape(())))
+        model, records = fields["model"], dict(fields["records"])
+        if not all(isinstance(each, str) for each in (model, *records.values())):
+            raise TypeError("a field is no string")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UserError(f"{NAME} in {place} is damaged ({error}); save the file again.") from error
+    return FileOrigin(model, records)
