@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import signal
+import threading
 import time
 
 import jax
@@ -268,6 +269,20 @@ def test_a_run_that_was_taken_over_writes_nothing_more(config, tmp_path, change_
     with pytest.raises(UserError, match="was taken over by process"):
         loop.train(config, str(tmp_path))
     assert run_folder.steps(str(tmp_path)) == [0]
+
+
+def test_a_run_that_fails_leaves_no_threads_of_its_batches(config, tmp_path, monkeypatch):
+    """Also while its error, whose traceback refers to them, is kept."""
+    monkeypatch.setattr(loop, "compile_step", _does_not_fit)
+    with pytest.raises(UserError, match="does not fit") as kept:
+        loop.train(config, str(tmp_path))
+    assert kept.tb is not None
+    assert not [each for each in threading.enumerate() if each.name.startswith("batches")]
+
+
+def _does_not_fit(*_):
+    assert any(each.name.startswith("batches") for each in threading.enumerate())
+    raise UserError("does not fit")
 
 
 def test_training_a_finished_run_again_changes_nothing(whole, config, monkeypatch):

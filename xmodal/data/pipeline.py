@@ -1,6 +1,6 @@
 """Training batches: step -> record numbers -> decoded, augmented and tokenized arrays."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ def train_batches(
     devices: int = 1,
     parts: int = 1,
     features: Sequence[FeatureReader] | None = None,
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     """Returns this process's rows of the batches of steps `first_step` to `total_steps` - 1.
 
     The global batch of a step is a pure function of (seed, step): the combined rows of all
@@ -52,8 +52,9 @@ def train_batches(
       features: frozen features of the split, read instead of raw columns.
 
     Returns:
-      Iterator over dicts with the columns of `batch_spec`, b rows each. Texts are padded
-      as `config.lay_out` says; the ranks, if any, are the column `text_rank`.
+      Generator of dicts with the columns of `batch_spec`, b rows each, whose `close` ends its
+      threads. Texts are padded as `config.lay_out` says; the ranks, if any, are the column
+      `text_rank`.
 
     Raises:
       UserError: the dataset has fewer examples than a batch needs, or lacks a column.

@@ -3,7 +3,7 @@
 import collections
 import concurrent.futures
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 
 import numpy as np
 
@@ -16,10 +16,11 @@ _PARALLEL_BATCHES = 2
 
 def read_ahead(
     make_batch: Callable[[int], Batch], numbers: Iterable[int], ahead: int
-) -> Iterator[Batch]:
-    """Returns an iterator over `make_batch(number)` for each number, in order.
+) -> Generator[Batch, None, None]:
+    """Returns a generator of `make_batch(number)` for each number, in order.
 
-    The first ones are computed from now on, for example while a program compiles.
+    The first ones are computed from now on, for example while a program compiles. `close` ends the
+    threads.
 
     Args:
       make_batch: function that may run in several threads concurrently.
@@ -33,7 +34,7 @@ def read_ahead(
 
 def _read_ahead(
     make_batch: Callable[[int], Batch], numbers: Iterable[int], ahead: int
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     """Yields an empty batch once the first `ahead` are submitted, then the batches."""
     with concurrent.futures.ThreadPoolExecutor(_PARALLEL_BATCHES, "batches") as workers:
         submitted = (workers.submit(make_batch, number) for number in numbers)

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import os
 import signal
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -33,6 +33,7 @@ from xmodal.runs.parts import Parts
 from xmodal.runs.run import resolve
 from xmodal.runs.start import starting_state
 from xmodal.runs.watchdog import Watchdog
+from xmodal.training.state import TrainState
 
 _NO_ROOM = "Make room or use another --workdir; the same command resumes from the last checkpoint."
 
@@ -98,8 +99,25 @@ def _train(
     set_damaged_aside(run_dir)
     state = starting_state(parts, run_dir)
     features = frozen_features.open_or_compute(parts, state)
+    # The first ones come during compilation. Their threads end with the steps, whatever ends these.
+    with contextlib.closing(make_batches(parts, int(state.step), features)) as batches:
+        return _run_steps(
+            parts, run_dir, evaluation, check_lock, watchdog, state, features, batches
+        )
+
+
+def _run_steps(
+    parts: Parts,
+    run_dir: str,
+    evaluation: RunEvaluation,
+    check_lock: Callable[[], None],
+    watchdog: Watchdog,
+    state: TrainState,
+    features: Sequence[data.FeatureReader],
+    batches: Iterator[dict[str, np.ndarray]],
+) -> bool:
+    """Runs the steps from that of `state` on; see `_train`."""
     first_step, total_steps = int(state.step), parts.settings.total_steps
-    batches = make_batches(parts, first_step, features)  # The first ones come during compilation.
     # A finished run may have got another evaluator.
     compiled = compile_step(parts, state, features) if first_step < total_steps else None
     compute = Compute.of(
@@ -172,8 +190,8 @@ def _save_start(parts: Parts, run_dir: str, compute: Compute) -> None:
 
 def make_batches(
     parts: Parts, first_step: int, features: Sequence[data.FeatureReader] = ()
-) -> Iterator[dict[str, np.ndarray]]:
-    """Returns an iterator over this process's rows of every batch from `first_step` on."""
+) -> Generator[dict[str, np.ndarray], None, None]:
+    """Returns this process's rows of every batch from `first_step` on; `close` ends its threads."""
     return data.train_batches(
         parts.settings.data,
         split=parts.settings.train_split,
