@@ -10,14 +10,15 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any
-
-import tensorflow_datasets as tfds
+from typing import TYPE_CHECKING, Any
 
 import data_prep
 from data_prep.building.record_counts import counts_table, loss_line, short_splits
 from data_prep.command_line import check_config, run
 from data_prep.errors import UnexpectedFilesError
+
+if TYPE_CHECKING:
+    import tensorflow_datasets as tfds
 
 _WRITER_ERROR = re.compile(r"\b(open|write|close|fsync)\(\) failed")
 
@@ -30,7 +31,7 @@ def build(
     manual_dir: str | None = None,
     min_kept: float | None = None,
     beam_pipeline_options: str | None = None,
-) -> tfds.core.DatasetBuilder:
+) -> "tfds.core.DatasetBuilder":
     """Prepares one builder config of a dataset, unless it is already prepared.
 
     TFDS writes to a temporary folder and renames it at the end, so a killed build leaves nothing
@@ -57,6 +58,8 @@ def build(
       OSError: the dataset cannot be written, for example because the disk is full.
       ModuleNotFoundError: Apache Beam is requested but not installed.
     """
+    import tensorflow_datasets as tfds  # Slow to import.
+
     _check_folders(data_dir, manual_dir)
     cls = data_prep.builder_class(name)
     data_dir = cls.data_dir_of(data_dir, manual_dir)

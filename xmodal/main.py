@@ -36,11 +36,10 @@ ALLOW_CHANGES = flags.DEFINE_list(
 
 def describe_towers() -> str:
     """Returns the published weights that can be converted, and their variants."""
-    from xmodal.pretrained.converters import CONVERTERS
-    from xmodal.pretrained.model_converters import MODELS
+    from xmodal.pretrained.variants import MODELS, TOWERS
 
-    rows = {f"--tower={name}": row.variants for name, row in CONVERTERS.items()}
-    rows |= {f"--model={name}": row.variants for name, row in MODELS.items()}
+    rows = {f"--tower={name}": variants for name, variants in TOWERS.items()}
+    rows |= {f"--model={name}": variants for name, variants in MODELS.items()}
     names = {name: f"--variant={','.join(v)}" if v else "" for name, v in rows.items()}
     return (
         "python -m xmodal convert converts published weights of\n"

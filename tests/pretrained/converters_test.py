@@ -7,7 +7,16 @@ import pytest
 
 from xmodal.base.config import UserError
 from xmodal.models import ENCODERS, make_tower
-from xmodal.pretrained import image_towers
+from xmodal.models.encoders import efficientnet, resnet
+from xmodal.pretrained import (
+    cmcm,
+    cvse,
+    image_towers,
+    model_converters,
+    pvse,
+    variants,
+    vsepp,
+)
 from xmodal.pretrained.converters import CONVERTERS, convert
 from xmodal.pretrained.folder import read_description, read_weights, save_tower
 from xmodal.pretrained.weight_files import WeightSource
@@ -31,6 +40,15 @@ def fold(source, tower, folder, variant=""):
 
 def test_every_converter_makes_a_tower():
     assert set(CONVERTERS) <= set(ENCODERS)
+
+
+def test_the_names_of_variants_are_those_that_converters_read():
+    assert variants.TOWERS.keys() == CONVERTERS.keys()
+    assert variants.MODELS.keys() == model_converters.MODELS.keys()
+    for name, module in {"efficientnet": efficientnet, "resnet": resnet}.items():
+        assert variants.TOWERS[name] == tuple(module.VARIANTS)
+    for name, module in {"cmcm": cmcm, "cvse": cvse, "pvse": pvse, "vsepp": vsepp}.items():
+        assert variants.MODELS[name] == tuple(module.VARIANTS)
 
 
 @pytest.mark.slow

@@ -17,23 +17,26 @@ import re
 
 from xmodal.base import console
 from xmodal.base.config import UserError
-from xmodal.pretrained.converters import CONVERTERS, Converter, convert
-from xmodal.pretrained.folder import check_new, save_tower
-from xmodal.pretrained.model_converters import MODELS, ModelConverter, convert_model
-from xmodal.pretrained.model_folder import save_model
+from xmodal.pretrained.variants import MODELS, TOWERS
 
 
 @console.readable_errors()
 def main() -> None:
     """Converts the weights that the command line names."""
     args = _parse()
+    # The models are slow to import, but --help should be fast.
+    from xmodal.pretrained import model_converters
+    from xmodal.pretrained.converters import convert
+    from xmodal.pretrained.folder import check_new, save_tower
+    from xmodal.pretrained.model_folder import save_model
+
     allowed = {"allow_missing": args.allow_missing, "allow_unexpected": args.allow_unexpected}
     check_new(args.output)
     reports: list[str] = []
     source = (args.source, args.variant, args.vocabulary)
     try:
         if args.model:
-            made = convert_model(
+            made = model_converters.convert_model(
                 args.model, *source, concepts=args.concepts, **allowed, show=reports.append
             )
             save_model(args.output, *made)
@@ -47,7 +50,7 @@ def main() -> None:
         raise
     size = sum(array.nbytes for array in made[0].values()) / 2**20
     print(f"{args.output}: {made[2].summary()}; {size:.1f} MiB; report.txt lists all; {section}")
-    warning = MODELS[args.model].warning if args.model else ""
+    warning = model_converters.MODELS[args.model].warning if args.model else ""
     for note in filter(None, (*made[2].notes, warning)):
         print(f"Note: {note}")
 
@@ -57,13 +60,12 @@ def _parse() -> argparse.Namespace:
         prog="xmodal convert", description="Converts published weights."
     )
     kind = parser.add_mutually_exclusive_group(required=True)
-    kind.add_argument("--tower", choices=sorted(CONVERTERS))
+    kind.add_argument("--tower", choices=sorted(TOWERS))
     kind.add_argument("--model", choices=sorted(MODELS))
     parser.add_argument("--source", required=True, help="the published weights, local or gs://")
     parser.add_argument("--output", required=True, help="the new folder")
-    rows: dict[str, Converter | ModelConverter] = {**CONVERTERS, **MODELS}
     variants = "; ".join(
-        f"{name}: {', '.join(row.variants)}" for name, row in rows.items() if row.variants
+        f"{name}: {', '.join(known)}" for name, known in {**TOWERS, **MODELS}.items() if known
     )
     parser.add_argument("--variant", default="", help=f"for weights that have several: {variants}")
     parser.add_argument(

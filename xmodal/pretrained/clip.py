@@ -14,11 +14,8 @@ from xmodal.pretrained.clip_settings import SIDES, ClipSettings, Defaults, read_
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import grid_side
 from xmodal.pretrained.torch_models import Arrays, Published
+from xmodal.pretrained.variants import MODELS
 from xmodal.pretrained.weight_files import WeightSource
-
-CLIP_VARIANTS = ("quick_gelu", "gelu")
-SIGLIP_VARIANTS = ("gelu_tanh", "gelu")
-"""Activations, which arrays do not show; `gelu_tanh` is that of every published SigLIP."""
 
 EXPECTED_UNEXPECTED = (
     # Sizes that archives of OpenAI store like weights.
@@ -47,7 +44,7 @@ def describe_clip(source: WeightSource, variant: str) -> Published:
 
     Args:
       source: the weights, with the files beside them.
-      variant: one of `CLIP_VARIANTS`; "" if the source tells its activation.
+      variant: one of `MODELS['clip']`; "" if the source tells its activation.
 
     Raises:
       UserError: the source is none, does not tell its activation, or has another than `variant`.
@@ -66,7 +63,7 @@ def describe_clip(source: WeightSource, variant: str) -> Published:
             "model_cfg.quick_gelu to true."
         )
     where = settings.file or "archive of OpenAI"
-    activations = _decide(known, variant, where, CLIP_VARIANTS)
+    activations = _decide(known, variant, where, MODELS["clip"])
     if is_resnet:
         image = _describe_resnet(layout, arrays, settings)
     else:
@@ -91,7 +88,7 @@ def describe_siglip(source: WeightSource, variant: str) -> Published:
 
     Args:
       source: the weights, with the files beside them.
-      variant: one of `SIGLIP_VARIANTS`; "" if the source tells its activation.
+      variant: one of `MODELS['siglip']`; "" if the source tells its activation.
 
     Raises:
       UserError: the source is none, does not tell its activation, or has another than `variant`.
@@ -106,7 +103,7 @@ def describe_siglip(source: WeightSource, variant: str) -> Published:
     if layout.kind == "timm":
         known = {}  # open_clip computes another one than the authors.
     where = settings.file or "format of big_vision"
-    activations = _decide(known, variant, where, SIGLIP_VARIANTS)
+    activations = _decide(known, variant, where, MODELS["siglip"])
     image = _describe_vit(
         layout, arrays, settings, activations["image"], _SIGLIP_HEADS, is_clip=False
     )

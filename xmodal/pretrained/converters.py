@@ -18,6 +18,7 @@ from xmodal.pretrained import (
 )
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description
+from xmodal.pretrained.variants import TOWERS, check_variant
 from xmodal.pretrained.weight_files import WeightSource, load_source
 
 
@@ -30,7 +31,6 @@ class Converter:
         another architecture or computes something that our encoder does not.
       convert: (arrays, **keywords of the encoder) -> our flat names and arrays, and the report.
       load: reads the files at a path and, for converters that take a vocabulary, its file.
-      variants: names that `describe` accepts; empty if there is no choice.
       expected_unexpected: regular expressions of the source's names that the encoder does not use.
       takes_vocabulary: whether `--vocabulary` can choose among its words.
     """
@@ -38,7 +38,6 @@ class Converter:
     describe: Callable[[WeightSource, str], Description]
     convert: Callable[..., tuple[dict[str, np.ndarray], Report]]
     load: Callable[..., WeightSource] = load_source
-    variants: tuple[str, ...] = ()
     expected_unexpected: tuple[str, ...] = ()
     takes_vocabulary: bool = False
 
@@ -52,7 +51,6 @@ CONVERTERS: Mapping[str, Converter] = {
     "efficientnet": Converter(
         image_towers.describe_efficientnet,
         efficientnet_weights.convert_efficientnet,
-        variants=image_towers.VARIANTS["efficientnet"],
         expected_unexpected=efficientnet_weights.EXPECTED_UNEXPECTED,
     ),
     "inception_v3": Converter(
@@ -68,7 +66,6 @@ CONVERTERS: Mapping[str, Converter] = {
     "resnet": Converter(
         image_towers.describe_resnet,
         resnet_weights.convert_resnet,
-        variants=image_towers.VARIANTS["resnet"],
         expected_unexpected=resnet_weights.EXPECTED_UNEXPECTED,
     ),
     "words": Converter(
@@ -96,7 +93,7 @@ def convert(
     Args:
       tower: key of `CONVERTERS`.
       path: see `weight_files.load_source`.
-      variant: one of the converter's variants, if it has any.
+      variant: one of `TOWERS[tower]`, if there are any.
       vocabulary: file of the only words to keep of a table of words; "" for all.
       allow_missing: see `Report.check`.
       allow_unexpected: see `Report.check`.
@@ -110,7 +107,7 @@ def convert(
         missing, unexpected or not finite.
     """
     converter = lookup("--tower", tower, CONVERTERS)
-    check_variant(tower, variant, converter.variants)
+    check_variant(tower, variant, TOWERS[tower])
     if vocabulary and not converter.takes_vocabulary:
         raise UserError(f"--vocabulary={vocabulary} chooses words of a table, not of {tower}.")
     source = converter.load(path, vocabulary) if vocabulary else converter.load(path)
@@ -126,10 +123,3 @@ def convert(
     except UserError as error:
         raise UserError(f"{source.path}: {error}") from error
     return arrays, description, report
-
-
-def check_variant(name: str, variant: str, known: Collection[str]) -> None:
-    """Raises an error for an unknown variant; "" is valid for a converter without variants."""
-    if variant not in (known or ("",)):
-        listed = ", ".join(known) or "none"
-        raise UserError(f"--variant={variant!r} is none of {name}; known: {listed}.")

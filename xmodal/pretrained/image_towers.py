@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from xmodal.base.config import UserError
-from xmodal.models.encoders import efficientnet, mobilenet_v2, resnet
+from xmodal.models.encoders import mobilenet_v2, resnet
 from xmodal.models.encoders.mbconv import scale_channels
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.keras_names import KerasNames
@@ -93,7 +93,3 @@ def _describe(
 ) -> Description:
     preprocessing = {"normalization": normalization, "size": size}
     return Description({"name": name, **keywords}, None, preprocessing)
-
-
-VARIANTS = {"resnet": tuple(resnet.VARIANTS), "efficientnet": tuple(efficientnet.VARIANTS)}
-"""Variants of the encoders that have several."""

@@ -25,12 +25,13 @@ from xmodal.pretrained import (
     vsrn,
 )
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
-from xmodal.pretrained.converters import check_variant
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.model_folder import ModelDescription
 from xmodal.pretrained.renaming import COUNTERS
 from xmodal.pretrained.torch_files import read_options
 from xmodal.pretrained.torch_models import Arrays, Published
+from xmodal.pretrained.variants import MODELS as VARIANTS
+from xmodal.pretrained.variants import check_variant
 from xmodal.pretrained.vocabularies import find_tokenizer, has_words, read_words
 from xmodal.pretrained.weight_files import WeightSource, load_source
 
@@ -42,9 +43,8 @@ class ModelConverter:
     Attributes:
       describe: (source, variant) -> the source's model; raises a `UserError` if it is of another
         kind.
-      variants: names that `describe` accepts, the default one first; empty if there is no choice.
-      has_default: whether the first variant is the default; otherwise `describe` finds out which
-        one a source is, given "", or asks.
+      has_default: whether the first of its `VARIANTS` is the default; otherwise `describe` finds
+        out which one a source is, given "", or asks.
       trained_variant: the options of a checkpoint -> the variant they name, or None; None if
         no options name one.
       add_concepts: (arrays, words, concept file) -> arrays and words with those of the file; None
@@ -55,7 +55,6 @@ class ModelConverter:
     """
 
     describe: Callable[[WeightSource, str], Published]
-    variants: tuple[str, ...] = ()
     has_default: bool = True
     trained_variant: Callable[[Mapping[str, Any]], str | None] | None = None
     add_concepts: Callable[[Arrays, Sequence[str], str], tuple[Arrays, list[str]]] | None = None
@@ -76,18 +75,15 @@ MODELS: Mapping[str, ModelConverter] = {
     ),
     "clip": ModelConverter(
         clip.describe_clip,
-        variants=clip.CLIP_VARIANTS,
         has_default=False,
         expected_unexpected=clip.EXPECTED_UNEXPECTED,
     ),
     "cmcm": ModelConverter(
         lambda source, variant: cmcm.describe_cmcm(source.arrays, variant),
-        variants=tuple(cmcm.VARIANTS),
         expected_unexpected=cmcm.EXPECTED_UNEXPECTED,
     ),
     "cvse": ModelConverter(
         lambda source, variant: cvse.describe_cvse(source.arrays, variant),
-        variants=tuple(cvse.VARIANTS),
         trained_variant=cvse.trained_variant,
         add_concepts=cvse.add_concepts,
         added=cvse.ADDED,
@@ -99,7 +95,6 @@ MODELS: Mapping[str, ModelConverter] = {
     ),
     "pvse": ModelConverter(
         lambda source, variant: pvse.describe_pvse(source.arrays, variant),
-        variants=tuple(pvse.VARIANTS),
     ),
     "scan": ModelConverter(
         lambda source, variant: scan_weights.describe_scan(source.arrays, _options(source))
@@ -110,7 +105,6 @@ MODELS: Mapping[str, ModelConverter] = {
     ),
     "siglip": ModelConverter(
         clip.describe_siglip,
-        variants=clip.SIGLIP_VARIANTS,
         has_default=False,
         expected_unexpected=clip.EXPECTED_UNEXPECTED,
     ),
@@ -126,13 +120,11 @@ MODELS: Mapping[str, ModelConverter] = {
     ),
     "vse_infinity": ModelConverter(
         lambda source, variant: vse_infinity.describe_vse_infinity(source.arrays, variant),
-        variants=vse_infinity.VARIANTS,
         trained_variant=vse_infinity.trained_variant,
         expected_unexpected=vse_infinity.EXPECTED_UNEXPECTED,
     ),
     "vsepp": ModelConverter(
         lambda source, variant: vsepp.describe_vsepp(source.arrays, variant),
-        variants=tuple(vsepp.VARIANTS),
         trained_variant=vsepp.trained_variant,
     ),
     "vsrn": ModelConverter(
@@ -159,7 +151,7 @@ def convert_model(
     Args:
       model: key of `MODELS`.
       path: see `weight_files.load_source`.
-      variant: one of the converter's variants; "" for that of the source's options, or the first.
+      variant: one of `VARIANTS[model]`; "" for that of the source's options, or the first.
       vocabulary: vocabulary file, see `vocabularies.read_words`; "" if the source includes it.
       concepts: concept file, see `preprocessing.concept_graph`, for a model that needs one.
       allow_missing: see `Report.check`.
@@ -175,7 +167,7 @@ def convert_model(
     """
     converter = lookup("--model", model, MODELS)
     if variant:
-        check_variant(model, variant, converter.variants)
+        check_variant(model, variant, VARIANTS[model])
     if concepts and converter.add_concepts is None:
         raise UserError(f"--concepts={concepts!r} has no use: {model} has no concepts.")
     source = load_source(path)
@@ -223,7 +215,7 @@ def _describe(model: str, source: WeightSource, variant: str) -> Published:
             f"its options say that it is the variant {trained!r}, not {variant!r}; leave "
             "--variant out."
         )
-    usual = next(iter(converter.variants), "") if converter.has_default else ""
+    usual = next(iter(VARIANTS[model]), "") if converter.has_default else ""
     return converter.describe(source, variant or trained or usual)
 
 
@@ -231,7 +223,7 @@ def _count_used(model: str, source: WeightSource) -> int:
     """Returns how many arrays of a source a model uses; 0 if one is missing."""
     converter = MODELS[model]
     try:
-        published = converter.describe(source, next(iter(converter.variants), ""))
+        published = converter.describe(source, next(iter(VARIANTS[model]), ""))
         taken = [published.find(name).name for name in published.shapes()]
     except (UserError, KeyError, ValueError):
         return 0

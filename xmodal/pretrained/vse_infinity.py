@@ -15,9 +15,6 @@ EXPECTED_UNEXPECTED = (
     r"(.*\.)?mlp\.bns\.1\.",
     r"(.*\.)?bert\.(pooler\.|embeddings\.position_ids)",
 )
-VARIANTS = ("imagenet", "detector")
-"""What the arrays of a ResNet do not show: its pixel normalization, torchvision's or bottom-up
-attention's."""
 
 _GRIDS = {"size": 512, "eval_recipe": "cxc", "eval_crop": 1.0}
 _BERT = {"tokenizer": "wordpiece", "lower_case": True}

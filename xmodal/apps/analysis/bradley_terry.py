@@ -8,8 +8,6 @@ The file has one judgment per row, in the columns preferred and rejected.
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from scipy import sparse, special
-from scipy.sparse import csgraph
 
 from xmodal.apps.analysis.judgment_table import print_outcome
 from xmodal.base.config import UserError
@@ -60,6 +58,8 @@ def bradley_terry(items: Sequence[str], wins: np.ndarray) -> dict[str, float]:
       UserError: the counts are not valid, or no maximum exists, because some items never lost to
         the others or never met them.
     """
+    from scipy import special  # Slow to import.
+
     wins = np.asarray(wins, np.float64)
     _check(items, wins)
     if len(items) == 1:
@@ -98,8 +98,10 @@ def _check(items: Sequence[str], wins: np.ndarray) -> None:
         )
     # A maximum exists when no split of the items leaves one side without a win over the other
     # (Ford, 1957): when wins connect every item to every other.
+    from scipy.sparse import csgraph, csr_array  # Slow to import.
+
     parts, part_of = csgraph.connected_components(
-        sparse.csr_array(wins > 0), directed=True, connection="strong"
+        csr_array(wins > 0), directed=True, connection="strong"
     )
     if parts == 1:
         return

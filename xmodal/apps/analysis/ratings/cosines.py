@@ -3,20 +3,22 @@
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 import numpy as np
-import scipy.sparse
 
 from data_prep.sampling.groups import positions
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
 from xmodal.apps.analysis.ratings.score_statistics import sides_of
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 _WORD = re.compile(r"\w+")
 _BLOCK = 65_536  # pairs at a time
 
 
-Matrix: TypeAlias = np.ndarray | scipy.sparse.csr_array
+Matrix: TypeAlias = Union[np.ndarray, "csr_array"]
 # Function from texts [N] to vectors [N, D].
 TextEncoder = Callable[[Sequence[str]], Matrix]
 
@@ -34,8 +36,10 @@ class Vectors:
     vectors: Matrix
 
 
-def count_words(texts: Sequence[str]) -> scipy.sparse.csr_array:
+def count_words(texts: Sequence[str]) -> "csr_array":
     """Counts of every lower-case word of the vocabulary in every text, [N, V]."""
+    from scipy.sparse import csr_array  # Slow to import.
+
     rows, columns = [], []
     vocabulary: dict[str, int] = {}
     for row, text in enumerate(texts):
@@ -43,7 +47,7 @@ def count_words(texts: Sequence[str]) -> scipy.sparse.csr_array:
             rows.append(row)
             columns.append(vocabulary.setdefault(word, len(vocabulary)))
     shape = len(texts), max(1, len(vocabulary))
-    return scipy.sparse.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape)
+    return csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape)
 
 
 def cosines_of_texts(pairs: RatedPairs, encode: TextEncoder) -> np.ndarray:

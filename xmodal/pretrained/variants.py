@@ -1,0 +1,47 @@
+"""Names of the converters and of their variants, for `--help`, which imports no model."""
+
+from collections.abc import Collection, Mapping
+
+from xmodal.base.config import UserError
+
+TOWERS: Mapping[str, tuple[str, ...]] = {
+    "bert": (),
+    "efficientnet": (
+        *("b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"),
+        *("lite0", "lite1", "lite2", "lite3", "lite4"),
+    ),
+    "inception_v3": (),
+    "mobilenet_v2": (),
+    "resnet": ("slim", "keras", "torchvision", "vse_infinity", "simclr"),
+    "words": (),
+}
+"""Key of `CONVERTERS` -> the names that `Converter.describe` accepts; () if there is no choice."""
+
+MODELS: Mapping[str, tuple[str, ...]] = {
+    "blip": (),
+    # Activations, which arrays do not show.
+    "clip": ("quick_gelu", "gelu"),
+    "cmcm": ("scaled", "unscaled"),
+    "cvse": ("coco", "flickr30k"),
+    "pcme": (),
+    "pvse": ("legacy", "final"),
+    "scan": (),
+    "sgraf": (),
+    # `gelu_tanh` is that of every published SigLIP.
+    "siglip": ("gelu_tanh", "gelu"),
+    "vilt": (),
+    "vinvl": (),
+    # What the arrays of a ResNet do not show: its pixel normalization, torchvision's or bottom-up
+    # attention's.
+    "vse_infinity": ("imagenet", "detector"),
+    "vsepp": ("vsepp", "vse0", "order", "order0", "order_absolute"),
+    "vsrn": (),
+}
+"""The same of `model_converters.MODELS`, the default first."""
+
+
+def check_variant(name: str, variant: str, known: Collection[str]) -> None:
+    """Raises an error for an unknown variant; "" is valid for a converter without variants."""
+    if variant not in (known or ("",)):
+        listed = ", ".join(known) or "none"
+        raise UserError(f"--variant={variant!r} is none of {name}; known: {listed}.")
