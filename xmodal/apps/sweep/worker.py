@@ -194,10 +194,19 @@ def _record_heartbeat(storage: optuna.storages.RDBStorage, study: optuna.Study) 
 
 
 def _found_dead(study: optuna.Study) -> bool:
-    """Waits for the heartbeats of running trials; returns whether one is in the queue again."""
-    if any(each.state == TrialState.RUNNING for each in trials_of(study)):
-        logging.info("Waiting %d s for signs of life of the running trials.", DEAD_SECONDS)
-        time.sleep(DEAD_SECONDS + 1)
+    """Waits while other processes run trials; returns whether a trial is in the queue again.
+
+    The wait is as long as the last heartbeat of a dead process counts: what still runs then, lives.
+    """
+    for second in range(DEAD_SECONDS + 2):
+        states = {each.state for each in trials_of(study)}
+        if TrialState.WAITING in states:
+            return True
+        if TrialState.RUNNING not in states:
+            return False
+        if second == 0:
+            logging.info("Waiting %d s for signs of life of the running trials.", DEAD_SECONDS)
+        time.sleep(1)
         with warnings.catch_warnings(action="ignore"):
             optuna.storages.fail_stale_trials(study)
     return any(each.state == TrialState.WAITING for each in trials_of(study))
