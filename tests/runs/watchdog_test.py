@@ -19,14 +19,16 @@ with Watchdog(2.0) as watchdog:
 """
 FREEZE = """
 import os, signal
+from xmodal.runs import watchdog
 from xmodal.runs.watchdog import Watchdog
 
-with Watchdog(2.0) as watchdog:
-    watchdog.note("batch of step 0")
+watchdog._ANSWER_SECONDS = 1.0
+with Watchdog(2.0) as watch:
+    watch.note("batch of step 0")
     processes.gather("start", "")
     if index == 0:
         os.kill(os.getpid(), signal.SIGSTOP)
-    watchdog.note("step 0")
+    watch.note("step 0")
     time.sleep(60)
 """
 START = """
