@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from converted_models import MODELS, save_converted
-from tiny_dual_encoder import PAIR_SCORER, SECTION, make_texts, save_run
+from tiny_dual_encoder import FEATURES, PAIR_SCORER, SECTION, make_texts, save_run
 
 import xmodal
 from tests import short_runs
@@ -21,6 +21,7 @@ from xmodal.api import model_sources
 from xmodal.api.bundles import card as card_module
 from xmodal.api.exporting import export_model
 from xmodal.cli.export import main
+from xmodal.models import DualEncoder
 from xmodal.models.encoders import efficientnet
 
 ALONE = """
@@ -250,7 +251,7 @@ def test_a_bundle_of_other_platforms_is_refused(tmp_path):
         xmodal.load(tmp_path / "bundle")
 
 
-def test_what_cannot_be_exported_is_said_first(bundle, tmp_path):
+def test_what_cannot_be_exported_is_said_first(bundle, tmp_path, monkeypatch):
     folder, run = bundle
     with pytest.raises(xmodal.UserError, match=r"Unknown platform\(s\) \['gpu'\]; .*'cuda'"):
         export_model(run, tmp_path / "other", platforms=["gpu"])
@@ -262,9 +263,24 @@ def test_what_cannot_be_exported_is_said_first(bundle, tmp_path):
     with pytest.raises(xmodal.UserError, match="takes images of up to 7 regions"):
         export_model(regions, tmp_path / "other")
     scoring = save_run(str(tmp_path / "scoring"), section=SECTION | {"pair_scorer": PAIR_SCORER})
-    with pytest.raises(xmodal.UserError, match="pair scorer, which a bundle cannot carry"):
+    with pytest.raises(xmodal.UserError, match="cannot carry: export its embeddings without it"):
         export_model(scoring, tmp_path / "other")
+    monkeypatch.setattr(DualEncoder, "embeds", False)
+    with pytest.raises(xmodal.UserError, match="has no embeddings, only a pair scorer"):
+        export_model(scoring, tmp_path / "other", embeddings_only=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "scoring"]
+
+
+def test_embeddings_of_a_model_with_a_pair_scorer(tmp_path):
+    section = SECTION | {"pair_scorer": PAIR_SCORER}
+    run = save_run(str(tmp_path / "run"), section=section)
+    export_model(run, tmp_path / "bundle", embeddings_only=True)
+    bundle, texts = xmodal.load(tmp_path / "bundle"), make_texts(3)
+    assert bundle.pairs is None
+    expected = xmodal.load(run).embed_texts(texts)
+    np.testing.assert_allclose(bundle.embed_texts(texts), expected, rtol=1e-5, atol=1e-5)
+    with pytest.raises(xmodal.UserError, match="has no pair scorer"):
+        bundle.score_pairs([np.ones((1, FEATURES))], texts[:1])
 
 
 def test_the_command(bundle, tmp_path, monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """Makes a bundle of a model, and compares the two."""
 
+import dataclasses
 import functools
 import os
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ def export_model(
     *,
     step: int | str = "best",
     platforms: Sequence[str] = PLATFORMS,
+    embeddings_only: bool = False,
 ) -> Card:
     """Writes a bundle of a model, and compares it with the model.
 
@@ -38,10 +40,10 @@ def export_model(
       output: the new folder.
       step: checkpoint of a run: a number, `best` or `latest`.
       platforms: platforms for the bundle, of `cpu`, `cuda`, `rocm` and `tpu`.
+      embeddings_only: whether a pair scorer, which a bundle cannot carry, is left out.
 
     Raises:
-      UserError: the source cannot be read or exported, has a pair scorer, or the output already
-        exists.
+      UserError: the source cannot be read or exported, or the output already exists.
     """
     if unknown := [name for name in platforms if name not in KNOWN_PLATFORMS]:
         raise UserError(f"Unknown platform(s) {unknown}; {suggest(unknown, KNOWN_PLATFORMS)}")
@@ -50,15 +52,29 @@ def export_model(
     check_new(output)
     stored = read_folder(source, step)
     if stored.config.model.get("pair_scorer") is not None:
-        raise UserError(
-            f"{stored.source['name']} has a pair scorer, which a bundle cannot carry: load the run "
-            "itself with xmodal.load, or export a run without config.model.pair_scorer."
-        )
+        stored = _without_pair_scorer(stored, embeddings_only=embeddings_only)
     # Some layers are faster on a CPU in a special form; every form runs everywhere.
     platform = "cpu" if "cpu" in platforms else platforms[0]
     encoders = make_dual_encoder(stored.config.model, Devices(1, platform))
     contents = _contents(stored, encoders)
     return write_bundle(output, contents, platforms, functools.partial(_compare, stored))
+
+
+def _without_pair_scorer(stored: Stored, *, embeddings_only: bool) -> Stored:
+    name, config = stored.source["name"], stored.config.copy_and_resolve_references()
+    if not make_dual_encoder(config.model).embeds:
+        raise UserError(
+            f"{name} has no embeddings, only a pair scorer, which a bundle cannot carry: load the "
+            "model itself with xmodal.load."
+        )
+    if not embeddings_only:
+        raise UserError(
+            f"{name} has a pair scorer, which a bundle cannot carry: export its embeddings without "
+            "it, with --embeddings_only, or load the model itself with xmodal.load."
+        )
+    with config.unlocked(), config.ignore_type():
+        config.model.pair_scorer = None
+    return dataclasses.replace(stored, config=config)
 
 
 def _contents(stored: Stored, encoders: DualEncoder) -> Contents:

@@ -21,7 +21,13 @@ def main() -> None:
     from xmodal.api.exporting import export_model
 
     platforms = [name for name in args.platforms.split(",") if name]
-    card = export_model(args.model, args.output, step=args.step, platforms=platforms)
+    card = export_model(
+        args.model,
+        args.output,
+        step=args.step,
+        platforms=platforms,
+        embeddings_only=args.embeddings_only,
+    )
     names = [CARD, *card.files()]
     size = sum((epath.Path(args.output) / name).stat().length for name in names) / 2**20
     print(f"{args.output}: {len(names)} files, {size:.1f} MiB, for {', '.join(card.platforms)}")
@@ -36,6 +42,11 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--step", default="best", help="a run's step: a number, best or latest")
     parser.add_argument(
         "--platforms", default=",".join(PLATFORMS), help=f"some of {','.join(KNOWN_PLATFORMS)}"
+    )
+    parser.add_argument(
+        "--embeddings_only",
+        action="store_true",
+        help="leave out a pair scorer, which a bundle cannot carry",
     )
     return parser.parse_args()
 
