@@ -46,6 +46,15 @@ def command(monkeypatch, capsys):
     flags.FLAGS.unparse_flags()
 
 
+def test_embeddings_of_several_models_are_not_saved(command, tmp_path):
+    code, _ = command(
+        f"--config={CONFIG.parent / 'released.py'}", "--config.init_from.model=weights/a,weights/b",
+        f"--save_embeddings={tmp_path}/x.npz", f"--output={tmp_path}/out",
+    )  # fmt: skip
+    several = "--config.init_from.model names several"
+    assert code == f"Error: --save_embeddings takes one model; {several}."
+
+
 @pytest.fixture(scope="module")
 def tower(tmp_path_factory):
     """A converted file of word vectors."""

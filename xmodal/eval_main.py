@@ -24,8 +24,9 @@ whose results in RUN/test are those that training wrote, and to RUN/step_STEP/SP
 `--interpolate=0,0.5,1` evaluates averages of the checkpoint and the weights that its run started
 from, into RUN/interpolation/SPLIT: `steps/PERCENT.json`, and `curve.md` and `curve.tex`, a table
 with intervals.
-`--save_embeddings=FILE.npz` writes the file that `--embeddings` reads, `--save_scores=FILE.npz`
-that of a reranker's scores, which `--scores` reads.
+`--run=A,B` evaluates the mean of the scores of two runs, `--config.init_from.model=A,B` that of two
+converted models. `--save_embeddings=FILE.npz` writes the file that `--embeddings` reads,
+`--save_scores=FILE.npz` that of a reranker's scores, which `--scores` reads.
 """
 
 import contextlib
@@ -132,9 +133,11 @@ def _open(source: tuple[str, ...], config: ConfigDict | None) -> tuple["Opened",
         return (_open_ensemble(), OUTPUT.value) if "," in RUN.value else _open_run()
     assert config is not None
     if source == ("config",):
-        from xmodal.runs.published_towers import open_towers
+        from xmodal.runs.published_towers import models_of, open_towers
 
-        return open_towers(config, EVALUATORS.value), OUTPUT.value
+        if len(models_of(config)) > 1:
+            _refuse_to_save("model", "--config.init_from.model")
+        return open_towers(config, EVALUATORS.value, SPLIT.value), OUTPUT.value
     from xmodal.runs.evaluation.subjects import open_file
 
     kind = source[0]
@@ -199,9 +202,7 @@ def _open_ensemble() -> "Opened":
     from xmodal.runs.evaluation import run_subjects
     from xmodal.runs.folder import run_folder
 
-    for flag in (SAVE_EMBEDDINGS, SAVE_SCORES):
-        if flag.value:
-            raise UserError(f"--{flag.name} takes one run; --run names several.")
+    _refuse_to_save("run", "--run")
     if not OUTPUT.value:
         raise UserError("--run names several runs, whose results belong to none: set --output.")
     folders = [folder.strip() for folder in RUN.value.split(",") if folder.strip()]
@@ -210,9 +211,15 @@ def _open_ensemble() -> "Opened":
     configs = [run_folder.load_run(folder) for folder in folders]
     for config in configs if ANNOTATIONS.value else ():
         add_annotations(config, ANNOTATIONS.value)
-    return run_subjects.open_ensemble(
+    return run_subjects.open_runs(
         folders, configs, split=SPLIT.value, step=STEP.value, names=EVALUATORS.value
     )
+
+
+def _refuse_to_save(kind: str, several: str) -> None:
+    for flag in (SAVE_EMBEDDINGS, SAVE_SCORES):
+        if flag.value:
+            raise UserError(f"--{flag.name} takes one {kind}; {several} names several.")
 
 
 def _run_on_annotations(kind: str) -> None:

@@ -1,10 +1,12 @@
 """Published towers as a model: their weights and a config, without training."""
 
+import functools
 from collections.abc import Collection, Iterator
 
 import jax
 import jax.numpy as jnp
 import ml_collections
+from etils import epath
 
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
@@ -16,6 +18,7 @@ from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.config.sizes import resolve_sizes
 from xmodal.runs.config.spec import read_spec
+from xmodal.runs.evaluation.ensemble_subjects import Member, open_ensemble
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.sentence_notes import describe_prompt, describe_words
@@ -62,8 +65,21 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
     return Parts(spec, mesh, model, _tasks_with_weights(settings), batch)
 
 
-def open_towers(config: ml_collections.ConfigDict, names: Collection[str] | None = None) -> Opened:
-    """Returns published towers as a model; see `build_untrained` for errors."""
+def open_towers(
+    config: ml_collections.ConfigDict,
+    names: Collection[str] | None = None,
+    split: str | None = None,
+) -> Opened:
+    """Returns published towers as a model; see `build_untrained` for errors.
+
+    Args:
+      config: see `build_untrained`; several folders of `init_from.model`, separated by commas, are
+        one model, see `open_ensemble`.
+      names: evaluators to use; None for all.
+      split: `Request.split`.
+    """
+    if len(folders := models_of(config)) > 1:
+        return open_ensemble([_member(config, each, names) for each in folders], split)
     parts = build_untrained(config)
     evaluation = RunEvaluation(parts, names=names, trains=False)
 
@@ -73,6 +89,26 @@ def open_towers(config: ml_collections.ConfigDict, names: Collection[str] | None
 
     identity, settings = ModelIdentity.of_config(config), config.to_dict()
     return Opened(evaluation.suite, subjects(), identity, parts.settings.tensorboard, settings)
+
+
+def models_of(config: ml_collections.ConfigDict) -> list[str]:
+    """Returns the folders that `init_from.model` names."""
+    return [each.strip() for each in config.init_from.model.split(",") if each.strip()]
+
+
+def _member(
+    config: ml_collections.ConfigDict, folder: str, names: Collection[str] | None
+) -> Member:
+    own = config.copy_and_resolve_references()
+    own.init_from.model = folder
+    parts = build_untrained(own)
+    return Member(
+        epath.Path(folder).name,
+        folder,
+        RunEvaluation(parts, names=names, trains=False),
+        functools.partial(load_weights, parts),
+        ModelIdentity.of_config(own),
+    )
 
 
 def _tasks_with_weights(settings: RunConfig) -> tuple[Task, ...]:

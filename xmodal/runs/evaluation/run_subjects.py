@@ -2,27 +2,23 @@
 
 import functools
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import cast
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import ml_collections
-import numpy as np
 from absl import logging
 
 from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError, lookup
 from xmodal.base.result_files import FINAL
 from xmodal.evals import Evaluation
 from xmodal.evals.embed import Items
-from xmodal.evals.evaluators import Split
-from xmodal.evals.provider import Ensemble, ModelProvider
 from xmodal.runs import run
 from xmodal.runs.config.run_config import RunConfig
+from xmodal.runs.evaluation.ensemble_subjects import Member, open_ensemble
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.sentence_notes import describe_prompt, describe_sentences
 from xmodal.runs.evaluation.subjects import Opened, evaluate_subjects
-from xmodal.runs.evaluation.suite import EvalSuite, Subject
+from xmodal.runs.evaluation.suite import Subject
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.run_records import training_hashes
 
@@ -79,7 +75,7 @@ def _notes(settings: RunConfig, tie: str, items: Items) -> list[str]:
     return [*notes, *describe_sentences(settings, items)]
 
 
-def open_ensemble(
+def open_runs(
     folders: Sequence[str],
     configs: Sequence[ml_collections.ConfigDict],
     *,
@@ -87,7 +83,7 @@ def open_ensemble(
     step: str,
     names: Collection[str] | None = None,
 ) -> Opened:
-    """Returns several runs as one model, whose scores are the means of theirs.
+    """Returns several runs as one model, see `open_ensemble`.
 
     Args:
       folders: the runs' folders.
@@ -99,51 +95,17 @@ def open_ensemble(
     Raises:
       UserError: a run has no such checkpoint or evaluator, or the runs read different items.
     """
-    mesh = mesh_lib.make_mesh()
-    steps = [run_folder.resolve_step(folder, step) for folder in folders]
-    runs = [RunEvaluation(run.build(each, mesh), names=names, trains=False) for each in configs]
-    suite, tensorboard = runs[0].suite, runs[0].parts.settings.tensorboard
-
-    def subjects() -> Iterator[Subject]:
-        members: list[tuple[ModelProvider, Callable[[Items], Items]]] = []
-        for folder, each, chosen in zip(folders, runs, steps, strict=True):
-            own = _own_items(suite, each.suite, split, (folders[0], folder))
-            weights = checkpoints.restore_model(folder, chosen, each.parts.shapes, mesh)
-            members.append((each.provider(*weights), own))
-        labels = [f"{c.name} step {chosen}" for c, chosen in zip(configs, steps, strict=True)]
-        note = f"Scores are means of those of {' and '.join(labels)}."
-        yield Subject(" + ".join(labels), Ensemble(members), lambda items: [note])
-
-    pairs = zip(configs, map(training_hashes, folders), strict=True)
-    identity = ModelIdentity.of_several([ModelIdentity.of_config(*each) for each in pairs])
-    return Opened(suite, subjects(), identity, tensorboard)
-
-
-def _own_items(
-    first: EvalSuite, other: EvalSuite, split: str | None, folders: tuple[str, str]
-) -> Callable[[Items], Items]:
-    """Returns the function from the first run's items to another's, read by its own tokenizer.
-
-    Raises:
-      UserError: an evaluator uses different items for the runs; ids may coincide.
-    """
-    own = {}
-    for name in first.options:
-        lookup(f"config.evals of {folders[1]}", name, other.options)
-        chosen = first.split_of(name, split)
-        evaluated = [cast(Split, each.items(name, chosen)) for each in (first, other)]
-        for split_read in (chosen, *first.options[name].splits_read):
-            ours, theirs = (
-                each if split_read == chosen else each.beside(split_read) for each in evaluated
+    mesh, members = mesh_lib.make_mesh(), []
+    for folder, config in zip(folders, configs, strict=True):
+        chosen = run_folder.resolve_step(folder, step)
+        parts = run.build(config, mesh)
+        members.append(
+            Member(
+                f"{config.name} step {chosen}",
+                folder,
+                RunEvaluation(parts, names=names, trains=False),
+                functools.partial(checkpoints.restore_model, folder, chosen, parts.shapes, mesh),
+                ModelIdentity.of_config(config, training_hashes(folder)),
             )
-            common = ours.hashes.keys() & theirs.hashes.keys()
-            if any(ours.hashes[key] != theirs.hashes[key] for key in common) or not np.array_equal(
-                ours.caption_texts, theirs.caption_texts
-            ):
-                raise UserError(
-                    f"The evaluator {name!r} of {folders[0]} and of {folders[1]} uses different "
-                    f"records of the split {split_read!r}; only runs on the same images and "
-                    "captions can be averaged."
-                )
-            own[id(ours)] = cast(Items, theirs)
-    return lambda items: own[id(items)]
+        )
+    return open_ensemble(members, split)
