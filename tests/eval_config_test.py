@@ -10,6 +10,7 @@ import pytest
 from absl import flags
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests.api.converted_models import MODELS, save_converted
 from xmodal import data, eval_main
 from xmodal.cli import config_flag
 from xmodal.evals import Embedder
@@ -53,6 +54,29 @@ def test_embeddings_of_several_models_are_not_saved(command, tmp_path):
     )  # fmt: skip
     several = "--config.init_from.model names several"
     assert code == f"Error: --save_embeddings takes one model; {several}."
+
+
+@pytest.mark.slow
+def test_a_converted_probabilistic_model_is_ranked_by_its_means(command, few_shapes, tmp_path):
+    """As `xmodal reproduce pcme/mean` does."""
+    head = {"name": "gaussian", "width": 5, "samples": 3}
+    section = MODELS["pixels"] | {"similarity": {"name": "match_probability"}}
+    for side in ("image", "text"):
+        section[side] = MODELS["pixels"][side] | {"head": head, "projection": None}
+    given = (
+        f"--config={CONFIG.parent / 'released.py'}", "--config.data.dataset=crisscrossed_shapes",
+        f"--config.init_from.model={save_converted(tmp_path / 'model', section, most=0.1)}",
+        f"--config.data.data_dir={few_shapes}", "--config.evals.coco.bootstrap_samples=10",
+    )  # fmt: skip
+    chosen = "--config.evals.coco.similarity={'name': 'cosine', 'field': 'mean'}"
+    for name, arguments in {"samples": (), "means": (chosen,)}.items():
+        assert not command(*given, *arguments, f"--output={tmp_path / name}")[0]
+    numbers = [
+        json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("samples", "means")
+    ]
+    assert "Similarity: cosine." in (tmp_path / "means/coco/report.md").read_text()
+    assert numbers[0].keys() == numbers[1].keys()
+    assert numbers[0] != numbers[1]
 
 
 @pytest.fixture(scope="module")

@@ -50,8 +50,8 @@ MODELS = {
 }
 
 
-def save_converted(folder, section):
-    """A folder of a converted model with random weights."""
+def save_converted(folder, section, most=0.5):
+    """A folder of a converted model with random weights from a fifth of `most` to `most`."""
     model = make_dual_encoder(section)
     pixels = section["image"]["encoder"]["name"] != "precomputed"
     ids = np.ones((1, 8), np.int32)
@@ -62,7 +62,7 @@ def save_converted(folder, section):
     shapes = jax.eval_shape(model.init, jax.random.key(0), inputs)
     rng = np.random.default_rng(0)
     params, state = jax.tree.map(
-        lambda leaf: np.asarray(rng.uniform(0.1, 0.5, leaf.shape), np.float32), shapes
+        lambda leaf: np.asarray(rng.uniform(most / 5, most, leaf.shape), np.float32), shapes
     )
     arrays = {
         f"{side}/{name}": array
