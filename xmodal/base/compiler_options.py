@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import jax
+
 # LLVM takes most of the time of a start on a CPU. For a training step, its first level takes three
 # quarters of the time of its third. The quickstart's step is as fast, since XLA itself vectorizes
 # loops; that of an EfficientNet takes 3 % longer.
@@ -17,9 +19,13 @@ _STEP_OPTIONS: dict[str, dict[str, Any]] = {
 def compiler_options(platform: str) -> dict[str, Any]:
     """Returns options with which large programs compile faster and run about as fast.
 
+    There are none with `JAX_DISABLE_MOST_OPTIMIZATIONS`, which asks for even less.
+
     Args:
       platform: of the devices, such as "cpu".
     """
+    if jax.config.read("jax_disable_most_optimizations"):
+        return {}
     return dict(_OPTIONS.get(platform, {}))
 
 

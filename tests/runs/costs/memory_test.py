@@ -108,6 +108,17 @@ def test_remedies_are_those_of_the_program(what, arguments, expected):
         assert "--config.evals.coco.batch_size=256 (now 512)" in str(error.value)
 
 
+@pytest.fixture
+def optimized():
+    """Programs compile as outside of tests, which disable most optimizations."""
+    name = "jax_disable_most_optimizations"
+    assert not compiler_options("cpu")  # They would have an effect again.
+    jax.config.update(name, False)
+    yield
+    jax.config.update(name, True)
+
+
+@pytest.mark.usefixtures("optimized")
 @pytest.mark.parametrize(
     "options",
     [
@@ -125,6 +136,7 @@ def test_a_step_compiles_with_options_that_this_version_of_xla_may_lack(options,
     assert memory.compile_program(lowered, memory.STEP, parts)(1.0) == 2.0
 
 
+@pytest.mark.usefixtures("optimized")
 def test_options_of_a_step_keep_the_digits_of_sums():
     parts = types.SimpleNamespace(mesh=mesh_lib.make_mesh(jax.devices()[:1]))
     values = np.random.default_rng(0).random((32, 32, 32, 32), np.float32)
