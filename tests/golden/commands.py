@@ -35,9 +35,10 @@ _BUILD = """
 import sys, data_prep
 from data_prep.build import build
 sizes = {"train": 150, "validation": 25, "test": 25}
-data_prep.builder_class("crisscrossed_shapes").SPLIT_SIZES = sizes
-for config in ("images", "ratings", "coherence", "rated_captions", "matches"):
-    build("crisscrossed_shapes", config, data_dir=sys.argv[1])
+builder = data_prep.builder_class("crisscrossed_shapes")
+builder.SPLIT_SIZES = sizes
+for config in builder.BUILDER_CONFIGS:
+    build("crisscrossed_shapes", config.name, data_dir=sys.argv[1])
 """
 MASKS = {
     r"\d\d:\d\d:\d\d": "TIME",

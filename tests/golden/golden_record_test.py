@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from data_prep import builder_class
 from tests.golden import cases, compare, files, record
 from xmodal.__main__ import COMMANDS
 
@@ -117,6 +118,24 @@ def test_cases_run_after_those_whose_files_they_read():
     order = record.in_order(every, ["annotate", "pcme_finetuned"])
     assert order == ["data", "quickstart", "evaluate_run", "annotate", "pcme", "pcme_finetuned"]
     assert set(record.in_order(every, list(every))) == set(every)
+
+
+@pytest.mark.slow
+def test_a_small_dataset_is_built_for_every_case(tmp_path):
+    configs = builder_class("crisscrossed_shapes").BUILDER_CONFIGS
+    recorder = record.Recorder(pathlib.Path(__file__).parents[2], tmp_path)
+    assert recorder.record("data", cases.make_cases()["data"]) == [0]
+    built = tmp_path / "work" / "data" / "crisscrossed_shapes"
+    counts = {path.parent.parent.name: _count(path) for path in built.glob("*/*/dataset_info.json")}
+    # A case that finds none builds one of full size, whose images other datasets lack.
+    assert counts.keys() == {config.name for config in configs}
+    assert counts["images"] == counts["regions"] == {"train": 150, "validation": 25, "test": 25}
+
+
+def _count(path):
+    """The numbers of records of a dataset's splits."""
+    splits = json.loads(path.read_text())["splits"]
+    return {each["name"]: sum(map(int, each["shardLengths"])) for each in splits}
 
 
 def test_every_small_config_and_every_command_has_a_case():
