@@ -17,8 +17,10 @@ import jax.numpy as jnp
 from xmodal.similarity.vectors import Prepared
 
 # XLA's CPU product sums the leftover rows and columns of a block in a different order from the
-# rest, so the same two vectors would score differently in blocks of different sizes.
+# rest, so the same two vectors would score differently in blocks of different sizes. Whole tiles
+# have this many columns, and fewer rows.
 TILE = 64
+TILE_ROWS = 16
 
 # Added to a squared distance, so that the distance has a finite gradient where samples coincide.
 SMALLEST_SQUARE = 1e-6  # PCME's value.
@@ -27,13 +29,15 @@ SMALLEST_SQUARE = 1e-6  # PCME's value.
 def _in_whole_tiles(score: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """Returns `score` for blocks padded with zero items to whole tiles."""
 
-    def fill(x: jax.Array) -> jax.Array:
-        return jnp.pad(x, ((0, -x.shape[0] % TILE),) + ((0, 0),) * (x.ndim - 1))
+    def fill(side: Prepared, multiple: int) -> Prepared:
+        return jax.tree.map(
+            lambda x: jnp.pad(x, [(0, -len(x) % multiple)] + [(0, 0)] * (x.ndim - 1)), side
+        )
 
     @functools.wraps(score)
     def tiled(queries: Prepared, gallery: Prepared, **parameters: float) -> jax.Array:
         rows, columns = (jax.tree.leaves(side)[0].shape[0] for side in (queries, gallery))
-        filled = score(jax.tree.map(fill, queries), jax.tree.map(fill, gallery), **parameters)
+        filled = score(fill(queries, TILE_ROWS), fill(gallery, TILE), **parameters)
         return filled[:rows, :columns]
 
     return tiled

@@ -20,9 +20,15 @@ from jax.sharding import PartitionSpec as P
 
 from xmodal.base.mesh import BATCH_AXIS, put, to_host
 from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.ranking.entrants import find_entrants, mark_entrants
 
-# Number of parts in which a tile's items are counted; a tile has a multiple of 64 items.
-_SLABS = 8
+# Number of parts in which a tile's items are counted, by their axis; a tile has a multiple of 64
+# items.
+_SLABS = (8, 16)
+# Both counts of a tile share an int32: items ahead in the lower half, equal ones in the upper.
+_EQUAL = 1 << 16
+# So many items of a tile that enter a list are few, and twice its length.
+_FEW = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,41 +284,62 @@ def _count_label_set(
     def mark(slab: slice) -> jax.Array:
         """Both counts of every pair of a part of the items, in one number."""
         scores = tile[:, slab] if axis == 0 else tile[slab]
-        equal = scores == best
-        ahead = (scores > best) | (equal & (by_item(positions[slab]) < first))
-        if placed.folds is not None:
-            same_fold = own == by_item(folds[slab])
-            equal, ahead = equal & same_fold, ahead & same_fold
         # A tile has at most 2**14 items, see `score_tiles.choose_rows`, or 64 per device.
-        return ahead.astype(jnp.int32) + (equal.astype(jnp.int32) << 16)
+        equal = jnp.where(by_item(positions[slab]) < first, _EQUAL + 1, _EQUAL)
+        marks = jnp.where(scores > best, 1, jnp.where(scores == best, equal, 0))
+        if placed.folds is not None:
+            marks = jnp.where(own == by_item(folds[slab]), marks, 0)
+        return marks
 
     # On CPUs, XLA writes an array to memory before summing it. Slabs are summed while they are
-    # read and only an eighth is written, which takes a third of the time.
-    width = num_items // _SLABS
+    # read and only a small part is written, which takes a third of the time.
+    width = num_items // _SLABS[1 - axis]
     slabs = (mark(slice(start, start + width)) for start in range(0, num_items, width))
     both = jnp.sum(functools.reduce(operator.add, slabs), axis=1 - axis, dtype=jnp.int32)
-    return Counts(add(counts.ahead, both & 0xFFFF), add(counts.equal, both >> 16))
+    return Counts(add(counts.ahead, both % _EQUAL), add(counts.equal, both // _EQUAL))
 
 
 @_on_every_device
 def _merge(top: TopK, tile: jax.Array, start: tuple[jax.Array, jax.Array], *, axis: int) -> TopK:
     """Merges the columns of one device, which start at `start`, into its lists."""
     query, item = start
-    tile = tile if axis == 0 else tile.T
-    depth = top.scores.shape[1]
+    num_queries, num_items = tile.shape[axis], tile.shape[1 - axis]
+    old = TopK(*(jax.lax.dynamic_slice_in_dim(each, query, num_queries) for each in top))
+    depth = old.scores.shape[1]
+    most = max(_FEW, 1 << depth.bit_length())
 
-    def rows_of(values: jax.Array | np.ndarray) -> jax.Array:
-        return jax.lax.dynamic_slice_in_dim(values, query, len(tile))
+    def by_query(tile: jax.Array) -> jax.Array:
+        tile = tile if axis == 0 else tile.T
+        return jnp.where(tile == 0, 0.0, tile)  # By its bits, -0.0 is smaller than 0.0 for top_k.
 
-    # Earlier items come first, and top_k keeps the order of equal scores, by whose bits -0.0 is
-    # smaller than 0.0.
-    tile = jnp.where(tile == 0, 0.0, tile)
-    scores = jnp.concatenate([rows_of(top.scores), tile], axis=1)
-    scores, at = jax.lax.top_k(scores, depth)
-    earlier = jnp.take_along_axis(rows_of(top.items), jnp.minimum(at, depth - 1), axis=1)
-    items = jnp.where(at < depth, earlier, item + at - depth)
-    items = jnp.where(scores == -jnp.inf, -1, items)
+    def merge_all(tile: jax.Array) -> TopK:
+        items = item + jnp.arange(num_items, dtype=jnp.int32)
+        return _join_lists(old, TopK(by_query(tile), items[None]))
+
+    def merge_few(tile: jax.Array) -> TopK:
+        at = find_entrants(entrants, most)
+        scores = jnp.take_along_axis(by_query(tile), at, axis=1)
+        exists = jnp.arange(most) < entrants.number[:, None]
+        return _join_lists(old, TopK(jnp.where(exists, scores, -jnp.inf), item + at))
+
+    if most < num_items:
+        entrants = mark_entrants(by_query(tile), old.scores[:, -1:])
+        new = jax.lax.cond(jnp.max(entrants.number) <= most, merge_few, merge_all, tile)
+    else:
+        new = merge_all(tile)
     return TopK(
-        jax.lax.dynamic_update_slice_in_dim(top.scores, scores, query, 0),
-        jax.lax.dynamic_update_slice_in_dim(top.items, items, query, 0),
+        *(
+            jax.lax.dynamic_update_slice_in_dim(each, part, query, 0)
+            for each, part in zip(top, new, strict=True)
+        )
     )
+
+
+def _join_lists(old: TopK, new: TopK) -> TopK:
+    """Lists of the best items [Q, depth] of `old` lists and of later items, in ascending order."""
+    depth = old.scores.shape[1]
+    # top_k keeps the order of equal scores.
+    scores, at = jax.lax.top_k(jnp.concatenate([old.scores, new.scores], axis=1), depth)
+    earlier = jnp.take_along_axis(old.items, jnp.minimum(at, depth - 1), axis=1)
+    later = jnp.take_along_axis(new.items, jnp.maximum(at - depth, 0), axis=1)
+    return TopK(scores, jnp.where(scores == -jnp.inf, -1, jnp.where(at < depth, earlier, later)))

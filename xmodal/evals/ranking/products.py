@@ -21,18 +21,21 @@ from xmodal.base.config import UserError
 from xmodal.base.mesh import BATCH_AXIS, to_host
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.finite import count_not_finite, refuse_not_finite
+from xmodal.evals.ranking.pair_layout import lay_out
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_blocks import HostItems, compute_score_matrix
 from xmodal.evals.ranking.score_tiles import GROUP, Scores, choose_rows, complete_rows, one_device
 from xmodal.similarity import Similarity, make_similarity
 from xmodal.similarity.precision import DOUBLE, SINGLE, in_precision
+from xmodal.similarity.scores import TILE_ROWS
 
 Score = Callable[[Any, Any], jax.Array]
 
-# Scores of single pairs come from the diagonals of products. On a CPU, where small products have
-# the same bits as large ones, they are small; computing many at a time keeps it busy.
-_CPU_PAIRS = GROUP
-_PAIRS_AT_A_TIME = 2048
+# Scores of single pairs come from small products of some queries with their partners. These are the
+# sizes on a CPU, where small products have the same bits as large ones, and the number of partners
+# at a time, whose vectors stay in its cache.
+_CPU_PRODUCT = (TILE_ROWS, GROUP)
+_PARTNERS_AT_A_TIME = 512
 # Products above this have all 24 bits, as do sums of terms much smaller than the largest.
 _SMALLEST_PRODUCT = 2.0**-102
 
@@ -158,21 +161,21 @@ class Products:
         return values[np.searchsorted(known, keys)]
 
     def _score_pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Scores of pairs by ascending row."""
         on_cpu = jax.default_backend() == "cpu" or self.dtype == DOUBLE
-        block = _CPU_PAIRS if on_cpu else max(self.tile_shape)
-        blocks = max(1, _PAIRS_AT_A_TIME // block)
+        height, width = _CPU_PRODUCT if on_cpu else (max(self.tile_shape),) * 2
+        layout = lay_out(rows, columns, height, width)
+        step = max(1, _PARTNERS_AT_A_TIME // width)
         found: list[Any] = []
-        for start in range(0, len(rows), blocks * block):
-            at = slice(start, start + blocks * block)
-            left, right = (
-                gallery.take(np.resize(positions[at], (blocks, block)))
-                for gallery, positions in ((self._queries, rows), (self._items, columns))
-            )
+        for start in range(0, len(layout.left), step):
+            # All calls have one shape.
+            at = np.resize(np.arange(start, min(start + step, len(layout.left))), step)
+            left, right = self._queries.take(layout.left[at]), self._items.take(layout.right[at])
             with in_precision(self.dtype):
-                found.append(_compute_diagonals(self._score, left, right))
+                found.append(_compute_partners(self._score, left, right, layout.row[at]))
             # The host copies only the next items while the device computes.
             found[:-1] = [np.asarray(scores) for scores in found[:-1]]
-        return np.concatenate([np.asarray(scores).ravel() for scores in found])[: len(rows)]
+        return np.concatenate([np.asarray(scores) for scores in found])[layout.block, layout.column]
 
     def check_finite(self, asked: str = "") -> None:
         """See `Scores.check_finite`; also rejects products that are lost to rounding."""
@@ -309,9 +312,14 @@ def _compute(score: Score, mesh: Mesh, queries: Any, items: Any) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _compute_diagonals(score: Score, left: Any, right: Any) -> jax.Array:
-    """[blocks, b] scores of pairs from two trees of [blocks, b, ...]."""
-    return jax.lax.map(lambda block: jnp.diagonal(score(*block)), (left, right))
+def _compute_partners(score: Score, left: Any, right: Any, row: Any) -> jax.Array:
+    """[blocks, b] scores of items [blocks, b, ...] with those of [blocks, a, ...] at `row`."""
+
+    def compute(block: Any) -> jax.Array:
+        left, right, row = block
+        return jnp.take_along_axis(score(left, right), row[None], axis=0)[0]
+
+    return jax.lax.map(compute, (left, right, row))
 
 
 def _fill(start: int) -> Callable[[np.ndarray, jax.Array], None]:
