@@ -1,5 +1,6 @@
 """TFDS builder of crisscrossed_shapes, which is generated from a seed without any download."""
 
+import dataclasses
 import functools
 import itertools
 import pathlib
@@ -123,21 +124,16 @@ class Builder(RandomAccessBuilder):
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record]]:
         del folder  # everything is drawn
-        first_ids = itertools.accumulate(self.SPLIT_SIZES.values(), initial=0)
-        splits = zip(_scenes(self.SEED, *self.SPLIT_SIZES.items()).items(), first_ids, strict=False)
         return {
-            split: self._examples(scenes, first_id)
-            for (split, scenes), first_id in splits
-            if self.builder_config.name in _WITH_TRAINING or split != "train"
+            name: self._examples(split)
+            for name, split in _draw_splits(self.SEED, *self.SPLIT_SIZES.items()).items()
+            if self.builder_config.name in _WITH_TRAINING or name != "train"
         }
 
-    def _examples(self, scenes: Sequence[Scene], first_id: int) -> Iterator[Record]:
-        """Yields the examples of one split, with images numbered from `first_id`."""
-        image_ids = range(first_id, first_id + len(scenes))
-        captions = [
-            describe(scene, np.random.default_rng((self.SEED, 2, image_id)))
-            for image_id, scene in zip(image_ids, scenes, strict=True)
-        ]
+    def _examples(self, split: "_Split") -> Iterator[Record]:
+        """Yields the examples of one split."""
+        scenes, image_ids, first_id = split.scenes, split.image_ids, split.image_ids[0]
+        captions = _captions(split)
         if self.builder_config.name == "matches":
             yield from _matches(first_id, scenes, captions)
             return
@@ -147,10 +143,7 @@ class Builder(RandomAccessBuilder):
         if self.builder_config.name == "regions":
             yield from _regions(image_ids, scenes, captions)
             return
-        images = [
-            render(scene, np.random.default_rng((self.SEED, 1, image_id)))
-            for image_id, scene in zip(image_ids, scenes, strict=True)
-        ]
+        images = _pictures(split)
         if self.builder_config.name == "images":
             yield from _captioned_images(image_ids, images, captions)
             return
@@ -208,10 +201,39 @@ class Builder(RandomAccessBuilder):
             )
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Split:
+    """The scenes of a split, with the ids of their images; compared by identity."""
+
+    seed: int
+    scenes: Sequence[Scene]
+    image_ids: Sequence[int]
+
+
+# One process builds `images` and then `ratings`, which has the last two splits of the same scenes.
 @functools.lru_cache(maxsize=1)
-def _scenes(seed: int, *sizes: tuple[str, int]) -> dict[str, list[Scene]]:
-    """Returns the scenes of `make_scenes`, which one process needs for several configs."""
-    return make_scenes(seed, dict(sizes))
+def _draw_splits(seed: int, *sizes: tuple[str, int]) -> dict[str, _Split]:
+    splits, first_id = {}, 0
+    for name, scenes in make_scenes(seed, dict(sizes)).items():
+        splits[name] = _Split(seed, scenes, range(first_id, first_id + len(scenes)))
+        first_id += len(scenes)
+    return splits
+
+
+@functools.lru_cache(maxsize=2)
+def _captions(split: _Split) -> list[list[SceneCaption]]:
+    return [
+        describe(scene, np.random.default_rng((split.seed, 2, image_id)))
+        for image_id, scene in zip(split.image_ids, split.scenes, strict=True)
+    ]
+
+
+@functools.lru_cache(maxsize=2)
+def _pictures(split: _Split) -> list[np.ndarray]:
+    return [
+        render(scene, np.random.default_rng((split.seed, 1, image_id)))
+        for image_id, scene in zip(split.image_ids, split.scenes, strict=True)
+    ]
 
 
 def _captioned_images(

@@ -26,17 +26,18 @@ import tempfile
 import time
 
 START = """
-import json, sys, time
+import json, time
 times, last = {}, time.perf_counter()
 def lap(name):
     global last
     now = time.perf_counter()
     times[name], last = round(now - last, 2), now
-from xmodal.base import mesh as mesh_lib
 from xmodal.cli import config_flag
-from xmodal.runs import compiled_step, loop, run
-from xmodal.runs import start
 def main(argv):
+    from xmodal.base import mesh as mesh_lib
+    from xmodal.base.compilation_cache import use_compilation_cache
+    from xmodal.runs import compiled_step, loop, run, start
+    use_compilation_cache()
     lap("imports")
     parts = run.resolve(config_flag.read_config())
     lap("parts")
@@ -57,10 +58,11 @@ config_flag.run(main)
 def start(arguments: list[str], cache: str) -> dict[str, float]:
     """Seconds for every part of a start, and in total, and CPU seconds."""
     environment = os.environ | {
-        "JAX_COMPILATION_CACHE_DIR": cache,
+        "XDG_CACHE_HOME": cache,
         "JAX_ENABLE_COMPILATION_CACHE": "true",
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     done = subprocess.run(
         [sys.executable, "-c", START, *arguments], env=environment, stdout=subprocess.PIPE,
         check=True, text=True,

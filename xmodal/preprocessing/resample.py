@@ -5,9 +5,13 @@ TensorFlow's antialiased bilinear kernel takes five times as long as decoding th
 """
 
 import functools
+import math
 
 import numpy as np
 import PIL.Image
+
+MIN_TAPS = 3
+"""The fewest inputs that `triangle_taps` gives a weight, which may be 0."""
 
 
 def resample(
@@ -29,9 +33,28 @@ def resample(
     from xmodal.preprocessing.resample_kernel import fill  # Numba is slow to import.
 
     rows, size = picture.reshape(picture.shape[0], -1), result.shape[0]
+    down, along = (triangle_taps(length, size) for length in window[2:])
     order = np.arange(size)[::-1] if mirrored else np.arange(size)
     places = (3 * order).astype(np.uint64)
-    fill(rows, *window, places, np.tile(shift, size), result.reshape(size, -1))
+    fill(rows, *window, down, along, places, np.tile(shift, size), result.reshape(size, -1))
+
+
+@functools.lru_cache(maxsize=1024)
+def triangle_taps(length: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the first of `length` inputs that each output reads, uint64 [size], and weights.
+
+    The weights, float32 [taps, size], form a triangle as wide as the output spacing, or the input
+    spacing if that is larger. Numba would take three seconds to compile this function.
+    """
+    scale = length / size
+    support = max(scale, 1.0)
+    center = (np.arange(size) + 0.5) * scale
+    first = np.maximum(np.ceil(center - support - 0.5), 0)
+    places = first + np.arange(max(math.ceil(2 * support), MIN_TAPS))[:, None]
+    weights = np.maximum(1 - np.abs(places + 0.5 - center) * (1 / support), 0)
+    weights[places >= length] = 0
+    normalized = weights.astype(np.float32) * (1 / weights.sum(axis=0))
+    return first.astype(np.uint64), normalized.astype(np.float32)
 
 
 def resample_bicubic(

@@ -1,11 +1,12 @@
 """The kernel of `resample`, which Numba compiles on first use and caches beside this file."""
 
-import math
-
 import numba
 import numpy as np
 
-_MIN_TAPS = 3
+from xmodal.preprocessing.resample import MIN_TAPS
+
+Taps = tuple[np.ndarray, np.ndarray]
+"""See `resample.triangle_taps`."""
 
 # Without the interpreter's lock, threads run in parallel. Fused and reordered sums change a value
 # by less than 1e-4, which matters only if it is that close to one half.
@@ -15,35 +16,14 @@ _natural = np.uint64
 
 
 @_compiled
-def _taps(length: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the first of `length` inputs that each output reads, and weights [taps, size].
-
-    The weights form a triangle as wide as the output spacing, or the input spacing if larger.
-    """
-    scale = length / size
-    support = max(scale, 1.0)
-    first = np.empty(size, _natural)
-    weights = np.zeros((max(math.ceil(2 * support), _MIN_TAPS), size), np.float32)
-    for out in range(size):
-        center = (out + 0.5) * scale
-        start = max(math.ceil(center - support - 0.5), 0)
-        total = 0.0
-        for k in range(min(weights.shape[0], length - start)):
-            weight = max(0.0, 1.0 - abs(start + k + 0.5 - center) / support)
-            weights[k, out] = weight
-            total += weight
-        weights[:, out] /= total
-        first[out] = start
-    return first, weights
-
-
-@_compiled
 def fill(
     rows: np.ndarray,
     top: int,
     left: int,
     height: int,
     width: int,
+    row_taps: Taps,
+    column_taps: Taps,
     places: np.ndarray,
     shifts: np.ndarray,
     result: np.ndarray,
@@ -51,8 +31,8 @@ def fill(
     """Fills uint8 [size, 3 * size] from uint8 [H, 3 * W]; output column x goes to `places[x]`."""
     rows = rows[top : top + height, 3 * left : 3 * (left + width)]
     size = places.size
-    first_row, row_weights = _taps(height, size)
-    first_column, column_weights = _taps(width, size)
+    first_row, row_weights = row_taps
+    first_column, column_weights = column_taps
     # Zeros past the end, which the last columns read with weight 0.
     row = np.zeros(3 * (width + column_weights.shape[0]), np.float32)
     line = np.empty(3 * size, np.float32)
@@ -74,7 +54,7 @@ def _blend_rows(rows: np.ndarray, first: int, weights: np.ndarray, row: np.ndarr
     a, b, c = weights[0], weights[1], weights[2]
     for k in range(length):
         row[k] = a * one[k] + b * two[k] + c * three[k]
-    for tap in range(_MIN_TAPS, weights.size):
+    for tap in range(MIN_TAPS, weights.size):
         more, weight = rows[min(first + _natural(tap), last)], weights[tap]
         for k in range(length):
             row[k] += weight * more[k]
@@ -93,7 +73,7 @@ def _blend_columns(
             line[q + k] = (
                 a * row[p + k] + b * row[p + k + _natural(3)] + c * row[p + k + _natural(6)]
             )
-    for tap in range(_MIN_TAPS, weights.shape[0]):
+    for tap in range(MIN_TAPS, weights.shape[0]):
         more = weights[tap]
         for x in range(_natural(first.size)):
             p, q = _natural(3) * (first[x] + _natural(tap)), places[x]
