@@ -248,35 +248,32 @@ def test_no_process_replaces_newer_tables_by_its_older_ones(sweep, tmp_path, mon
 
 @pytest.mark.slow
 def test_trials_of_living_processes_are_left_to_them_and_those_of_dead_ones_are_not(
-    sweep, plan, trained, tmp_path, monkeypatch
+    sweep, plan, trained, tmp_path
 ):
     sweep(1)
-    storage = open_storage(tmp_path)
-    other = open_study(storage, plan)
+    other = open_study(open_storage(tmp_path), plan)
     worker._fill_queue(other, plan, plan.trials(2))
-    worker._record_heartbeat(storage, other)
     other.ask()
-    with monkeypatch.context() as patch:
-        patch.setattr(worker.time, "sleep", lambda seconds: None)
+    with worker._lock_of(tmp_path, "0001"):
         outcomes = sweep(3)
     assert [each.state.name for each in outcomes] == ["COMPLETE", "RUNNING", "COMPLETE"]
     assert trained == ["0000", "0002"]
-    # Its heartbeat stops for longer than the period of grace.
-    monkeypatch.setattr(worker, "DEAD_SECONDS", 1)
     assert [each.state.name for each in sweep(3)] == ["COMPLETE"] * 3
     assert trained == ["0000", "0002", "0001"]
 
 
-@pytest.mark.slow
-def test_a_process_that_died_before_its_first_heartbeat_is_found(sweep, trained, monkeypatch):
-    monkeypatch.setattr(worker, "DEAD_SECONDS", 1)
-    with monkeypatch.context() as patch:
-        patch.setattr("optuna.study._optimize.get_heartbeat_thread", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            sweep(1)
-    assert trained == []
-    assert [each.state.name for each in sweep(1)] == ["COMPLETE"]
-    assert trained == ["0000"]
+def test_a_running_trial_is_not_dead(sweep, plan, tmp_path, monkeypatch):
+    seen = []
+
+    def failing(config, run_dir):
+        other = open_study(open_storage(tmp_path), plan)
+        worker._requeue_dead(other, tmp_path)
+        seen.extend(each.state.name for each in other.trials)
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(loop, "train", failing)
+    assert [each.state.name for each in sweep(1)] == ["FAIL"]
+    assert seen == ["RUNNING"]
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ others.
 The folder of the sweep has a run per trial in `trials`, Optuna's study `sweep` in `optuna.db`, and
 at the end `report.md`, its tables in `report.tex`, `results.csv` and `scores.png`. The same command
 resumes a sweep that was stopped or killed, and several may run concurrently, on one or several
-machines that share the folder. A higher --trials adds trials. Exit codes are those of xmodal.main.
+machines that share the folder and its file locks. A higher --trials adds trials. Exit codes are
+those of xmodal.main.
 """
 
 import importlib.util

@@ -1,7 +1,8 @@
 """Runs the trials of an Optuna study; several processes may do so concurrently.
 
-The study is `sweep` in `FOLDER/optuna.db`. A running trial has a heartbeat; that of a dead process
-returns to the queue, and resumes from the last checkpoint of its run.
+The study is `sweep` in `FOLDER/optuna.db`. The process of a running trial holds a lock, which the
+operating system releases when the process dies. The trial of a dead process returns to the queue,
+and resumes from the last checkpoint of its run.
 """
 
 import contextlib
@@ -9,9 +10,7 @@ import gc
 import math
 import pathlib
 import shutil
-import time
 import traceback
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -35,11 +34,9 @@ from xmodal.base.result_files import FINAL
 from xmodal.data import DatasetMissingError
 
 LOG = "log.txt"
-_BEAT_SECONDS, DEAD_SECONDS, _PATIENCE_SECONDS = 5, 30, 60
+_PATIENCE_SECONDS = 60
 # A sweep ends when this many trials in a row fail with the same error.
 _ALIKE = 3
-with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
-    _requeue = optuna.storages.RetryHeartbeatStaleTrialCallback()
 
 
 class _TrialError(Exception):
@@ -55,14 +52,10 @@ _FATAL = (_StoppedError, DiskError, FolderInUseError, DatasetMissingError)
 
 def open_storage(folder: pathlib.Path) -> optuna.storages.RDBStorage:
     """Opens or creates the database of a folder on a file system."""
-    with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
-        return optuna.storages.RDBStorage(
-            f"sqlite:///{folder / 'optuna.db'}",
-            engine_kwargs={"connect_args": {"timeout": _PATIENCE_SECONDS}},
-            heartbeat_interval=_BEAT_SECONDS,
-            grace_period=DEAD_SECONDS,
-            heartbeat_stale_trial_callback=_requeue,
-        )
+    return optuna.storages.RDBStorage(
+        f"sqlite:///{folder / 'optuna.db'}",
+        engine_kwargs={"connect_args": {"timeout": _PATIENCE_SECONDS}},
+    )
 
 
 def open_study(storage: optuna.storages.RDBStorage, plan: Plan) -> optuna.Study:
@@ -105,15 +98,17 @@ def search(
     lock = filelock.FileLock(folder / "sweep.lock")
     with lock:
         keep(plan, folder)
-        storage = open_storage(folder)
-        study = open_study(storage, plan)
+        study = open_study(open_storage(folder), plan)
         if retry_failed:
             for each in trials_of(study):
                 if each.state == TrialState.FAIL:
                     _requeue(study, each)
     trials, errors = plan.trials(draws), []
+    running = contextlib.ExitStack()
 
     def objective(trial: optuna.Trial) -> float:
+        # The trial is dead if nobody holds its lock; no other process looks before it is held.
+        running.enter_context(_lock_of(folder, report.name_of(trial)))
         lock.release()
         if trial.user_attrs.get("error"):
             # A trial that is run again starts with the attributes of its failed attempt.
@@ -123,6 +118,7 @@ def search(
         return _run(study, trial, plan.config_of(name, values), str(folder / "trials" / name))
 
     def after(study: optuna.Study, trial: FrozenTrial) -> None:
+        running.close()  # Who starts the trial again waits for it, and holds the other lock.
         with lock:  # Another process would replace newer tables by its older ones.
             known = trials_of(study)
             _log(plan, trial, known, len(trials))
@@ -141,13 +137,11 @@ def search(
         while True:
             # Until a trial has started, no other process takes it.
             lock.acquire()
-            if _fill_queue(study, plan, trials):
-                _record_heartbeat(storage, study)
-                study.optimize(objective, n_trials=1, catch=_TrialError, callbacks=[after])
-                continue
-            lock.release()
-            if not _found_dead(study):
+            _requeue_dead(study, folder)
+            if not _fill_queue(study, plan, trials):
                 return True
+            with running:
+                study.optimize(objective, n_trials=1, catch=_TrialError, callbacks=[after])
     except _StoppedError:
         logging.warning("Stopped; the same command resumes the sweep.")
         return False
@@ -181,35 +175,32 @@ def _fill_queue(study: optuna.Study, plan: Plan, trials: Sequence[dict[str, Any]
     return True
 
 
-def _record_heartbeat(storage: optuna.storages.RDBStorage, study: optuna.Study) -> None:
-    """Records a heartbeat of the trial that is next in the queue.
-
-    Optuna counts a process as dead only after a first heartbeat; it could be killed before that.
-    """
-    first = study.get_trials(deepcopy=False, states=(TrialState.WAITING,))[0]
-    study_id = storage.get_study_id_from_name(study.study_name)
-    storage.record_heartbeat(
-        storage.get_trial_id_from_study_id_trial_number(study_id, first.number)
+def _requeue(study: optuna.Study, trial: FrozenTrial) -> None:
+    """Adds another attempt at a trial to the queue."""
+    study.add_trial(
+        optuna.trial.create_trial(
+            state=TrialState.WAITING,
+            params=trial.params,
+            distributions=trial.distributions,
+            user_attrs=trial.user_attrs,
+        )
     )
 
 
-def _found_dead(study: optuna.Study) -> bool:
-    """Waits while other processes run trials; returns whether a trial is in the queue again.
+def _requeue_dead(study: optuna.Study, folder: pathlib.Path) -> None:
+    """Returns trials to the queue whose process died; the caller holds the lock of the sweep."""
+    for each in trials_of(study):
+        if each.state == TrialState.RUNNING:
+            with contextlib.suppress(filelock.Timeout), _lock_of(folder, report.name_of(each), 0):
+                study.tell(each.number, state=TrialState.FAIL)
+                _requeue(study, each)
 
-    The wait is as long as the last heartbeat of a dead process counts: what still runs then, lives.
-    """
-    for second in range(DEAD_SECONDS + 2):
-        states = {each.state for each in trials_of(study)}
-        if TrialState.WAITING in states:
-            return True
-        if TrialState.RUNNING not in states:
-            return False
-        if second == 0:
-            logging.info("Waiting %d s for signs of life of the running trials.", DEAD_SECONDS)
-        time.sleep(1)
-        with warnings.catch_warnings(action="ignore"):
-            optuna.storages.fail_stale_trials(study)
-    return any(each.state == TrialState.WAITING for each in trials_of(study))
+
+def _lock_of(folder: pathlib.Path, name: str, timeout: float = -1) -> filelock.BaseFileLock:
+    """Returns the lock of a running trial; without a timeout in seconds, it waits for it."""
+    run_dir = folder / "trials" / name
+    run_dir.mkdir(parents=True, exist_ok=True)
+    return filelock.FileLock(run_dir / "running.lock", timeout=timeout)
 
 
 def _run(study: optuna.Study, trial: optuna.Trial, config: ConfigDict, run_dir: str) -> float:
