@@ -38,7 +38,7 @@ class Builder(RandomAccessBuilder):
     VERSION = tfds.core.Version("1.4.0")
     RELEASE_NOTES: ClassVar[dict[str, str]] = {
         "1.0.0": "Initial release.",
-        "1.1.0": "CaptionedPictures are rotated according to their EXIF orientation.",
+        "1.1.0": "Pictures are rotated according to their EXIF orientation.",
         "1.2.0": "The folders `train`, `val` and `test` of the pictures of a table are its splits.",
         "1.4.0": "Rows and samples with the same picture are one; names match whole paths.",
     }

@@ -51,8 +51,8 @@ def rated_pairs(
             yield "train", row
             continue
         where, cells = row
-        left, right = (find(cells[names[side]]) for side in _COLUMNS[:2])
-        score = _score(cells[names["score"]], f"{path.parent / where}")
+        left, right = (find(cells.get(names[side])) for side in _COLUMNS[:2])
+        score = _score(cells.get(names["score"]), f"{path.parent / where}")
         if isinstance(left, str) or isinstance(right, str):
             side, detail = ("left", left) if isinstance(left, str) else ("right", right)
             reason, _, detail = str(detail).partition(": ")

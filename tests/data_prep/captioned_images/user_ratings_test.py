@@ -1,9 +1,13 @@
 """Sides of rated pairs: pictures by the end of their path, captions by their text."""
 
+import json
 import unicodedata
+
+import pytest
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.user_ratings import rated_pairs
+from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images.own_folders import write_csv
 
 _IMAGES = {
@@ -54,3 +58,14 @@ def test_a_picture_that_is_not_used_is_not_taken_for_another(tmp_path):
     assert ambiguous.detail == "left is '2.jpg', the picture a/2.jpg and the picture b/2.jpg"
     assert (unused.reason, unused.detail) == ("picture is not used", "left is the picture b/3.jpg")
     assert pair["right_id"] == 4
+
+
+def test_a_row_of_json_lines_that_lacks_a_value_is_as_one_with_an_empty_cell(tmp_path):
+    path, whole = tmp_path / "ratings.jsonl", {"left": "a café", "right": "a/1.jpg", "score": 3}
+    path.write_text("\n".join(map(json.dumps, [whole, {"left": "a café", "score": 3}])))
+    (_, (_, pair)), (_, left_out) = rated_pairs(path, _IMAGES, _CAPTIONS)
+    assert pair["right_id"] == 1
+    assert left_out.detail == "right is 'None'"
+    path.write_text("\n".join(map(json.dumps, [whole, {"left": "a café", "right": "beach"}])))
+    with pytest.raises(UnexpectedFilesError, match="line 2: the score None is not a number"):
+        list(rated_pairs(path, _IMAGES, _CAPTIONS))
