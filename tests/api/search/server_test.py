@@ -69,6 +69,7 @@ def test_answers_are_those_of_the_index(index, ask):
         (("GET", "/search?text=a&rerank=3&first_stage_weight=x"), 400, "must be a number"),
         (("GET", "/search?text=a&rerank=3&first_stage_weight=1"), 400, "has no pair scorer"),
         (("GET", "/"), 404, "there is only /search"),
+        (("GET", "ftp://[/search?text=a"), 404, "there is only /search"),
         (("POST", "/search", b"no picture"), 400, "0"),
         (("POST", "/search?text=a", b"no picture"), 400, "either a text or an image"),
     ],

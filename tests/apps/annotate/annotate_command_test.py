@@ -87,6 +87,7 @@ def test_from_models_to_labels(run, few_shapes, tmp_path):
         (["serve", "--study=STUDY", "--port=TAKEN"], "Address already in use"),
         (["serve", "--study=STUDY", "--port=99999"], "Cannot listen at 127.0.0.1:99999"),
         (["serve", "--study=STUDY", "--url=rate.example"], "not an address such as https://"),
+        (["serve", "--study=STUDY", "--url=https://["], "not an address such as https://"),
         (["aggregate", "--study=STUDY", "--output=OUT"], "all its 5 rater(s) yet"),
         (["aggregate", "--study=STUDY", "--output=OUT", "--add=x"], "studies of the kind eccv"),
         (["invite", "--study=STUDY", "--raters=0"], "'0' is not a positive integer"),

@@ -148,6 +148,7 @@ def test_questions_of_another_rater(study, server, rater):
         {"origin": "https://evil.example"},
         {"origin": "null"},
         {"origin": ""},
+        {"origin": "http://["},
         {"origin": "http://127.0.0.1"},  # another port
         {"origin": "https://HOST"},  # another scheme
         {"origin": "http://127.0.0.1:1@evil.example"},

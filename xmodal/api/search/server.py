@@ -88,8 +88,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _read_query(self) -> dict[str, Any] | None:
         """Returns the options of the address; answers None if they are wrong."""
-        address = urllib.parse.urlsplit(self.path)
-        if address.path != _PATH:
+        try:
+            address = urllib.parse.urlsplit(self.path)
+        except ValueError:  # It names a host that is not one.
+            address = None
+        if address is None or address.path != _PATH:
             self._refuse(HTTPStatus.NOT_FOUND, f"there is only {_PATH}")
             return None
         try:

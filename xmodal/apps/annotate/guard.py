@@ -1,7 +1,5 @@
 """Checks of every request, and headers of every response."""
 
-import urllib.parse
-
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
@@ -64,9 +62,7 @@ class Guard:
 
     def _is_from_here(self, headers: Headers) -> bool:
         """Whether a form came from a page of this server; every browser sends a form's origin."""
-        origin = urllib.parse.urlsplit(headers.get("origin", ""))
-        here = (self._scheme, headers.get("host"))
-        return bool(origin.netloc) and (origin.scheme, origin.netloc) == here
+        return headers.get("origin") == f"{self._scheme}://{headers.get('host')}"
 
 
 async def _read(receive: Receive) -> bytes | None:

@@ -24,9 +24,7 @@ def serve(study: StudyFile, host: str, port: int, url: str = "") -> None:
     Raises:
       UserError: the address is in use or not this machine's, or the URL is not valid.
     """
-    parts = urllib.parse.urlsplit(url)
-    if url and (parts.scheme not in ("http", "https") or not parts.hostname):
-        raise UserError(f"--url={url} is not an address such as https://rate.example.org.")
+    parts = _split(url)
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family)
@@ -50,6 +48,17 @@ def serve(study: StudyFile, host: str, port: int, url: str = "") -> None:
     print(f"{study.path} is served at {url or address(host, port)}", flush=True)
     with study.keeping():
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def _split(url: str) -> urllib.parse.SplitResult:
+    """The parts of an address, "" for none."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        if not url or (parts.scheme in ("http", "https") and parts.hostname):
+            return parts
+    except ValueError:  # The host is in brackets, but not an address.
+        pass
+    raise UserError(f"--url={url} is not an address such as https://rate.example.org.")
 
 
 def address(host: str, port: int) -> str:
