@@ -117,7 +117,11 @@ def test_texts_alone(few_shapes):
     directions = {tag.split("/")[1] for tag in found.metrics if tag.startswith("shapes/")}
     assert found.page is not None
     given = {"dataset": SHAPES, "data_dir": few_shapes, "similarity": "dot", "examples": 0}
-    assert xmodal.evaluate(embed_texts=embed_texts, **given).page is None
+    few = xmodal.evaluate(embed_texts=embed_texts, **given, bootstrap_samples=20, seed=1)
+    assert (few.page, few.samples, few.seed) == (None, 20, 1)
+    given |= {"evaluator": {"type": "boards", "seed": 2}, "bootstrap_samples": 20}
+    own = xmodal.evaluate(embed_texts=embed_texts, **given, seed=1)
+    assert (own.samples, own.seed) == (20, 2)
     assert "t2t" in directions
     assert "i2t" not in directions
 

@@ -1,5 +1,6 @@
 """Evaluates any model from two embedding functions or from its files."""
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -99,9 +100,9 @@ def evaluate(
       partial: whether files may lack items of the annotations.
       batch_size: items per call of a function; None for 64.
       name: name of the model's row; by default "model", or that of the file.
-      bootstrap_samples: samples of every interval and correlation on annotations.
-      seed: seed of the bootstrap on annotations.
-      mesh: devices over which galleries of annotations are sharded.
+      bootstrap_samples: samples of every interval and correlation, unless `evaluator` names them.
+      seed: seed of the bootstrap, unless `evaluator` names it.
+      mesh: devices over which galleries are sharded.
       other: another model to compare with on annotations.
       examples: queries of every rule on `page`, which shows their pictures if there are any; 0 for
         no page, None for 3 on boards of a dataset, unless a file scores only some pairs.
@@ -130,12 +131,21 @@ def evaluate(
         "manual_dir": manual_dir,
         "ratings_dir": ratings_dir,
     }
+    open_dataset = functools.partial(
+        _open_dataset,
+        section,
+        split,
+        annotations=annotations,
+        evaluator=evaluator,
+        bootstrap={"bootstrap_samples": bootstrap_samples, "seed": seed},
+        mesh=mesh,
+    )
     if functions:
         if extra := sorted([*files, *beside]):
             raise UserError(f"{extra} cannot be used with embedding functions.")
         similarity = _checked(dataset, similarity, functions)
         provider: Provider = FunctionProvider(functions, batch_size, similarity)
-        made = _open_dataset(section, split, sorted(functions), annotations, evaluator)
+        made = open_dataset(sorted(functions))
         return _evaluate_items(made, provider, name or "model", examples)
     kind, file = _only_file(files)
     if batch_size is not None:
@@ -147,7 +157,7 @@ def evaluate(
                 "of the dataset."
             )
         saved = open_items(kind, file, ids, similarity)
-        made = _open_dataset(section, split, sorted(sides_of(saved)), annotations, evaluator)
+        made = open_dataset(sorted(sides_of(saved)))
         made[0].check_provider("evaluator", saved)
         return _evaluate_items(made, saved, name or name_of(file), examples)
     of_dataset = section | {"evaluator": evaluator, "examples": examples}
@@ -238,14 +248,19 @@ def _open_dataset(
     section: Mapping[str, Any],
     split: str,
     sides: Sequence[str],
+    *,
     annotations: Any,
     evaluator: Mapping[str, Any] | None,
+    bootstrap: Mapping[str, Any],
+    mesh: Mesh | None,
 ) -> tuple[Evaluator, Items]:
     """Returns an evaluator and the items of a split of a dataset, which is built if possible."""
     from xmodal import data  # Slow to import.
 
-    name = section["dataset"]
-    given = None if evaluator is None else read_options({name: evaluator})[name]
+    name, given = section["dataset"], None
+    if evaluator is not None:
+        entry = {**bootstrap, **evaluator} if isinstance(evaluator, Mapping) else evaluator
+        given = read_options({name: entry})[name]
     section = {
         **section,
         "config": section["config"] or "images",
@@ -259,6 +274,6 @@ def _open_dataset(
     items = data.eval_split(section, split=split)
     # For sentence pairs with scores, the metric is the correlation, as in STS.
     kind = {"type": "pairs"} if items.has_pairs else {"type": "boards", "annotations": annotations}
-    options = given or read_options({name: kind})[name]
+    options = given or read_options({name: {**bootstrap, **kind}})[name]
     shown = cast(Items, items)
-    return make_evaluator(name, options, shown, sides), shown
+    return make_evaluator(name, options, shown, sides, mesh), shown
