@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ import jax
 from absl import logging
 from etils import epath
 
-from xmodal.base import result_files
+from xmodal.base import processes, result_files
 from xmodal.base.config import UserError
 from xmodal.base.entries import find_entries
 from xmodal.base.event_writer import EventWriter
@@ -34,14 +35,17 @@ _MODEL = "model.json"
 def check_output(output: str, model: ModelIdentity, *, overwrite: bool = False) -> None:
     """Raises an error if a folder is not writable or has results of another model.
 
-    Call it before doing any work.
+    All processes call it, before doing any work.
 
     Raises:
       UserError: the folder cannot be written, or holds results of another model and `overwrite` is
         not set.
     """
-    if jax.process_index() > 0:
-        return
+    check = functools.partial(_check_output, output, model, overwrite=overwrite)
+    processes.first_does(f"check {output}", check)
+
+
+def _check_output(output: str, model: ModelIdentity, *, overwrite: bool) -> None:
     result_files.check_writable(output)
     folder = epath.Path(output)
     if overwrite or not (folder / "metrics.json").exists():

@@ -1,6 +1,7 @@
 """The evaluators of a config, the splits that they use, and their results for any model."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -10,6 +11,7 @@ from etils import epath
 from jax.sharding import Mesh
 
 from xmodal import data
+from xmodal.base import processes
 from xmodal.base.config import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator, read_options
 from xmodal.evals.embed import Items
@@ -191,8 +193,8 @@ class EvalSuite:
             self.evaluator(each, split).check_provider(f"config.evals.{each}", provider)
         similarity, reranked = None, ""
         for path in filter(None, (request.save_embeddings, request.save_scores)):
-            if jax.process_index() == 0:
-                arrays.check_savable(path)  # Before any work.
+            # Before any work, and in all processes, which would wait for one that failed.
+            processes.first_does(f"check {path}", functools.partial(arrays.check_savable, path))
         if request.save_embeddings is not None:
             assert isinstance(provider, ModelProvider)
             similarity = self._similarity_to_save(provider, splits)
