@@ -290,7 +290,7 @@ def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
     trained with TensorFlow 1 and its bicubic kernel.
     """
     height, width = picture.shape[:2]
-    side = int(np.rint(np.float32(fraction) * np.float32(min(height, width))))
+    side = max(1, int(np.rint(np.float32(fraction) * np.float32(min(height, width)))))
     top, left = ((extent - side + 1) // 2 for extent in (height, width))
     return resize_bicubic(picture[top : top + side, left : left + side], size)
 
