@@ -14,6 +14,7 @@ loop once in FLOPs, traffic and time, so these are lower bounds for the programs
 table names; memory and collectives include all iterations.
 """
 
+import contextlib
 import itertools
 import json
 import math
@@ -217,23 +218,23 @@ def _try_out(
         return {}
     losses, seconds = [], []
     steps = range(first, min(first + _STEPS, parts.settings.total_steps))
-    batches = loop.make_batches(parts, first, features)
-    for step, local in zip(steps, batches, strict=False):
-        started = time.monotonic()
-        batch = mesh_lib.global_batch(local, parts.mesh)
-        state, scalars = compiled(state, batch, mesh_lib.put_step(step, parts.mesh))
-        losses.append(float(scalars["train/loss"]))
-        seconds.append(time.monotonic() - started)
-        finite = reporting.is_finite({name: float(value) for name, value in scalars.items()})
-        if not finite and parts.settings.non_finite == "skip":
-            logging.warning("step %d  loss or gradient is not finite: skipped", step)
-        elif not finite:
-            raise UserError(
-                f"Loss or gradient of step {step} is not finite (loss {losses[-1]}): lower "
-                "config.optimizer.learning_rate, set config.optimizer.clip_norm, or inspect the "
-                f"images {local['image_id'].tolist()[:8]}, ..."
-            )
-        logging.info("step %d  loss %.4f  %.3f s", step, losses[-1], seconds[-1])
+    with contextlib.closing(loop.make_batches(parts, first, features)) as batches:
+        for step, local in zip(steps, batches, strict=False):
+            started = time.monotonic()
+            batch = mesh_lib.global_batch(local, parts.mesh)
+            state, scalars = compiled(state, batch, mesh_lib.put_step(step, parts.mesh))
+            losses.append(float(scalars["train/loss"]))
+            seconds.append(time.monotonic() - started)
+            finite = reporting.is_finite({name: float(value) for name, value in scalars.items()})
+            if not finite and parts.settings.non_finite == "skip":
+                logging.warning("step %d  loss or gradient is not finite: skipped", step)
+            elif not finite:
+                raise UserError(
+                    f"Loss or gradient of step {step} is not finite (loss {losses[-1]}): lower "
+                    "config.optimizer.learning_rate, set config.optimizer.clip_norm, or inspect "
+                    f"the images {local['image_id'].tolist()[:8]}, ..."
+                )
+            logging.info("step %d  loss %.4f  %.3f s", step, losses[-1], seconds[-1])
     metrics = evaluation.run_state(parts.settings.total_steps, state)
     for name, value in itertools.islice(metrics.items(), 1):
         logging.info("evaluation of %d numbers: %s %.4g, ...", len(metrics), name, value)
