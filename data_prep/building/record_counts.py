@@ -14,6 +14,8 @@ from data_prep.untrusted.cells import inert_cell
 # A usable record: a key that is unique in the split, and an example with the builder's features.
 Record = tuple[int | str, dict[str, Any]]
 
+_WORTH_A_LINE = 0.01  # Share of what was left out.
+
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
@@ -128,15 +130,14 @@ def lost_records(metadata: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     return {"records": (lost, lost + sum(metadata["kept"].values()))}
 
 
-def loss_line(lost: Mapping[str, Sequence[int]], least: float = 0.01) -> str:
-    """Returns a line about shares above `least`; "" if there are none.
+def loss_line(lost: Mapping[str, Sequence[int]]) -> str:
+    """Returns a line about the shares that are lost if one is above 1 %; otherwise "".
 
     Args:
       lost: kind -> number lost, number in all.
-      least: share from which on it is worth a line.
     """
     shares = {kind: missing / max(total, 1) for kind, (missing, total) in lost.items()}
-    if max(shares.values(), default=0.0) <= least:
+    if max(shares.values(), default=0.0) <= _WORTH_A_LINE:
         return ""
     return "not used: " + ", ".join(f"{share:.1%} of the {kind}" for kind, share in shares.items())
 

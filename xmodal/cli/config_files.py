@@ -24,7 +24,7 @@ def find_config_file(name: str) -> str:
         if file not in files:
             raise UserError(
                 f"--config={file} names no config; {suggest([file], files)} The name of your own "
-                "file has to end in .py."
+                "file must end in .py."
             )
         return f"{files[file]}{colon}{argument}"
     stem = pathlib.Path(file).stem

@@ -87,7 +87,7 @@ def _build_together(args: argparse.Namespace) -> None:
             if others := items[kind].others:
                 counts = collections.Counter(others).most_common()
                 listed = ", ".join(f"{ending} {count:,}" for ending, count in counts)
-                print(f"other files: {len(others):,} that are no {kind}s ({listed})")
+                print(f"other files: {len(others):,} that are not {kind}s ({listed})")
         print(f"index in {args.output}")
 
     with folder_lock.hold(parts.folder), disk_errors(args.output, _NO_ROOM):

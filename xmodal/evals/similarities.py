@@ -8,7 +8,7 @@ from xmodal.evals.ranking.second_stage import find_scored
 
 
 def draw_similarities(
-    scores: Scores, positives: Ragged, count: int, *, exclude_self: bool = False, seed: int = 0
+    scores: Scores, positives: Ragged, count: int, *, exclude_self: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the scores of random positive pairs and of random other pairs, float32 [<= count].
 
@@ -21,9 +21,8 @@ def draw_similarities(
       count: largest number of pairs of either kind.
       exclude_self: whether queries and items are one gallery; an item is then not paired with
         itself.
-      seed: seed of the draws.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     rows = np.repeat(np.arange(len(positives.lengths)), positives.lengths)
     chosen = generator.permutation(len(rows))[:count]
     owners, matches = rows[chosen], positives.values[chosen].astype(np.int64)

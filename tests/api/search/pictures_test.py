@@ -80,7 +80,7 @@ def test_pictures_that_cannot_be_read_are_left_out_of_a_folder(of_pixels, search
     )  # fmt: skip
     assert "images: 3 items" in printed
     assert "left out: 2 images that cannot be read" in printed
-    assert "other files: 1 that are no images (.txt 1)" in printed
+    assert "other files: 1 that are not images (.txt 1)" in printed
     index = xmodal.Index.open(tmp_path / "index")
     faults = index.galleries["image"].left_out
     assert set(faults) == {str(paths[0]), str(paths[4])}

@@ -53,8 +53,8 @@ def test_a_matrix_has_the_scores_of_all_pairs(opened, tmp_path):
     ("wanted", "message"),
     [
         ({"save_embeddings": "x.npz"}, "has no embeddings, only a pair scorer"),
-        ({"save_scores": "x.npy"}, "x.npy has to end in .npz"),
-        ({"save_embeddings": "x"}, "x has to end in .npz"),
+        ({"save_scores": "x.npy"}, "x.npy must end in .npz"),
+        ({"save_embeddings": "x"}, "x must end in .npz"),
         ({"save_scores": f"{__file__}/x.npz"}, "Cannot write to .*: it is a file"),
     ],
 )

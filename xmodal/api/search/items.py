@@ -39,7 +39,7 @@ class SearchItems:
       upright: see `Model.embed_images`; pictures of a dataset are embedded as in its evaluation.
       may_be_damaged: whether items that cannot be read are left out, instead of being an error.
       left_out: pictures that cannot be items -> the fault: an unread format, a broken link.
-      others: endings of the files of the folder that are no pictures, one for each file.
+      others: endings of the files of the folder that are not pictures, one for each file.
     """
 
     names: Sequence[str]

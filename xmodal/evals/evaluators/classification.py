@@ -52,7 +52,7 @@ class ClassificationEvaluator(NumbersEvaluator):
     score strictly higher than their own; `accuracy@5` exists for more than 5 classes only.
     `mean_class_accuracy` is the mean over classes of `accuracy@1` among the images of a class. All
     are in percent, with a 95 % interval from a bootstrap over images. `tied_queries` counts images
-    another class of which has the same score.
+    for which another class scores the same as their own.
     """
 
     options: ClassificationOptions

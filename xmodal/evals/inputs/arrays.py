@@ -136,7 +136,7 @@ def check_savable(path: str | os.PathLike) -> None:
     """Raises an error if a name does not end in .npz, or its folder is not writable."""
     place = epath.Path(path)
     if place.suffix != ".npz":
-        raise UserError(f"Arrays are saved as npz: {path} has to end in .npz.")
+        raise UserError(f"Arrays are saved as npz: {path} must end in .npz.")
     check_writable(place.parent)
 
 
@@ -289,7 +289,7 @@ def _as_array(key: str, array: Any, place: str) -> np.ndarray:
     try:
         return np.asarray(array)
     except (TypeError, ValueError, RuntimeError) as error:  # Of NumPy and of PyTorch.
-        raise UserError(f"{key} in {place} are no NumPy array: {first_line(error)}.") from error
+        raise UserError(f"{key} in {place} are not a NumPy array: {first_line(error)}.") from error
 
 
 def named_similarity(path: str) -> str:

@@ -59,7 +59,7 @@ def read_origin(arrays: Mapping[str, np.ndarray], place: str) -> FileOrigin | No
         fields = json.loads(str(arrays[NAME].reshape(())))
         model, records = fields["model"], dict(fields["records"])
         if not all(isinstance(each, str) for each in (model, *records.values())):
-            raise TypeError("a field is no string")
+            raise TypeError("a field is not a string")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UserError(f"{NAME} in {place} is damaged ({error}); save the file again.") from error
     return FileOrigin(model, records)
