@@ -80,7 +80,9 @@ STORED = """
     config.freeze = ["text/encoder/(?!layers/)"]
     config.frozen_features = {{"sides": ["text"], "folder": {folder!r}}}
     config.accumulation_steps = 2
-    config.data.text_lengths = [10, 12, 14]
+    config.data.text_lengths = [10, 14]
+    # Gradients of what batch normalization removes are only rounding, which Adam would enlarge.
+    config.optimizer.options["eps"] = 1e-3
     return config
 """
 
