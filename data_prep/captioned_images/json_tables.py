@@ -10,6 +10,8 @@ from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.picture_names import is_picture
 from data_prep.reading.text_files import read_json
 
+_IDS = int | str
+
 
 def is_karpathy(content: Any) -> bool:
     """Returns whether a JSON value has Karpathy's form: images with sentences."""
@@ -58,7 +60,8 @@ class CocoTable(Table):
         found: dict[Any, dict[str, Any]] = {}
         for number, image in enumerate(content["images"]):
             where = f"{self.path}: image {number}"
-            if not isinstance(image, dict) or not {"id", "file_name"} <= image.keys():
+            own = image if isinstance(image, dict) else {}
+            if not isinstance(own.get("id"), _IDS) or "file_name" not in own:
                 raise UnexpectedFilesError(f"{where} is {image!r:.60}, without id and file_name")
             if image["id"] in found:
                 raise UnexpectedFilesError(
@@ -71,7 +74,7 @@ class CocoTable(Table):
             where = f"{self.path.name} annotation {number}"
             own = annotation if isinstance(annotation, dict) else {}
             image_id = own.get("image_id")
-            if image_id not in found:
+            if not isinstance(image_id, _IDS) or image_id not in found:
                 yield LeftOut(where, "no image", f"no image has the id {image_id!r:.60}")
                 continue
             described.add(image_id)

@@ -244,7 +244,7 @@ class _Joined:
 def _look_at(picture: CaptionedPicture) -> tuple[Look, bytes]:
     """The record of a picture, and its content, b"" if it cannot be used."""
     small = np.zeros((THUMBNAIL, THUMBNAIL, 3), np.uint8)
-    digest = hashlib.sha256(picture.name.encode("utf-8", "surrogateescape")).hexdigest()
+    digest = hashlib.sha256(picture.name.encode("utf-8", "surrogatepass")).hexdigest()
     keys = [text_hash(key) for key in map(text_key, picture.captions) if key]
     fault, encoded = None, b""
     if not picture.captions:

@@ -82,8 +82,8 @@ def decide(study: StudyFile, unit: int, rater: str, *, accept: bool) -> None:
         )
         if not changed.rowcount:
             raise UserError(
-                f"Unit {unit} of {rater!r} is not waiting for a decision; python -m "
-                f"xmodal.apps.annotate review --study={study.path} lists those that are."
+                f"Unit {unit} of {rater!r} is not waiting for a decision; `xmodal annotate "
+                f"review --study={study.path}` lists those that are."
             )
         if not accept:
             connection.execute("UPDATE units SET done = done - 1 WHERE id = ?", (unit,))
