@@ -66,3 +66,18 @@ def test_a_score_that_float64_does_not_hold(score):
         arrays.load_scores(ids | {"scores": matrix})
     matrix[1] = 1e300
     np.testing.assert_array_equal(arrays.load_scores(ids | {"scores": matrix}).matrix, matrix)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "counts", "message"),
+    [
+        (np.array(["a", "b"]), [1, 1, 0], r"image_tokens in <arrays> are <U1 \[2\]"),
+        (np.ones((4, 2)), [1.5, 1.5, 1], r"image_token_counts float64 \[3\], for 3 items"),
+        (np.ones((4, 2)), [2, 2], r"image_token_counts int64 \[2\], for 3 items"),
+        (np.ones((4, 2)), [5, -2, 1], "counts in <arrays> are from -2 to 5, with sum 4, for 4"),
+        (np.ones((4, 2)), [1, 1, 1], "with sum 3, for 4 image_tokens"),
+    ],
+)
+def test_tokens_that_do_not_fit_their_items(tokens, counts, message):
+    with pytest.raises(UserError, match=message):
+        load(VECTORS, image_tokens=tokens, image_token_counts=np.array(counts))

@@ -57,14 +57,23 @@ def read_tokens(
         kind = _KINDS[side]
         if f"{kind}_tokens" not in arrays:
             continue
-        values = np.asarray(arrays[f"{kind}_tokens"], np.float32)
-        lengths = np.asarray(arrays.get(f"{kind}_token_counts", np.zeros(0)), np.int64)
-        if values.ndim != 2 or lengths.shape != (count,) or lengths.sum() != len(values):
+        values, lengths = (
+            np.asarray(arrays.get(f"{kind}_{each}", ())) for each in ("tokens", "token_counts")
+        )
+        are_numbers = values.dtype.kind == "f" and lengths.dtype.kind in "iu"
+        if not are_numbers or values.ndim != 2 or lengths.shape != (count,):
             raise UserError(
-                f"{kind}_tokens in {place} have shape {list(values.shape)} and "
-                f"{kind}_token_counts {list(lengths.shape)}, with sum {lengths.sum()}, for {count} "
-                "items; save [P, W] and [N], whose sum is P."
+                f"{kind}_tokens in {place} are {values.dtype} {list(values.shape)} and "
+                f"{kind}_token_counts {lengths.dtype} {list(lengths.shape)}, for {count} items; "
+                "save floats [P, W] and integers [N]."
             )
+        if lengths.min(initial=0) < 0 or lengths.sum() != len(values):
+            raise UserError(
+                f"{kind}_token_counts in {place} are from {lengths.min()} to {lengths.max()}, with "
+                f"sum {lengths.sum()}, for {len(values)} {kind}_tokens; save the number of every "
+                "item's tokens."
+            )
+        values, lengths = values.astype(np.float32), lengths.astype(np.int64)
         if not np.isfinite(values).all():
             raise UserError(f"{kind}_tokens in {place} hold NaN or infinity; fix the model.")
         tokens[side] = RaggedTokens(values, lengths)
