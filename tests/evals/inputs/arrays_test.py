@@ -126,7 +126,7 @@ def test_embeddings_that_do_not_fit_together(tmp_path, changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"image_embeddings": [[1.0, 2.0], [3.0]]}, "image_embeddings in <arrays> are not a NumPy ar"),
+        ({"image_embeddings": [[1.0, 2.0], [3.0]]}, "in <arrays> are not a NumPy ar"),
         ({"image_log_sigma": np.ones((3, 2, 4))}, r"have shape \[3, 2, 4\]; they are \[N, D\]"),
     ],
 )
