@@ -161,6 +161,11 @@ def flip(content, at):
         (lambda saved: npz(header=np.array(["a", {}], object)), "cut off or damaged"),
         (lambda saved: with_header(saved, version=1), "has version 1 .* this is version 2"),
         (lambda saved: with_header(saved, boards=[{"name": "x"}]), "cut off or damaged"),
+        (
+            lambda saved: with_header(saved, boards=[{"name": "x", "directions": []}]),
+            "cut off or damaged",
+        ),
+        (lambda saved: with_header(saved, records="x"), "cut off or damaged"),
     ],
 )
 def test_other_files_are_refused(saved, change, message):

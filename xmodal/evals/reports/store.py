@@ -172,9 +172,9 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
             boards = [_unpack_board(board, arrays) for board in header["boards"]]
             numbers = [_unpack_numbers(each, arrays) for each in header.get("numbers", ())]
             folder = str(path.parent) if path.parent.name else path.name
-            records = header.get("records", {})
+            records = dict(header.get("records", {}))
             return StoredResults(boards, header["model"], folder, numbers, records)
-    except DAMAGE as error:
+    except (AttributeError, *DAMAGE) as error:
         raise UserError(
             f"{path} is cut off or damaged ({error}); write it again with xmodal.eval_main."
         ) from error
