@@ -9,6 +9,7 @@ from data_prep.captioned_images.tables import Row, Table
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.picture_names import is_picture
 from data_prep.reading.text_files import read_json
+from data_prep.untrusted.json_text import unique_keys
 
 _IDS = int | str
 
@@ -54,9 +55,10 @@ class CocoTable(Table):
         """See `Table`.
 
         Raises:
-          UnexpectedFilesError: two images have the same id, or it has another form.
+          UnexpectedFilesError: two images have the same id, an object has a key twice, or the file
+            has another form.
         """
-        content = read_json(self.path)
+        content = read_json(self.path, object_pairs_hook=unique_keys)
         found: dict[Any, dict[str, Any]] = {}
         for number, image in enumerate(content["images"]):
             where = f"{self.path}: image {number}"

@@ -18,6 +18,7 @@ from data_prep.reading.csv_files import IsRow, scan_csv
 from data_prep.reading.picture_names import IMAGE_ENDINGS
 from data_prep.reading.quoted_cells import follows_a_writer
 from data_prep.reading.text_files import read_json, read_jsonl, read_lines
+from data_prep.untrusted.json_text import unique_keys
 from data_prep.untrusted.parquet_rows import UnreadableRow, parquet_rows
 
 TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".token", ".jsonl", ".ndjson", ".json", ".parquet")
@@ -216,7 +217,7 @@ def _is_open(cell: str) -> bool:
 def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     """Values of JSON lines, or of a single JSON value: a list, or captions by image name."""
     if ending(path) != ".json":
-        yield from read_jsonl(path, object_pairs_hook=_as_object)
+        yield from read_jsonl(path, object_pairs_hook=unique_keys)
         return
     content = read_json(path)
     if isinstance(content, dict):
@@ -230,18 +231,10 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
         for number, (name, captions) in enumerate(pairs):
             yield f"{path.name} entry {number}", {"image": name, "captions": captions}
     elif isinstance(content, list):
-        for number, row in enumerate(content):
+        for number, row in enumerate(read_json(path, object_pairs_hook=unique_keys)):
             yield f"{path.name} entry {number}", row
     else:
         raise UnexpectedFilesError(f"{path} is {content!r:.60}, not a list of objects")
-
-
-def _as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of a row, of which a repeated key would lose a value."""
-    if len(found := dict(pairs)) < len(pairs):
-        key = next(key for place, (key, _) in enumerate(pairs) if key in dict(pairs[:place]))
-        raise ValueError(f"the key {key!r} is there twice")
-    return found
 
 
 def _parquet_rows(

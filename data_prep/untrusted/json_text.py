@@ -18,3 +18,16 @@ def parse_json_text(text: str | bytes, **hooks: Any) -> Any:
         return json.loads(text, **hooks)
     except RecursionError:
         raise ValueError("it nests too deep") from None
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns a JSON object; a value of `object_pairs_hook`, see `json.loads`.
+
+    Raises:
+      ValueError: a key occurs twice; a dict would keep only the last value.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {max(keys, key=keys.count)!r} occurs twice in an object")
+    return found

@@ -29,6 +29,11 @@ def test_captions_in_the_format_of_coco(tmp_path):
     path.write_text(json.dumps(twice))
     with pytest.raises(UnexpectedFilesError, match=r"'p001.png' has the id 10 of 'p000.png'"):
         find_layout(tmp_path, ReadingOptions())
+    path.write_text(
+        json.dumps(folders.coco()).replace('"caption":', '"caption": "", "caption":', 1)
+    )
+    with pytest.raises(UnexpectedFilesError, match="the key 'caption' occurs twice in an object"):
+        find_layout(tmp_path, ReadingOptions())
 
 
 def test_images_of_coco_may_have_splits(tmp_path):

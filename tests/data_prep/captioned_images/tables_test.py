@@ -183,5 +183,9 @@ def test_a_key_that_is_twice_in_a_row_is_an_error(tmp_path):
     path.write_text(
         '{"image": "1.jpg", "text": "a"}\n{"image": "2.jpg", "text": "b", "text": "c"}\n'
     )
-    with pytest.raises(UnexpectedFilesError, match="line 2 .*the key 'text' is there twice"):
+    with pytest.raises(UnexpectedFilesError, match="line 2 .*the key 'text' occurs twice"):
+        open_table(path)
+    path = tmp_path / "captions.json"
+    path.write_text('[{"image": "2.jpg", "text": "b", "text": "c"}]')
+    with pytest.raises(UnexpectedFilesError, match="the key 'text' occurs twice"):
         open_table(path)

@@ -1,12 +1,12 @@
 """Reads and checks ranked lists of any model."""
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from data_prep.untrusted.json_text import parse_json_text, unique_keys
 from xmodal.base.config import UserError
 from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.boards.ids import Positions
@@ -130,20 +130,11 @@ def _make_ragged(
 def _read_json(path: str) -> object:
     try:
         with open(path, encoding="utf-8-sig") as file:
-            return json.load(file, object_pairs_hook=_without_doubles)
+            return parse_json_text(file.read(), object_pairs_hook=unique_keys)
     except FileNotFoundError as error:
         raise UserError(f"There is no file {path!r}.") from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} is not a JSON file ({first_line(error)}).") from error
-
-
-def _without_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object of JSON, which would keep only the last of several entries with one key."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {max(keys, key=keys.count)!r} occurs twice")
-    return found
 
 
 def _check_lists(lists: object, place: str, direction: str) -> dict[int, np.ndarray]:

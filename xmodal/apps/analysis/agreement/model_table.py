@@ -6,7 +6,7 @@ from typing import Any
 
 from etils import epath
 
-from data_prep.untrusted.json_text import parse_json_text
+from data_prep.untrusted.json_text import parse_json_text, unique_keys
 from xmodal.base.config import UserError
 
 
@@ -65,7 +65,7 @@ def load_object(path: epath.Path) -> dict[str, Any]:
     """
     try:
         found = parse_json_text(
-            path.read_text(), object_pairs_hook=_without_doubles, parse_constant=_refuse_constant
+            path.read_text(), object_pairs_hook=unique_keys, parse_constant=_refuse_constant
         )
     except OSError as error:
         raise UserError(
@@ -93,15 +93,6 @@ def _as_metrics(found: dict[str, Any], where: str) -> dict[str, float]:
     if all(map(math.isnan, metrics.values())):
         raise UserError(f"{where} has no number: there is nothing to compare.")
     return metrics
-
-
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} occurs twice in one object")
-    return found
 
 
 def _refuse_constant(constant: str) -> None:
