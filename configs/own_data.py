@@ -28,6 +28,7 @@ from ml_collections import ConfigDict
 
 from configs import base, cxc
 from xmodal.pretrained import packaged_towers
+from xmodal.training.tree import matches
 
 DIMENSION = 256
 PACKAGED = {"image": "efficientnet_lite2", "text": "minilm"}
@@ -91,6 +92,10 @@ def complete(config: ConfigDict, argument: str = "") -> ConfigDict:
             if config.model[side] is not None and config.data[side] is not None:
                 has_weights = starts_from_weights(config.init_from, side)
                 _fill(config, published_tower(side) if has_weights else tower)
+            # A group that matches nothing that is trained is an error.
+            group = f"{side}_tower"
+            if group in config.optimizer.groups and matches(config.freeze, f"{side}/encoder/"):
+                del config.optimizer.groups[group]
     return config
 
 

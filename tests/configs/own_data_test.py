@@ -135,6 +135,20 @@ def test_sides_without_weights_are_small():
 
 
 @pytest.mark.parametrize(
+    ("freeze", "groups"),
+    [
+        (["text/encoder/"], {"image_tower"}),
+        (["image/encoder/stem", "text/"], {"image_tower"}),
+        ([".*/encoder/"], set()),
+        (["text/encoder/table"], {"image_tower", "text_tower"}),
+    ],
+)
+def test_a_frozen_tower_has_no_rate(config_of_flags, freeze, groups):
+    config = config_of_flags("--config.init_from.run=runs/other", f"--config.freeze={freeze}")
+    assert set(config.optimizer.groups) == groups
+
+
+@pytest.mark.parametrize(
     ("include", "with_weights"),
     [
         ([".*"], {"image", "text"}),
