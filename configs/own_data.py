@@ -14,7 +14,8 @@ Other published towers, on one side or both, are fine-tuned:
         --config.init_from.towers.text=weights/bert
 
 `own_data.py:frozen` trains only projections of any two published towers. Stop there with a few
-hundred pictures: on 600, training the text tower afterwards was no clear gain (configs/results.md).
+hundred pictures: on 600, training the text tower afterwards was no clear gain, nor was the last
+stage of the image tower (configs/results.md has the commands and numbers).
 
 The batch size, the length of the run and the steps between evaluations depend on the number of
 training images ("auto", see `xmodal/runs/config/sizes.py`); any number may replace it.
