@@ -157,7 +157,7 @@ def join_rows(
       wanted rows that have no image, with the downloader's message.
 
     Raises:
-      UnexpectedFilesError: a number in a name is none of a row, so all may be shifted.
+      UnexpectedFilesError: a number in a name belongs to no row, so all may be shifted.
     """
     join = RowJoin(count, wanted)
     for item in fetched:
@@ -220,8 +220,8 @@ class RowJoin:
         """Yields the rows without an image; `where` names a row in reports.
 
         Raises:
-          UnexpectedFilesError: a number in a name is none of a row, and none is that of row 0; or
-            the numbers go on after the last row.
+          UnexpectedFilesError: a number in a name belongs to no row, and no image to row 0; or the
+            numbers continue after the last row.
         """
         count = len(self._open)
         # With an image of row 0, a far number may be a stray file.

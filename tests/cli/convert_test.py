@@ -109,7 +109,7 @@ def test_arrays_that_are_not_accounted_for(source, run):
     ("option", "message"),
     [
         ("--source=nowhere/bert", "Error: There are no weights at nowhere/bert"),
-        ("--variant=large", "Error: --variant='large' is none of bert; known: none"),
+        ("--variant=large", "Error: --variant='large' is not a variant of bert; known: none"),
     ],
 )
 def test_mistakes(run, source, option, message):

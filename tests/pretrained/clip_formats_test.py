@@ -217,7 +217,7 @@ def test_bad_input_is_named(torch, clip, siglip, tmp_path):
     source = published.write(tmp_path / "open", arrays, open_clip_config=config)
     refused("open_clip_config.json, it was trained with quick_gelu, not .*gelu; leave --variant",
             "clip", source, variant="gelu")  # fmt: skip
-    refused("--variant='relu' is none of clip; known: quick_gelu, gelu", "clip", source,
+    refused("--variant='relu' is not a variant of clip; known: quick_gelu, gelu", "clip", source,
             variant="relu")  # fmt: skip
     changed = {**QUICK, "vision_cfg": {**QUICK["vision_cfg"], "pos_embed_type": "sin_cos_2d"}}
     published.write(source, arrays, open_clip_config={"model_cfg": changed})

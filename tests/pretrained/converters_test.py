@@ -71,7 +71,9 @@ def test_an_efficientnet_is_the_variant_asked_for_or_refused(tmp_path):
     assert description.encoder == {"name": "efficientnet", "variant": "b0"}
     with pytest.raises(UserError, match="missing.*\n.*stage1_block2"):
         convert("efficientnet", path, "b1")
-    with pytest.raises(UserError, match="--variant='' is none of efficientnet; known: b0, b1"):
+    with pytest.raises(
+        UserError, match="--variant='' is not a variant of efficientnet; known: b0, b1"
+    ):
         convert("efficientnet", path)
     with pytest.raises(UserError, match="is not a MobileNetV2: it has no block_16_project/kernel"):
         convert("mobilenet_v2", path)

@@ -151,7 +151,7 @@ def test_the_command_makes_a_folder(torch, tmp_path, monkeypatch, capsys):
             convert.main()
     command = ["--model=pvse", "--variant=new", "--source=x", f"--output={tmp_path}/y"]
     monkeypatch.setattr(sys, "argv", ["convert_weights", *command])
-    with pytest.raises(SystemExit, match="'new' is none of pvse; known: legacy, final"):
+    with pytest.raises(SystemExit, match="'new' is not a variant of pvse; known: legacy, final"):
         convert.main()
 
 

@@ -286,7 +286,7 @@ class Embedder:
         if not np.array_equal(np.concatenate(ids), wanted):
             raise ValueError(
                 f"The {side} items of {split.name} came in a different order or number than "
-                "asked for."
+                "requested."
             )
         found = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
         if group.processes > 1:

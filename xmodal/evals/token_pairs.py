@@ -37,7 +37,7 @@ def open_token_pairs(
     """Returns the scores of pairs by the similarity of embeddings.
 
     If a direction needs all pairs, they are scored in blocks, as without a reranker: their bits are
-    the same, and a killed evaluation resumes. Chosen pairs are scored when they are asked for.
+    the same, and a killed evaluation resumes. Chosen pairs are scored on request.
 
     Args:
       embeddings: N images and M captions with tokens.

@@ -44,4 +44,4 @@ def check_variant(name: str, variant: str, known: Collection[str]) -> None:
     """Raises an error for an unknown variant; "" is valid for a converter without variants."""
     if variant not in (known or ("",)):
         listed = ", ".join(known) or "none"
-        raise UserError(f"--variant={variant!r} is none of {name}; known: {listed}.")
+        raise UserError(f"--variant={variant!r} is not a variant of {name}; known: {listed}.")

@@ -53,7 +53,7 @@ def trained_variant(options: Mapping[str, Any]) -> str | None:
     if found is None:
         raise UserError(
             f"it was trained with measure={options['measure']!r}, use_abs={flags[0]} and "
-            f"no_imgnorm={flags[1]}, which is none of {', '.join(VARIANTS)}."
+            f"no_imgnorm={flags[1]}, which is not one of {', '.join(VARIANTS)}."
         )
     return _HARDEST.get(found, found) if options.get("max_violation") else found
 
