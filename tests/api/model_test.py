@@ -45,7 +45,7 @@ def test_batches_of_texts_are_small_on_a_cpu(monkeypatch):
     model, _ = make_model()
     model.embed_texts(["a"])
     model.embed_texts(["a"], batch_size=3)
-    assert sizes == [64, 3]
+    assert sizes == [32, 3]
 
 
 def test_iterators_are_read_in_parts(monkeypatch):

@@ -23,10 +23,11 @@ import numpy as np
 
 from xmodal.api.model import Model
 from xmodal.api.model_sources import Stored, make_model, read_folder
+from xmodal.evals.inputs.text_lengths import TextLengths
 from xmodal.models import Devices, make_dual_encoder
 
 # Defaults of embed_texts and embed_images on a CPU.
-BATCH = {"text": 64, "image": 64}
+BATCH = {"text": 32, "image": 64}
 
 
 def main() -> None:
@@ -62,12 +63,14 @@ def main() -> None:
 
 
 def text_batches(model: Model, texts: list[str]) -> Iterator[dict[str, np.ndarray]]:
-    """Yields columns of texts of similar length, padded to a multiple of 4."""
+    """Yields columns of texts of similar length, padded as `embed_texts` pads them."""
     ids, mask = model.tokenize(texts)
-    order = np.argsort(mask.sum(axis=1), kind="stable")
+    tokens = mask.sum(axis=1)
+    order = np.argsort(tokens, kind="stable")
+    lengths = TextLengths().choose(tokens, ids.shape[1], batch_size=BATCH["text"])
     for start in range(0, len(texts), BATCH["text"]):
         rows = order[start : start + BATCH["text"]]
-        length = -(-mask[rows].sum(axis=1).max() // 4) * 4
+        length = lengths[np.searchsorted(lengths, tokens[rows].max())]
         yield {"text_ids": ids[rows, :length], "text_mask": mask[rows, :length]}
 
 

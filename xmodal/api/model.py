@@ -22,6 +22,7 @@ from xmodal.base.config import UserError
 from xmodal.evals.embed import Embedder
 from xmodal.evals.inputs.given_items import GivenItems, Picture, prepare_image
 from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.inputs.text_lengths import TextLengths
 from xmodal.evals.pair_scores import PairFunctions
 from xmodal.preprocessing import ImageConfig, Tokenizer
 from xmodal.similarity import Embedding, Similarity
@@ -29,8 +30,6 @@ from xmodal.similarity.precision import in_precision
 
 Embed = Callable[..., Embeddings]
 _AT_A_TIME = 1 << 14  # Items of an iterator in memory.
-# Texts per call. Larger batches have more padding, and on a CPU they are no faster.
-_TEXTS, _TEXTS_OF_CPU = 256, 64
 
 
 class Encoders(Protocol):
@@ -90,7 +89,7 @@ class Model:
           mesh: devices that items are sharded over.
           images: preprocessing of an image side.
           tokenizer: tokenizer of a text side.
-          lengths: see `GivenItems`.
+          lengths: the only padded lengths of texts, see `TextLengths`.
           source: the folder it was loaded from.
           step: step of a run.
           pairs: the functions of its pair scorer, if it has one.
@@ -100,7 +99,8 @@ class Model:
         self.name, self.sides, similarity = name, tuple(model.towers), model.similarity
         self.similarity_name, self.first_stage_weight = similarity.name, first_stage_weight
         self._params, self._model_state, self.pairs = params, model_state, pairs
-        self._image_config, self._tokenizer, self._lengths = images, tokenizer, lengths
+        self._image_config, self._tokenizer = images, tokenizer
+        self._lengths = TextLengths(lengths, mesh.devices.flat[0].platform)
         make = functools.partial(Embedder, sides=model.towers, similarity=similarity, mesh=mesh)
         embed = make(lambda *inputs: model.embed(*inputs)[0])
         self._embed = functools.partial(embed, field=similarity.config.field)
@@ -134,7 +134,7 @@ class Model:
 
         Args:
           texts: any number of texts, also from an iterator.
-          batch_size: items per call over all devices; by default 64 on a CPU, else 256.
+          batch_size: items per call over all devices; by default 32 on a CPU, else 256.
 
         Returns:
           float32 [N, D] in the given order, or `ItemEmbeddings` if the model has several vectors
@@ -322,14 +322,14 @@ class Model:
         self, embed: Embed, texts: Iterable[str], batch_size: int | None
     ) -> np.ndarray | ItemEmbeddings:
         tokenizer = self._require_tokenizer()
-
-        def items(part: Sequence[str], first: int) -> GivenItems:
-            del first
-            _check_strings(part)
-            return GivenItems(texts=part, tokenizer=tokenizer, lengths=self._lengths)
-
         if batch_size is None:
-            batch_size = _TEXTS_OF_CPU if self._mesh.devices.flat[0].platform == "cpu" else _TEXTS
+            batch_size = self._lengths.batch_size
+        choose = functools.partial(self._lengths.choose, batch_size=batch_size)
+
+        def items(part: Sequence[str], _: int) -> GivenItems:
+            _check_strings(part)
+            return GivenItems(texts=part, tokenizer=tokenizer, lengths=choose)
+
         return self._embed_all(embed, "text", texts, items, batch_size)
 
     def _embed_images(

@@ -10,6 +10,7 @@ import numpy as np
 import PIL.Image
 
 from xmodal.base.config import UserError
+from xmodal.evals.inputs.text_lengths import Lengths, multiples
 from xmodal.preprocessing import ImageConfig, Tokenizer
 from xmodal.preprocessing.images import (
     decode_image,
@@ -47,7 +48,7 @@ class GivenItems:
         upright: bool = True,
         first: int = 0,
         unreadable: dict[int, str] | None = None,
-        lengths: Sequence[int] = (),
+        lengths: Lengths = multiples,
     ) -> None:
         """Takes texts with their tokenizer, or images with their preprocessing.
 
@@ -59,7 +60,7 @@ class GivenItems:
           upright: see `prepare_image`.
           first: position of the first image among all that are embedded.
           unreadable: see `Model.embed_images`.
-          lengths: padded lengths of texts, ascending; by default multiples of 4.
+          lengths: chooses the padded lengths of the texts.
         """
         self._images, self._config, self._upright = images, config, upright
         self._first, self._unreadable = first, unreadable
@@ -69,8 +70,8 @@ class GivenItems:
         self.caption_image_ids = self.caption_ids
         if texts and tokenizer is not None:
             self._ids, self._mask = tokenizer.encode(texts)
-            longest = self._mask.shape[1]
-            self._lengths = np.array(lengths or [*range(4, longest, 4), longest], np.int32)
+            tokens, longest = self._mask.sum(axis=1), self._mask.shape[1]
+            self._lengths = np.array(lengths(tokens, longest), np.int32)
 
     @functools.cached_property
     def caption_lengths(self) -> np.ndarray:
