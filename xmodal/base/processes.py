@@ -33,7 +33,7 @@ _PREFIX = "xmodal"
 _OF_A_HOST = ("data_dir", "manual_dir", "ratings_dir")
 _CALLS: Counter[str] = Counter()
 _STOP = "stop"
-_POLL_SECONDS = 1.0
+_SHORTEST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.05, 1.0
 _LOG_SECONDS = 30.0
 
 
@@ -290,7 +290,9 @@ def _wait(key: str, peer: int, what: str) -> str:
         if (now := time.monotonic()) - logged > _LOG_SECONDS:
             logged = now
             logging.info("Waiting %.0f s for process %d to %s.", now - started, peer, what)
-        time.sleep(_POLL_SECONDS if now - started > _POLL_SECONDS else _POLL_SECONDS / 20)
+        # So that a wait is at most a twentieth longer than it has to be.
+        pause = max((now - started) / 20, _SHORTEST_POLL_SECONDS)
+        time.sleep(min(pause, _LONGEST_POLL_SECONDS))
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
