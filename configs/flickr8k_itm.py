@@ -30,7 +30,8 @@ configs/results.md.
 The last six read pictures through frozen MobileNetV2, whose cells are stored once; DIR then has the
 pictures, too. For cvse, these are the 7 x 7 cells of 224 pixels (750 MB); for vsepp_cells and
 softmax_cells, their mean (45 MB). With `--config.init_from.towers.image=pip:efficientnet_lite2`,
-they come from EfficientNet-Lite2 and pictures of 260 pixels. scan, saf and sgr compare every pair
+they come from EfficientNet-Lite2 and pictures of 260 pixels; training its last stage for one pass
+afterwards gains nothing (configs/results.md). scan, saf and sgr compare every pair
 of a batch token by token and get less (`reduce_pairs`): the 4 x 4 cells of 128 pixels, one epoch in
 batches of 32 (937 steps), and all negatives; saf and sgr 64 dimensions, 16 numbers per comparison
 and half of the steps. A seed takes two to four CPU minutes. Under the protocol of the others they
