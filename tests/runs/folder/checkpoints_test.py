@@ -15,6 +15,7 @@ from tests import tiny_encoder as tiny
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, read
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.folder.file_hashes import files_in, find_step_damage
 from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training import state
 from xmodal.training.optimization import optimizer
@@ -87,6 +88,36 @@ def test_the_last_few_and_the_best_are_kept(tmp_path):
     saver = make_saver(tmp_path / "last", mode="last")
     assert saver.best_step == 4  # 5 was not evaluated
     saver.close()
+
+
+def test_a_checkpoint_of_a_stop_gets_metrics_and_is_not_written_again(tmp_path, monkeypatch):
+    run_dir, stopped = str(tmp_path), make_state(2)
+    save(tmp_path, [make_state(0), make_state(1), stopped], {0: {BEST: 20.0}}, keep_last=1)
+    assert run_folder.steps(run_dir) == [0, 2]
+    files = files_in(run_folder.step_folder(run_dir, 2))
+    written = {name: path.stat().mtime for name, path in files.items()}
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints.json, "dumps", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            save(tmp_path, [stopped], {2: {BEST: 30.0}}, keep_last=1)
+    assert run_folder.steps(run_dir) == [0, 2]
+    assert run_folder.load_metrics(run_dir, 2) == {}
+    save(tmp_path, [stopped], {2: {BEST: 30.0}}, keep_last=1)
+    # The best one of before is not kept any longer.
+    assert run_folder.steps(run_dir) == [2]
+    assert run_folder.load_metrics(run_dir, 2) == {BEST: 30.0}
+    files = files_in(run_folder.step_folder(run_dir, 2))
+    assert {name: files[name].stat().mtime for name in written} == written
+    tiny.assert_identical(restore_latest(run_dir, make_state(0)).params, stopped.params)
+    files["metrics/metrics"].write_text("{}")
+    assert "metrics/metrics has different bytes" in find_step_damage(run_dir, 2)
+    saver = make_saver(tmp_path)
+    assert saver.best_step == 2
+    saver.close()
+
+
+def interrupt(*arguments):
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("devices", [1, 2, 8])

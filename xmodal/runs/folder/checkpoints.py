@@ -5,6 +5,7 @@ disk (Orbax's own commit).
 """
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xmodal.base import buckets, processes
 from xmodal.base import mesh as mesh_lib
+from xmodal.base.atomic import new_folder
 from xmodal.base.config import UserError
 from xmodal.base.entries import find_entries
 from xmodal.runs.folder import run_folder
@@ -47,6 +49,7 @@ class Checkpoints:
         """
         self._run_dir, self._frozen = run_dir, run_folder.frozen_folder(run_dir)
         self._select, self._explained = select, False
+        self._keep_last = config.keep_last
         saved = run_folder.steps(run_dir)
         self._evaluated = {step: run_folder.load_metrics(run_dir, step) for step in saved}
         keep = preservation_policy.AnyPreservationPolicy(
@@ -82,12 +85,21 @@ class Checkpoints:
         return self._manager.best_step()
 
     def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
-        """Starts writing the state; an existing checkpoint is replaced only to add metrics."""
+        """Starts writing the state; to a checkpoint that exists, only metrics are added."""
         step = int(state.step)
-        if not self.lacks(step):
-            if not metrics or not self.lacks_metrics(step):
-                return
-            self._manager.delete(step)
+        if self.lacks(step):
+            self._write(state, metrics)
+        elif metrics and self.lacks_metrics(step):
+            self._add_metrics(step, metrics)
+        else:
+            return
+        self._evaluated[step] = dict(metrics or {})
+        if not self._explained and (tie := self._select.explain_tie(self._evaluated)):
+            self._explained = True
+            logging.warning("%s", tie)
+
+    def _write(self, state: TrainState, metrics: Mapping[str, float] | None) -> None:
+        step = int(state.step)
         if state.frozen and not self._manager.all_steps():
             # Forced: a start that was killed before its first checkpoint may have left some.
             with ocp.StandardCheckpointer() as checkpointer:
@@ -104,10 +116,26 @@ class Checkpoints:
         )
         if not metrics:  # The line of an evaluation implies it.
             logging.info("step %d  checkpoint in %s", step, self._manager.directory / str(step))
-        self._evaluated[step] = dict(metrics or {})
-        if not self._explained and (tie := self._select.explain_tie(self._evaluated)):
-            self._explained = True
-            logging.warning("%s", tie)
+
+    def _add_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Evaluates a checkpoint, written on a stop, afterwards.
+
+        It is not written again: a kill between its removal and the new one would lose it.
+        """
+        folder = run_folder.step_folder(self._run_dir, step)
+
+        def add() -> None:
+            with new_folder(folder / "metrics") as item:
+                (item / "metrics").write_text(json.dumps(dict(metrics)))
+            save_hashes(folder)
+
+        self._manager.wait_until_finished()
+        processes.first_does(f"write the metrics of {folder}", add)
+        self._manager.reload()
+        # Orbax removes what need not be kept only after it has written a checkpoint.
+        steps = self._manager.all_steps()
+        for old in {*steps} - {*steps[-self._keep_last :], self.best_step}:
+            self._manager.delete(old)
 
     def _hash_files(self) -> None:
         """Hashes the checkpoint that is being written before it gets its final name."""
