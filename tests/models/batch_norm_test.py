@@ -171,6 +171,19 @@ def test_a_large_mean_costs_no_digits(groups, devices):
     assert np.abs(outputs - expected).max() > 1e-2
 
 
+@pytest.mark.parametrize("groups", [1, 8])
+def test_statistics_do_not_depend_on_the_estimate_of_the_mean(groups):
+    x, variables = _far()
+    expected, expected_stats = _reference(x, variables, groups)
+    noise = 2 * np.random.default_rng(4).normal(size=(16, 1, 1, 7))
+    near = jnp.mean(x, axis=(1, 2), keepdims=True) + noise
+    norm = BatchNorm(groups)
+    outputs, state = norm.apply(variables, x, Mode.TRAIN, estimate=near, mutable=["batch_stats"])
+    np.testing.assert_allclose(outputs, expected, atol=2e-6)
+    for name in ("mean", "var"):
+        np.testing.assert_allclose(state["batch_stats"][name], expected_stats[name], rtol=1e-6)
+
+
 def test_items_are_normalized_with_the_same_digits():
     x, variables = _far()
     for mode in (Mode.TRAIN, Mode.EVALUATE):

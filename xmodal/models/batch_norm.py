@@ -60,9 +60,10 @@ class BatchNorm(nn.Module):
       unbiased: whether the running variance uses n / (n - 1) times the variance of the batch, as in
         torch.
       variance: "exact" computes it from the differences from the mean, in a second pass over the
-        values, also over those of other devices. "fast" subtracts the mean's square from the mean
-        square, both from one pass, which loses the digits that these have in common: all of them
-        where the mean is some thousand standard deviations.
+        values, or from an estimate that is known before them (Chan, Golub and LeVeque, "Algorithms
+        for computing the sample variance", 1983). "fast" subtracts the mean's square from the mean
+        square, which loses the digits that these have in common: all of them where the mean is some
+        thousand standard deviations.
       scale_init: initializer of the scale.
     """
 
@@ -75,20 +76,31 @@ class BatchNorm(nn.Module):
     variance: str = "exact"
     scale_init: nn.initializers.Initializer = nn.initializers.ones
 
-    def __call__(self, x: jax.Array, mode: Mode, counted: jax.Array | None = None) -> jax.Array:
+    def __call__(
+        self,
+        x: jax.Array,
+        mode: Mode,
+        counted: jax.Array | None = None,
+        estimate: jax.Array | None = None,
+    ) -> jax.Array:
         """Normalizes x [B, ..., C] per channel, in the dtype of x.
 
         Args:
           x: values.
           mode: see `policy`.
           counted: bool [B, ...], the rows that batch statistics are computed over; None for all.
+          estimate: float [B, 1, ..., C], near the mean of each item, for exact variances: no result
+            depends on it but for rounding. If it was known before x, a compiler can compute the
+            statistics while x is written. None for the mean itself.
         """
         parts = self._split(x, mode)
-        center, factor, shift = self._coefficients(parts, mode, counted)
+        center, factor, shift = self._coefficients(parts, mode, counted, estimate)
         return ((parts - center) * factor + shift).astype(x.dtype).reshape(x.shape)
 
-    def item_coefficients(self, x: jax.Array, mode: Mode) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Returns center, factor and shift of every item, see `BatchNorm`.
+    def item_coefficients(
+        self, x: jax.Array, mode: Mode, estimate: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Returns center, factor and shift of every item, see `BatchNorm` and `__call__`.
 
         All are float32 [B, 1, 1, ..., C] for x [B, H, W, ..., C]; items of one group have equal
         ones.
@@ -98,7 +110,7 @@ class BatchNorm(nn.Module):
         shape = (x.shape[0], 1, 1, *x.shape[3:])
         center, factor, shift = (
             jnp.broadcast_to(each, spread).reshape(shape)
-            for each in self._coefficients(parts, mode)
+            for each in self._coefficients(parts, mode, estimate=estimate)
         )
         return center, factor, shift
 
@@ -112,9 +124,18 @@ class BatchNorm(nn.Module):
             )
         return x.reshape(groups, -1, *x.shape[1:]).astype(jnp.float32)
 
+    def _mean(self, estimate: jax.Array, mode: Mode) -> jax.Array:
+        """[B, 1, ..., C] -> [G, 1, ..., 1, C]."""
+        parts = self._split(estimate, mode)
+        return jnp.mean(parts, axis=tuple(range(1, parts.ndim - 1)), keepdims=True)
+
     @nn.compact
     def _coefficients(
-        self, parts: jax.Array, mode: Mode, counted: jax.Array | None = None
+        self,
+        parts: jax.Array,
+        mode: Mode,
+        counted: jax.Array | None = None,
+        estimate: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Returns center, factor and shift of the parts [G, B/G, ..., C].
 
@@ -137,10 +158,11 @@ class BatchNorm(nn.Module):
             where = counted.reshape(*parts.shape[:-1], 1)
             count = jnp.sum(where, axis=axes, keepdims=True)
         average = partial(jnp.mean, axis=axes, keepdims=True, where=where)
-        # The mean but for rounding. No result depends on the exact center, so it has no gradient.
+        # No result depends on the center but for rounding, so it has no gradient.
         center = jnp.zeros(shape)
         if self.variance == "exact":
-            center = jax.lax.stop_gradient(average(parts))
+            center = average(parts) if estimate is None else self._mean(estimate, mode)
+            center = jax.lax.stop_gradient(center)
         # Mean and mean square of the differences come from one pass over the values.
         offset, mean_square = average(parts - center), average(jnp.square(parts - center))
         mean, var = center + offset, jnp.maximum(mean_square - jnp.square(offset), 0.0)

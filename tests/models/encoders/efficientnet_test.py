@@ -6,7 +6,8 @@ import pytest
 from xmodal.base.config import UserError
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.devices import Devices
-from xmodal.models.encoders import efficientnet
+from xmodal.models.encoders import efficientnet, packing
+from xmodal.models.encoders.depthwise import convolution
 from xmodal.models.encoders.mbconv import MBConv, Stage
 from xmodal.models.mode import Mode
 
@@ -72,6 +73,36 @@ def test_drop_connect_drops_whole_branches_and_keeps_the_mean():
     kept = np.any(dropped != 0, axis=(1, 2, 3))
     assert np.mean(kept) == pytest.approx(0.75, abs=0.03)
     np.testing.assert_allclose(dropped[kept], branch[kept] / 0.75, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("expand", "gated", "images"), [(1, True, 1), (2, True, 1), (2, True, 2), (2, False, 2)]
+)
+def test_estimated_means_and_recomputed_gradients_change_no_result(expand, gated, images):
+    block = MBConv(
+        Stage(kernel=3, blocks=1, channels=8, expand=expand, stride=1),
+        channels=8, stride=1, depthwise=convolution, norm=BatchNorm,
+        activation=jax.nn.silu, dtype=jnp.float32, squeeze_excite=gated,
+    )  # fmt: skip
+    x = jnp.asarray(30 + np.random.default_rng(0).normal(size=(4, 9, 6, 8)), jnp.float32)
+    variables = jax.jit(block.init, static_argnums=2)(jax.random.key(0), x, Mode.TRAIN)
+
+    def step(fuse):
+        def loss(params, x):
+            state = variables | {"params": params}
+            made = block.clone(fuse=fuse)
+            packed = packing.pack(x, images)
+            y, new = made.apply(state, packed, Mode.TRAIN, mutable=["batch_stats"])
+            y = packing.unpack(y)
+            return jnp.sum(jnp.sin(y - x)), (y, new)
+
+        return jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(variables["params"], x)
+
+    def check(fused, plain):
+        np.testing.assert_allclose(fused, plain, atol=1e-4 * np.max(np.abs(plain)) + 1e-4)
+
+    jax.tree.map(check, step(True), step(False))
 
 
 @pytest.mark.slow

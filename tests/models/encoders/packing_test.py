@@ -64,10 +64,24 @@ def test_convolution_equals_flax(size, stride, product):
 
     expected = gradients(plain.apply)
     for images in (1, 2, 3):
-        packed = gradients(lambda v, x, p=images: ours.apply(v, packing.pack(x, p)))
+        packed = gradients(lambda v, x, p=images: ours.apply(v, packing.pack(x, p))[0])
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), packed, expected
         )
+
+
+@pytest.mark.parametrize("images", [1, 2])
+@pytest.mark.parametrize("product", [False, True])
+def test_means_are_estimated_from_the_input(product, images):
+    x = packing.pack(_normal(4, 5, 8, 3), images)
+    conv = packing.Conv(6, 1, nn.initializers.normal(), jnp.float32, 1, product, True)
+    variables = conv.init(jax.random.key(0), x)
+    y, estimate = conv.apply(variables, x)
+    np.testing.assert_allclose(estimate, packing.mean(packing.middle_row(y)), atol=1e-6)
+    np.testing.assert_array_equal(packing.middle_row(y), y[:, 2:3])
+    _, estimate = conv.apply(variables, x, packing.mean(x))
+    assert estimate.shape == (4 // images, 1, 1, *y.shape[3:])
+    np.testing.assert_allclose(estimate, packing.mean(y), atol=1e-6)
 
 
 @pytest.mark.slow

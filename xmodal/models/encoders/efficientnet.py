@@ -17,7 +17,7 @@ from xmodal.models.batch_norm import BatchNorm, make_norm
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import depthwise as depthwise_lib
-from xmodal.models.encoders import packing
+from xmodal.models.encoders import gating, packing
 from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
 from xmodal.models.encoders.mbconv import CONV_INIT, MBConv, Stage, scale_channels
 from xmodal.models.mode import Mode
@@ -108,6 +108,7 @@ class EfficientNet(ConvEncoder):
         images of a device are not a multiple.
       devices: number of devices that the batch is split over.
       products: see `packing.prefers_products`.
+      fuse: see `gating.prefers_fusion`.
     """
 
     width: float
@@ -121,6 +122,7 @@ class EfficientNet(ConvEncoder):
     pack: int = 1
     devices: int = 1
     products: bool = False
+    fuse: bool = False
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
@@ -129,8 +131,11 @@ class EfficientNet(ConvEncoder):
         end_width = 1.0 if self.lite else self.width
         x = packing.pack(pixels, packing.fit(self.pack, pixels.shape[0], self.devices))
         stem = scale_channels(STEM_CHANNELS, end_width)
-        x = packing.Conv(stem, 3, CONV_INIT, self.dtype, stride=2, name="stem")(x)
-        x = activation(self.norm(name="stem_norm")(x, mode))
+        conv = functools.partial(
+            packing.Conv, kernel_init=CONV_INIT, dtype=self.dtype, estimates=self.fuse
+        )
+        x, estimate = conv(stem, 3, stride=2, name="stem")(x)
+        x = activation(self.norm(name="stem_norm")(x, mode, estimate=estimate))
         block = nn.remat(MBConv, static_argnums=(2,)) if self.remat else MBConv
         rates = iter(
             drop_connect_rates(self.drop_connect, self.depth, self.drop_connect_over, self.lite)
@@ -150,13 +155,14 @@ class EfficientNet(ConvEncoder):
                     squeeze_excite=not self.lite,
                     drop_connect=rate if mode.drops else 0.0,
                     products=self.products,
+                    fuse=self.fuse,
                     name=f"stage{number}_block{index + 1}",
                 )(x, mode)
                 if (number, index) == LAST_PACKED:
                     x = packing.unpack(x)
         head = scale_channels(HEAD_CHANNELS, end_width)
-        x = packing.Conv(head, 1, CONV_INIT, self.dtype, product=self.products, name="head")(x)
-        return activation(self.norm(name="head_norm")(x, mode))
+        x, estimate = conv(head, 1, product=self.products, name="head")(x)
+        return activation(self.norm(name="head_norm")(x, mode, estimate=estimate))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,4 +224,5 @@ def make_efficientnet(config: EfficientNetConfig, devices: Devices) -> Efficient
         pack=packing.choose(config.pack, devices.platform),
         devices=devices.count,
         products=packing.prefers_products(devices.platform),
+        fuse=gating.prefers_fusion(devices.platform),
     )

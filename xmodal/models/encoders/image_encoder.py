@@ -38,7 +38,8 @@ class ConvEncoderConfig(ImageEncoderConfig):
     Attributes:
       batch_norm: policy of the batch normalizations, see `batch_norm.BatchNorm`.
       statistics: whether batch normalization uses the "global" batch or is "per_device".
-      variance: "exact", or "fast" to save a pass over each map at the cost of digits.
+      variance: "exact", or "fast" to save a pass over each map, which EfficientNets on TPUs save in
+        either case, at the cost of digits.
     """
 
     batch_norm: str = setting("batch", one_of=POLICIES)

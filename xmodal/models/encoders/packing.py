@@ -11,11 +11,14 @@ many products, are not packed.
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
+
+from xmodal.models.encoders import gating
 
 
 def choose(images: int | None, platform: str) -> int:
@@ -67,8 +70,23 @@ def count_images(x: jax.Array) -> int:
     return math.prod(x.shape[3:-1])
 
 
+def middle_row(x: jax.Array) -> jax.Array:
+    """[N, H, W, (P,) C] -> [N, 1, W, (P,) C]."""
+    row = x.shape[1] // 2
+    # On TPUs, a row of a map with separate images would be cut from a copy in another layout.
+    joined = x.reshape(*x.shape[:3], -1)[:, row : row + 1]
+    return joined.reshape(*joined.shape[:3], *x.shape[3:])
+
+
+def mean(x: jax.Array) -> jax.Array:
+    """Returns the mean of each map [N, H, W, (P,) C], float32 [N, 1, 1, (P,) C]."""
+    return jnp.mean(x, axis=(1, 2), keepdims=True, dtype=jnp.float32)
+
+
 class Conv(nn.Module):
     """`nn.Conv` with SAME padding and no bias, for maps that may be packed.
+
+    It can also estimate the means of its output from those of its input, for `BatchNorm`.
 
     Attributes:
       features: output channels of one image.
@@ -77,6 +95,7 @@ class Conv(nn.Module):
       dtype: compute dtype.
       stride: stride in both directions.
       product: whether a kernel of one pixel is applied as a matrix, see `prefers_products`.
+      estimates: whether means are estimated.
     """
 
     features: int
@@ -85,26 +104,53 @@ class Conv(nn.Module):
     dtype: DTypeLike
     stride: int = 1
     product: bool = False
+    estimates: bool = False
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """[N, H, W, (P,) I] -> [N, ceil(H / s), ceil(W / s), (P,) features]."""
+    def __call__(
+        self, x: jax.Array, estimate: jax.Array | None = None, gate: gating.Gate | None = None
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """[N, H, W, (P,) I] -> [N, ceil(H / s), ceil(W / s), (P,) features], estimated means.
+
+        Args:
+          x: maps.
+          estimate: their estimated means, float32 [N, 1, 1, (P,) I], if any after `gate`; None to
+            take those of the middle row.
+          gate: what is done with the maps before.
+
+        Returns:
+          The convolution, and an estimate of its means, float32 [N, 1, 1, (P,) features], or None.
+        """
         shape = (self.size, self.size, x.shape[-1], self.features)
         kernel = self.param("kernel", self.kernel_init, shape)
-        if self.product and self.size == self.stride == 1:
-            return _multiply(x.astype(self.dtype), kernel[0, 0].astype(self.dtype))
-        # Before the cast, so that the gradients of the blocks are added in float32.
-        kernel = _block_diagonal(kernel, count_images(x)).astype(self.dtype)
-        return convolve(
-            lambda joined: jax.lax.conv_general_dilated(
-                joined,
-                kernel,
-                window_strides=(self.stride, self.stride),
-                padding="SAME",
-                dimension_numbers=("NHWC", "HWIO", "NHWC"),
-            ),
-            x.astype(self.dtype),
-        )
+        if self.estimates:
+            estimate = mean(middle_row(x)) if estimate is None else estimate
+            weights = jnp.sum(kernel, axis=(0, 1))
+            estimate = jnp.matmul(estimate, weights, precision=jax.lax.Precision.HIGHEST)
+        linear = partial(_convolve_same, self.dtype, self.stride, self.product)
+        if gate is not None:
+            return gating.convolve(linear, gate, x, kernel), estimate
+        return linear(x, kernel), estimate
+
+
+def _convolve_same(
+    dtype: DTypeLike, stride: int, product: bool, x: jax.Array, kernel: jax.Array
+) -> jax.Array:
+    x = x.astype(dtype)
+    if product and kernel.shape[:2] == (1, 1) and stride == 1:
+        return _multiply(x, kernel[0, 0].astype(dtype))
+    # Before the cast, so that the gradients of the blocks are added in float32.
+    kernel = _block_diagonal(kernel, count_images(x)).astype(dtype)
+    return convolve(
+        lambda joined: jax.lax.conv_general_dilated(
+            joined,
+            kernel,
+            window_strides=(stride, stride),
+            padding="SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        ),
+        x,
+    )
 
 
 def _multiply(x: jax.Array, matrix: jax.Array) -> jax.Array:
