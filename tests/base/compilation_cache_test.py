@@ -18,7 +18,8 @@ from xmodal.base.compilation_cache import use_compilation_cache
 hits = []
 jax.monitoring.register_event_listener(lambda event, **_: hits.append(event))
 use_compilation_cache()
-jax.jit(lambda x: jax.numpy.sort(x) @ jax.numpy.sort(3 * x))(np.ones(100)).block_until_ready()
+# A fifth of a second to compile: what takes less than a few milliseconds is not kept.
+jax.jit(lambda x: sum(jax.numpy.sort(n * x) @ x for n in range(1, 10)))(np.ones(100))
 print(jax.config.jax_compilation_cache_dir, hits.count("/jax/compilation_cache/cache_hits"))
 """
 

@@ -203,7 +203,7 @@ def test_a_checkpoint_s_own_options_name_its_variant(torch, tmp_path):
     with pytest.raises(UserError, match="the variant 'order_absolute', not 'vsepp'"):
         convert_model("vsepp", source, "vsepp", words)
     save(torch, modules, source, opt={"measure": "cosine", "use_abs": True})
-    with pytest.raises(UserError, match="measure='cosine', use_abs=True .* none of vsepp, vse0"):
+    with pytest.raises(UserError, match="measure='cosine', use_abs=True .* not one of vsepp, vse0"):
         convert_model("vsepp", source, vocabulary=words)
     grids = {"precomp_enc_type": "backbone", "backbone_source": "detector"}
     assert vse_infinity.trained_variant(grids) == "detector"
