@@ -1,6 +1,7 @@
 """JSON from elsewhere."""
 
 import json
+import reprlib
 from typing import Any
 
 
@@ -29,5 +30,6 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {max(keys, key=keys.count)!r} occurs twice in an object")
+        twice = max(keys, key=keys.count)
+        raise ValueError(f"the key {twice!r} occurs twice in the object {reprlib.repr(found)}")
     return found

@@ -81,13 +81,13 @@ def _build_together(args: argparse.Namespace) -> None:
             print(f"{kind}s: {len(gallery.names):,} items, {_describe(gallery)}")
             if gallery.left_out:
                 print(
-                    f"left out: {len(gallery.left_out):,} {kind}s that cannot be read; "
+                    f"left out because they cannot be read: {len(gallery.left_out):,}; "
                     f"{args.output}/{kind}_left_out.json lists them"
                 )
             if others := items[kind].others:
                 counts = collections.Counter(others).most_common()
                 listed = ", ".join(f"{ending} {count:,}" for ending, count in counts)
-                print(f"other files: {len(others):,} that are not {kind}s ({listed})")
+                print(f"files other than {kind}s: {len(others):,} ({listed})")
         print(f"index in {args.output}")
 
     with folder_lock.hold(parts.folder), disk_errors(args.output, _NO_ROOM):

@@ -79,8 +79,8 @@ def test_pictures_that_cannot_be_read_are_left_out_of_a_folder(of_pixels, search
         f"--output={tmp_path / 'index'}",
     )  # fmt: skip
     assert "images: 3 items" in printed
-    assert "left out: 2 images that cannot be read" in printed
-    assert "other files: 1 that are not images (.txt 1)" in printed
+    assert "left out because they cannot be read: 2; " in printed
+    assert "files other than images: 1 (.txt 1)" in printed
     index = xmodal.Index.open(tmp_path / "index")
     faults = index.galleries["image"].left_out
     assert set(faults) == {str(paths[0]), str(paths[4])}

@@ -60,6 +60,9 @@ def test_answers_are_those_of_the_index(index, ask):
     ("request_", "status", "message"),
     [
         (("GET", "/search?top=2"), 400, "text is missing"),
+        (("GET", "/search?text=&top=2"), 400, "text is missing"),
+        (("GET", "/search?text=a&top=2&text=b"), 400, "text occurs twice"),
+        (("GET", "/search?text=a&top="), 400, "top= must be from 1 to 1000"),
         (("GET", "/search?text=a&top=0"), 400, "top=0 must be from 1 to 1000"),
         (("GET", f"/search?text=a&top={'9' * 5_000}"), 400, "must be from 1 to 1000"),
         (("GET", "/search?text=a&k=3"), 400, "unknown: ['k']; known: ['find'"),

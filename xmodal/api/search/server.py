@@ -14,7 +14,7 @@ import http.server
 import json
 import threading
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -69,7 +69,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answers a text."""
         query = self._read_query()
-        if query is not None and "text" not in query:
+        if query is not None and not query.get("text"):
             self._refuse(HTTPStatus.BAD_REQUEST, "text is missing: ask for /search?text=a+dog")
         elif query is not None:
             self._answer(query)
@@ -96,7 +96,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.NOT_FOUND, f"there is only {_PATH}")
             return None
         try:
-            return _read_options(dict(urllib.parse.parse_qsl(address.query)))
+            return _read_options(urllib.parse.parse_qsl(address.query, keep_blank_values=True))
         except UserError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
             return None
@@ -124,8 +124,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Logs nothing: queries are people's own."""
 
 
-def _read_options(given: Mapping[str, str]) -> dict[str, Any]:
+def _read_options(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """The arguments of `Index.query` in an address."""
+    given = dict(pairs)
+    if len(given) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise UserError(f"{max(names, key=names.count)} occurs twice")
     if unknown := sorted(set(given) - set(_OPTIONS)):
         raise UserError(f"unknown: {unknown}; {suggest(unknown, _OPTIONS)}")
     found: dict[str, Any] = dict(given)
