@@ -31,16 +31,16 @@ The last six read pictures through frozen MobileNetV2, whose cells are stored on
 pictures, too. For cvse, these are the 7 x 7 cells of 224 pixels (750 MB); for vsepp_cells and
 softmax_cells, their mean (45 MB). With `--config.init_from.towers.image=pip:efficientnet_lite2`,
 they come from EfficientNet-Lite2 and pictures of 260 pixels; training its last stage for one pass
-afterwards gains nothing (configs/results.md). scan, saf and sgr compare every pair
-of a batch token by token and get less (`reduce_pairs`): the 4 x 4 cells of 128 pixels, one epoch in
-batches of 32 (937 steps), and all negatives; saf and sgr 64 dimensions, 16 numbers per comparison
-and half of the steps. A seed takes two to four CPU minutes. Under the protocol of the others they
-need a GPU, and collapse: on one H200, with all three seeds, their loss stayed at the margin (0.2
-for each of 256 triplets) from the second epoch on, when only the hardest negatives count, at rsum
-114, 78 and 2. A rate of 1e-3 does not suffice: on 12 of the 49 cells, saf falls to the margin after
-50 steps of the hardest negatives (I->T R@10 among 200 pairs from 32 to 14 within 90), and scan,
-whose order holds (from 52 to 53 within an epoch), does not get below it, one seed each. The authors
-mine from the first step, at 2e-4 for 30 epochs.
+afterwards gains nothing, over three seeds (configs/results.md). scan, saf and sgr compare every
+pair of a batch token by token and get less (`reduce_pairs`): the 4 x 4 cells of 128 pixels, one
+epoch in batches of 32 (937 steps), and all negatives; saf and sgr 64 dimensions, 16 numbers per
+comparison and half of the steps. A seed takes two to four CPU minutes. Under the protocol of the
+others they need a GPU, and collapse: on one H200, with all three seeds, their loss stayed at the
+margin (0.2 for each of 256 triplets) from the second epoch on, when only the hardest negatives
+count, at rsum 114, 78 and 2. A rate of 1e-3 does not suffice: on 12 of the 49 cells, saf falls to
+the margin after 50 steps of the hardest negatives (I->T R@10 among 200 pairs from 32 to 14 within
+90), and scan, whose order holds (from 52 to 53 within an epoch), does not get below it, one seed
+each. The authors mine from the first step, at 2e-4 for 30 epochs.
 
     python -m xmodal convert --tower=mobilenet_v2 --source=FILE --output=weights/mobilenet_v2
 
