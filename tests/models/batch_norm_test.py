@@ -184,6 +184,23 @@ def test_statistics_do_not_depend_on_the_estimate_of_the_mean(groups):
         np.testing.assert_allclose(state["batch_stats"][name], expected_stats[name], rtol=1e-6)
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_the_means_of_activated_outputs_follow_from_the_parameters(scaled):
+    x = jnp.asarray(np.random.default_rng(0).normal(50, 3, size=(16, 20, 20, 7)), jnp.float32)
+    params = {"bias": jnp.linspace(-2.0, 4.0, 7)}
+    if scaled:
+        params["scale"] = jnp.linspace(0.5, 2.0, 7)
+    norm = BatchNorm(2, use_scale=scaled).bind({"params": params}, mutable=["batch_stats"])
+    outputs = norm(x, Mode.TRAIN)
+    np.testing.assert_allclose(
+        norm.output_mean(lambda x: x), jnp.mean(outputs, axis=(0, 1, 2)), atol=1e-5
+    )
+    for activation in (jax.nn.silu, jax.nn.relu6):
+        expected = jnp.mean(activation(outputs), axis=(0, 1, 2))
+        distance = jnp.abs(norm.output_mean(activation) - expected)
+        assert jnp.all(distance < 0.2 * jnp.std(outputs, axis=(0, 1, 2)))
+
+
 def test_items_are_normalized_with_the_same_digits():
     x, variables = _far()
     for mode in (Mode.TRAIN, Mode.EVALUATE):

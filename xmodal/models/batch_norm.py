@@ -89,9 +89,9 @@ class BatchNorm(nn.Module):
           x: values.
           mode: see `policy`.
           counted: bool [B, ...], the rows that batch statistics are computed over; None for all.
-          estimate: float [B, 1, ..., C], near the mean of each item, for exact variances: no result
-            depends on it but for rounding. If it was known before x, a compiler can compute the
-            statistics while x is written. None for the mean itself.
+          estimate: float [C] or [B, 1, ..., C], near the mean of all or of each item, for exact
+            variances: no result depends on it but for rounding. If it was known before x, a
+            compiler can compute the statistics while x is written. None for the mean itself.
         """
         parts = self._split(x, mode)
         center, factor, shift = self._coefficients(parts, mode, counted, estimate)
@@ -114,6 +114,17 @@ class BatchNorm(nn.Module):
         )
         return center, factor, shift
 
+    def output_mean(self, activation: Callable[[jax.Array], jax.Array]) -> jax.Array:
+        """Estimates the means [C] of the activated output, from the parameters alone.
+
+        The output has the bias as mean and the scale as deviation, but for epsilon, where batch
+        statistics are used. The estimate is that of Gauss-Hermite quadrature with two points, good
+        for normally distributed values. To be called after the normalization.
+        """
+        bias: jax.Array = self.get_variable("params", "bias")
+        scale = self.get_variable("params", "scale") if self.use_scale else 1.0
+        return (activation(bias - scale) + activation(bias + scale)) / 2
+
     def _split(self, x: jax.Array, mode: Mode) -> jax.Array:
         """Returns x in float32 as [G, B/G, ..., C]; G is 1 for the running statistics."""
         groups = self.groups if mode in POLICIES[self.policy] else 1
@@ -125,7 +136,9 @@ class BatchNorm(nn.Module):
         return x.reshape(groups, -1, *x.shape[1:]).astype(jnp.float32)
 
     def _mean(self, estimate: jax.Array, mode: Mode) -> jax.Array:
-        """[B, 1, ..., C] -> [G, 1, ..., 1, C]."""
+        """[C] -> [C]; [B, 1, ..., C] -> [G, 1, ..., 1, C]."""
+        if estimate.ndim == 1:
+            return estimate
         parts = self._split(estimate, mode)
         return jnp.mean(parts, axis=tuple(range(1, parts.ndim - 1)), keepdims=True)
 
@@ -139,7 +152,7 @@ class BatchNorm(nn.Module):
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Returns center, factor and shift of the parts [G, B/G, ..., C].
 
-        All are float32 [G, 1, ..., 1, C], or with 1 for G.
+        All are float32 and broadcast to [G, 1, ..., 1, C].
         """
         channels = parts.shape[-1]
         scale = jnp.ones(())

@@ -65,9 +65,10 @@ def test_drop_connect_drops_whole_branches_and_keeps_the_mean():
 
     @jax.jit
     def compute(variables, x):
-        whole = block.clone(drop_connect=0.0).apply(variables, x, Mode.EVALUATE)
+        whole, _ = block.clone(drop_connect=0.0).apply(variables, x, Mode.EVALUATE)
         rngs = {"dropout": jax.random.key(2)}
-        return whole - x, block.apply(variables, x, Mode.EVALUATE, rngs=rngs) - x
+        dropped, _ = block.apply(variables, x, Mode.EVALUATE, rngs=rngs)
+        return whole - x, dropped - x
 
     branch, dropped = map(np.asarray, compute(variables, x))
     kept = np.any(dropped != 0, axis=(1, 2, 3))
@@ -91,9 +92,12 @@ def test_estimated_means_and_recomputed_gradients_change_no_result(expand, gated
     def step(fuse):
         def loss(params, x):
             state = variables | {"params": params}
-            made = block.clone(fuse=fuse)
             packed = packing.pack(x, images)
-            y, new = made.apply(state, packed, Mode.TRAIN, mutable=["batch_stats"])
+            estimate = packing.estimate_mean(packed) if fuse else None
+            (y, estimate), new = block.apply(
+                state, packed, Mode.TRAIN, estimate, mutable=["batch_stats"]
+            )
+            assert (estimate is not None) == fuse
             y = packing.unpack(y)
             return jnp.sum(jnp.sin(y - x)), (y, new)
 
@@ -103,6 +107,27 @@ def test_estimated_means_and_recomputed_gradients_change_no_result(expand, gated
         np.testing.assert_allclose(fused, plain, atol=1e-4 * np.max(np.abs(plain)) + 1e-4)
 
     jax.tree.map(check, step(True), step(False))
+
+
+@pytest.mark.parametrize("channels", [8, 6])
+def test_a_block_knows_the_means_of_its_output(channels):
+    block = MBConv(
+        Stage(kernel=3, blocks=1, channels=channels, expand=2, stride=1),
+        channels=channels, stride=1, depthwise=convolution, norm=BatchNorm,
+        activation=jax.nn.silu, dtype=jnp.float32, squeeze_excite=True,
+    )  # fmt: skip
+    x = jnp.asarray(3 + np.random.default_rng(0).normal(size=(4, 9, 6, 8)), jnp.float32)
+    estimate = jnp.mean(x, axis=(0, 1, 2))
+
+    @jax.jit
+    def compute(x, estimate):
+        variables = block.init(jax.random.key(0), x, Mode.TRAIN, estimate)
+        bias = jnp.arange(float(channels))
+        variables["params"]["project_norm"]["bias"] = bias
+        return block.apply(variables, x, Mode.TRAIN, estimate, mutable=["batch_stats"])[0]
+
+    y, estimate = compute(x, estimate)
+    np.testing.assert_allclose(estimate, jnp.mean(y, axis=(0, 1, 2)), atol=1e-4)
 
 
 @pytest.mark.slow

@@ -74,14 +74,15 @@ def test_convolution_equals_flax(size, stride, product):
 @pytest.mark.parametrize("product", [False, True])
 def test_means_are_estimated_from_the_input(product, images):
     x = packing.pack(_normal(4, 5, 8, 3), images)
-    conv = packing.Conv(6, 1, nn.initializers.normal(), jnp.float32, 1, product, True)
+    conv = packing.Conv(6, 1, nn.initializers.normal(), jnp.float32, 1, product)
     variables = conv.init(jax.random.key(0), x)
-    y, estimate = conv.apply(variables, x)
-    np.testing.assert_allclose(estimate, packing.mean(packing.middle_row(y)), atol=1e-6)
-    np.testing.assert_array_equal(packing.middle_row(y), y[:, 2:3])
-    _, estimate = conv.apply(variables, x, packing.mean(x))
+    y, estimate = conv.apply(variables, x, packing.estimate_mean(x))
     assert estimate.shape == (4 // images, 1, 1, *y.shape[3:])
-    np.testing.assert_allclose(estimate, packing.mean(y), atol=1e-6)
+    middle = jnp.mean(y[:, 2:3], axis=(1, 2), keepdims=True)
+    np.testing.assert_allclose(estimate, middle, atol=1e-6)
+    _, estimate = conv.apply(variables, x, jnp.mean(x, axis=tuple(range(x.ndim - 1))))
+    np.testing.assert_allclose(estimate, jnp.mean(y, axis=tuple(range(y.ndim - 1))), atol=1e-6)
+    assert conv.apply(variables, x)[1] is None
 
 
 @pytest.mark.slow

@@ -131,11 +131,13 @@ class EfficientNet(ConvEncoder):
         end_width = 1.0 if self.lite else self.width
         x = packing.pack(pixels, packing.fit(self.pack, pixels.shape[0], self.devices))
         stem = scale_channels(STEM_CHANNELS, end_width)
-        conv = functools.partial(
-            packing.Conv, kernel_init=CONV_INIT, dtype=self.dtype, estimates=self.fuse
-        )
-        x, estimate = conv(stem, 3, stride=2, name="stem")(x)
-        x = activation(self.norm(name="stem_norm")(x, mode, estimate=estimate))
+        conv = functools.partial(packing.Conv, kernel_init=CONV_INIT, dtype=self.dtype)
+        # Of the means, from here on; see `BatchNorm`.
+        estimate = packing.estimate_mean(x) if self.fuse else None
+        x, estimate = conv(stem, 3, stride=2, name="stem")(x, estimate)
+        norm = self.norm(name="stem_norm")
+        x = activation(norm(x, mode, estimate=estimate))
+        estimate = norm.output_mean(activation) if self.fuse else None
         block = nn.remat(MBConv, static_argnums=(2,)) if self.remat else MBConv
         rates = iter(
             drop_connect_rates(self.drop_connect, self.depth, self.drop_connect_over, self.lite)
@@ -144,7 +146,7 @@ class EfficientNet(ConvEncoder):
         for number, (stage, count) in enumerate(zip(STAGES, blocks, strict=True), start=1):
             for index in range(count):
                 rate = next(rates)
-                x = block(
+                x, estimate = block(
                     stage,
                     scale_channels(stage.channels, self.width),
                     stage.stride if index == 0 else 1,
@@ -155,13 +157,12 @@ class EfficientNet(ConvEncoder):
                     squeeze_excite=not self.lite,
                     drop_connect=rate if mode.drops else 0.0,
                     products=self.products,
-                    fuse=self.fuse,
                     name=f"stage{number}_block{index + 1}",
-                )(x, mode)
+                )(x, mode, estimate)
                 if (number, index) == LAST_PACKED:
                     x = packing.unpack(x)
         head = scale_channels(HEAD_CHANNELS, end_width)
-        x, estimate = conv(head, 1, product=self.products, name="head")(x)
+        x, estimate = conv(head, 1, product=self.products, name="head")(x, estimate)
         return activation(self.norm(name="head_norm")(x, mode, estimate=estimate))
 
 

@@ -5,7 +5,8 @@ the gradient of the gate, and once more, when that has become the gradient of th
 over the map that normalization needs. Both gradients are multiples of sums that do not depend on
 the gate, and are taken here per item and channel: those of the mean in the forward pass, those of
 the gated map before its gradient. On TPUs, the gradient of the convolution that reads the gated map
-is computed for both, so that it is never written: it has a sixth of the channels of the map.
+is computed for both, so that it is never written: it has a sixth of the channels of the map. Nor
+is the gated map.
 """
 
 from collections.abc import Callable
@@ -58,7 +59,7 @@ class Gate(NamedTuple):
       activation: applied to the normalized map.
       affine: see `Affine`.
       gates: factors of the activations, [N, 1, 1, ..., C].
-      recompute: whether the gradient is computed twice, see `prefers_fusion`.
+      recompute: whether the gated map and its gradient are computed twice, see `prefers_fusion`.
     """
 
     activation: Activation
@@ -91,7 +92,7 @@ def _convolve(
     gates: jax.Array,
     kernel: jax.Array,
 ) -> jax.Array:
-    return linear(activation(normalize(x, affine)) * gates, kernel)
+    return linear(activation(_normalize(x, affine)) * gates, kernel)
 
 
 def _convolve_forward(
@@ -108,7 +109,10 @@ def _convolve_backward(
     dy: jax.Array,
 ) -> tuple[jax.Array, Affine, jax.Array, jax.Array]:
     x, affine, gates, kernel = residuals
-    gated = activation(normalize(x, affine)) * gates
+    if recompute:
+        # Behind barriers, as equal operations would be merged, and the gated map stored.
+        gates = jax.lax.optimization_barrier(gates)
+    gated = activation(_normalize(x, affine)) * gates
     dgated, dkernel = jax.vjp(linear, gated, kernel)[1](dy)
     activated, slope = _activate(activation, x, affine)
     weights, factor = gates.astype(jnp.float32), affine[1]
@@ -116,7 +120,6 @@ def _convolve_backward(
     by_factor, by_shift = weights * _sum(change * _center(x, affine)), weights * _sum(change)
     dgates = _sum(dgated.astype(jnp.float32) * activated).astype(gates.dtype)
     if recompute:
-        # Behind a barrier, as equal operations would be merged.
         dgated, _ = jax.vjp(linear, gated, jax.lax.optimization_barrier(kernel))[1](dy)
         change = slope * dgated.astype(jnp.float32)
     dx = (change * (weights * factor)).astype(x.dtype)
@@ -134,7 +137,7 @@ def _center(x: jax.Array, affine: Affine) -> jax.Array:
     return x.astype(jnp.float32) - affine[0]
 
 
-def normalize(x: jax.Array, affine: Affine) -> jax.Array:
+def _normalize(x: jax.Array, affine: Affine) -> jax.Array:
     """Returns `(x - center) * factor + shift` in the dtype of x."""
     _, factor, shift = affine
     return (_center(x, affine) * factor + shift).astype(x.dtype)
@@ -142,5 +145,5 @@ def normalize(x: jax.Array, affine: Affine) -> jax.Array:
 
 def _activate(activation: Activation, x: jax.Array, affine: Affine) -> tuple[jax.Array, jax.Array]:
     """Returns the activations and their derivatives by their inputs, in float32."""
-    normalized = normalize(x, affine).astype(jnp.float32)
+    normalized = _normalize(x, affine).astype(jnp.float32)
     return jax.jvp(activation, (normalized,), (jnp.ones_like(normalized),))

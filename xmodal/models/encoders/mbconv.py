@@ -51,7 +51,6 @@ class MBConv(nn.Module):
       squeeze_excite: whether the channels are gated by their mean; needs `norm`.
       drop_connect: probability of dropping the branch of an example in this pass.
       products: see `packing.prefers_products`.
-      fuse: see `gating.prefers_fusion`; needs `norm`.
     """
 
     stage: Stage
@@ -64,38 +63,49 @@ class MBConv(nn.Module):
     squeeze_excite: bool = False
     drop_connect: float = 0.0
     products: bool = False
-    fuse: bool = False
 
     @nn.compact
-    def __call__(self, inputs: jax.Array, mode: Mode) -> jax.Array:
-        """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), channels]; packed maps stay packed."""
-        x, estimate = inputs, None  # `estimate` of the means of x, see `BatchNorm`; only to `fuse`.
+    def __call__(
+        self, inputs: jax.Array, mode: Mode, estimate: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), channels] and an estimate of its means.
+
+        Args:
+          inputs: maps; packed maps stay packed.
+          mode: see `BatchNorm`.
+          estimate: of the means of the inputs, see `BatchNorm`, if fusion is preferred, see
+            `gating.prefers_fusion`; needs `norm`.
+
+        Returns:
+          The maps, and the estimate of their means; None without that of the inputs.
+        """
+        x, mean = inputs, estimate
         expanded = inputs.shape[-1] * self.stage.expand
         if self.stage.expand > 1:
-            x, estimate = self._pointwise(x, estimate, expanded, "expand")
-            x, estimate = self._activate(x, estimate, "expand", mode)
-        x, estimate = self._convolve_depthwise(x, estimate)
+            x, mean = self._pointwise(x, mean, expanded, "expand")
+            x, mean = self._normalize(x, mean, "expand", mode, self.activation)
+        x, mean = self._convolve_depthwise(x, mean)
         gate = None
         if self.squeeze_excite:
-            gate, estimate = self._gate(x, estimate, max(1, inputs.shape[-1] // 4), mode)
+            gate, mean = self._gate(x, mean, max(1, inputs.shape[-1] // 4), mode)
         else:
-            x, estimate = self._activate(x, estimate, "depthwise", mode)
-        x, estimate = self._pointwise(x, estimate, self.channels, "project", gate)
-        if self.norm is not None:
-            x = self.norm(name="project_norm")(x, mode, estimate=estimate)
+            x, mean = self._normalize(x, mean, "depthwise", mode, self.activation)
+        x, mean = self._pointwise(x, mean, self.channels, "project", gate)
+        x, mean = self._normalize(x, mean, "project", mode)
         if self.stride > 1 or inputs.shape[-1] != self.channels:
-            return x
+            return x, mean
         within = (1, 2, x.ndim - 1)
         per_example = nn.Dropout(self.drop_connect, broadcast_dims=within, deterministic=False)
-        return inputs + per_example(x)
+        if estimate is not None and mean is not None:
+            mean += estimate
+        return inputs + per_example(x), mean
 
     def _convolve_depthwise(
         self, x: jax.Array, estimate: jax.Array | None
     ) -> tuple[jax.Array, jax.Array | None]:
         size, channels = self.stage.kernel, x.shape[-1]
         kernel = self.param("depthwise", CONV_INIT, (size, size, channels, 1))
-        if self.fuse:
-            estimate = packing.mean(packing.middle_row(x)) if estimate is None else estimate
+        if estimate is not None:
             estimate *= jnp.sum(kernel, axis=(0, 1, 3))
         kernel = jnp.tile(kernel, (1, 1, packing.count_images(x), 1)).astype(self.dtype)
         x = packing.convolve(lambda joined: self.depthwise(joined, kernel, self.stride), x)
@@ -103,21 +113,20 @@ class MBConv(nn.Module):
             x += self.param("depthwise_bias", nn.initializers.zeros, (channels,)).astype(x.dtype)
         return x, estimate
 
-    def _activate(
-        self, x: jax.Array, estimate: jax.Array | None, name: str, mode: Mode
+    def _normalize(
+        self,
+        x: jax.Array,
+        estimate: jax.Array | None,
+        name: str,
+        mode: Mode,
+        activation: Callable[[jax.Array], jax.Array] = lambda x: x,
     ) -> tuple[jax.Array, jax.Array | None]:
-        """Normalizes and activates a map."""
+        """Normalizes and activates a map; then its means do not depend on the estimate."""
         if self.norm is None:
-            return self.activation(x), None
+            return activation(x), None
         norm = self.norm(name=f"{name}_norm")
-        if not self.fuse:
-            return self.activation(norm(x, mode)), None
-        affine = norm.item_coefficients(x, mode, estimate)
-        # The row apart, so that the activated map need not be written.
-        x, row = (
-            self.activation(gating.normalize(each, affine)) for each in (x, packing.middle_row(x))
-        )
-        return x, packing.mean(row)
+        x = activation(norm(x, mode, estimate=estimate))
+        return x, None if estimate is None else norm.output_mean(activation)
 
     def _gate(
         self, x: jax.Array, estimate: jax.Array | None, squeezed: int, mode: Mode
@@ -129,8 +138,9 @@ class MBConv(nn.Module):
         gates = self._connect(means.astype(self.dtype), squeezed, "squeeze")
         gates = self._connect(self.activation(gates), x.shape[-1], "excite")
         gates = jax.nn.sigmoid(gates)
-        gate = gating.Gate(self.activation, affine, gates, recompute=self.fuse)
-        return gate, means * gates if self.fuse else None
+        fuse = estimate is not None
+        gate = gating.Gate(self.activation, affine, gates, recompute=fuse)
+        return gate, means * gates if fuse else None
 
     def _pointwise(
         self,
@@ -142,15 +152,7 @@ class MBConv(nn.Module):
     ) -> tuple[jax.Array, jax.Array | None]:
         if self.norm is None:
             return self._connect(x, channels, name), None
-        conv = packing.Conv(
-            channels,
-            1,
-            CONV_INIT,
-            self.dtype,
-            product=self.products,
-            estimates=self.fuse,
-            name=name,
-        )
+        conv = packing.Conv(channels, 1, CONV_INIT, self.dtype, product=self.products, name=name)
         return conv(x, estimate, gate)
 
     def _connect(self, x: jax.Array, channels: int, name: str) -> jax.Array:

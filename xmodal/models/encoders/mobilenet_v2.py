@@ -71,7 +71,7 @@ class MobileNetV2(ConvEncoder):
         block = nn.remat(MBConv, static_argnums=(2,)) if self.remat else MBConv
         for number, stage in enumerate(STAGES, start=1):
             for index in range(stage.blocks):
-                x = block(
+                x, _ = block(
                     stage,
                     scale_channels(stage.channels, self.width),
                     stage.stride if index == 0 else 1,

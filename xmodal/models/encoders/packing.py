@@ -70,23 +70,19 @@ def count_images(x: jax.Array) -> int:
     return math.prod(x.shape[3:-1])
 
 
-def middle_row(x: jax.Array) -> jax.Array:
-    """[N, H, W, (P,) C] -> [N, 1, W, (P,) C]."""
+def estimate_mean(x: jax.Array) -> jax.Array:
+    """Returns the mean of the middle rows of maps [N, H, W, (P,) C], float32 [N, 1, 1, (P,) C]."""
     row = x.shape[1] // 2
     # On TPUs, a row of a map with separate images would be cut from a copy in another layout.
     joined = x.reshape(*x.shape[:3], -1)[:, row : row + 1]
-    return joined.reshape(*joined.shape[:3], *x.shape[3:])
-
-
-def mean(x: jax.Array) -> jax.Array:
-    """Returns the mean of each map [N, H, W, (P,) C], float32 [N, 1, 1, (P,) C]."""
-    return jnp.mean(x, axis=(1, 2), keepdims=True, dtype=jnp.float32)
+    mean = jnp.mean(joined, axis=(1, 2), keepdims=True, dtype=jnp.float32)
+    return mean.reshape(*mean.shape[:3], *x.shape[3:])
 
 
 class Conv(nn.Module):
     """`nn.Conv` with SAME padding and no bias, for maps that may be packed.
 
-    It can also estimate the means of its output from those of its input, for `BatchNorm`.
+    It also estimates the means of its output from those of its input, for `BatchNorm`.
 
     Attributes:
       features: output channels of one image.
@@ -95,7 +91,6 @@ class Conv(nn.Module):
       dtype: compute dtype.
       stride: stride in both directions.
       product: whether a kernel of one pixel is applied as a matrix, see `prefers_products`.
-      estimates: whether means are estimated.
     """
 
     features: int
@@ -104,7 +99,6 @@ class Conv(nn.Module):
     dtype: DTypeLike
     stride: int = 1
     product: bool = False
-    estimates: bool = False
 
     @nn.compact
     def __call__(
@@ -114,17 +108,15 @@ class Conv(nn.Module):
 
         Args:
           x: maps.
-          estimate: their estimated means, float32 [N, 1, 1, (P,) I], if any after `gate`; None to
-            take those of the middle row.
+          estimate: their estimated means, float32 [..., I], if any after `gate`.
           gate: what is done with the maps before.
 
         Returns:
-          The convolution, and an estimate of its means, float32 [N, 1, 1, (P,) features], or None.
+          The convolution, and an estimate of its means, float32 [..., features], or None.
         """
         shape = (self.size, self.size, x.shape[-1], self.features)
         kernel = self.param("kernel", self.kernel_init, shape)
-        if self.estimates:
-            estimate = mean(middle_row(x)) if estimate is None else estimate
+        if estimate is not None:
             weights = jnp.sum(kernel, axis=(0, 1))
             estimate = jnp.matmul(estimate, weights, precision=jax.lax.Precision.HIGHEST)
         linear = partial(_convolve_same, self.dtype, self.stride, self.product)
