@@ -279,7 +279,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
             self._account_for(split, records, entries)
 
     def _lost(self) -> Mapping[str, tuple[int, int]]:
-        """What was left out: kind -> number lost, number in all."""
+        """The losses: kind -> number lost, number in all."""
         return lost_records(self._report.metadata())
 
     def _why_lost(self) -> str:

@@ -14,7 +14,7 @@ from data_prep.untrusted.cells import inert_cell
 # A usable record: a key that is unique in the split, and an example with the builder's features.
 Record = tuple[int | str, dict[str, Any]]
 
-_WORTH_A_LINE = 0.01  # Share of what was left out.
+_WORTH_A_LINE = 0.01  # Share of records.
 
 
 @dataclasses.dataclass(frozen=True)

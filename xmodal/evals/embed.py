@@ -146,7 +146,7 @@ class Embedder:
         `SimilarityConfig`.
 
         Raises:
-          ValueError: the order or number of the items differs from what was requested.
+          ValueError: the order or number of the items differs from the request.
         """
         vectors: dict[str, np.ndarray] = {}
         log_sigma: dict[str, np.ndarray] = {}
@@ -304,7 +304,7 @@ class Embedder:
 
 
 def _of_pairs(part: Mapping[str, np.ndarray]) -> Tokens:
-    """What the pair scorer reads of embedded items."""
+    """The inputs of the pair scorer from embedded items."""
     found = {
         name.removeprefix(_OF_PAIRS): array
         for name, array in part.items()

@@ -31,8 +31,8 @@ MODELS: Mapping[str, tuple[str, ...]] = {
     "siglip": ("gelu_tanh", "gelu"),
     "vilt": (),
     "vinvl": (),
-    # What the arrays of a ResNet do not show: its pixel normalization, torchvision's or bottom-up
-    # attention's.
+    # The pixel normalization of a ResNet, torchvision's or bottom-up attention's, which arrays do
+    # not show.
     "vse_infinity": ("imagenet", "detector"),
     "vsepp": ("vsepp", "vse0", "order", "order0", "order_absolute"),
     "vsrn": (),

@@ -99,7 +99,7 @@ def _train(
     set_damaged_aside(run_dir)
     state = starting_state(parts, run_dir)
     features = frozen_features.open_or_compute(parts, state)
-    # The first ones come during compilation. Their threads end with the steps, whatever ends these.
+    # The first ones come during compilation. Their threads end with the steps, in any case.
     with contextlib.closing(make_batches(parts, int(state.step), features)) as batches:
         return _run_steps(
             parts, run_dir, evaluation, check_lock, watchdog, state, features, batches

@@ -37,7 +37,7 @@ _DEEP = 1000  # A rank beyond this one is not looked for.
 
 
 class _Best(NamedTuple):
-    """Rows of the best images of every text, up to `_DEEP`, and what ranked them."""
+    """Rows of the best images of every text, up to `_DEEP`, and their ranking's name."""
 
     rows: list[list[int]]
     by: str

@@ -15,7 +15,7 @@ NAME = "xmodal_origin"
 
 @dataclasses.dataclass(frozen=True)
 class FileOrigin:
-    """What made the arrays of a file.
+    """The model that made the arrays of a file, and its records.
 
     Attributes:
       model: name of the model, with the step of a run's checkpoint.
@@ -29,7 +29,7 @@ class FileOrigin:
         """Raises an error for other records of one name, whose items may have equal ids.
 
         Raises:
-          UserError: names `place`, the file, and what differs.
+          UserError: names `place`, the file, and the differing records.
         """
         if names := different_records(self.records, records):
             raise UserError(

@@ -1,4 +1,4 @@
-"""What an evaluator asks a model for, and the answers by id: embeddings, scores or ranked lists.
+"""Requests of an evaluator to a model, and the answers by id: embeddings, scores or ranked lists.
 
 Files and models give the same types; `galleries` and `lists` put them in the order of a split.
 """
@@ -174,10 +174,10 @@ class Provider:
 
 
 class _Given(Provider):
-    """A provider that is itself what it has of any split.
+    """A provider that is itself the answer for every split.
 
     Attributes:
-      origin: what made it, if it is known.
+      origin: its model and records, if they are known.
     """
 
     origin: FileOrigin | None = None

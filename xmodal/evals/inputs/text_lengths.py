@@ -10,9 +10,9 @@ Lengths = Callable[[np.ndarray, int], Sequence[int]]
 # Texts per batch. Larger batches have more padding, and on a CPU they are no faster.
 _TEXTS, _TEXTS_OF_CPU = 256, 32
 _STEP = 4
-# Padding tokens that a new length must save: a third of what a CPU embeds while it compiles, since
-# later texts use the length, too, and later processes read it from a cache. A multiple of `_STEP`,
-# which serves more texts, must save half.
+# Padding tokens that a new length must save: a third of the tokens that a CPU embeds in the time of
+# a compilation, since later texts use the length, too, and later processes read it from a cache. A
+# multiple of `_STEP`, which serves more texts, must save half.
 _REPAYING = 1000
 
 

@@ -53,7 +53,7 @@ mean.defvjp(_mean_forward, _mean_backward)
 
 
 class Gate(NamedTuple):
-    """What is done with a map before a convolution.
+    """The operations on a map before a convolution.
 
     Attributes:
       activation: applied to the normalized map.

@@ -131,7 +131,7 @@ class MBConv(nn.Module):
     def _gate(
         self, x: jax.Array, estimate: jax.Array | None, squeezed: int, mode: Mode
     ) -> tuple[gating.Gate, jax.Array | None]:
-        """Returns what is done with the output of the depthwise convolution, and its means then."""
+        """Returns the gate of the output of the depthwise convolution, and the gated means."""
         assert self.norm is not None, "a gated block has normalizations"
         affine = self.norm(name="depthwise_norm").item_coefficients(x, mode, estimate)
         means = gating.mean(self.activation, x, affine)

@@ -109,7 +109,7 @@ class Conv(nn.Module):
         Args:
           x: maps.
           estimate: their estimated means, float32 [..., I], if any after `gate`.
-          gate: what is done with the maps before.
+          gate: the operations on the maps before.
 
         Returns:
           The convolution, and an estimate of its means, float32 [..., features], or None.

@@ -132,7 +132,7 @@ class Checkpoints:
         self._manager.wait_until_finished()
         processes.first_does(f"write the metrics of {folder}", add)
         self._manager.reload()
-        # Orbax removes what need not be kept only after it has written a checkpoint.
+        # Orbax removes superfluous checkpoints only after it has written one.
         steps = self._manager.all_steps()
         for old in {*steps} - {*steps[-self._keep_last :], self.best_step}:
             self._manager.delete(old)
