@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import io
 import os
+import pathlib
 import re
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import data_prep
 from data_prep.building.record_counts import counts_table, loss_line, short_splits
+from data_prep.building.unfinished import removed_if_failed
 from data_prep.command_line import check_config, run
 from data_prep.errors import UnexpectedFilesError
 
@@ -68,13 +70,19 @@ def build(
     def make_builder() -> Any:
         return cls(config=config, data_dir=data_dir, min_kept=min_kept)
 
+    place = data_dir or tfds.core.constants.DATA_DIR
+    place = place if cls.OWN_FILES else os.path.join(place, name)
     settings = tfds.download.DownloadConfig(
         manual_dir=manual_dir, beam_options=_beam_options(beam_pipeline_options)
     )
     tfds.display_progress_bar(sys.stderr.isatty())
     try:
         # TFDS prints that it is downloading, which it never does here.
-        with _writer_errors(), contextlib.redirect_stdout(io.StringIO()):
+        with (
+            removed_if_failed(pathlib.Path(place)),
+            _writer_errors(),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
             make_builder().download_and_prepare(download_config=settings)
     except OSError:
         # Another process may have renamed its own, identical copy into place first.

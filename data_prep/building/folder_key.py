@@ -17,3 +17,10 @@ def place_of(folder: pathlib.Path, data_dir: str | None) -> str:
     """
     title = re.sub(r"\W+", "_", folder.resolve().name)[:40]
     return os.path.join(data_dir or DATA_DIR, "own", f"{title}-{hash_files(folder)}")
+
+
+def others(place: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the other places of folders of the same name, see `place_of`."""
+    title, _, digits = place.name.rpartition("-")
+    pattern = f"{title}-{'[0-9a-f]' * len(digits)}"
+    return [each for each in place.parent.glob(pattern) if each != place]

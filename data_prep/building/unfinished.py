@@ -13,6 +13,24 @@ from collections.abc import Iterator
 
 from absl import logging
 
+_NOT_KEPT = ".config"  # TFDS writes its settings there before the first record.
+
+
+@contextlib.contextmanager
+def removed_if_failed(folder: pathlib.Path) -> Iterator[None]:
+    """Removes the folder of a dataset after a failed build of it that left nothing to read.
+
+    Args:
+      folder: folder of all builds of the dataset; those that run at this time keep it.
+    """
+    try:
+        yield
+    except BaseException:
+        left = [path for path in folder.rglob("*") if path.parent.name != _NOT_KEPT]
+        if not any(path.is_file() or path.name.startswith("incomplete.") for path in left):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
 
 @contextlib.contextmanager
 def claimed(folder: pathlib.Path) -> Iterator[None]:

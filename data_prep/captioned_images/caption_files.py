@@ -77,7 +77,8 @@ def open_source(path: pathlib.Path, options: ReadingOptions, pictures: PictureFi
       UnexpectedFilesError: it is damaged, or has no images with captions.
     """
     if ending(path) == ".json":
-        content = read_json(path)
+        # Captions by image may repeat an image; the readers of other forms refuse a key twice.
+        content = read_json(path, object_pairs_hook=dict)
         if is_karpathy(content):
             return KarpathyFile(path)
         if is_coco(content):

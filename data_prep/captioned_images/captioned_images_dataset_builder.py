@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building import folder_key
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.building.record_parts import OneProcess, PartedRecords
@@ -114,9 +115,13 @@ class Builder(RandomAccessBuilder):
                 folder.name, text, found.examples, dict(zip(found.names, splits, strict=True))
             )
         )
-        print(
-            f"captioned_images: {folder}\n{text}\n  preview   {page}", file=sys.stderr, flush=True
-        )
+        lines = [f"captioned_images: {folder}", text, f"  preview   {page}"]
+        if older := sorted(map(str, folder_key.others(page.parent))):
+            lines.append(
+                f"  older     {len(older):,}, such as {older[-1]}: of this folder before a change, "
+                "or of another of its name; delete those that no run uses"
+            )
+        print(*lines, sep="\n", file=sys.stderr, flush=True)
         self.info.metadata["understood"] = text
 
     def _lost(self) -> Mapping[str, tuple[int, int]]:

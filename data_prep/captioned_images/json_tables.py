@@ -9,7 +9,6 @@ from data_prep.captioned_images.tables import Row, Table
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.picture_names import is_picture
 from data_prep.reading.text_files import read_json
-from data_prep.untrusted.json_text import unique_keys
 
 _IDS = int | str
 
@@ -58,7 +57,7 @@ class CocoTable(Table):
           UnexpectedFilesError: two images have the same id, an object has a key twice, or the file
             has another form.
         """
-        content = read_json(self.path, object_pairs_hook=unique_keys)
+        content = read_json(self.path)
         found: dict[Any, dict[str, Any]] = {}
         for number, image in enumerate(content["images"]):
             where = f"{self.path}: image {number}"

@@ -77,7 +77,7 @@ class KarpathyLayout(Layout):
 
     def __init__(self, folder: pathlib.Path, path: pathlib.Path, *, with_splits: bool) -> None:
         self._path, self._files = path, PictureFiles(folder)
-        self._splits = read_karpathy_file(path)
+        self._splits = read_karpathy_file(path, has_ids=False)
         if with_splits:
             sizes = {name: len(photographs) for name, photographs in self._splits.items()}
             check_split_names(sizes, str(path), BY_CONTENT)

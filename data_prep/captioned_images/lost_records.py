@@ -3,6 +3,7 @@
 from data_prep.captioned_images.captioned_pictures import UNREADABLE
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.survey import Survey
+from data_prep.reading.text_lines import SAVE_AS
 
 
 def count_lost(layout: Layout, found: Survey) -> dict[str, tuple[int, int]]:
@@ -22,4 +23,6 @@ def why_lost(layout: Layout, found: Survey) -> str:
     unreadable = next((each for each in found.faults if each.reason in UNREADABLE), None)
     first = missing or unreadable or next(iter(found.faults), None)
     detail = f"; {layout.explain(first)}" if first is not None else ""
+    if "not UTF-8" in found.left_out and SAVE_AS not in detail:
+        listed += f" ({SAVE_AS})"
     return f"Not used: {listed or 'nothing'}{detail} (read: {read}). "

@@ -18,7 +18,7 @@ from data_prep.reading.csv_files import IsRow, scan_csv
 from data_prep.reading.picture_names import IMAGE_ENDINGS
 from data_prep.reading.quoted_cells import follows_a_writer
 from data_prep.reading.text_files import read_json, read_jsonl, read_lines
-from data_prep.untrusted.json_text import unique_keys
+from data_prep.reading.text_lines import SAVE_AS
 from data_prep.untrusted.parquet_rows import UnreadableRow, parquet_rows
 
 TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".token", ".jsonl", ".ndjson", ".json", ".parquet")
@@ -169,6 +169,8 @@ def open_table(path: pathlib.Path, names: tuple[str, ...] = ()) -> Table:
                 + ("none or as many by more than one delimiter" if fitting else "not as many")
             )
         return Table(path, names, fitting[0], header=False)
+    if "\ufffd" in line:
+        raise UnexpectedFilesError(f"{path} line 1, its header, is not UTF-8; {SAVE_AS}")
     delimiter = max(_DELIMITERS, key=line.count)
     if any(field.strip().lower().endswith(IMAGE_ENDINGS) for field in fields[delimiter]):
         raise unnamed_columns.need_names(path, fields[delimiter])
@@ -217,9 +219,9 @@ def _is_open(cell: str) -> bool:
 def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     """Values of JSON lines, or of a single JSON value: a list, or captions by image name."""
     if ending(path) != ".json":
-        yield from read_jsonl(path, object_pairs_hook=unique_keys)
+        yield from read_jsonl(path)
         return
-    content = read_json(path)
+    content = read_json(path, object_pairs_hook=dict)
     if isinstance(content, dict):
         texts = [each for v in content.values() for each in (v if isinstance(v, list) else [v])]
         if not all(isinstance(each, str) for each in texts):
@@ -231,7 +233,7 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
         for number, (name, captions) in enumerate(pairs):
             yield f"{path.name} entry {number}", {"image": name, "captions": captions}
     elif isinstance(content, list):
-        for number, row in enumerate(read_json(path, object_pairs_hook=unique_keys)):
+        for number, row in enumerate(read_json(path)):
             yield f"{path.name} entry {number}", row
     else:
         raise UnexpectedFilesError(f"{path} is {content!r:.60}, not a list of objects")

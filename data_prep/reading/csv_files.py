@@ -12,6 +12,7 @@ from typing import TypeVar
 from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_files import AnyPath, read_lines
+from data_prep.reading.text_lines import SAVE_AS
 
 _Row = TypeVar("_Row")
 IsRow = Callable[[str, list[str]], bool]
@@ -193,6 +194,6 @@ class Lines:
         try:
             self.taken.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
-            self.bad = f"not UTF-8: {error.reason} at byte {error.start} of the line"
+            self.bad = f"not UTF-8: {error.reason} at byte {error.start} of the line; {SAVE_AS}"
             self.taken.append(line.decode("utf-8", "replace"))
         return self.taken[-1]

@@ -1,6 +1,7 @@
 """Photographs with their captions: Karpathy's files of COCO, Flickr8k and Flickr30k."""
 
 import dataclasses
+import itertools
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -55,14 +56,19 @@ def read_karpathy(folder: pathlib.Path, dataset: str) -> Photographs:
     return _photographs(content, source, "cocoid" if dataset == "coco" else "imgid")
 
 
-def read_karpathy_file(path: pathlib.Path) -> Photographs:
+def read_karpathy_file(path: pathlib.Path, *, has_ids: bool = True) -> Photographs:
     """Reads a file in the same format, of any name.
+
+    Args:
+      path: path of the file.
+      has_ids: whether its ids are those of the images and captions, which otherwise are counted in
+        the order of the file, from 0.
 
     Raises:
       FileNotFoundError: there is no such file.
       UnexpectedFilesError: it is damaged or in another format.
     """
-    id_name = "cocoid" if path.name == file_name("coco") else "imgid"
+    id_name = ("cocoid" if path.name == file_name("coco") else "imgid") if has_ids else ""
     return _photographs(read_json(path), str(path), id_name)
 
 
@@ -71,14 +77,17 @@ def _photographs(content: Any, source: str, id_name: str) -> Photographs:
     if not isinstance(images, list):
         raise wrong_form(source, TypeError("no list of images"))
     splits: dict[str, list[Photograph]] = {}
+    counted = itertools.count()
     for number, image in enumerate(images):
         try:
-            ids = [whole_number(each["sentid"]) for each in image["sentences"]]
-            texts = [text(each["raw"]) for each in image["sentences"]]
+            captions = tuple(
+                (whole_number(each["sentid"]) if id_name else next(counted), text(each["raw"]))
+                for each in image["sentences"]
+            )
             photograph = Photograph(
                 text(image["filename"]),
-                whole_number(image[id_name]),
-                tuple(zip(ids, texts, strict=True)),
+                whole_number(image[id_name]) if id_name else number,
+                captions,
                 text(image.get("filepath") or ""),
             )
             splits.setdefault(text(image.get("split", "")), []).append(photograph)

@@ -29,12 +29,12 @@ def read_json(
 
     Args:
       path: path of the file.
-      object_hook: see `json.loads`.
-      object_pairs_hook: see `json.loads`.
+      object_hook: see `parse_json_text`.
+      object_pairs_hook: see `parse_json_text`.
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is truncated or not JSON.
+      UnexpectedFilesError: it is truncated or not JSON, or an object has a key twice.
     """
     return parse_json(
         b"".join(read_lines(path)),
@@ -56,43 +56,36 @@ def parse_json(
     Args:
       encoded: the text as UTF-8.
       source: source of the text.
-      object_hook: see `json.loads`.
-      object_pairs_hook: see `json.loads`.
+      object_hook: see `parse_json_text`.
+      object_pairs_hook: see `parse_json_text`.
 
     Raises:
-      UnexpectedFilesError: it is truncated or not JSON.
+      UnexpectedFilesError: it is truncated or not JSON, or an object has a key twice.
     """
     try:
         return parse_json_text(
             encoded, object_hook=object_hook, object_pairs_hook=object_pairs_hook
         )
     except ValueError as error:
-        raise UnexpectedFilesError(f"{source} is truncated or not JSON: {error}") from error
+        raise UnexpectedFilesError(f"{source} cannot be read as JSON: {error}") from error
 
 
-def read_jsonl(
-    path: pathlib.Path,
-    *,
-    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
-) -> Iterator[tuple[str, Any]]:
+def read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     """Reads a file with one JSON value per line, gzipped or not.
 
     Args:
       path: path of the file.
-      object_pairs_hook: see `json.loads`.
 
     Yields:
       The place of the value ("captions.jsonl line 3"), and the value.
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: a line is not JSON, or the file is truncated.
+      UnexpectedFilesError: a line is not JSON or has a key twice, or the file is truncated.
     """
     for number, line in enumerate(read_lines(path), 1):
         if line.strip():
-            source = f"{path} line {number}"
-            value = parse_json(line, source, object_pairs_hook=object_pairs_hook)
-            yield f"{path.name} line {number}", value
+            yield f"{path.name} line {number}", parse_json(line, f"{path} line {number}")
 
 
 def read_lines(path: AnyPath) -> Iterator[bytes]:

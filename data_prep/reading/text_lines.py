@@ -9,6 +9,8 @@ from typing import overload
 
 from data_prep.building.record_counts import LeftOut
 
+SAVE_AS = "save the file as UTF-8"
+
 
 class TextLines(Sequence[bytes]):
     """Lines of a file, read from disk on demand, with 8 bytes of memory per line.
@@ -73,7 +75,8 @@ def read_caption(line: bytes, where: str) -> str | LeftOut:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
-        return LeftOut(where, "not UTF-8", f"{error.reason} at byte {error.start} of the caption")
+        detail = f"{error.reason} at byte {error.start} of the caption; {SAVE_AS}"
+        return LeftOut(where, "not UTF-8", detail)
     if "\0" in text:
         return LeftOut(where, "not text", f"a NUL at character {text.index(chr(0))} of the caption")
     return text if text.strip() else LeftOut(where, "empty caption")

@@ -59,6 +59,24 @@ def test_a_missing_folder_is_named_without_a_stack_trace(tmp_path, monkeypatch):
         _run(monkeypatch, "--dataset=flickr8k", f"--manual_dir={folder}", f"--data_dir={tmp_path}")
 
 
+def test_a_failed_build_leaves_nothing(tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "x").touch()
+    folder = tmp_path / "data" / "flickr8k"
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            build.build(
+                "flickr8k",
+                "images",
+                data_dir=str(folder.parent),
+                manual_dir=str(tmp_path / "files"),
+            )
+        # A dataset, or the folder of a build that another process started.
+        kept = folder / "incomplete.2_1.0.0"
+        assert folder.exists() == kept.exists()
+        kept.mkdir(parents=True, exist_ok=True)
+
+
 @pytest.mark.parametrize("name", ["data_dir", "manual_dir"])
 def test_a_build_on_an_object_store_is_refused(monkeypatch, name):
     with pytest.raises(SystemExit, match=f"--{name}=gs://bucket/x is in an object store; a build"):

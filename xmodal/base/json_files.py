@@ -21,8 +21,10 @@ def read_json(path: epath.Path, remedy: str) -> dict[str, Any]:
     """
     try:
         found = parse_json_text(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged: it is not JSON ({error}): {remedy}") from error
+    except ValueError as error:
+        raise UserError(
+            f"{path} is damaged: it cannot be read as JSON ({error}): {remedy}"
+        ) from error
     if not isinstance(found, dict):
         raise UserError(f"{path} is damaged: it holds a {type(found).__name__}: {remedy}")
     return found

@@ -84,6 +84,24 @@ def utf_16(folder):
     )
 
 
+def latin_1(folder):
+    lines = [["image", "caption"], *([name, f"café {text}"] for name, text in folders.rows())]
+    folders.write_images(folder, NUMBERS)
+    folders.write_csv(folder / "all.csv", lines, encoding="latin-1")
+
+
+def latin_1_header(folder):
+    lines = [["image", "légende"], *folders.rows()]
+    folders.write_images(folder, NUMBERS)
+    folders.write_csv(folder / "all.csv", lines, encoding="latin-1")
+
+
+def latin_1_texts(folder):
+    folders.write_images(folder, NUMBERS, "")
+    for number in NUMBERS:
+        (folder / folders.name(number)).with_suffix(".txt").write_text("café", "latin-1")
+
+
 def broken_json(folder):
     folders.json_lines(folder, NUMBERS)
     with (folder / "metadata.jsonl").open("a") as file:
@@ -111,7 +129,10 @@ def mostly_missing(folder):
         (two_tables, r"all.csv and .*more.csv both have images and captions"),
         (two_columns_of_one_name, r"all.csv has several columns 'caption', of which only one"),
         (utf_16, r"all.csv is UTF-16 or not text; save it as UTF-8"),
-        (broken_json, r"line 31 is truncated or not JSON"),
+        (latin_1, r"all.csv line 2 \(invalid .* at byte 12 of the line; save the file as UTF-8\)"),
+        (latin_1_header, r"all.csv line 1, its header, is not UTF-8; save the file as UTF-8"),
+        (latin_1_texts, r"not UTF-8 30 \(save the file as UTF-8\); the first is p000.png"),
+        (broken_json, r"line 31 cannot be read as JSON"),
         (
             mostly_missing,
             r"40 of 70 pictures cannot be used, more than 0.1 of them. Not used: no image 40; "
@@ -127,8 +148,10 @@ def test_bad_folders_end_in_one_sentence(write, message, tmp_path):
     write(folder)
     with pytest.raises(UnexpectedFilesError, match=message):
         prepare(folder)
-    kept = [path for path in (tmp_path / "files_tfds").rglob("*") if "array_record" in path.name]
-    assert not kept, "nothing is left behind"
+    left = {path.name for path in (tmp_path / "files_tfds").rglob("*") if path.is_file()}
+    pages = {"left_out.csv", "preview.html"}  # which the error or the summary names
+    assert left <= pages | {"metadata.json"}, "nothing is left behind"
+    assert bool(left) == bool(left & pages) == any((tmp_path / "files_tfds" / "own").iterdir())
 
 
 def test_ten_images_are_enough(tmp_path):

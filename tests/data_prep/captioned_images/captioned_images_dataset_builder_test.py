@@ -115,7 +115,7 @@ def test_validate_finds_nothing_wrong(tmp_path, monkeypatch, capsys):
     assert "differ" not in capsys.readouterr().out
 
 
-def test_a_folder_that_changed_is_another_dataset(tmp_path):
+def test_a_folder_that_changed_is_another_dataset(tmp_path, capfd):
     folder = tmp_path / "files"
     folder.mkdir()
     folders.wide_csv(folder, NUMBERS)
@@ -123,8 +123,11 @@ def test_a_folder_that_changed_is_another_dataset(tmp_path):
     assert prepare(folder).data_dir == before.data_dir
     table = folder / "all.csv"
     table.write_text(table.read_text().replace("picture 3,", "a photo of 3,"))
+    assert "  older  " not in capfd.readouterr().err
     after = prepare(folder)
     assert after.data_dir != before.data_dir
+    said = capfd.readouterr().err
+    assert f"older     1, such as {before.data_dir_root}: of this folder before" in said
     changed = {
         split
         for split, digits in before.info.metadata["split_hashes"].items()
@@ -134,6 +137,7 @@ def test_a_folder_that_changed_is_another_dataset(tmp_path):
     copy = tmp_path / "files2"
     shutil.copytree(folder, copy)
     assert prepare(copy).data_dir != after.data_dir
+    assert "  older  " not in capfd.readouterr().err
 
 
 def test_a_split_column_is_kept_and_a_missing_one_taken_out_of_train(tmp_path, capfd):

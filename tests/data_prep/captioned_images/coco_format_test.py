@@ -87,6 +87,14 @@ def test_karpathys_format_is_known_by_its_form(tmp_path):
     found = folders.read_layout(tmp_path)
     assert found == (folders.captions_at("images/"), {"images/p003.png": "in no row of a table"})
     assert folders.read_layout(tmp_path, table="dataset_mine.json") == found
+    for image in images:  # Pictures and captions of your own are counted.
+        del image["imgid"], image["sentences"][0]["sentid"]
+    (tmp_path / "dataset_mine.json").write_text(json.dumps({"images": images}))
+    assert folders.read_layout(tmp_path) == found
+    del images[1]["sentences"][0]["raw"]
+    (tmp_path / "dataset_mine.json").write_text(json.dumps({"images": images}))
+    with pytest.raises(UnexpectedFilesError, match=r"image 1 .*KeyError: 'raw'"):
+        folders.read_layout(tmp_path)
 
 
 def test_karpathys_folders_count_unless_all_images_are_in_another(tmp_path):

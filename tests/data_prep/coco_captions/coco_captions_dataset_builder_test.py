@@ -196,7 +196,7 @@ def test_images_and_captions_of_2017_give_the_same_records(manual_dir):
             '{"images": [{"cocoid": 1}]}',
             "image 0 does not have the published format .KeyError: 'sentences'",
         ),
-        ('{"images": [', "truncated or not JSON"),
+        ('{"images": [', "cannot be read as JSON"),
     ],
 )
 def test_another_json_is_refused(manual_dir, content, message):

@@ -53,5 +53,5 @@ def test_damaged_files_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"captions\.csv line 2: 'seven' is not a caption id"):
         read_caption_texts(tmp_path)
     (tmp_path / "captions_val2014.json").write_text('{"annotations": [')
-    with pytest.raises(ValueError, match=r"captions_val2014\.json is truncated or not JSON"):
+    with pytest.raises(ValueError, match=r"captions_val2014\.json cannot be read as JSON"):
         read_caption_texts(tmp_path)

@@ -96,7 +96,7 @@ def test_odd_queries_are_named(manual_dir):
     ("name", "content", "message"),
     [
         ("eccv_image_to_caption.json", b'{"9": [90, 72]}', "eccv/i2t/queries: 1 instead of 2"),
-        ("eccv_image_to_caption.json", b'{"9": [90, 72', "truncated or not JSON"),
+        ("eccv_image_to_caption.json", b'{"9": [90, 72', "cannot be read as JSON"),
         ("eccv_image_to_caption.json", b"[1, 2]", "is not a JSON object"),
         ("eccv_image_to_caption.json", b'{"9": 90}', "'9' has 90 instead of a list of ids"),
         ("eccv_image_to_caption.json", b'{"9": [90.5]}', "90.5 is not an id"),

@@ -28,11 +28,26 @@ def test_json_and_its_damage(tmp_path):
     assert list(read_jsonl(lines)) == [("b.jsonl line 1", {"a": 1}), ("b.jsonl line 3", [2])]
     for content in (b"", b'{"a": [1, ', b'{"a": "\xe9"}', b"[" * 100_000):
         path = _write(tmp_path / "bad.json", content)
-        with pytest.raises(UnexpectedFilesError, match=f"{path} is truncated or not JSON"):
+        with pytest.raises(UnexpectedFilesError, match=f"{path} cannot be read as JSON"):
             read_json(path)
     path = _write(tmp_path / "bad.jsonl", '{"a": 1}\n{"a": \n')
-    with pytest.raises(UnexpectedFilesError, match=f"{path} line 2 is truncated or not JSON"):
+    with pytest.raises(UnexpectedFilesError, match=f"{path} line 2 cannot be read as JSON"):
         list(read_jsonl(path))
+    path = _write(tmp_path / "latin.json", '{"a": "é"}'.encode("latin-1"))
+    with pytest.raises(UnexpectedFilesError, match=r"it is not UTF-8, .* at byte 7; save it as"):
+        read_json(path)
+
+
+def test_a_key_that_occurs_twice_is_said_wherever_json_is_read(tmp_path):
+    path, hooks = _write(tmp_path / "a.json", '{"b": {"a": 1, "a": 2}}'), []
+    said = r"a\.json cannot be read as JSON: the key 'a' occurs twice in the object {'a': 2}"
+    for hook in (None, hooks.append):
+        with pytest.raises(UnexpectedFilesError, match=said):
+            read_json(path, object_hook=hook)
+    assert not hooks
+    assert read_json(path, object_pairs_hook=list) == [("b", [("a", 1), ("a", 2)])]
+    _write(path, '{"b": {"a": 1}}')
+    assert read_json(path, object_hook=lambda found: [*found.items()]) == [("b", [("a", 1)])]
 
 
 def test_archives_and_their_damage(tmp_path):

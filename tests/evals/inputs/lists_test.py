@@ -27,8 +27,11 @@ def test_lists_keep_their_order(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"i2t": {"1": [2], "1": [3]}}', "ranked.json is not .*key '1' occurs twice"),
-        ("{", r"ranked.json is not a JSON file \(.*line 1"),
+        (
+            '{"i2t": {"1": [2], "1": [3]}}',
+            r"ranked.json cannot be read as JSON \(the key '1' occurs twice",
+        ),
+        ("{", r"ranked.json cannot be read as JSON \(.*line 1"),
         ("[1, 2]", "holds list; rankings are expected under 'i2t'"),
         ('{"image": {}}', r"holds \['image'\]; rankings are expected under 'i2t'"),
         ('{"i2t": [[1]]}', "'i2t' in .* is not a mapping of query ids"),

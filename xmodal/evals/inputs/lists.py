@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from data_prep.untrusted.json_text import parse_json_text, unique_keys
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.boards.ids import Positions
@@ -130,11 +130,11 @@ def _make_ragged(
 def _read_json(path: str) -> object:
     try:
         with open(path, encoding="utf-8-sig") as file:
-            return parse_json_text(file.read(), object_pairs_hook=unique_keys)
+            return parse_json_text(file.read())
     except FileNotFoundError as error:
         raise UserError(f"There is no file {path!r}.") from error
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} is not a JSON file ({first_line(error)}).") from error
+        raise UserError(f"{path} cannot be read as JSON ({first_line(error)}).") from error
 
 
 def _check_lists(lists: object, place: str, direction: str) -> dict[int, np.ndarray]:

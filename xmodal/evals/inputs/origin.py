@@ -3,9 +3,11 @@
 import dataclasses
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 from xmodal.evals.split import different_records
 
@@ -56,10 +58,15 @@ def read_origin(arrays: Mapping[str, np.ndarray], place: str) -> FileOrigin | No
     if NAME not in arrays:
         return None
     try:
-        fields = json.loads(str(arrays[NAME].reshape(())))
-        model, records = fields["model"], dict(fields["records"])
-        if not all(isinstance(each, str) for each in (model, *records.values())):
-            raise TypeError("a field is not a string")
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        fields = parse_json_text(str(arrays[NAME].reshape(())))
+        if not _is_whole(fields):
+            raise ValueError(f"{fields!r:.80} is no model with hashes of its records")
+    except ValueError as error:
         raise UserError(f"{NAME} in {place} is damaged ({error}); save the file again.") from error
-    return FileOrigin(model, records)
+    return FileOrigin(fields["model"], fields["records"])
+
+
+def _is_whole(fields: Any) -> bool:
+    if not isinstance(fields, dict) or not isinstance(fields.get("records"), dict):
+        return False
+    return all(isinstance(each, str) for each in (fields.get("model"), *fields["records"].values()))

@@ -90,5 +90,7 @@ def read_tokens(
     try:
         options = parse_json_text(str(arrays[OPTIONS]))
     except (KeyError, ValueError) as error:
-        raise UserError(f"{place} has tokens, but its {OPTIONS} is not JSON: {error}.") from error
+        raise UserError(
+            f"{place} has tokens, but its {OPTIONS} cannot be read: {error!r}."
+        ) from error
     return tokens, options, parameters

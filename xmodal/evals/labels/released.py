@@ -231,7 +231,7 @@ def _read_instances(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int
 def _read_json(path: Path, object_hook: Any = None) -> Any:
     try:
         return parse_json_text(path.read_text(encoding="utf-8-sig"), object_hook=object_hook)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise _damaged(path, f"cannot be read as JSON ({first_line(error)})") from error
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from etils import epath
 
-from data_prep.untrusted.json_text import parse_json_text, unique_keys
+from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 
 
@@ -64,9 +64,7 @@ def load_object(path: epath.Path) -> dict[str, Any]:
       UserError: the file cannot be read or has another format.
     """
     try:
-        found = parse_json_text(
-            path.read_text(), object_pairs_hook=unique_keys, parse_constant=_refuse_constant
-        )
+        found = parse_json_text(path.read_text(), parse_constant=_refuse_constant)
     except OSError as error:
         raise UserError(
             f"Cannot read {path}: {error}. Use a JSON table of models, or `--output` folders "
