@@ -2,9 +2,11 @@
 
 import io
 
+import jax
 import numpy as np
 import PIL.Image
 import pytest
+from jax.sharding import Mesh
 
 import xmodal
 from xmodal import data
@@ -181,6 +183,9 @@ def test_all_captions_of_own_pictures_are_evaluated(tmp_path):
         ({"annotations": "A", "manual_dir": "M"}, r"\['manual_dir'\] need a dataset"),
         ({"annotations": "A", "batch_size": 64}, "batch_size=64 is for embedding functions"),
         ({"dataset": SHAPES, "partial": True}, r"\['partial'\] cannot be used with a dataset"),
+        ({"annotations": "A", "mesh": 3}, r"evaluate\.mesh is 3; it must be None, .* 'data'"),
+        ({"annotations": "A", "seed": -1}, r"evaluate\.seed is -1; it must be at least 0"),
+        ({"annotations": 3}, r"evaluate\.annotations is 3; it must be a string"),
     ],
 )
 def test_arguments_that_files_do_not_take_are_refused(given, message):
@@ -208,6 +213,27 @@ def test_arguments_that_files_do_not_take_are_refused(given, message):
         ),
         ({"embed_texts": "model"}, "embed_texts is 'model'; it must be a function"),
         ({"batch_size": 0}, "batch_size=0; it must be an integer of at least 1"),
+        ({"mesh": Mesh([jax.devices()[0]], ["x"])}, r"evaluate\.mesh is Mesh\(.*one axis, 'data'"),
+        ({"split": 3}, r"evaluate\.split is 3; it must be a string"),
+        ({"examples": -1}, r"evaluate\.examples is -1; it must be at least 0"),
+        ({"bootstrap_samples": 0}, r"^evaluate\.bootstrap_samples is 0; it must be at least 1"),
+        ({"evaluator": {"type": "boards", "seed": -1}}, r"^evaluate\.evaluator\.seed is -1"),
+        (
+            {"evaluator": {"type": "boards"}, "annotations": "A"},
+            "annotations are not read beside an evaluator: .* 'boards', 'annotations': 'A'",
+        ),
+        (
+            {"evaluator": {"type": "boards", "similarity": {"name": "dot"}}},
+            r"similarity is 'cosine', and evaluate\.evaluator\.similarity is 'dot'",
+        ),
+        (
+            {"evaluator": {"type": "boards", "data": {"dataset": SHAPES}}},
+            r"evaluate\.evaluator\.data is for runs",
+        ),
+        (
+            {"config": "rated_captions", "annotations": "A"},
+            "annotations are labels of images and captions, and crisscrossed_shapes has pairs",
+        ),
         ({"similarity": "match_probability"}, r"needs \['match_scale', .* pass a file of embedd"),
         (
             {"embed_images": lambda images: np.ones((len(images), 3))},

@@ -3,16 +3,17 @@
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import PIL.Image
 from jax.sharding import Mesh
 
 from xmodal.api.embedding_functions import FunctionProvider
-from xmodal.base.config import UserError, read, suggest
-from xmodal.evals import Evaluation, evaluate_source, make_evaluator, read_options
+from xmodal.base.config import Bounds, UserError, check_options, read, suggest
+from xmodal.base.mesh import BATCH_AXIS
+from xmodal.evals import Evaluation, evaluate_source
 from xmodal.evals.embed import Items
-from xmodal.evals.evaluators import Evaluator
+from xmodal.evals.evaluators import EVALUATORS, Evaluator, Options, read_entry
 from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions, boards_of_annotations
 from xmodal.evals.inputs.files import name_of, open_items, open_source, sides_of
 from xmodal.evals.inputs.galleries import ids_of
@@ -38,21 +39,21 @@ def evaluate(
     dataset: str = "",
     config: str | None = None,
     split: str = "test",
-    data_dir: str = "",
-    manual_dir: str = "",
-    ratings_dir: str = "",
-    annotations: Any = "",
+    data_dir: str | os.PathLike = "",
+    manual_dir: str | os.PathLike = "",
+    ratings_dir: str | os.PathLike = "",
+    annotations: str | os.PathLike = "",
     evaluator: Mapping[str, Any] | None = None,
     boards: Sequence[str] | None = None,
     similarity: str | None = None,
     partial: bool = False,
     batch_size: int | None = None,
     name: str | None = None,
-    bootstrap_samples: int = 1000,
-    seed: int = 0,
+    bootstrap_samples: Annotated[int, Bounds(at_least=1)] = 1000,
+    seed: Annotated[int, Bounds(at_least=0)] = 0,
     mesh: Mesh | None = None,
     other: StoredResults | None = None,
-    examples: int | None = None,
+    examples: Annotated[int | None, Bounds(at_least=0)] = None,
 ) -> Evaluation:
     """Evaluates a model from any framework in the same way as the models of this project.
 
@@ -93,7 +94,8 @@ def evaluate(
       manual_dir: folder of the files that the dataset is built from.
       ratings_dir: folder of the released CSV files of Crisscrossed Captions.
       annotations: folder of the labels released for MS-COCO, see `annotations.read_annotations`.
-      evaluator: an entry of `config.evals`; None for boards or pairs, as the dataset has it.
+      evaluator: an entry of `config.evals`, of which the splits and `every` are not read; None for
+        boards or pairs, as the dataset has it.
       boards: names of boards; None for all that the annotations allow.
       similarity: a name in `xmodal.similarity.SIMILARITIES`, such as "cosine" or "dot"; None for
         that of a file. There is no other default, since they rank differently.
@@ -102,7 +104,7 @@ def evaluate(
       name: name of the model's row; by default "model", or that of the file.
       bootstrap_samples: samples of every interval and correlation, unless `evaluator` names them.
       seed: seed of the bootstrap, unless `evaluator` names it.
-      mesh: devices over which galleries are sharded.
+      mesh: devices over which galleries are sharded, with one axis, "data".
       other: another model to compare with on annotations.
       examples: queries of every rule on `page`, which shows their pictures if there are any; 0 for
         no page, None for 3 on boards of a dataset, unless a file scores only some pairs.
@@ -124,20 +126,22 @@ def evaluate(
     files = {kind: file for kind, file in files.items() if file is not None}
     of_labels = {"ids": ids, "boards": boards, "partial": partial, "other": other}
     beside = [key for key, value in of_labels.items() if value is not None and value is not False]
-    section = {
-        "dataset": dataset,
-        "config": config,
-        "data_dir": data_dir,
-        "manual_dir": manual_dir,
-        "ratings_dir": ratings_dir,
-    }
+    folders = {"data_dir": data_dir, "manual_dir": manual_dir, "ratings_dir": ratings_dir}
+    section = {"dataset": dataset, "config": config, **folders}
+    bootstrap = {"bootstrap_samples": bootstrap_samples, "seed": seed}
+    given = {"split": split, "annotations": annotations, "partial": partial, "name": name}
+    check_options("evaluate", evaluate, section | bootstrap | given | {"examples": examples})
+    _check_mesh(mesh)
+    section |= {key: os.fspath(folder) for key, folder in folders.items()}
+    annotations = os.fspath(annotations)
     open_dataset = functools.partial(
         _open_dataset,
         section,
         split,
         annotations=annotations,
         evaluator=evaluator,
-        bootstrap={"bootstrap_samples": bootstrap_samples, "seed": seed},
+        bootstrap=bootstrap,
+        similarity=similarity,
         mesh=mesh,
     )
     if functions:
@@ -163,10 +167,12 @@ def evaluate(
     of_dataset = section | {"evaluator": evaluator, "examples": examples}
     if unused := [key for key, value in of_dataset.items() if value]:
         raise UserError(f"{unused} need a dataset: pass dataset=NAME, or remove them.")
-    options = _read_labels(annotations, boards, bootstrap_samples, seed)
+    options = _read_labels(annotations, boards, bootstrap)
     source = open_source(kind, file, ids, similarity)
     on_labels = _open_annotations(options, split, source, partial=partial, mesh=mesh)
     if other is not None:
+        if not isinstance(other, StoredResults):
+            raise UserError(f"evaluate.other is {other!r:.80}; pass `Evaluation.stored` of it.")
         on_labels.check_comparable(other)
     return evaluate_source(on_labels, source, name=name or name_of(file))
 
@@ -183,7 +189,15 @@ def _only_file(files: Mapping[str, File]) -> tuple[str, File]:
     return next(iter(files.items()))
 
 
-def _read_labels(annotations: Any, boards: Any, bootstrap_samples: int, seed: int) -> BoardsOptions:
+def _check_mesh(mesh: Mesh | None) -> None:
+    if mesh is not None and not (isinstance(mesh, Mesh) and mesh.axis_names == (BATCH_AXIS,)):
+        raise UserError(
+            f"evaluate.mesh is {mesh!r}; it must be None, for all devices, or a jax.sharding.Mesh "
+            f"with one axis, {BATCH_AXIS!r}."
+        )
+
+
+def _read_labels(annotations: str, boards: Any, bootstrap: Mapping[str, int]) -> BoardsOptions:
     """Returns the options of an evaluation on released labels."""
     if annotations == "":
         raise UserError(
@@ -192,10 +206,9 @@ def _read_labels(annotations: Any, boards: Any, bootstrap_samples: int, seed: in
         )
     labels = {
         "type": "boards",
-        "annotations": str(annotations) if isinstance(annotations, os.PathLike) else annotations,
+        "annotations": annotations,
         "boards": (boards,) if isinstance(boards, str) else boards,
-        "bootstrap_samples": bootstrap_samples,
-        "seed": seed,
+        **bootstrap,
     }
     return read(BoardsOptions, "evaluate", labels)
 
@@ -249,18 +262,19 @@ def _open_dataset(
     split: str,
     sides: Sequence[str],
     *,
-    annotations: Any,
+    annotations: str,
     evaluator: Mapping[str, Any] | None,
-    bootstrap: Mapping[str, Any],
+    bootstrap: Mapping[str, int],
+    similarity: str | None,
     mesh: Mesh | None,
 ) -> tuple[Evaluator, Items]:
     """Returns an evaluator and the items of a split of a dataset, which is built if possible."""
     from xmodal import data  # Slow to import.
 
-    name, given = section["dataset"], None
+    where, given = "evaluate", None
     if evaluator is not None:
-        entry = {**bootstrap, **evaluator} if isinstance(evaluator, Mapping) else evaluator
-        given = read_options({name: entry})[name]
+        where = "evaluate.evaluator"
+        given = _read_evaluator(where, evaluator, bootstrap, annotations, similarity)
     section = {
         **section,
         "config": section["config"] or "images",
@@ -272,8 +286,39 @@ def _open_dataset(
     for each in (split,) if given is None else (split, *given.splits_read):
         data.prepare(section, splits=[each])
     items = data.eval_split(section, split=split)
+    if annotations and items.has_pairs:
+        raise UserError(
+            f"annotations are labels of images and captions, and {items.name} has pairs of "
+            "sentences; remove them."
+        )
     # For sentence pairs with scores, the metric is the correlation, as in STS.
     kind = {"type": "pairs"} if items.has_pairs else {"type": "boards", "annotations": annotations}
-    options = given or read_options({name: {**bootstrap, **kind}})[name]
+    options = given or read_entry(where, {**bootstrap, **kind})
     shown = cast(Items, items)
-    return make_evaluator(name, options, shown, sides, mesh), shown
+    return EVALUATORS[options.type].make(where, options, shown, sides, mesh), shown
+
+
+def _read_evaluator(
+    where: str,
+    evaluator: Mapping[str, Any],
+    bootstrap: Mapping[str, int],
+    annotations: str,
+    similarity: str | None,
+) -> Options:
+    """Returns the options of an evaluator that other arguments do not contradict."""
+    entry = {**bootstrap, **evaluator} if isinstance(evaluator, Mapping) else evaluator
+    options = read_entry(where, entry)
+    if annotations:
+        raise UserError(
+            f"annotations are not read beside an evaluator: name them in it, as "
+            f"evaluator={{'type': 'boards', 'annotations': {annotations!r}}}."
+        )
+    if options.data is not None:
+        raise UserError(f"{where}.data is for runs: name the dataset in the argument `dataset`.")
+    own = None if options.similarity is None else options.similarity["name"]
+    if own and similarity and own != similarity:
+        raise UserError(
+            f"similarity is {similarity!r}, and {where}.similarity is {own!r}: leave the "
+            "evaluator's out, or make them equal."
+        )
+    return options

@@ -23,6 +23,7 @@ __all__ = [
     "Provenance",
     "Split",
     "make_evaluator",
+    "read_entry",
     "read_options",
 ]
 
@@ -57,14 +58,24 @@ def read_options(evals: Mapping[str, Mapping[str, Any]]) -> dict[str, Options]:
         where = f"config.evals.{name}"
         if "/" in name:
             raise UserError(f"The name of {where} has a slash; a tag could not be read back.")
-        kind = section.get("type", "") if isinstance(section, Mapping) else ""
-        if not kind:
-            known = sorted(EVALUATORS)
-            raise UserError(f"{where} is {section!r}; it must be a section with a type of {known}.")
-        row = lookup(f"{where}.type", kind, EVALUATORS)
-        instead = set_whole(where, type=kind)
-        options[name] = read(row.options, where, section, instead=instead)
-        options[name].check(where)
+        options[name] = read_entry(where, section)
+    return options
+
+
+def read_entry(where: str, section: Mapping[str, Any]) -> Options:
+    """Returns the options of one evaluator; `where` is its section as a user writes it.
+
+    Raises:
+      UserError: an unknown type or option, or a value out of range.
+    """
+    kind = section.get("type", "") if isinstance(section, Mapping) else ""
+    if not kind:
+        known = sorted(EVALUATORS)
+        raise UserError(f"{where} is {section!r}; it must be a section with a type of {known}.")
+    row = lookup(f"{where}.type", kind, EVALUATORS)
+    instead = set_whole(where, type=kind) if where.startswith("config.") else ""
+    options = read(row.options, where, section, instead=instead)
+    options.check(where)
     return options
 
 
