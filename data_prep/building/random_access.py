@@ -93,7 +93,6 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         self.min_kept = self.MIN_KEPT if min_kept is None else min_kept
         self.most_lost = self.MOST_LOST if min_kept is None else 1.0
         self._report: BuildReport
-        self._claims = contextlib.ExitStack()
         self._workers: Workers = OneProcess()
         self._on_workers: dict[str, tuple[PartedRecords, PartFiles]] = {}
 
@@ -218,20 +217,18 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     def _keep_hash(self, split: str, account: SplitAccount) -> None:
         self.info.metadata.setdefault("split_hashes", {})[split] = account.hexdigest()
 
-    def download_and_prepare(self, **settings: Any) -> None:
-        """Prepares the dataset, and removes leftovers of killed builds of the same config."""
-        with contextlib.ExitStack() as self._claims:
-            super().download_and_prepare(**settings)
-
     def _download_and_prepare(self, dl_manager: Any, download_config: Any) -> None:
-        # TFDS calls this in a temporary folder, which it renames after success and removes after
-        # failure, so on failure the list of left-out records moves up one folder.
+        # TFDS calls this in a temporary folder `incomplete.<random>_<version>`, which it renames
+        # after success and removes after failure, so on failure the list of left-out records moves
+        # up one folder.
         folder = pathlib.Path(self.data_path)
-        self._claims.enter_context(claimed(folder))
         listed = folder.parent / "left_out.csv"
         listed.unlink(missing_ok=True)
         try:
-            with BuildReport(folder / listed.name) as self._report:
+            with (
+                BuildReport(folder / listed.name) as self._report,
+                claimed(folder, f"incomplete.*_{self.version}"),
+            ):
                 if download_config.beam_options or download_config.beam_runner:
                     self._prepare_on_workers(dl_manager, download_config)
                 else:

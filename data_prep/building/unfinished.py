@@ -1,18 +1,19 @@
-"""Folders of unfinished builds: kept while a build is running, removed if it was killed.
+"""Unfinished folders: kept while a process is writing them, removed if it was killed.
 
-TFDS builds in a folder `incomplete.<random>_<version>`, which it renames or removes at the end. A
-killed build can do neither, and would leave gigabytes there forever.
+A killed process could neither rename nor remove its folder, which would stay forever, with
+gigabytes of a build.
 """
 
 import contextlib
 import fcntl
-import os
 import pathlib
 import shutil
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from absl import logging
 
+_LOCK = ".lock"
 _NOT_KEPT = ".config"  # TFDS writes its settings there before the first record.
 
 
@@ -33,42 +34,48 @@ def removed_if_failed(folder: pathlib.Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def claimed(folder: pathlib.Path) -> Iterator[None]:
-    """Marks the folder of a build as in use, and removes the folders of dead processes.
+def claimed(folder: pathlib.Path, others: str) -> Iterator[None]:
+    """Marks a folder as in use, and removes those of killed processes.
 
-    The mark is a lock on the folder, which the system releases when the process ends.
+    The mark is a locked file: the system releases the lock when the process ends. A lock on the
+    folder itself would bind the processes of one host only, if the folder is on NFS.
 
     Args:
-      folder: folder of the build, still empty.
+      folder: new folder of this process.
+      others: pattern of the names of folders for the same purpose beside it.
     """
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try_lock(descriptor)
-        for other in folder.parent.glob(f"incomplete.*_{folder.name.rpartition('_')[2]}"):
-            if other.name != folder.name and is_dead(other):
-                logging.info("Removing %s, which a killed build left behind.", other)
-                shutil.rmtree(other, ignore_errors=True)
-        yield
-    finally:
-        os.close(descriptor)
+    for lock in folder.parent.glob(f"{others}/{_LOCK}"):
+        if _is_left(lock):
+            logging.info("Removing %s, left by a killed process.", lock.parent)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+        else:
+            logging.warning(
+                "Another process is writing %s; if none is running, delete it.", lock.parent
+            )
+    lock = folder / _LOCK
+    new = folder / f"{_LOCK}.new"
+    with new.open("wb") as file:
+        _try_lock(file)
+        new.rename(lock)  # Others see it only now that it is locked.
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
-def is_dead(folder: pathlib.Path) -> bool:
-    """Returns whether the process that locked a folder has ended; an empty folder may be new."""
+def _is_left(path: pathlib.Path) -> bool:
+    """Returns whether the process that locked a file was killed, and left it."""
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:  # It no longer exists.
+        with path.open("r+b") as file:
+            return _try_lock(file) and path.exists()
+    except FileNotFoundError:
         return False
-    try:
-        return try_lock(descriptor) and any(folder.iterdir())
-    finally:
-        os.close(descriptor)
 
 
-def try_lock(descriptor: int) -> bool:
-    """Locks an open file or folder; False if another process has it or locks are unsupported."""
+def _try_lock(file: BinaryIO) -> bool:
+    """Locks an open file; False if another process has it or locks are unsupported."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

@@ -65,7 +65,7 @@ def test_the_folder_of_a_killed_process_is_removed_by_the_next(tmp_path):
     others = [tmp_path / f".b.{'0' * 32}", tmp_path / f"{left.name}.txt"]
     for other in others:
         other.mkdir()
-        (other / "a").touch()
+        (other / ".lock").touch()
     with new_folder(path) as first:
         assert not left.exists()
         (first / "a").write_text("being written")

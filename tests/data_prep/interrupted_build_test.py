@@ -120,12 +120,10 @@ def test_what_kill_9_leaves_is_no_dataset_and_the_next_build_succeeds(files):
         open_configs("flickr30k", None, str(data_dir))
     # Another process that is building, and one that is about to start.
     (folder / "incomplete.LIVING_1.0.0").mkdir()
-    (folder / "incomplete.LIVING_1.0.0" / "shard").touch()
     (folder / "incomplete.JUSTNO_1.0.0").mkdir()
-    living = os.open(folder / "incomplete.LIVING_1.0.0", os.O_RDONLY)
-    fcntl.flock(living, fcntl.LOCK_EX)
-    assert _is_sound(_build(files))
-    os.close(living)
+    with (folder / "incomplete.LIVING_1.0.0" / ".lock").open("wb") as living:
+        fcntl.flock(living, fcntl.LOCK_EX)
+        assert _is_sound(_build(files))
     assert _left(files) == ["1.0.0", "incomplete.JUSTNO_1.0.0", "incomplete.LIVING_1.0.0"]
 
 

@@ -6,25 +6,19 @@ in the same order and, within a record, as stored. `metadata.json` identifies th
 of the features.
 """
 
-import contextlib
 import dataclasses
-import fcntl
 import functools
-import glob
 import json
 import os
-import shutil
-import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import jax
 import ml_dtypes
 import numpy as np
-from absl import logging
 from array_record.python import array_record_data_source, array_record_module
 
-from data_prep.building.unfinished import try_lock
 from data_prep.untrusted.json_text import parse_json_text
+from xmodal.base.atomic import new_folder
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import disk_errors
 from xmodal.data.mined_negatives import mined_name
@@ -34,7 +28,7 @@ from xmodal.preprocessing.regions import pad_rows
 IMAGE_FEATURES, TEXT_FEATURES = "image_features", "text_features"
 DTYPE = np.dtype(ml_dtypes.bfloat16)
 
-_RECORDS, _METADATA, _LOCK = "features.array_record", "metadata.json", "lock"
+_RECORDS, _METADATA = "features.array_record", "metadata.json"
 _REMEDY = "Set config.frozen_features.folder to a folder on another disk."
 # Column of frozen features -> the raw column it replaces.
 _REPLACES = {IMAGE_FEATURES: "image", TEXT_FEATURES: "text_ids"}
@@ -167,14 +161,12 @@ def write_features(
       DiskError: the disk is full or not writable.
       ValueError: an array is not two-dimensional, or its width differs from the first one's.
     """
-    parent, base = os.path.split(os.path.abspath(folder))
-    with disk_errors(parent, _REMEDY), _unfinished(parent, base) as temporary:
-        metadata = {"name": name, "key": dict(key)} | _write_records(temporary, arrays)
-        with open(os.path.join(temporary, _METADATA), "w", encoding="utf-8") as file:
-            json.dump(metadata, file, indent=2)
-        os.remove(os.path.join(temporary, _LOCK))
+    with disk_errors(os.path.dirname(os.path.abspath(folder)), _REMEDY):
         try:
-            os.rename(temporary, folder)
+            with new_folder(folder) as temporary:
+                written = _write_records(os.fspath(temporary), arrays)
+                metadata = {"name": name, "key": dict(key)} | written
+                (temporary / _METADATA).write_text(json.dumps(metadata, indent=2))
         except OSError:
             # Another run may have finished first; the caller compares its key.
             if not os.path.isdir(folder):
@@ -197,43 +189,3 @@ def _write_records(folder: str, arrays: Iterable[np.ndarray]) -> dict[str, int]:
     finally:
         writer.close()
     return {"count": count, "rows": rows, "width": width}
-
-
-@contextlib.contextmanager
-def _unfinished(parent: str, base: str) -> Iterator[str]:
-    """Yields a new hidden folder, which is removed at the end if it still exists.
-
-    Its file `lock` is locked while the writer lives, unlike that of a killed writer.
-    """
-    os.makedirs(parent, exist_ok=True)
-    temporary = os.path.join(parent, f".{base}.{uuid.uuid4().hex}")
-    directory = os.open(parent, os.O_RDONLY)
-    try:
-        # If the file system has locks, no other process acts between the two steps.
-        with contextlib.suppress(OSError):
-            fcntl.flock(directory, fcntl.LOCK_EX)
-        _remove_dead(os.path.join(glob.escape(parent), f".{glob.escape(base)}.{32 * '[0-9a-f]'}"))
-        os.mkdir(temporary)
-        lock = open(os.path.join(temporary, _LOCK), "wb")  # noqa: SIM115
-        try_lock(lock.fileno())
-    finally:
-        os.close(directory)
-    try:
-        with lock:
-            yield temporary
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _remove_dead(pattern: str) -> None:
-    for folder in glob.glob(pattern):
-        try:
-            with open(os.path.join(folder, _LOCK), "r+b") as file:
-                is_dead = try_lock(file.fileno())
-        except FileNotFoundError:
-            continue  # It is just being renamed.
-        if is_dead:
-            logging.info("Removing %s, left by a killed run.", folder)
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            logging.warning("Another run is writing %s; if none is running, delete it.", folder)
