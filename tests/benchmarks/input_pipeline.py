@@ -29,8 +29,8 @@ import data_prep
 from data_prep.build import build
 from tests.preprocessing.wordpiece_test import _reference
 from xmodal import data
+from xmodal.base.read_ahead import read_ahead
 from xmodal.data.order import Order
-from xmodal.data.read_ahead import read_ahead
 from xmodal.preprocessing import (
     AugmentConfig,
     ImageConfig,

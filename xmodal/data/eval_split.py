@@ -9,6 +9,7 @@ from etils import epath
 
 from xmodal.base.config import UserError
 from xmodal.base.cxc_files import describe_differences
+from xmodal.base.read_ahead import read_ahead
 from xmodal.data.batch_spec import batch_spec
 from xmodal.data.columns import STRING, RaggedColumn, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
@@ -17,7 +18,6 @@ from xmodal.data.item_inputs import image_columns, tag_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.matches import MATCHES, load_matches
 from xmodal.data.ratings import load_ratings, rating_hashes
-from xmodal.data.read_ahead import read_ahead
 from xmodal.data.sentence_pairs import as_captions, has_pairs, open_captions
 from xmodal.preprocessing import Tokenizer
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from xmodal.base.config import UserError
+from xmodal.base.read_ahead import Batch, read_ahead
 from xmodal.data.columns import RaggedColumn, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, needed_columns
@@ -14,7 +15,6 @@ from xmodal.data.item_inputs import image_columns, tag_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.mined_negatives import Draw, MinedNegatives, mined_name, open_mined
 from xmodal.data.order import Order
-from xmodal.data.read_ahead import Batch, read_ahead
 from xmodal.preprocessing import ImageConfig, Tokenizer
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import PIL.Image
 
 from xmodal.base.config import UserError
+from xmodal.base.read_ahead import read_ahead
 from xmodal.evals.inputs.text_lengths import Lengths, multiples
 from xmodal.preprocessing import ImageConfig, Tokenizer
 from xmodal.preprocessing.images import (
@@ -95,16 +96,12 @@ class GivenItems:
 
         They are `image` [b, ...], and `image_mask` [b, R] if the number of regions varies.
         """
-        assert self._config is not None
-        regions = self._config.max_regions
-        starts = range(0, len(rows), batch_size)
-        waiting: list[Any] = []
-        for start in starts:
+
+        def make_batch(start: int) -> dict[str, np.ndarray]:
             at = rows[start : start + batch_size]
-            waiting.append((at, [_WORKERS.submit(self._read, place) for place in at]))
-            if len(waiting) > 1:
-                yield _collect(*waiting.pop(0), regions=regions, first=self._first)
-        yield from (_collect(*each, regions=regions, first=self._first) for each in waiting)
+            return self._join(at, list(_WORKERS.map(self._read, at)))
+
+        return read_ahead(make_batch, range(0, len(rows), batch_size), 1)
 
     def _read(self, place: int) -> np.ndarray:
         assert self._config is not None
@@ -121,22 +118,21 @@ class GivenItems:
                 f"Image {self._first + place}{name} cannot be embedded: {error}."
             ) from error
 
-
-def _collect(
-    rows: np.ndarray, pictures: Sequence[Any], *, regions: int, first: int
-) -> dict[str, np.ndarray]:
-    read = [each.result() for each in pictures]
-    fixed = slice(1 if regions else 0, None)
-    for row, each in zip(rows, read, strict=True):
-        if each.shape[fixed] != read[0].shape[fixed]:
-            raise UserError(
-                f"Image {first + row} has features {list(each.shape)} and image {first + rows[0]} "
-                f"{list(read[0].shape)}; this model takes features of one shape."
-            )
-    if not regions:
-        return {"image": np.stack(read), "image_id": rows}
-    image, mask = pad_rows(read, regions)
-    return {"image": image, "image_mask": mask, "image_id": rows}
+    def _join(self, rows: np.ndarray, read: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        assert self._config is not None
+        regions = self._config.max_regions
+        fixed = slice(1 if regions else 0, None)
+        for row, each in zip(rows, read, strict=True):
+            if each.shape[fixed] != read[0].shape[fixed]:
+                raise UserError(
+                    f"Image {self._first + row} has features {list(each.shape)} and image "
+                    f"{self._first + rows[0]} {list(read[0].shape)}; this model takes features of "
+                    "one shape."
+                )
+        if not regions:
+            return {"image": np.stack(read), "image_id": rows}
+        image, mask = pad_rows(read, regions)
+        return {"image": image, "image_mask": mask, "image_id": rows}
 
 
 def prepare_image(given: Picture, config: ImageConfig, *, upright: bool = True) -> np.ndarray:
