@@ -221,20 +221,25 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     if ending(path) != ".json":
         yield from read_jsonl(path)
         return
-    content = read_json(path, object_pairs_hook=dict)
-    if isinstance(content, dict):
-        texts = [each for v in content.values() for each in (v if isinstance(v, list) else [v])]
+    try:
+        content = read_json(path)
+    except UnexpectedFilesError:
+        content = read_json(path, object_pairs_hook=tuple)
+        # A name may occur several times in an object of captions by image, but no key in a list.
+        if not isinstance(content, tuple):
+            raise
+    if isinstance(content, list):
+        for number, row in enumerate(content):
+            yield f"{path.name} entry {number}", row
+    elif isinstance(content, (dict, tuple)):
+        pairs = content.items() if isinstance(content, dict) else content
+        texts = [each for _, v in pairs for each in (v if isinstance(v, list) else [v])]
         if not all(isinstance(each, str) for each in texts):
             raise UnexpectedFilesError(
                 f"{path} is neither a list of objects nor an object with captions by image"
             )
-        # An object may have a name several times, of which a dictionary keeps one.
-        pairs = read_json(path, object_pairs_hook=list)
         for number, (name, captions) in enumerate(pairs):
             yield f"{path.name} entry {number}", {"image": name, "captions": captions}
-    elif isinstance(content, list):
-        for number, row in enumerate(read_json(path)):
-            yield f"{path.name} entry {number}", row
     else:
         raise UnexpectedFilesError(f"{path} is {content!r:.60}, not a list of objects")
 
