@@ -16,19 +16,18 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base import processes
 from xmodal.base.disk_errors import disk_errors
-from xmodal.base.event_writer import EventWriter
 from xmodal.base.progress import StopRequestedError, interruptible, stoppable
 from xmodal.base.result_files import check_writable
 from xmodal.runs import frozen_features, reporting
-from xmodal.runs.compiled_step import compile_step
+from xmodal.runs.compiled_step import CompiledStep, compile_step
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.run_subjects import evaluate_best
-from xmodal.runs.folder import checkpoints, folder_lock, run_folder
+from xmodal.runs.folder import folder_lock, run_folder
 from xmodal.runs.folder.compute import Compute
 from xmodal.runs.folder.damaged_checkpoints import set_damaged_aside
 from xmodal.runs.folder.finished import mark_finished, next_steps
 from xmodal.runs.model_card import write_card
-from xmodal.runs.outputs import Outputs, make_reporter, write_facts
+from xmodal.runs.outputs import Outputs, open_outputs
 from xmodal.runs.parts import Parts
 from xmodal.runs.run import resolve
 from xmodal.runs.start import starting_state
@@ -99,78 +98,70 @@ def _train(
     set_damaged_aside(run_dir)
     state = starting_state(parts, run_dir)
     features = frozen_features.open_or_compute(parts, state)
-    # The first ones come during compilation. Their threads end with the steps, in any case.
-    with contextlib.closing(make_batches(parts, int(state.step), features)) as batches:
-        return _run_steps(
-            parts, run_dir, evaluation, check_lock, watchdog, state, features, batches
-        )
-
-
-def _run_steps(
-    parts: Parts,
-    run_dir: str,
-    evaluation: RunEvaluation,
-    check_lock: Callable[[], None],
-    watchdog: Watchdog,
-    state: TrainState,
-    features: Sequence[data.FeatureReader],
-    batches: Iterator[dict[str, np.ndarray]],
-) -> bool:
-    """Runs the steps from that of `state` on; see `_train`."""
     first_step, total_steps = int(state.step), parts.settings.total_steps
-    # A finished run may have got another evaluator.
-    compiled = compile_step(parts, state, features) if first_step < total_steps else None
-    compute = Compute.of(
-        parts.mesh,
-        step=first_step,
-        batch_size=parts.settings.batch_size,
-        flops_per_step=compiled.most_flops if compiled else 0.0,
-    )
-    _save_start(parts, run_dir, compute)
-    saver = checkpoints.Checkpoints(run_dir, parts.settings.checkpoint, parts.settings.select)
-    writer = EventWriter(run_dir)
-    write_facts(writer, parts)
-    reporter = make_reporter(parts, run_dir, writer, compute, check_lock)
-    outputs = Outputs(parts, run_dir, evaluation, check_lock, saver, writer, reporter)
-    with (
-        # First, so that a second SIGTERM, as some schedulers send, does not end the last writes.
-        stop_signal() as stop_requested,
-        contextlib.closing(saver),
-        contextlib.closing(writer),
-        contextlib.closing(reporter),
-    ):
-        try:
-            for step in range(first_step, total_steps + 1):
-                if outputs.are_due(step):
-                    watchdog.note(f"evaluation and checkpoint of step {step}")
-                    # A later start evaluates again.
-                    is_stopped = functools.partial(stop_requested, step)
-                    jointly = jax.process_count() > 1
-                    with (
-                        contextlib.suppress(StopRequestedError),
-                        interruptible(is_stopped, jointly=jointly),
-                    ):
-                        state = outputs.evaluate(step, state)
-                if stop_requested(step):
-                    outputs.stop(step, state)
-                    return False
-                if compiled is None or step == total_steps:
-                    break
-                watchdog.note(f"batch of step {step}")
-                with reporter.waiting():
-                    local = next(batches)
-                watchdog.note(f"step {step}")
-                batch = mesh_lib.global_batch(local, parts.mesh)
-                state, scalars = compiled(state, batch, mesh_lib.put_step(step, parts.mesh))
-                reporter.record(step, scalars, local["image_id"], compiled.flops(batch))
-        except reporting.NonFiniteLossError as failure:
-            outputs.fail(failure, state)
-            raise
-        outputs.finish()
-        watchdog.note("write of the last checkpoint")
+    # The first ones come during compilation. Their threads end with the steps, in any case.
+    with contextlib.closing(make_batches(parts, first_step, features)) as batches:
+        # A finished run may have got another evaluator.
+        compiled = compile_step(parts, state, features) if first_step < total_steps else None
+        compute = Compute.of(
+            parts.mesh,
+            step=first_step,
+            batch_size=parts.settings.batch_size,
+            flops_per_step=compiled.most_flops if compiled else 0.0,
+        )
+        _save_start(parts, run_dir, compute)
+        with (
+            # First, so that a second SIGTERM, as some schedulers send, does not end the last
+            # writes.
+            stop_signal() as stop_requested,
+            open_outputs(parts, run_dir, evaluation, check_lock, compute) as outputs,
+        ):
+            if not _run_steps(state, batches, compiled, outputs, watchdog, stop_requested):
+                return False
+            outputs.finish()
+            watchdog.note("write of the last checkpoint")
     if stop_requested(total_steps + 1):  # A signal may have come during that write.
         logging.warning("Stopped before the final evaluation; the same command makes it.")
         return False
+    return True
+
+
+def _run_steps(
+    state: TrainState,
+    batches: Iterator[dict[str, np.ndarray]],
+    compiled: CompiledStep | None,
+    outputs: Outputs,
+    watchdog: Watchdog,
+    stop_requested: Callable[[int], bool],
+) -> bool:
+    """Runs the steps from that of `state` on; see `_train`."""
+    mesh, total_steps = outputs.parts.mesh, outputs.parts.settings.total_steps
+    reporter, jointly = outputs.reporter, jax.process_count() > 1
+    try:
+        for step in range(int(state.step), total_steps + 1):
+            if outputs.are_due(step):
+                watchdog.note(f"evaluation and checkpoint of step {step}")
+                is_stopped = functools.partial(stop_requested, step)
+                with (
+                    contextlib.suppress(StopRequestedError),  # A later start evaluates again.
+                    interruptible(is_stopped, jointly=jointly),
+                ):
+                    state = outputs.evaluate(step, state)
+            if stop_requested(step):
+                outputs.stop(step, state)
+                return False
+            if compiled is None or step == total_steps:
+                break
+            watchdog.note(f"batch of step {step}")
+            with reporter.waiting():
+                local = next(batches)
+            watchdog.note(f"step {step}")
+            batch = mesh_lib.global_batch(local, mesh)
+            state, scalars = compiled(state, batch, mesh_lib.put_step(step, mesh))
+            reporter.record(step, scalars, local["image_id"], compiled.flops(batch))
+    except reporting.NonFiniteLossError as failure:
+        outputs.fail(failure, state)
+        raise
     return True
 
 

@@ -1,7 +1,8 @@
 """Evaluations, checkpoints and reports during training."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from absl import logging
 from clu.parameter_overview import get_parameter_overview
@@ -75,31 +76,37 @@ class Outputs:
             logging.warning("%s was best at step 0; training did not improve it.", metric)
 
 
-def make_reporter(
+@contextlib.contextmanager
+def open_outputs(
     parts: Parts,
     run_dir: str,
-    writer: EventWriter,
-    compute: Compute,
+    evaluation: RunEvaluation,
     check_lock: Callable[[], None],
-) -> reporting.Reporter:
-    """Returns the reporter of a run's steps, starting at that of `compute`."""
+    compute: Compute,
+) -> Iterator[Outputs]:
+    """Opens the outputs of a start at the step of `compute`; all are written at the end."""
 
     def skip(failure: reporting.NonFiniteLossError) -> None:
         check_lock()
         failure.append(run_dir)
 
     reporting.forget_skipped(run_dir, compute.step)
-    return reporting.Reporter(
-        writer,
-        total_steps=parts.settings.total_steps,
-        batch_size=compute.batch_size,
-        every=parts.settings.log_every,
-        first_step=compute.step,
-        on_skip=skip if parts.settings.non_finite == "skip" else None,
-    )
+    saver = checkpoints.Checkpoints(run_dir, parts.settings.checkpoint, parts.settings.select)
+    with contextlib.closing(saver), contextlib.closing(EventWriter(run_dir)) as writer:
+        _write_facts(writer, parts)
+        reporter = reporting.Reporter(
+            writer,
+            total_steps=parts.settings.total_steps,
+            batch_size=compute.batch_size,
+            every=parts.settings.log_every,
+            first_step=compute.step,
+            on_skip=skip if parts.settings.non_finite == "skip" else None,
+        )
+        with contextlib.closing(reporter):
+            yield Outputs(parts, run_dir, evaluation, check_lock, saver, writer, reporter)
 
 
-def write_facts(writer: EventWriter, parts: Parts) -> None:
+def _write_facts(writer: EventWriter, parts: Parts) -> None:
     """Writes the config and a table of all parameters for TensorBoard's TEXT tab."""
     config = parts.config.to_json_best_effort(indent=2)
     arrays = get_parameter_overview(parts.shapes[0], include_stats=False)
