@@ -9,7 +9,7 @@ import PIL.Image
 from xmodal.base.config import UserError
 from xmodal.base.progress import progress
 from xmodal.evals import Embeddings
-from xmodal.evals.inputs.array_checks import refuse_tiny
+from xmodal.evals.inputs.array_checks import refuse_tiny, to_numpy
 from xmodal.evals.inputs.sources import Provider, refuse_field, with_similarity
 from xmodal.evals.ranking.finite import count_not_finite
 from xmodal.preprocessing.images import decode_image
@@ -89,7 +89,7 @@ class FunctionProvider(Provider):
                 result = self._functions[side](given)
                 try:
                     part = _as_array(result)
-                except (TypeError, ValueError, RuntimeError) as error:  # Of NumPy and of PyTorch.
+                except (TypeError, ValueError, RuntimeError) as error:
                     raise UserError(f"{name} returned no array of numbers: {error}.") from error
                 _check_part(part, len(given), parts[0].shape[1:] if parts else None, name)
                 parts.append(part)
@@ -105,11 +105,7 @@ def _open(encoded: bytes) -> PIL.Image.Image:
 
 def _as_array(found: Any) -> np.ndarray:
     """Float64 or, for any other type, float32."""
-    # PyTorch tensors may have gradients, be on a GPU or be bfloat16; NumPy can read none of these.
-    if hasattr(found, "detach"):
-        found = found.detach().cpu()
-        found = found if found.element_size() == 8 else found.float()
-    array = np.asarray(found)
+    array = to_numpy(found)
     if np.iscomplexobj(array):  # Its imaginary part would be dropped.
         raise ValueError("its numbers are complex")
     return array if array.dtype == np.float64 else np.asarray(array, np.float32)

@@ -70,7 +70,7 @@ def test_paired_differences_decide_the_ranks_of_stored_results(stored):
 
 def test_the_command_writes_tables_and_a_page(stored, tmp_path, monkeypatch, capsys):
     published = tmp_path / "paper.csv"
-    published.write_text(f"model,metric,value\nPaper & Co,{TAG},61.5\n")
+    published.write_text(f"model,metric,value\nPaper & Co,{TAG},61.5\nOther,sts/pearson,70\n")
     arguments = [
         *(f"{name}={folder}" for name, folder in stored.items()),
         f"--published={published}",
@@ -81,7 +81,9 @@ def test_the_command_writes_tables_and_a_page(stored, tmp_path, monkeypatch, cap
     ]
     monkeypatch.setattr(sys, "argv", ["board", *arguments])
     board_lib.main()
-    assert "4 models x 3 metrics" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "4 models x 3 metrics" in printed
+    assert "may name theirs): Other (sts/pearson)\n" in printed
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out/board.csv").read_text())))
     numbers = json.loads(pathlib.Path(stored["second"], "metrics.json").read_text())
     (row,) = [row for row in rows if (row["model"], row["metric"]) == ("second", TAG)]

@@ -217,6 +217,15 @@ def test_files_of_scores(tmp_path):
         arrays.load_scores(ids())
 
 
+def test_tensors_of_torch_with_gradients_and_other_types():
+    torch = pytest.importorskip("torch")
+    ids, vectors = torch.arange(3), torch.tensor([[0.5, 1], [2, 3], [4, 5]])
+    for tensor in (vectors, vectors.requires_grad_(), vectors.half(), vectors.bfloat16()):
+        found = arrays.load_embeddings({"image_ids": ids, "image_embeddings": tensor})
+        assert (found.image_ids.dtype, found.images.dtype) == (np.int64, np.float32)
+        np.testing.assert_array_equal(found.images, vectors.detach().numpy())
+
+
 def test_masked_arrays_are_refused():
     masked = np.ma.masked_greater(np.array([[1.0, 9.0], [2.0, 3.0], [4.0, 5.0]]), 8)
     with pytest.raises(UserError, match="image_embeddings in <arrays> have masked values"):

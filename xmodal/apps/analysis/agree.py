@@ -26,7 +26,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--models", type=_names, required=True, help="result folders, JSON tables")
-    parser.add_argument("--metrics", type=_names, help="tags to compare; by default a selection")
+    parser.add_argument("--metrics", type=_names, help="tags to compare, * for any characters")
     parser.add_argument("--output", required=True, help="folder for the tables and the chart")
     args = parser.parse_args()
     check_writable(args.output)

@@ -159,8 +159,8 @@ def main() -> None:
     folders = read_names(args.models)
     comparison = open_results(folders)
     published = load_published(args.published) if args.published else {}
-    patterns = args.metrics.split(",") if args.metrics else None
-    board = ResultBoard(comparison, folders, published, patterns)
+    metrics = args.metrics.split(",") if args.metrics else None
+    board = ResultBoard(comparison, folders, published, metrics)
     files = {
         "board.html": board.page(_differences(args, comparison)).to_html(),
         "board.md": board.document("markdown"),
@@ -169,6 +169,14 @@ def main() -> None:
     }
     write_files(args.output, files)
     print(f"{args.output}: {len(board.rows)} models x {len(board.tags)} metrics; board.html")
+    shown = {row.name for row in board.rows}
+    absent = [f"{name} ({next(iter(tags), 'none')})" for name, tags in published.items()
+              if name not in shown]  # fmt: skip
+    if absent:
+        print(
+            "Published models left out, which have none of these metrics (--metrics may name "
+            f"theirs): {', '.join(absent)}"
+        )
 
 
 if __name__ == "__main__":

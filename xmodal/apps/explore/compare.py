@@ -152,7 +152,7 @@ class Comparison:
         """Returns a table with a row for every metric and a column for every model.
 
         Args:
-          tags: tags of `metrics.json`; None for the default ones.
+          tags: tags of `metrics.json`, `*` for any characters; None for a selection.
           format: "markdown"; or "latex", with 95 % intervals, and in bold the best of every row and
             all that are not separable from it: by the paired difference, or, where values by query
             are not stored, because their intervals overlap.
@@ -307,7 +307,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("models", nargs="+", metavar="[NAME=]FOLDER", help="runs or results")
-    parser.add_argument("--metrics", help="tags, separated by commas; by default a selection")
+    parser.add_argument("--metrics", help="tags, separated by commas, * for any characters")
     parser.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
     args = parser.parse_args()
     comparison = compare(read_names(args.models))

@@ -1,7 +1,6 @@
 """Measured and published results as one board: its cells, its tables and its page."""
 
 import dataclasses
-import fnmatch
 import functools
 import json
 import math
@@ -9,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import jinja2
 
-from xmodal.apps.analysis.agreement.metric_choice import SUFFIXES, choose_metrics
+from xmodal.apps.analysis.agreement.metric_choice import choose_metrics
 from xmodal.apps.analysis.agreement.rank_correlation import kendall_tau_b
 from xmodal.apps.explore.compare import Comparison
 from xmodal.base.config import UserError
@@ -74,7 +73,7 @@ class ResultBoard:
 
     Attributes:
       tags: the metrics.
-      rows: the models, measured ones first.
+      rows: the models, measured ones first, without published ones that have none of the metrics.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class ResultBoard:
         comparison: Comparison,
         sources: Mapping[str, str],
         published: Mapping[str, Mapping[str, float]],
-        patterns: Sequence[str] | None = None,
+        metrics: Sequence[str] | None = None,
     ) -> None:
         """Takes the results of models.
 
@@ -90,16 +89,16 @@ class ResultBoard:
           comparison: the measured models.
           sources: measured model -> its folder.
           published: published model -> tag -> number.
-          patterns: tags, in which `*` stands for any characters; None for a selection.
+          metrics: requested tags, see `choose_metrics`; None for a selection.
 
         Raises:
-          UserError: a pattern matches no tag, there is no common metric, or a name occurs twice.
+          UserError: no model has a tag, there is no common metric, or a name occurs twice.
         """
         if twice := set(published) & set(comparison.metrics):
             raise UserError(f"{sorted(twice)} are both measured and published: write NAME=FOLDER.")
         together = {**comparison.metrics, **published}
         self._measured = comparison.metrics
-        self.tags = choose_metrics(together, _expand(patterns, together), at_least=1)
+        self.tags = choose_metrics(together, metrics, at_least=1)
         ranks = {tag: comparison.rank_limits(tag) for tag in self.tags}
         measured = [
             ModelRow(
@@ -110,6 +109,7 @@ class ResultBoard:
         quoted = [
             ModelRow(name, [Cell(tag, numbers.get(tag, math.nan)) for tag in self.tags], "", True)
             for name, numbers in published.items()
+            if not numbers.keys().isdisjoint(self.tags)
         ]
         self.rows = [*measured, *quoted]
 
@@ -169,18 +169,6 @@ def _measure(
     limits = (low, high) if low < high else None
     best = len(ranks) > 1 and name in comparison.find_best(tag)
     return Cell(tag, comparison.metrics[name][tag], limits, ranks[name], best)
-
-
-def _expand(
-    patterns: Sequence[str] | None, models: Mapping[str, Mapping[str, float]]
-) -> list[str] | None:
-    """The tags that patterns select, among those that `choose_metrics` knows."""
-    if patterns is None:
-        return None
-    known = list(dict.fromkeys(tag for numbers in models.values() for tag in numbers))
-    found = [fnmatch.filter(known, each) or [each] for each in patterns]
-    chosen = dict.fromkeys(tag for tags in found for tag in tags)
-    return [tag for tag in chosen if not tag.endswith(SUFFIXES)]
 
 
 def _format(cell: Cell) -> str:

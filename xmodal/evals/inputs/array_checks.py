@@ -1,6 +1,7 @@
 """Checks ids and numbers of arrays that other models made."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -13,6 +14,19 @@ _SMALLEST_FLOAT = float(np.finfo(np.float32).tiny)
 # Rounding of embeddings to float32 may change them by this part of their largest number.
 _ROUNDING = 1e-5
 LARGEST_ID = int(np.iinfo(np.int64).max)
+
+
+def to_numpy(array: Any) -> np.ndarray:
+    """Returns an array of any library, or nested lists, as a NumPy array.
+
+    Raises:
+      TypeError, ValueError, RuntimeError: of NumPy or of PyTorch, it cannot be one.
+    """
+    # PyTorch tensors may have gradients, be on a GPU or be bfloat16; NumPy can read none of these.
+    if hasattr(array, "detach"):
+        array = array.detach().cpu()
+        array = array.float() if str(array.dtype) == "torch.bfloat16" else array
+    return np.asarray(array)
 
 
 def check_ids(ids: np.ndarray, place: str, name: str) -> np.ndarray:

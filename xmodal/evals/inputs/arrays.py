@@ -23,6 +23,7 @@ from xmodal.evals.inputs.array_checks import (
     check_numbers,
     check_scores,
     refuse_tiny,
+    to_numpy,
 )
 from xmodal.evals.inputs.candidate_arrays import ARRAYS as CANDIDATES
 from xmodal.evals.inputs.candidate_arrays import has_candidates, read_candidates, write_candidates
@@ -287,8 +288,8 @@ def _as_array(key: str, array: Any, place: str) -> np.ndarray:
     if np.ma.is_masked(array):
         raise UserError(f"{key} in {place} have masked values; fill them, or leave the items out.")
     try:
-        return np.asarray(array)
-    except (TypeError, ValueError, RuntimeError) as error:  # Of NumPy and of PyTorch.
+        return to_numpy(array)
+    except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{key} in {place} are not a NumPy array: {first_line(error)}.") from error
 
 

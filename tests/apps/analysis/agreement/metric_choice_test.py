@@ -100,6 +100,7 @@ def test_an_undefined_number_is_none():
 def test_metrics_asked_for_are_taken_in_their_order():
     models = {"a": {"m": 1, "n": 2, "m_low": 0}}
     assert choose_metrics(models, ["n", "m_low"]) == ("n", "m_low")
+    assert choose_metrics(models, ["n", "*"]) == ("n", "m")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import collections
 import fnmatch
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from xmodal.apps.analysis.agreement.rank_correlation import Models
 from xmodal.base.config import UserError
@@ -28,9 +28,10 @@ def choose_metrics(
 
     Args:
       models: model -> tag -> number.
-      metrics: requested tags. None takes all tags that two or more models have, except counts, ends
-        of intervals and numbers about training. If these are more than twelve: those in table 5 of
-        the ECCV Caption paper, and R@1 and correlations of other boards.
+      metrics: requested tags; `*` in one stands for any characters, except in counts, ends of
+        intervals and numbers about training. None takes all other tags that two or more models
+        have. If these are more than twelve: those in table 5 of the ECCV Caption paper, and R@1
+        and correlations of other boards.
       at_least: smallest number of tags.
 
     Raises:
@@ -39,14 +40,15 @@ def choose_metrics(
     """
     judging = _judging(models)
     if metrics is not None:
+        found = _expand(metrics, judging)
         known = {tag for row in models.values() for tag in row}
-        unknown = [tag for tag in metrics if tag not in known]
+        unknown = [tag for tag in found if tag not in known]
         if unknown:
             raise UserError(f"No model has the metric(s) {unknown}; known: {list(judging)}.")
-        if len(metrics) < at_least or len(set(metrics)) < len(metrics):
+        if len(found) < at_least or len(set(metrics)) < len(metrics):
             few = "two or more metrics" if at_least == 2 else "metrics"
             raise UserError(f"Name {few} to compare, each once, got {list(metrics)}.")
-        return tuple(metrics)
+        return tuple(found)
     if len(models) < 2:
         raise UserError(
             f"Metrics are chosen from those that several models share, but {list(models)} is one "
@@ -76,6 +78,13 @@ def describe_left_out(models: Models) -> str:
         return ""
     listed = ", ".join(f"{name} ({count})" for name, count in groups.items())
     return f"Left out, as fewer than two models have them: metrics of {listed}."
+
+
+def _expand(metrics: Sequence[str], judging: Iterable[str]) -> list[str]:
+    """Tags in place of patterns; a pattern of none of them is kept."""
+    matching = [fnmatch.filter(judging, each) if "*" in each else [] for each in metrics]
+    tags = zip(metrics, matching, strict=True)
+    return list(dict.fromkeys(tag for each, found in tags for tag in found or [each]))
 
 
 def _judging(models: Models) -> dict[str, int]:
