@@ -1,8 +1,8 @@
 """Trains a dual encoder: `python -m xmodal.main --config=configs/quickstart.py`.
 
 The same command resumes a run that was stopped or killed. Exit code: 0 for a finished run, 143 for
-one that was saved and stopped by a signal, 75 for one whose other process is gone: the same command
-in all processes resumes it; 1 for an error.
+one that a signal stopped, saved if it had begun to train, 75 for one whose other process is gone:
+the same command in all processes resumes it; 1 for an error.
 """
 
 import os
@@ -12,6 +12,7 @@ from absl import flags, logging
 
 from xmodal.base.config import UserError
 from xmodal.base.progress import STOPPED
+from xmodal.base.sigterm import ends_at_sigterm
 from xmodal.cli import config_flag, output_flag, training_flags
 from xmodal.cli.output_flag import OUTPUT
 from xmodal.cli.training_flags import DRY_RUN, WORKDIR
@@ -53,6 +54,7 @@ config_flag.define_answer(
 )
 
 
+@ends_at_sigterm("Stopped by a signal, with nothing to save; the same command goes on.")
 def main(argv: list[str]) -> None:
     """Connects the processes and starts the training loop."""
     del argv

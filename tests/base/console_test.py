@@ -1,7 +1,10 @@
 """Commands that parse their own arguments, in separate processes."""
 
+import signal
 import subprocess
 import sys
+
+import pytest
 
 PROGRAM = """
 from absl import logging
@@ -92,16 +95,19 @@ def test_a_command_searches_for_cycles_rarely_and_not_at_its_end():
 INTERRUPTED = """
 import os
 import signal
+import sys
 
 from xmodal.base import console
+from xmodal.base.sigterm import ends_at_sigterm
 
 class Swallowing:
     def __del__(self):
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), int(sys.argv[1]))
 
 # A shell may have started the tests in the background, which disables it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+@ends_at_sigterm("Nothing to save.")
 def main():
     Swallowing()  # As a callback of a library: an exception in it is only printed.
     print("swallowed", flush=True)
@@ -112,9 +118,19 @@ console.run(main)
 """
 
 
-def test_control_c_that_a_callback_swallows_ends_a_command():
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (signal.SIGINT, 130, "\nInterrupted.\n"),
+        (signal.SIGTERM, 143, "\nNothing to save.\n"),
+    ],
+)
+def test_a_signal_that_a_callback_swallows_ends_a_command(number, code, said):
     ended = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", INTERRUPTED, str(int(number))],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
-    assert (ended.returncode, ended.stdout) == (130, "swallowed\n")
-    assert ended.stderr == "\nInterrupted.\n"
+    assert (ended.returncode, ended.stdout) == (code, "swallowed\n")
+    assert ended.stderr == said

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from data_prep.output_streams import survive_lost_output
 from xmodal.base.config import UserError
+from xmodal.base.progress import STOPPED
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _OBJECTS_PER_COLLECTION = 100_000  # new ones; Python's own number is 700 to 2,000
@@ -81,13 +82,15 @@ class _AboveBars(io.TextIOBase):
 
 
 def _report_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
-    if unraisable.exc_type is KeyboardInterrupt:
-        # A library's callback swallowed the Ctrl-C, such as JAX's during garbage collection.
-        main = threading.main_thread().ident
-        threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
+    error = unraisable.exc_value
+    is_stop = isinstance(error, SystemExit) and error.code == STOPPED
+    if is_stop or isinstance(error, KeyboardInterrupt):
+        # A library's callback swallowed the signal, such as JAX's during garbage collection.
+        main, number = threading.main_thread().ident, signal.SIGTERM if is_stop else signal.SIGINT
+        threading.Timer(0.1, signal.pthread_kill, (main, number)).start()
         return
     # If one write of a checkpoint fails, TensorStore's threads notify an event loop that has ended.
-    if str(unraisable.exc_value) != "Event loop is closed":
+    if str(error) != "Event loop is closed":
         sys.__unraisablehook__(unraisable)
 
 
