@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import flax.linen as nn
 import jax
-from jax.typing import DTypeLike
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.devices import Devices
@@ -17,43 +16,6 @@ from xmodal.models.features import Features
 from xmodal.models.initializers import WORDS, initialize_words
 from xmodal.models.mode import Mode
 from xmodal.models.recurrent import BIASES, CELLS, Recurrent, RecurrentOutputs, mean_directions
-
-
-class Rnn(nn.Module):
-    """Maps token ids through a table of word vectors and recurrent layers.
-
-    Parameters: `table` [V, E] and `recurrent`; see `recurrent.Recurrent`.
-    """
-
-    feature_column: ClassVar[None] = None
-
-    recurrent: Recurrent
-    vocab_size: int
-    embedding_width: int
-    dropout: float
-    directions: str
-    init_name: str
-    init_scale: float | None
-    dtype: DTypeLike
-
-    @nn.compact
-    def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
-        """`text_ids` and `text_mask`, int [N, T] -> the outputs as tokens [N, T, D].
-
-        Extras: `words` [N, T, E], the word vectors; `state` [N, D], the final states; `last`
-        [N, D], the outputs at the last word.
-        """
-        ids, mask = read_ids(inputs)
-        init = initialize_words(self.init_name, self.init_scale, self.embedding_width)
-        table = self.param("table", init, (self.vocab_size, self.embedding_width))
-        words = look_up(table, ids, self.dtype)
-        x = nn.Dropout(self.dropout, deterministic=not mode.drops)(words)
-        lengths = Features(x, mask).lengths()
-        outputs = self.recurrent(x, lengths, mode.drops)
-        if self.directions == "mean":
-            outputs = RecurrentOutputs(*map(mean_directions, outputs))
-        extras = {"words": words, "state": outputs.state, "last": outputs.last}
-        return Features(outputs.tokens, mask, extras)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,26 +59,41 @@ class RnnConfig:
             )
 
 
+class Rnn(nn.Module):
+    """Maps token ids through a table of word vectors and recurrent layers.
+
+    Parameters: `table` [V, E] and `recurrent`; see `recurrent.Recurrent`.
+    """
+
+    feature_column: ClassVar[None] = None
+
+    config: RnnConfig
+
+    @nn.compact
+    def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
+        """`text_ids` and `text_mask`, int [N, T] -> the outputs as tokens [N, T, D].
+
+        Extras: `words` [N, T, E], the word vectors; `state` [N, D], the final states; `last`
+        [N, D], the outputs at the last word.
+        """
+        config, dtype = self.config, DTYPES[self.config.dtype]
+        ids, mask = read_ids(inputs)
+        init = initialize_words(config.init, config.init_scale, config.embedding_width)
+        table = self.param("table", init, (config.vocab_size, config.embedding_width))
+        words = look_up(table, ids, dtype)
+        x = nn.Dropout(config.dropout, deterministic=not mode.drops)(words)
+        recurrent = Recurrent(
+            config.cell, config.width, config.layers, config.bidirectional, config.dropout, dtype,
+            config.biases, name="recurrent",
+        )  # fmt: skip
+        outputs = recurrent(x, Features(x, mask).lengths(), mode.drops)
+        if config.directions == "mean":
+            outputs = RecurrentOutputs(*map(mean_directions, outputs))
+        extras = {"words": words, "state": outputs.state, "last": outputs.last}
+        return Features(outputs.tokens, mask, extras)
+
+
 def make_rnn(config: RnnConfig, devices: Devices) -> Rnn:
     """Returns a recurrent encoder of texts."""
     del devices
-    dtype = DTYPES[config.dtype]
-    recurrent = Recurrent(
-        config.cell,
-        config.width,
-        config.layers,
-        config.bidirectional,
-        config.dropout,
-        dtype,
-        config.biases,
-    )
-    return Rnn(
-        recurrent=recurrent,
-        vocab_size=config.vocab_size,
-        embedding_width=config.embedding_width,
-        dropout=config.dropout,
-        directions=config.directions,
-        init_name=config.init,
-        init_scale=config.init_scale,
-        dtype=dtype,
-    )
+    return Rnn(config)

@@ -26,28 +26,6 @@ def look_up(table: jax.Array, ids: jax.Array, dtype: DTypeLike) -> jax.Array:
     return jnp.take(table, ids, axis=0, mode="fill", fill_value=jnp.nan).astype(dtype)
 
 
-class Words(nn.Module):
-    """Token ids to the rows of a table. Parameters: `table` [V, W]."""
-
-    feature_column: ClassVar[None] = None
-
-    vocab_size: int
-    width: int
-    dropout: float
-    init_name: str
-    init_scale: float | None
-    dtype: DTypeLike
-
-    @nn.compact
-    def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
-        """`text_ids` and `text_mask`, int [N, T] -> one token [W] per id."""
-        ids, mask = read_ids(inputs)
-        init = initialize_words(self.init_name, self.init_scale, self.width)
-        table = self.param("table", init, (self.vocab_size, self.width))
-        tokens = look_up(table, ids, self.dtype)
-        return Features(nn.Dropout(self.dropout, deterministic=not mode.drops)(tokens), mask)
-
-
 @dataclasses.dataclass(frozen=True)
 class WordsConfig:
     """Settings of a table of word vectors.
@@ -70,14 +48,25 @@ class WordsConfig:
     dtype: str = setting("float32", one_of=DTYPES)
 
 
+class Words(nn.Module):
+    """Token ids to the rows of a table. Parameters: `table` [V, W]."""
+
+    feature_column: ClassVar[None] = None
+
+    config: WordsConfig
+
+    @nn.compact
+    def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
+        """`text_ids` and `text_mask`, int [N, T] -> one token [W] per id."""
+        config = self.config
+        ids, mask = read_ids(inputs)
+        init = initialize_words(config.init, config.init_scale, config.width)
+        table = self.param("table", init, (config.vocab_size, config.width))
+        tokens = look_up(table, ids, DTYPES[config.dtype])
+        return Features(nn.Dropout(config.dropout, deterministic=not mode.drops)(tokens), mask)
+
+
 def make_words(config: WordsConfig, devices: Devices) -> Words:
     """Returns a table of word vectors."""
     del devices
-    return Words(
-        vocab_size=config.vocab_size,
-        width=config.width,
-        dropout=config.dropout,
-        init_name=config.init,
-        init_scale=config.init_scale,
-        dtype=DTYPES[config.dtype],
-    )
+    return Words(config)
