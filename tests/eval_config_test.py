@@ -14,7 +14,7 @@ from tests.api.converted_models import MODELS, save_converted
 from xmodal import data, eval_main
 from xmodal.cli import config_flag
 from xmodal.evals import Embedder
-from xmodal.evals.reports.store import load_ranks, pack_ranks
+from xmodal.evals.reports.store import StoredResults, load_ranks, pack_ranks
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import save_tower
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     monkeypatch.setattr(Embedder, "__call__", lambda *_: pytest.fail("evaluated for nothing"))
     ranks = load_ranks(out / "coco")
     boards = [dataclasses.replace(board, label_hash="beef") for board in ranks.results]
-    (out / "coco/ranks.npz").write_bytes(pack_ranks(boards, name="any"))
+    (out / "coco/ranks.npz").write_bytes(pack_ranks(StoredResults(boards, "any")))
     again = [f"--output={tmp_path / 'again'}", f"--compare={out}"]
     code, _ = command(*arguments, *again)
     assert "against beef; evaluate both models with the same annotations" in code

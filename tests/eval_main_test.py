@@ -290,7 +290,7 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     evaluate(output=str(tmp_path / "out"), **given)
     stored = store.load_ranks(tmp_path / "out/shapes")
     boards = [dataclasses.replace(board, label_hash="beef") for board in stored.results]
-    ranks = store.pack_ranks(boards, name="any")
+    ranks = store.pack_ranks(store.StoredResults(boards, "any"))
     write_files(tmp_path / "other", {"ranks.npz": ranks})
     monkeypatch.setattr(
         checkpoints, "restore_model", lambda *_: pytest.fail("evaluated for nothing")

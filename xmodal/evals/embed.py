@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.progress import progress
+from xmodal.evals.boards.definitions import KINDS
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.inputs.sources import Embeddings, Predictions
 from xmodal.evals.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
@@ -24,8 +25,7 @@ Batch = Mapping[str, np.ndarray]
 Embed = Callable[[str, Any, Any, Mapping[str, jax.Array]], Any]
 
 # Side -> the column with the ids of its items.
-_ID_COLUMNS = {"image": "image_id", "text": "caption_id"}
-_NOUNS = {"image": "images", "text": "captions"}
+_ID_COLUMNS = {side: f"{kind}_id" for side, kind in KINDS.items()}
 _VECTORS, _LOG_SIGMA = "vectors", "log_sigma"
 _TOKENS = ("tokens", "mask")
 _OF_PAIRS = "of_pairs/"  # Prefix of the arrays for the pair scorer.
@@ -158,7 +158,7 @@ class Embedder:
                 raise ValueError(f"The split has no {side} to embed.")
             embed = functools.partial(self._embed, side, field, params, model_state)
             count = sum(len(group.rows) for group in groups)
-            what = f"Embedding {count:,} {_NOUNS[side]} of {split.title} {split.split}"
+            what = f"Embedding {count:,} {KINDS[side]}s of {split.title} {split.split}"
             with progress(what, count, jointly=True) as advance:
                 parts = [self._embed_group(embed, side, split, each, advance) for each in groups]
             for name, found in ((_VECTORS, vectors), (_LOG_SIGMA, log_sigma)):

@@ -149,20 +149,14 @@ class Evaluation:
         Raises:
           UserError: the folder cannot be written.
         """
+        page, tables = self.report(), self.report("latex")
         contents: dict[str, str | bytes] = {
-            RANKS: pack_ranks(
-                self.boards,
-                name=self.name,
-                numbers=self.stored.numbers,
-                records=self.provenance.records,
-            ),
+            RANKS: pack_ranks(self.stored),
             "boards.json": format_json(
                 {result.name: self._describe(result) for result in self.results}
             ),
-            "report.md": self.report(),
+            "report.md": page,
         }
-        tables = self.report("latex")
-        page = self.report()
         if self.page is not None:
             contents[EXAMPLES] = self.page.to_html()
             page += f"\n[Example queries]({EXAMPLES})\n"

@@ -7,7 +7,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.base.config import UserError
-from xmodal.evals.boards.definitions import DIRECTIONS
+from xmodal.evals.boards.definitions import DIRECTIONS, KINDS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Board, DirectionLabels, Labels
 from xmodal.evals.chance import compute_chance
@@ -378,8 +378,7 @@ def _why_skipped(source: Source, board: Board, direction: str) -> str:
         return "candidates are between images and captions"
     if isinstance(source, ScoreMatrix):
         return "a score matrix compares images with captions only"
-    nouns = {"image": "image", "text": "caption"}
-    missing = [nouns[side] for side in dict.fromkeys(needed) if side not in source.sides]
+    missing = [KINDS[side] for side in dict.fromkeys(needed) if side not in source.sides]
     if not missing:
         return f"the similarity {source.similarity!r} compares images with captions only"
     return f"there are no {' and no '.join(missing)} embeddings"

@@ -69,7 +69,8 @@ def assert_same(one, other):
 
 
 def _save(path, results, **keywords):
-    write_files(path.parent, {path.name: store.pack_ranks(results, **keywords)})
+    stored = store.StoredResults(results, **keywords)
+    write_files(path.parent, {path.name: store.pack_ranks(stored)})
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ DIRECTIONS = {
     "t2t": ("text", "text"),
     "i2i": ("image", "image"),
 }
+# Side -> the kind of its items, as in names of columns and in messages.
+KINDS = {"image": "image", "text": "caption"}
 # Rating -> its two sides and the sides that are queries of the bootstrap. Queries of
 # caption-image ratings are the images, which reproduces the published deviations.
 RATING_SIDES = {

@@ -7,14 +7,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from xmodal.base.config import UserError
+from xmodal.evals.boards.definitions import KINDS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Labels
 from xmodal.evals.inputs.sources import Candidates, Embeddings, ScoreMatrix
 
 # Almost all items of another split are unknown; those of an incomplete export are known.
 _ANOTHER_SPLIT = 0.1
-# Side -> kind of its items.
-_KINDS = {"image": "image", "text": "caption"}
 
 
 def check_coverage(
@@ -117,10 +116,10 @@ def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
         },
         log_sigma={
             side: source.log_sigma[side][at[kind]]
-            for side, kind in _KINDS.items()
+            for side, kind in KINDS.items()
             if side in source.log_sigma and kind in at
         },
-        tokens=source.take_tokens({side: at[kind] for side, kind in _KINDS.items() if kind in at}),
+        tokens=source.take_tokens({side: at[kind] for side, kind in KINDS.items() if kind in at}),
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
-from xmodal.evals.boards.definitions import DIRECTIONS
+from xmodal.evals.boards.definitions import DIRECTIONS, KINDS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import Board, Labels
@@ -57,11 +57,10 @@ def order_rankings(
       UserError: a list names unknown items or has an unknown query, or a query has no list.
     """
     ids = {"image": labels.image_ids, "text": labels.caption_ids}
-    kinds = {"image": "image", "text": "caption"}
     ordered = {}
     for direction, lists in (("i2t", saved.i2t), ("t2i", saved.t2i)):
         if lists is not None:
-            queries, items = (Positions(kinds[s], ids[s]) for s in DIRECTIONS[direction])
+            queries, items = (Positions(KINDS[s], ids[s]) for s in DIRECTIONS[direction])
             place = f"{direction!r} in {saved.place}"
             rows = _find_queries(lists, queries, place)
             _check_complete(rows, queries, direction, boards, place)

@@ -9,16 +9,16 @@ import numpy as np
 
 from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
+from xmodal.evals.boards.definitions import KINDS
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.inputs.sources import Embeddings
 
-_KINDS = {"image": "image", "text": "caption"}
 OPTIONS, PARAMETERS = "similarity_options", "similarity/"
 
 
 def is_read(name: str) -> bool:
     """Returns whether an array of a file is one of these."""
-    names = {f"{kind}_{each}" for kind in _KINDS.values() for each in ("tokens", "token_counts")}
+    names = {f"{kind}_{each}" for kind in KINDS.values() for each in ("tokens", "token_counts")}
     return name in names | {OPTIONS} or name.startswith(PARAMETERS)
 
 
@@ -31,8 +31,8 @@ def write_tokens(embeddings: Embeddings) -> dict[str, np.ndarray]:
     """
     found: dict[str, np.ndarray] = {OPTIONS: np.array(json.dumps(dict(embeddings.options)))}
     for side, tokens in embeddings.tokens.items():
-        found[f"{_KINDS[side]}_tokens"] = tokens.values
-        found[f"{_KINDS[side]}_token_counts"] = tokens.lengths
+        found[f"{KINDS[side]}_tokens"] = tokens.values
+        found[f"{KINDS[side]}_token_counts"] = tokens.lengths
     for path, leaf in jax.tree.leaves_with_path(embeddings.parameters):
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         found[f"{PARAMETERS}{name}"] = np.asarray(leaf, np.float32)
@@ -54,7 +54,7 @@ def read_tokens(
     """
     tokens = {}
     for side, count in counts.items():
-        kind = _KINDS[side]
+        kind = KINDS[side]
         if f"{kind}_tokens" not in arrays:
             continue
         values, lengths = (

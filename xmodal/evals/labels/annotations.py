@@ -8,7 +8,7 @@ import numpy as np
 
 from xmodal.base import cxc_files
 from xmodal.base.config import UserError
-from xmodal.evals.boards.definitions import DIRECTIONS, RATING_SIDES
+from xmodal.evals.boards.definitions import DIRECTIONS, KINDS, RATING_SIDES
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Labels
 from xmodal.evals.labels.released import (
@@ -28,7 +28,6 @@ from xmodal.evals.labels.released import (
 _DATASET = "coco_captions"
 _FOLD_CAPTIONS = 5000
 _ENDS = ("left_ids", "right_ids")
-_NOUNS = {"image": "image", "text": "caption"}
 
 
 def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
@@ -115,7 +114,7 @@ def restrict(
     for kind, found in keep.items():
         if not found.any():
             raise UserError(
-                f"None of the {len(given[kind])} {_NOUNS[kind]} ids are among the {len(found)} of "
+                f"None of the {len(given[kind])} {KINDS[kind]} ids are among the {len(found)} of "
                 f"{labels.name} {labels.split}: another split?"
             )
     if all(found.all() for found in keep.values()):
@@ -150,7 +149,7 @@ def restrict(
         folds=None,
         shortlist=None,
         partial=" and ".join(
-            f"{found.sum():,} of {len(found):,} {_NOUNS[kind]}s"
+            f"{found.sum():,} of {len(found):,} {KINDS[kind]}s"
             for kind, found in keep.items()
             if not found.all()
         ),

@@ -67,28 +67,22 @@ class StoredResults:
         return f"{self.name} ({self.place})" if self.name == model else self.name
 
 
-def pack_ranks(
-    results: Sequence[BoardResult],
-    *,
-    name: str,
-    numbers: Sequence[Numbers] = (),
-    records: Mapping[str, str] | None = None,
-) -> bytes:
-    """Returns the content of `ranks.npz`, see `StoredResults`; equal results have equal bytes."""
+def pack_ranks(stored: StoredResults) -> bytes:
+    """Returns the content of `ranks.npz`; equal results have equal bytes."""
     arrays: dict[str, Any] = {}
     header = {
         "format": _FORMAT,
         "version": _VERSION,
-        "model": name,
-        "boards": [_pack_board(board, arrays) for board in results],
-        "records": dict(records or {}),
+        "model": stored.name,
+        "boards": [_pack_board(board, arrays) for board in stored.results],
+        "records": dict(stored.records),
     }
-    if numbers:
+    if stored.numbers:
         header["numbers"] = [
             dataclasses.asdict(each) | {"metrics": {}, "repeats": list(each.repeats), "chance": {}}
-            for each in numbers
+            for each in stored.numbers
         ]
-        for each in numbers:
+        for each in stored.numbers:
             arrays |= {
                 f"{each.name}/repeats/{tag}": np.asarray(x) for tag, x in each.repeats.items()
             }
@@ -206,7 +200,7 @@ def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, 
                 "missing": dict(direction.missing),
                 "chance": dict(direction.chance),
             }
-            | _pack_second_stage(direction)
+            | ({"rescored": dataclasses.asdict(each)} if (each := direction.rescored) else {})
             for name, direction in board.directions.items()
         },
         "correlations": {
@@ -215,12 +209,6 @@ def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, 
         },
         "skipped": dict(board.skipped),
     }
-
-
-def _pack_second_stage(direction: DirectionResult) -> dict[str, Any]:
-    if direction.rescored is None:
-        return {}
-    return {"rescored": dataclasses.asdict(direction.rescored)}
 
 
 def _unpack_numbers(packed: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Numbers:
