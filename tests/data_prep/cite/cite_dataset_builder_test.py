@@ -3,10 +3,10 @@
 import csv
 
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.cite.cite_dataset_builder import Builder
+from tests.data_prep.builds import build
 from tests.data_prep.img2dataset import jpeg
 
 _QUESTIONS = [f"q{n}_resp" for n in range(2, 9)]
@@ -41,14 +41,6 @@ def manual_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _build(folder, config, data_dir, **kwargs):
-    builder = Builder(config=config, data_dir=data_dir, **kwargs)
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
-    )
-    return builder
-
-
 def _splits(folder, config):
     builder = Builder(config=config, data_dir=folder / "tfds")
     return {split: list(rows) for split, rows in builder._splits(folder).items()}
@@ -60,7 +52,7 @@ def test_pictures_are_found_by_file_name_in_any_folder(manual_dir):
     for width, name in enumerate(["soup_1_0.jpg", "1.png", "cake_2_0.jpg"], 5):
         (below / name).write_bytes(jpeg(width))
     (below / "cake_3_0.jpg").write_bytes(jpeg(8)[:-40])
-    builder = _build(manual_dir, "plus_images", manual_dir / "tfds", min_kept=0.5)
+    builder = build(Builder, manual_dir, "plus_images", manual_dir / "tfds", min_kept=0.5)
     shown = {
         split: {int(e["image_id"]): e["image"].shape[1] for e in builder.as_data_source(split)}
         for split in ("train", "test", "test_deduplicated")
@@ -111,7 +103,7 @@ def test_other_files_are_refused(manual_dir):
 
 
 def test_the_real_file_holds_what_was_published(real_data, tmp_path):
-    builder = _build(real_data / "cite", "labels", tmp_path)
+    builder = build(Builder, real_data / "cite", "labels", tmp_path)
     assert builder.info.splits["train"].num_examples == 2047
     source = builder.as_data_source("train")
     examples = source.__getitems__(range(len(source)))

@@ -5,11 +5,11 @@ import json
 import pathlib
 
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.clue.clue_dataset_builder import Builder
 from tests.data_prep import img2dataset
+from tests.data_prep.builds import build
 from tests.data_prep.img2dataset import jpeg
 
 _HEADER = ["", "index", "caption", "url", "Visible", "Subjective", "Action", "Story", "Meta"] + [
@@ -62,14 +62,6 @@ def manual_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _build(folder, config, data_dir, **kwargs):
-    builder = Builder(config=config, data_dir=data_dir, **kwargs)
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
-    )
-    return builder
-
-
 def _splits(folder, config="labels"):
     builder = Builder(config=config, data_dir=folder / "tfds")
     return {split: list(rows) for split, rows in builder._splits(folder).items()}
@@ -101,7 +93,7 @@ def test_where_and_how_are_put_right(manual_dir):
 def test_pictures_come_by_url_or_number_and_the_missing_ones_are_listed(manual_dir):
     fetched = [("http://x/4", "x", None), ("http://x/0", "x", jpeg(5)), ("http://y", "x", jpeg(6))]
     img2dataset.write(manual_dir / "images", [*fetched, ("http://x/3", "x", jpeg(7))], "webdataset")
-    builder = _build(manual_dir, "images", manual_dir / "tfds")
+    builder = build(Builder, manual_dir, "images", manual_dir / "tfds")
     shown = {
         split: {int(e["image_id"]): e["image"].shape[1] for e in builder.as_data_source(split)}
         for split in ("train", "test", "test_deduplicated")
@@ -124,7 +116,7 @@ def test_pictures_come_by_url_or_number_and_the_missing_ones_are_listed(manual_d
     with pytest.raises(
         ValueError, match=r"(?s)keeps less than 0\.9 of the records of train.*no image"
     ):
-        _build(manual_dir, "images", manual_dir / "strict", min_kept=0.9)
+        build(Builder, manual_dir, "images", manual_dir / "strict", min_kept=0.9)
 
 
 def test_other_files_are_refused(manual_dir):

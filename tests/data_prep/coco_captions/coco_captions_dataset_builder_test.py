@@ -7,10 +7,10 @@ import zipfile
 import numpy as np
 import PIL.Image
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.coco_captions.coco_captions_dataset_builder import Builder
 from data_prep.errors import UnexpectedFilesError
+from tests.data_prep.builds import build
 
 # COCO id -> Karpathy split, image folder, number of captions.
 _IMAGES = {
@@ -67,16 +67,8 @@ def manual_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _build(folder, config="images", *, data_dir=None, min_kept=None):
-    builder = Builder(config=config, data_dir=data_dir or folder / "tfds", min_kept=min_kept)
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
-    )
-    return builder
-
-
 def test_splits_ids_and_captions(manual_dir):
-    builder = _build(manual_dir)
+    builder = build(Builder, manual_dir)
     expected = {"train": {9: 6, 25: 5, 42: 7}, "validation": {73: 5}, "test": {74: 5, 133: 5}}
     for split, counts in expected.items():
         examples = {int(e["image_id"]): e for e in builder.as_data_source(split)}
@@ -89,32 +81,32 @@ def test_splits_ids_and_captions(manual_dir):
 
 
 def test_restval_can_be_left_out(manual_dir):
-    builder = _build(manual_dir, "images_without_restval")
+    builder = build(Builder, manual_dir, "images_without_restval")
     assert sorted(int(e["image_id"]) for e in builder.as_data_source("train")) == [9, 25]
 
 
 def test_short_or_missing_files_are_named(manual_dir, monkeypatch):
     monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED | {"restval": 30})
     with pytest.raises(ValueError, match=r"Karpathy.*restval: 1 instead of 30"):
-        _build(manual_dir)
+        build(Builder, manual_dir)
     monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
     (manual_dir / "train2014" / _file_name("train2014", 25)).unlink()
     with pytest.raises(
         UnexpectedFilesError, match="less than all of the records of train(.|\n)*no im"
     ):
-        _build(manual_dir)
+        build(Builder, manual_dir)
     listed = (manual_dir / "tfds" / "coco_captions" / "images" / "left_out.csv").read_text()
     assert f"train,{_file_name('train2014', 25)},no image" in listed
     (manual_dir / "val2014.zip").unlink()
     with pytest.raises(
         FileNotFoundError, match=r"no COCO images: train2014 and val2014, or train2017"
     ):
-        _build(manual_dir)
+        build(Builder, manual_dir)
     (manual_dir / "dataset_coco.json").unlink()
     with pytest.raises(
         FileNotFoundError, match=r"dataset_coco\.json does not exist; it is not in annot"
     ):
-        _build(manual_dir)
+        build(Builder, manual_dir)
 
 
 def test_an_evaluation_image_with_too_few_captions_is_left_out(manual_dir, monkeypatch):
@@ -123,8 +115,8 @@ def test_an_evaluation_image_with_too_few_captions_is_left_out(manual_dir, monke
     (manual_dir / "dataset_coco.json").write_text(json.dumps({"images": records}))
     monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED | {"captions": 34})
     with pytest.raises(UnexpectedFilesError, match="records of test(.|\n)*too few captions 1"):
-        _build(manual_dir)
-    builder = _build(manual_dir, min_kept=0.5)
+        build(Builder, manual_dir)
+    builder = build(Builder, manual_dir, min_kept=0.5)
     assert [int(example["image_id"]) for example in builder.as_data_source("test")] == [133]
     listed = (builder.data_path / "left_out.csv").read_text()
     assert "too few captions,image 74 has 4 instead of 5" in listed
@@ -135,15 +127,15 @@ def test_karpathys_file_is_found_in_its_archive(manual_dir):
     with zipfile.ZipFile(packed, "w") as archive:
         archive.write(manual_dir / "dataset_coco.json", "dataset_coco.json")
     (manual_dir / "dataset_coco.json").unlink()
-    assert _build(manual_dir, "captions").info.metadata["kept"]["train"] == 3
+    assert build(Builder, manual_dir, "captions").info.metadata["kept"]["train"] == 3
     packed.write_bytes(packed.read_bytes()[:500])
     with pytest.raises(UnexpectedFilesError, match=rf"{packed} is truncated or not a zip archive"):
-        _build(manual_dir, "images")
+        build(Builder, manual_dir, "images")
 
 
 def test_images_and_captions_of_2017_give_the_same_records(manual_dir):
     """Names and split of 2017, and the id lists distributed with VSE++ and PCME."""
-    expected = _build(manual_dir).info.metadata["split_hashes"]
+    expected = build(Builder, manual_dir).info.metadata["split_hashes"]
     train = [9, 42, 74, 133]  # split differently from 2014
     packed = zipfile.ZipFile(manual_dir / "val2014.zip")
     for part in ("train2017", "val2017"):
@@ -155,7 +147,7 @@ def test_images_and_captions_of_2017_give_the_same_records(manual_dir):
         (place / f"{image_id:012d}.jpg").write_bytes(content)
     (manual_dir / "val2014.zip").unlink()
     (manual_dir / "tfds").rename(manual_dir / "before")
-    assert _build(manual_dir).info.metadata["split_hashes"] == expected
+    assert build(Builder, manual_dir).info.metadata["split_hashes"] == expected
 
     (manual_dir / "tfds").rename(manual_dir / "before_too")
     (manual_dir / "dataset_coco.json").unlink()
@@ -179,13 +171,13 @@ def test_images_and_captions_of_2017_give_the_same_records(manual_dir):
             if of == split
         ]
         np.save(manual_dir / f"coco_{name}_ids.npy", np.array(ids))
-    assert _build(manual_dir).info.metadata["split_hashes"] == expected
+    assert build(Builder, manual_dir).info.metadata["split_hashes"] == expected
     np.save(manual_dir / "coco_dev_ids.npy", np.array([5]))
     with pytest.raises(UnexpectedFilesError, match="lists caption 5, which the captions of"):
-        _build(manual_dir, "captions")
+        build(Builder, manual_dir, "captions")
     np.save(manual_dir / "coco_dev_ids.npy", np.load(manual_dir / "coco_test_ids.npy"))
     with pytest.raises(UnexpectedFilesError, match="image 74 is listed in both val and test"):
-        _build(manual_dir, "captions")
+        build(Builder, manual_dir, "captions")
 
 
 @pytest.mark.parametrize(
@@ -202,7 +194,7 @@ def test_images_and_captions_of_2017_give_the_same_records(manual_dir):
 def test_another_json_is_refused(manual_dir, content, message):
     (manual_dir / "dataset_coco.json").write_text(content)
     with pytest.raises(UnexpectedFilesError, match=f"dataset_coco.json.*{message}"):
-        _build(manual_dir)
+        build(Builder, manual_dir)
 
 
 def test_a_damaged_archive_loses_the_pictures_of_that_place_only(manual_dir):
@@ -211,14 +203,14 @@ def test_a_damaged_archive_loses_the_pictures_of_that_place_only(manual_dir):
     place = content.index(b"\xff\xd8", content.index(_file_name("val2014", 74).encode()))
     content[place : place + 40] = bytes(40)
     packed.write_bytes(content)
-    builder = _build(manual_dir, min_kept=0.5)
+    builder = build(Builder, manual_dir, min_kept=0.5)
     assert builder.info.metadata["left_out"]["test"] == {"damaged in the archive": 1}
     assert builder.info.metadata["kept"] == {"train": 3, "validation": 1, "test": 1}
 
 
 @pytest.mark.slow
 def test_the_real_captions_and_images_that_are_at_hand(real_data, tmp_path):
-    builder = _build(real_data / "coco", data_dir=tmp_path, min_kept=0.03)
+    builder = build(Builder, real_data / "coco", data_dir=tmp_path, min_kept=0.03)
     metadata = builder.info.metadata
     # 1,060 images; 66 from CxC's validation split have no caption.
     assert metadata["kept"] == {"train": 479 + 239, "validation": 161 - 66, "test": 181}

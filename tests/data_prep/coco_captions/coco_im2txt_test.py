@@ -7,11 +7,11 @@ import zipfile
 import numpy as np
 import PIL.Image
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.coco_captions import categories
 from data_prep.coco_captions.coco_captions_dataset_builder import Builder
 from data_prep.errors import UnexpectedFilesError
+from tests.data_prep.builds import build
 
 # In the order of the annotation file, not of the ids.
 _TRAIN = [57870, 9, 25]
@@ -67,13 +67,6 @@ def manual_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _build(folder, config):
-    builder = Builder(config=config, data_dir=folder / "tfds")
-    settings = tfds.download.DownloadConfig(manual_dir=str(folder))
-    builder.download_and_prepare(download_config=settings)
-    return builder
-
-
 def _read(builder):
     return {
         split: {int(example["image_id"]): example for example in builder.as_data_source(split)}
@@ -82,7 +75,7 @@ def _read(builder):
 
 
 def test_val2014_is_cut_in_the_order_of_its_file(manual_dir):
-    found = _read(_build(manual_dir, "im2txt"))
+    found = _read(build(Builder, manual_dir, "im2txt"))
     assert set(found["train"]) == {*_TRAIN, *_VAL[:17]}
     assert set(found["validation"]) == {_VAL[17]}
     assert set(found["test"]) == set(_VAL[18:])
@@ -93,7 +86,7 @@ def test_val2014_is_cut_in_the_order_of_its_file(manual_dir):
 
 
 def test_one_caption_is_the_first_of_the_file(manual_dir):
-    found = _read(_build(manual_dir, "im2txt_one_caption"))
+    found = _read(build(Builder, manual_dir, "im2txt_one_caption"))
     assert {split: len(images) for split, images in found.items()} == {
         "train": 20,
         "validation": 1,
@@ -105,7 +98,7 @@ def test_one_caption_is_the_first_of_the_file(manual_dir):
 
 
 def test_categories_are_those_of_the_instances_where_they_are_known(manual_dir):
-    builder = _build(manual_dir, "im2txt")
+    builder = build(Builder, manual_dir, "im2txt")
     assert builder.info.metadata["categories"] == ["person", "car", "toothbrush"]
     found = _read(builder)
     assert list(found["train"][391895]["categories"]) == [1, 0, 1]
@@ -117,16 +110,16 @@ def test_categories_are_those_of_the_instances_where_they_are_known(manual_dir):
 def test_official_files_of_another_size_or_form_are_refused(manual_dir, monkeypatch):
     monkeypatch.setitem(Builder.EXPECTED, "val2014", 21)
     with pytest.raises(UnexpectedFilesError, match="val2014: 20 instead of 21"):
-        _build(manual_dir, "im2txt")
+        build(Builder, manual_dir, "im2txt")
     with pytest.raises(FileNotFoundError, match=r"dataset_coco\.json does not exist"):
-        _build(manual_dir, "images")
+        build(Builder, manual_dir, "images")
     (manual_dir / "annotations").mkdir()
     unpacked = manual_dir / "annotations" / "captions_val2014.json"
     unpacked.write_text(json.dumps(_captions("val2014", _VAL) | {"images": []}))
     with pytest.raises(
         UnexpectedFilesError, match=f"{unpacked} does not have the published format"
     ):
-        _build(manual_dir, "im2txt")
+        build(Builder, manual_dir, "im2txt")
 
 
 def test_lists_of_instances_agree_on_their_categories(tmp_path):
@@ -165,7 +158,7 @@ def test_pairs_of_test_captions_come_from_all_captions(manual_dir, monkeypatch):
     monkeypatch.setattr("data_prep.caption_pairs.PAIRS", 2)
     for part in ("train2014", "val2014"):
         (manual_dir / f"{part}.zip").unlink()  # no pictures are needed
-    builder = _build(manual_dir, "im2txt_test_pairs")
+    builder = build(Builder, manual_dir, "im2txt_test_pairs")
     assert list(builder.info.splits) == ["test"]
     pairs = list(builder.as_data_source("test"))
     assert sorted(pair["score"] for pair in pairs) == [0, 0, 1, 1]

@@ -5,11 +5,11 @@ import gzip
 import json
 
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.coco_captions import plain_captions
 from data_prep.coco_captions.coco_captions_dataset_builder import Builder
 from data_prep.errors import UnexpectedFilesError
+from tests.data_prep.builds import build
 from xmodal import data
 from xmodal.base.config import UserError
 
@@ -48,17 +48,10 @@ def _write(folder, rows, name="captions_known.csv.gz", lines=_LINES):
             file.write(json.dumps(line) + "\n")
 
 
-def _build(folder):
-    builder = Builder(config="captions", data_dir=folder / "tfds")
-    settings = tfds.download.DownloadConfig(manual_dir=str(folder))
-    builder.download_and_prepare(download_config=settings)
-    return builder
-
-
 def test_lines_alone(tmp_path):
     _write(tmp_path, _rows(), lines=[*_LINES, (73, "val", 5), (74, "test", 5)])
     (tmp_path / "captions_known.csv.gz").unlink()
-    builder = _build(tmp_path)
+    builder = build(Builder, tmp_path, "captions")
     assert set(_read(builder, "train")) == {9, 25, 26}
     assert list(_read(builder, "test")) == [74]
 
@@ -68,7 +61,7 @@ def built(tmp_path):
     _write(tmp_path, _rows())
     # Not a caption file.
     (tmp_path / "karpathy_5k_caption_image.csv").write_text("caption_id,image_id\n1,2\n")
-    return _build(tmp_path)
+    return build(Builder, tmp_path, "captions")
 
 
 def _read(builder, split):
@@ -115,7 +108,7 @@ def test_evaluation_has_the_five_captions_of_the_split(built):
 def test_files_of_another_form_are_refused(tmp_path, change, message):
     _write(tmp_path, change(list(_rows())))
     with pytest.raises(UnexpectedFilesError, match=message):
-        _build(tmp_path)
+        build(Builder, tmp_path, "captions")
     assert not list((tmp_path / "tfds").glob("coco_captions/captions/1*"))
 
 
@@ -130,7 +123,7 @@ def test_karpathys_file_comes_first_and_needs_no_images(tmp_path, monkeypatch):
     _write(tmp_path, _rows())
     counts = {"train": 1, "restval": 1, "val": 1, "test": 1, "captions": 20}
     monkeypatch.setattr(Builder, "EXPECTED", counts)
-    builder = _build(tmp_path)
+    builder = build(Builder, tmp_path, "captions")
     assert sorted(_read(builder, "train")) == [10, 20]
     assert builder.info.metadata["complete"]
 

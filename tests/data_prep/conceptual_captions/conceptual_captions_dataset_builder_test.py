@@ -5,10 +5,10 @@ import gzip
 
 import PIL.Image
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.conceptual_captions.conceptual_captions_dataset_builder import Builder
 from tests.data_prep import img2dataset
+from tests.data_prep.builds import build
 from tests.data_prep.img2dataset import jpeg
 
 _TRAIN, _VALIDATION = "Train_GCC-training.tsv", "Validation_GCC-1.1.0-Validation.tsv"
@@ -18,14 +18,6 @@ def _write_lists(folder, train=6, validation=2):
     for name, count in {_TRAIN: train, _VALIDATION: validation}.items():
         lines = [f"caption {row} of naïve things\thttp://x/{row}\n" for row in range(count)]
         (folder / name).write_text("".join(lines), encoding="utf-8")
-
-
-def _build(folder, **kwargs):
-    builder = Builder(data_dir=folder / "tfds", **kwargs)
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
-    )
-    return builder
 
 
 def _captions(builder, split):
@@ -53,7 +45,7 @@ def loose_images(tmp_path, monkeypatch):
 
 
 def test_rows_with_a_good_image_are_kept_under_their_row_number(loose_images):
-    builder = _build(loose_images)
+    builder = build(Builder, loose_images)
     assert _captions(builder, "train") == {
         row: [f"caption {row} of naïve things"] for row in (0, 3, 5)
     }
@@ -82,7 +74,7 @@ def test_shards_and_tables_of_img2dataset_and_bad_captions(tmp_path, monkeypatch
     rows = [(f"http://x/{n}", "another", jpeg(n + 3) if n != 2 else None) for n in range(6)]
     img2dataset.write(tmp_path / "training", rows, "webdataset")
     img2dataset.write(tmp_path / "validation", rows[:2], "parquet")
-    builder = _build(tmp_path)
+    builder = build(Builder, tmp_path)
     assert _captions(builder, "train") == {
         row: [f"caption {row} of naïve things"] for row in (0, 3, 5)
     }
@@ -97,7 +89,7 @@ def test_shards_and_tables_of_img2dataset_and_bad_captions(tmp_path, monkeypatch
 
 def test_below_the_threshold_nothing_is_left_but_the_report(loose_images):
     with pytest.raises(ValueError, match=r"keeps less than 0\.6 of the records of train") as error:
-        _build(loose_images, min_kept=0.6)
+        build(Builder, loose_images, min_kept=0.6)
     assert "not an image 1" in str(error.value)
     folder = loose_images / "tfds" / "conceptual_captions" / "images"
     assert [path.name for path in folder.iterdir()] == ["left_out.csv"]
@@ -107,22 +99,22 @@ def test_short_or_missing_files_are_named(loose_images):
     path = loose_images / _TRAIN
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
     with pytest.raises(ValueError, match="train: 5 instead of 6"):
-        _build(loose_images)
+        build(Builder, loose_images)
     path.rename(loose_images / "list.txt")
     (loose_images / _VALIDATION).unlink()
     # One message lists what is missing and everything that would work.
     with pytest.raises(
         FileNotFoundError, match=r"(?s)no list .*Train_GCC-training\.tsv.*img2dataset"
     ):
-        _build(loose_images)
+        build(Builder, loose_images)
     _write_lists(loose_images)
     (loose_images / "training").rename(loose_images / "elsewhere")
     with pytest.raises(FileNotFoundError, match="training does not exist"):
-        _build(loose_images)
+        build(Builder, loose_images)
     (loose_images / _TRAIN).rename(loose_images / "cc3m.tsv")
     (loose_images / "train_too.tsv").touch()
     with pytest.raises(ValueError, match=r"has cc3m\.tsv and train_too\.tsv: keep the right list"):
-        _build(loose_images)
+        build(Builder, loose_images)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +139,7 @@ def test_one_list_alone_under_any_of_its_names_and_packed_shards_below(
     packed = tmp_path / folder / "shards" / "0" / "00000.tar"
     packed.with_name("00000.tar.gz").write_bytes(gzip.compress(packed.read_bytes()))
     packed.unlink()
-    builder = _build(tmp_path)
+    builder = build(Builder, tmp_path)
     expected = {n: [f"caption {n} of naïve things"] for n in range(6)}
     assert _captions(builder, "train") == expected
     assert list(builder.info.splits) == ["train"]
@@ -168,10 +160,10 @@ def test_a_first_line_that_may_shift_the_rows_is_an_error(loose_images, top):
     path = loose_images / _TRAIN
     path.write_text("\n".join([top, *path.read_text().splitlines()[1:], ""]))
     with pytest.raises(ValueError, match=r"line 1 is b'.*neither CAPTION<tab>URL nor a header"):
-        _build(loose_images)
+        build(Builder, loose_images)
 
 
 def test_images_counted_from_1_are_an_error(loose_images):
     (loose_images / "training" / "0.jpg").rename(loose_images / "training" / "6.jpg")
     with pytest.raises(ValueError, match=r"number 6, but the last row of the list is 5 \(Train"):
-        _build(loose_images)
+        build(Builder, loose_images)

@@ -7,11 +7,11 @@ import zipfile
 import numpy as np
 import PIL.Image
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.cxc import rating_files
 from data_prep.cxc.cxc_dataset_builder import Builder
+from tests.data_prep.builds import build
 
 # Captions 11 to 14 describe images 1 to 4; image 4 has no pixels, 3 is truncated, 2 is CMYK.
 _HEADERS = {"sts": "caption1,caption2", "sis": "image1,image2", "sits": "caption,image"}
@@ -68,21 +68,13 @@ def manual_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _build(folder, config, **kwargs):
-    builder = Builder(config=config, data_dir=folder / "tfds", **kwargs)
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
-    )
-    return builder
-
-
 def _splits(folder, config, data_dir=None):
     builder = Builder(config=config, data_dir=data_dir or folder / "tfds")
     return {split: list(rows) for split, rows in builder._splits(folder).items()}
 
 
 def test_pairs_in_both_orders_are_two_rows(manual_dir):
-    builder = _build(manual_dir, "sis")
+    builder = build(Builder, manual_dir, "sis")
     pairs = [
         (int(e["left_id"]), int(e["right_id"]), float(e["score"]), e["rating"], e["method"])
         for e in builder.as_data_source("validation")
@@ -94,7 +86,7 @@ def test_pairs_in_both_orders_are_two_rows(manual_dir):
 
 
 def test_rows_are_joined_to_their_images(manual_dir):
-    builder = _build(manual_dir, "sis_images", min_kept=0.3)
+    builder = build(Builder, manual_dir, "sis_images", min_kept=0.3)
     shapes = {
         (int(e["left_id"]), int(e["right_id"])): (e["left_image"].shape, e["right_image"].shape)
         for split in ("validation", "test")
@@ -105,11 +97,8 @@ def test_rows_are_joined_to_their_images(manual_dir):
         (2, 1): ((30, 22, 3), (30, 21, 3)),
     }
     assert builder.info.metadata["left_out"]["test"] == {"no image": 1, "truncated image": 1}
-    builder = Builder(config="sis_images", data_dir=manual_dir / "again")
     with pytest.raises(ValueError, match="keeps less than all of the records of test"):
-        builder.download_and_prepare(
-            download_config=tfds.download.DownloadConfig(manual_dir=str(manual_dir))
-        )
+        build(Builder, manual_dir, "sis_images", "again")
 
 
 def test_rows_are_joined_to_their_captions(manual_dir):

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.eccv_labels.eccv_labels_dataset_builder import Builder
 from data_prep.eccv_labels.label_files import read_gallery
+from tests.data_prep.builds import build
 
 # Images 9 and 7 with their captions; 99 is a sixth caption of image 9.
 _CAPTIONS = {9: [90, 91, 92, 93, 94], 7: [70, 71, 72, 73, 74]}
@@ -41,20 +41,12 @@ def manual_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _build(folder, config, data_dir):
-    builder = Builder(config=config, data_dir=data_dir)
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
-    )
-    return builder
-
-
 def _examples(folder, config="eccv"):
     return list(Builder(config=config, data_dir=folder / "tfds")._splits(folder)["test"])
 
 
 def test_positives_beyond_the_gallery_are_kept_and_named(manual_dir):
-    builder = _build(manual_dir, "eccv", manual_dir / "tfds")
+    builder = build(Builder, manual_dir, "eccv", manual_dir / "tfds")
     found = {
         (e["direction"].decode(), int(e["query_id"])): [
             list(e[name]) for name in ("positive_ids", "unreachable_ids")
@@ -140,7 +132,7 @@ def test_orders_that_are_none_and_missing_files_are_named(manual_dir):
 
 @pytest.mark.slow
 def test_the_real_files_hold_what_was_published(real_data, tmp_path):
-    builder = _build(real_data / "eccv_caption", "eccv", tmp_path)
+    builder = build(Builder, real_data / "eccv_caption", "eccv", tmp_path)
     assert builder.info.splits["test"].num_examples == 1261 + 1332
     unreachable = builder.info.metadata["unreachable"]
     assert unreachable == {"i2t": {"575916": [144675], "421999": [467259]}, "t2i": {}}

@@ -5,9 +5,9 @@ import tarfile
 import zipfile
 
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.flickr30k.flickr30k_dataset_builder import Builder
+from tests.data_prep.builds import build
 from tests.data_prep.img2dataset import jpeg
 
 _KARPATHY = {"train": ["11.jpg", "300.jpg"], "val": ["2.jpg"], "test": ["5.jpg"]}
@@ -65,20 +65,12 @@ def manual_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _build(folder, config, name="tfds"):
-    builder = Builder(config=config, data_dir=folder / name)
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
-    )
-    return builder
-
-
 def _examples(builder, split):
     return {int(e["image_id"]): e for e in builder.as_data_source(split)}
 
 
 def test_karpathys_split_with_and_without_images(manual_dir):
-    builder = _build(manual_dir, "images")
+    builder = build(Builder, manual_dir, "images")
     expected = {"train": {0: "11.jpg", 1: "300.jpg"}, "validation": {2: "2.jpg"}}
     for split, names in expected.items():
         examples = _examples(builder, split)
@@ -92,7 +84,7 @@ def test_karpathys_split_with_and_without_images(manual_dir):
     with zipfile.ZipFile(manual_dir / "caption_datasets.zip", "w") as archive:
         archive.write(manual_dir / "dataset_flickr30k.json", "dataset_flickr30k.json")
     (manual_dir / "dataset_flickr30k.json").unlink()
-    texts = _build(manual_dir, "captions")
+    texts = build(Builder, manual_dir, "captions")
     assert "image" not in texts.info.features
     assert _examples(texts, "test")[3]["captions"][4].decode() == _caption("5.jpg", 4)
 
@@ -103,7 +95,7 @@ def test_the_split_of_entities_from_a_zip(manual_dir):
             archive.write(path, f"flickr30k-images/{path.name}")
             path.unlink()
     (manual_dir / "flickr30k-images").rmdir()
-    builder = _build(manual_dir, "entities")
+    builder = build(Builder, manual_dir, "entities")
     assert sorted(_examples(builder, "train")) == [0, 1, 3]
     (example,) = _examples(builder, "test").values()
     assert example["image_id"] == 2
@@ -114,7 +106,7 @@ def test_the_split_of_entities_from_a_zip(manual_dir):
 
 def test_kaggle_table_and_released_archive_give_the_same_records(manual_dir):
     """Kaggle's flickr-image-dataset; one row of it lacks its second separator."""
-    expected = _build(manual_dir, "entities").info.metadata["split_hashes"]
+    expected = build(Builder, manual_dir, "entities").info.metadata["split_hashes"]
     rows = [f"{name}| {k}| {_caption(name, k)}" for name in _NAMES for k in range(5)]
     rows[9] = rows[9].replace("| 4| ", "| 4   ")
     folder = manual_dir / "flickr30k_images"
@@ -127,20 +119,20 @@ def test_kaggle_table_and_released_archive_give_the_same_records(manual_dir):
     for path in (manual_dir / "flickr30k-images").iterdir():
         path.rename(folder / "flickr30k_images" / path.name)
     (manual_dir / "flickr30k-images").rmdir()
-    found = _build(manual_dir, "entities", "packed")
+    found = build(Builder, manual_dir, "entities", "packed")
     assert found.info.metadata["split_hashes"] == expected
     (manual_dir / "flickr30k-images.tar.gz").unlink()
-    found = _build(manual_dir, "entities", "kaggle")
+    found = build(Builder, manual_dir, "entities", "kaggle")
     assert found.info.metadata["split_hashes"] == expected
     (folder / "results.csv").write_text(text.replace("300.jpg| 2|", "300.jpg|"), encoding="utf-8")
     with pytest.raises(ValueError, match=r"results\.csv line 19: no name\.jpg| number"):
-        _build(manual_dir, "entities", "broken")
+        build(Builder, manual_dir, "entities", "broken")
 
 
 def test_a_missing_image_stops_the_build_with_a_list(manual_dir):
     (manual_dir / "flickr30k-images" / "11.jpg").unlink()
     with pytest.raises(ValueError, match=r"(?s)less than all of the records of train.*no image 1"):
-        _build(manual_dir, "images")
+        build(Builder, manual_dir, "images")
     left_out = manual_dir / "tfds" / "flickr30k" / "images" / "left_out.csv"
     assert "train,11.jpg,no image" in left_out.read_text()
 
@@ -150,20 +142,20 @@ def test_files_that_are_not_the_published_ones_are_named(manual_dir):
     whole = path.read_text()
     path.write_text(whole[:-40])
     with pytest.raises(ValueError, match=r"dataset_flickr30k\.json is truncated"):
-        _build(manual_dir, "captions")
+        build(Builder, manual_dir, "captions")
     path.write_text(whole.replace('"imgid": 3, "sentences"', '"sentences"'))
     with pytest.raises(ValueError, match="image 3 does not have the published format"):
-        _build(manual_dir, "captions")
+        build(Builder, manual_dir, "captions")
     path.write_text(whole.replace('"split": "val"', '"split": "test"'))
     with pytest.raises(ValueError, match="validation: 0 instead of 1; test: 2 instead of 1"):
-        _build(manual_dir, "captions")
+        build(Builder, manual_dir, "captions")
     path = manual_dir / "results_20130124.token"
     whole = path.read_text(encoding="utf-8")
     path.write_text(whole.replace("5.jpg#4", "5.jpg#3"), encoding="utf-8")
     with pytest.raises(ValueError, match=r"line 25: '5\.jpg#3' is not a new"):
-        _build(manual_dir, "entities")
+        build(Builder, manual_dir, "entities")
     path.write_text(whole.rpartition("5.jpg#4")[0], encoding="utf-8")
     with pytest.raises(
         ValueError, match=r"val\.txt lists 5\.jpg, which does not have five captions"
     ):
-        _build(manual_dir, "entities")
+        build(Builder, manual_dir, "entities")

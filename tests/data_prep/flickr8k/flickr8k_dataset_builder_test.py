@@ -9,10 +9,10 @@ import zipfile
 import numpy as np
 import PIL.Image
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.flickr8k import flickr8k_files
 from data_prep.flickr8k.flickr8k_dataset_builder import Builder
+from tests.data_prep.builds import build
 
 _SPLITS = {"train": ["b.jpg", "e.jpg"], "dev": ["d.jpg"], "test": ["a.jpg", "c.jpg"]}
 # All files that have captions; the last is in no split.
@@ -75,14 +75,6 @@ def _write_features(folder):
     return features
 
 
-def _build(folder, config):
-    builder = Builder(config=config, data_dir=folder / "tfds")
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
-    )
-    return builder
-
-
 @pytest.fixture(params=[_write_original, _write_tidy])
 def manual_dir(request, tmp_path, monkeypatch):
     monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
@@ -91,7 +83,7 @@ def manual_dir(request, tmp_path, monkeypatch):
 
 
 def test_images_captions_and_stable_ids(manual_dir):
-    builder = _build(manual_dir, "images")
+    builder = build(Builder, manual_dir, "images")
     assert builder.info.file_format.value == "array_record"
     assert {k: v.num_examples for k, v in builder.info.splits.items()} == {
         "train": 2,
@@ -111,13 +103,13 @@ def test_images_captions_and_stable_ids(manual_dir):
 
 def test_features_stand_in_for_pixels(manual_dir):
     features = _write_features(manual_dir)
-    for example in _build(manual_dir, "features").as_data_source("test"):
+    for example in build(Builder, manual_dir, "features").as_data_source("test"):
         assert example["image"].dtype == np.float16
         np.testing.assert_array_equal(example["image"], features[example["image_id"]])
 
 
 def test_ratings_leave_out_experts_on_own_captions(manual_dir):
-    examples = list(_build(manual_dir, "ratings").as_data_source("test"))
+    examples = list(build(Builder, manual_dir, "ratings").as_data_source("test"))
     expert, crowd = sorted(examples, key=lambda example: example["rating"] != b"expert")
     assert expert["rating"] == b"expert"
     assert (expert["left_id"], expert["right_id"]) == (5 * 2 + 2, 0)
@@ -130,10 +122,10 @@ def test_ratings_leave_out_experts_on_own_captions(manual_dir):
 def test_short_or_missing_files_are_named(manual_dir, monkeypatch):
     monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED | {"train": 3, "images": 9})
     with pytest.raises(ValueError, match="images: 6 instead of 9; train: 2 instead of 3"):
-        _build(manual_dir, "images")
+        build(Builder, manual_dir, "images")
     monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
     with pytest.raises(FileNotFoundError, match=r"mobilenet_v2_features\.npz"):
-        _build(manual_dir, "features")
+        build(Builder, manual_dir, "features")
     with pytest.raises(FileNotFoundError, match=r"Flickr8k\.token\.txt"):
         flickr8k_files.read_captions(manual_dir / "nowhere")
     assert not (manual_dir / "tfds" / "flickr8k" / "images" / "1.0.0").exists()
@@ -171,12 +163,12 @@ def test_karpathys_file_gives_the_same_records(tmp_path, monkeypatch):
     monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
     monkeypatch.setattr(flickr8k_files, "WITHOUT_SPLIT", (5,))
     _write_original(tmp_path)
-    expected = _build(tmp_path, "images").info.metadata["split_hashes"]
+    expected = build(Builder, tmp_path, "images").info.metadata["split_hashes"]
     text = _as_karpathy(flickr8k_files.read_captions(tmp_path))
     (tmp_path / "dataset_flickr8k.json").write_text(text)
     (tmp_path / "Flickr8k.token.txt").unlink()
     (tmp_path / "tfds").rename(tmp_path / "before")
-    assert _build(tmp_path, "images").info.metadata["split_hashes"] == expected
+    assert build(Builder, tmp_path, "images").info.metadata["split_hashes"] == expected
 
 
 def test_ids_of_all_images_with_a_split_are_those_of_the_release(real_data, tmp_path):
@@ -201,9 +193,7 @@ def test_a_pair_that_was_rated_twice_is_refused(tmp_path, name):
 
 @pytest.mark.slow
 def test_the_real_files_hold_what_was_published(real_data, tmp_path):
-    builder = Builder(config="features", data_dir=tmp_path)
-    settings = tfds.download.DownloadConfig(manual_dir=str(real_data / "flickr8k"))
-    builder.download_and_prepare(download_config=settings)
+    builder = build(Builder, real_data / "flickr8k", "features", tmp_path)
     assert [s.num_examples for s in builder.info.splits.values()] == [6000, 1000, 1000]
     names = sorted(flickr8k_files.read_captions(real_data / "flickr8k").texts)
     with np.load(real_data / "flickr8k" / "mobilenet_v2_features.npz") as archive:
@@ -236,7 +226,7 @@ def _names(builder, split):
 
 def test_one_caption_per_image_and_training_on_all_but_the_test_images(manual_dir):
     features = _write_features(manual_dir)
-    builder = _build(manual_dir, "features_one_caption")
+    builder = build(Builder, manual_dir, "features_one_caption")
     assert {split: _names(builder, split) for split in builder.info.splits} == {
         "train": "bdef",  # f is in no split
         "test": "ac",
@@ -251,14 +241,14 @@ def test_one_caption_per_image_and_training_on_all_but_the_test_images(manual_di
 def test_images_of_which_any_caption_is_a_sentence_of_a_test_are_left_out(manual_dir):
     _write_features(manual_dir)
     with pytest.raises(FileNotFoundError, match="sts"):
-        _build(manual_dir, "features_one_caption_unseen")
+        build(Builder, manual_dir, "features_one_caption_unseen")
     # The fourth caption of b spelled differently, the first of c, which is a test image, and a
     # part of one of d.
     sentences = ["caption 3 of b.jpg naïve 3", _caption("c.jpg", 0), "Caption 1 of d.jpg"]
     folder = manual_dir / "sts" / "2014"
     folder.mkdir(parents=True)
     (folder / "images.test.tsv").write_text("".join(f"3\t{s}\tanother\n" for s in sentences))
-    builder = _build(manual_dir, "features_one_caption_unseen")
+    builder = build(Builder, manual_dir, "features_one_caption_unseen")
     assert _names(builder, "train") == "def"
     assert _names(builder, "test") == "ac"
     assert builder.info.metadata["images_of_semeval_sts"] == 1
@@ -266,7 +256,7 @@ def test_images_of_which_any_caption_is_a_sentence_of_a_test_are_left_out(manual
 
 def test_pairs_of_test_captions(manual_dir, monkeypatch):
     monkeypatch.setattr("data_prep.caption_pairs.PAIRS", 2)
-    builder = _build(manual_dir, "test_pairs")
+    builder = build(Builder, manual_dir, "test_pairs")
     pairs = list(builder.as_data_source("test"))
     assert sorted(pair["score"] for pair in pairs) == [0, 0, 1, 1]
     for pair in pairs:

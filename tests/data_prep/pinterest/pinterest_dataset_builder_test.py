@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
@@ -12,6 +11,7 @@ from data_prep.pinterest.object_arrays import read_objects
 from data_prep.pinterest.pins import Pins, read_pins
 from data_prep.pinterest.pinterest_dataset_builder import Builder
 from tests.data_prep import img2dataset
+from tests.data_prep.builds import build
 from tests.data_prep.img2dataset import jpeg
 from tests.data_prep.pinterest import python2_arrays
 
@@ -40,21 +40,13 @@ def manual_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _build(folder, config):
-    builder = Builder(config=config, data_dir=folder / "tfds")
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
-    )
-    return builder
-
-
 def test_pins_of_the_toolbox_and_of_img2dataset(manual_dir):
     images = manual_dir / "images"
     images.mkdir()
     for file in range(4):
         for place in range(1, _PINS):
             (images / _pin(file, place)["image_name"]).write_bytes(jpeg(4 + place))
-    builder = _build(manual_dir, "images")
+    builder = build(Builder, manual_dir, "images")
     assert {k: v.num_examples for k, v in builder.info.splits.items()} == {
         "train": 6,
         "validation": 3,
@@ -72,7 +64,7 @@ def test_pins_of_the_toolbox_and_of_img2dataset(manual_dir):
     images.rename(manual_dir / "before")
     pins = [_pin(file, place) for file in range(4) for place in range(_PINS)]
     img2dataset.write(images, [(pin["url"], "", jpeg(4)) for pin in pins], "webdataset", 10)
-    builder = _build(manual_dir, "one_caption")
+    builder = build(Builder, manual_dir, "one_caption")
     first = [(f"Pencil drawing {place} of an owl", place) for place in range(_PINS)]
     found = [
         (e["captions"][0].decode(), e["image_id"] % 10) for e in builder.as_data_source("test")
@@ -83,13 +75,13 @@ def test_pins_of_the_toolbox_and_of_img2dataset(manual_dir):
 
 def test_missing_lists_and_folders_are_named(manual_dir):
     with pytest.raises(FileNotFoundError, match="images does not exist"):
-        _build(manual_dir, "images")
+        build(Builder, manual_dir, "images")
     (manual_dir / "images").mkdir()
     (manual_dir / "pinterest_multimodal_2016_v1" / "pin_2016_v1_0001.npy").unlink()
     with pytest.raises(
         FileNotFoundError, match=r"pin_2016_v1_0001\.npy does not exist \(1 missing"
     ):
-        _build(manual_dir, "images")
+        build(Builder, manual_dir, "images")
 
 
 def test_bad_entries_and_sentences_are_left_out_one_by_one(tmp_path):
@@ -154,7 +146,7 @@ def test_arrays_of_python_3_are_read_and_cut_ones_refused(tmp_path):
 
 def test_pairs_of_test_sentences_need_no_images(manual_dir, monkeypatch):
     monkeypatch.setattr("data_prep.caption_pairs.PAIRS", 2)
-    builder = _build(manual_dir, "test_pairs")
+    builder = build(Builder, manual_dir, "test_pairs")
     pairs = list(builder.as_data_source("test"))
     assert sorted(pair["score"] for pair in pairs) == [0, 0, 1, 1]
     sentences = {sentence for place in range(_PINS) for sentence in _pin(3, place)["sentences"]}

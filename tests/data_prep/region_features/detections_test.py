@@ -9,11 +9,11 @@ import pickle
 import h5py
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.errors import UnexpectedFilesError
 from data_prep.region_features.feature_stores import FeatureStores
 from data_prep.region_features.region_features_dataset_builder import Builder
+from tests.data_prep.builds import build
 from xmodal import data
 
 # COCO id -> Karpathy split, folder and number of regions.
@@ -212,16 +212,9 @@ def manual_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _build(folder, config="coco_detections", **kwargs):
-    builder = Builder(config=config, data_dir=folder / "tfds", **kwargs)
-    settings = tfds.download.DownloadConfig(manual_dir=str(folder))
-    builder.download_and_prepare(download_config=settings)
-    return builder
-
-
 def test_regions_and_captions_are_joined_and_padded_in_batches(manual_dir):
     _bottom_up_tsv(manual_dir / "features", list(_IMAGES))
-    builder = _build(manual_dir)
+    builder = build(Builder, manual_dir, "coco_detections")
     found = {int(e["image_id"]): e for e in builder.as_data_source("train")}
     assert sorted(found) == [9, 42]
     assert found[42]["image"].dtype == np.float16
@@ -263,9 +256,9 @@ def test_vinvl_has_boxes_and_tags_which_follow_in_batches(manual_dir, monkeypatc
     lines = [f"{i}\t{json.dumps(objects)}" for i, objects in found.items()]
     (manual_dir / "features/predictions.tsv").write_text("\n".join(lines[:-1]))
     with pytest.raises(UnexpectedFilesError, match="no usable record in split test"):
-        _build(manual_dir, "coco_vinvl")  # Its image has no tags.
+        build(Builder, manual_dir, "coco_vinvl")  # Its image has no tags.
     (manual_dir / "features/predictions.tsv").write_text("\n".join(lines))
-    _build(manual_dir, "coco_vinvl")
+    build(Builder, manual_dir, "coco_vinvl")
     config = {
         "dataset": "region_features",
         "config": "coco_vinvl",
@@ -306,7 +299,7 @@ def test_flickr30k_is_joined_by_the_names_of_files(tmp_path, monkeypatch):
     for n, name in enumerate(names.values()):
         features = np.full((n + 1, _CHANNELS), n, np.float32)
         np.save(tmp_path / "features" / name.replace("jpg", "npy"), features)
-    builder = _build(tmp_path, "flickr30k_detections")
+    builder = build(Builder, tmp_path, "flickr30k_detections")
     (example,) = builder.as_data_source("test")
     assert example["image_id"] == 2
     assert example["image"].tolist() == [[2] * _CHANNELS] * 3
@@ -317,10 +310,10 @@ def test_images_with_bad_or_missing_features_are_left_out(manual_dir):
     np.savez(manual_dir / "features" / "42.npz", x=np.full((3, _CHANNELS), np.nan, np.float32))
     np.savez(manual_dir / "features" / "73.npz", y=_features(73))
     with pytest.raises(UnexpectedFilesError, match=r"no usable record in split validation"):
-        _build(manual_dir)
+        build(Builder, manual_dir, "coco_detections")
     np.savez(manual_dir / "features" / "73.npz", feat=_features(73))
     np.savez(manual_dir / "features" / "391895.npz", feat=_features(391895))
-    builder = _build(manual_dir, min_kept=0.5)
+    builder = build(Builder, manual_dir, "coco_detections", min_kept=0.5)
     listed = (builder.data_path / "left_out.csv").read_text()
     assert f'{_name(42)}.jpg,bad features,"not finite' in listed
 

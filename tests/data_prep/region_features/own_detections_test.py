@@ -5,10 +5,10 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.errors import UnexpectedFilesError
 from data_prep.region_features.region_features_dataset_builder import Builder
+from tests.data_prep.builds import build
 
 # Name -> split, number of regions and tags.
 _IMAGES = {
@@ -52,15 +52,8 @@ def _write(folder, names):
     (folder / "dataset.json").write_text(json.dumps({"images": images}))
 
 
-def _build(folder):
-    builder = Builder(config="vinvl", data_dir=folder / "tfds")
-    settings = tfds.download.DownloadConfig(manual_dir=str(folder))
-    builder.download_and_prepare(download_config=settings)
-    return builder
-
-
 def test_any_number_of_images_has_regions_and_tags(folder):
-    builder = _build(folder)
+    builder = build(Builder, folder, "vinvl")
     found = {
         int(each["image_id"]): each
         for split in ("train", "validation", "test")
@@ -76,10 +69,10 @@ def test_an_unknown_split_is_named_with_its_file(folder):
     text = (folder / "dataset.json").read_text()
     (folder / "dataset.json").write_text(text.replace('"val"', '"held"'))
     with pytest.raises(UnexpectedFilesError, match=r"dataset.json: the split 'held' is not known"):
-        _build(folder)
+        build(Builder, folder, "vinvl")
 
 
 def test_two_images_with_one_number_are_refused(folder):
     _write(folder, [*_IMAGES, "other/dog_07.jpg"])
     with pytest.raises(UnexpectedFilesError, match=r"'dog_7.jpg' and 'other/dog_07.jpg' end in"):
-        _build(folder)
+        build(Builder, folder, "vinvl")

@@ -4,10 +4,10 @@ import re
 
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.region_features import scan_files
 from data_prep.region_features.region_features_dataset_builder import Builder
+from tests.data_prep.builds import build
 
 _IMAGES = {"train": 4, "dev": 2, "test": 1}
 
@@ -24,21 +24,13 @@ def _write(folder, shape=(36, 2048), copies=1):
         (folder / f"{split}_caps.txt").write_text("".join(lines), encoding="utf-8")
 
 
-def _build(folder, config="regions", **kwargs):
-    builder = Builder(config=config, data_dir=folder / "tfds", **kwargs)
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
-    )
-    return builder
-
-
 def _examples(builder, split):
     return {int(e["image_id"]): e for e in builder.as_data_source(split)}
 
 
 def test_regions_five_times_per_image_without_ids(tmp_path):
     _write(tmp_path, copies=5)
-    builder = _build(tmp_path)
+    builder = build(Builder, tmp_path, "regions")
     assert list(builder.info.splits) == ["train", "validation", "test"]
     expected = _features("train").astype(np.float16)
     examples = _examples(builder, "train")
@@ -61,7 +53,7 @@ def test_published_ids_and_the_split_testall(tmp_path):
     (tmp_path / "testall_ids.txt").write_text("391895\n" * 5 + "60623\n" * 5)
     capids = [770337, 771687, 772707, 776154, 781998, 681330, 681333, 681336, 681339, 681342]
     (tmp_path / "testall_capids.txt").write_text("".join(f"{n}\n" for n in capids))
-    builder = _build(tmp_path)
+    builder = build(Builder, tmp_path, "regions")
     assert sorted(_examples(builder, "train")) == [57870, 222016, 384029, 520950]
     testall = _examples(builder, "testall")
     assert sorted(testall) == [60623, 391895]
@@ -81,11 +73,11 @@ def test_maps_become_rows_of_channels(tmp_path, shape):
 def test_published_counts_and_shapes_are_checked(tmp_path):
     _write(tmp_path)
     with pytest.raises(ValueError, match=r"train: 4 instead of 29,000; dev: 2 instead of 1,014"):
-        _build(tmp_path, "flickr30k")
+        build(Builder, tmp_path, "flickr30k")
     with pytest.raises(FileNotFoundError, match=r"testall_ims\.npy"):
-        _build(tmp_path, "coco")
+        build(Builder, tmp_path, "coco")
     with pytest.raises(ValueError, match=re.escape("[4, 36, 2048]; this config needs")):
-        _build(tmp_path, "grid_7x7")
+        build(Builder, tmp_path, "grid_7x7")
     captions = {name: sum(images.values()) * 5 for name, images in Builder.EXPECTED.items()}
     assert captions["flickr30k"] == 155_070
     assert captions["coco"] == 5 * (113_287 + 5_000 + 1_000 + 5_000)
@@ -97,10 +89,10 @@ def test_files_that_do_not_fit_are_named(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[:-1000])
     with pytest.raises(ValueError, match=r"train_ims\.npy is truncated or not an array"):
-        _build(tmp_path)
+        build(Builder, tmp_path, "regions")
     np.save(path, np.array([{"a": 1}]), allow_pickle=True)
     with pytest.raises(ValueError, match=r"train_ims\.npy is truncated or not an array"):
-        _build(tmp_path)
+        build(Builder, tmp_path, "regions")
     path.write_bytes(whole)
     for name, content, message in (
         ("train_ids.txt", "1\n2\n3\n", "has 3 lines instead of 4 or 20"),
@@ -112,7 +104,7 @@ def test_files_that_do_not_fit_are_named(tmp_path):
     ):
         (tmp_path / name).write_text(content)
         with pytest.raises(ValueError, match=message):
-            _build(tmp_path)
+            build(Builder, tmp_path, "regions")
         (tmp_path / "train_ids.txt").unlink(missing_ok=True)
 
 
@@ -127,7 +119,7 @@ def test_bad_features_and_captions_leave_their_image_out(tmp_path):
         path.read_bytes().replace("a naïve caption 3 ".encode(), b"a na\xefve caption ")
     )
     with pytest.raises(ValueError, match=r"bad features 2, not UTF-8 1") as error:
-        _build(tmp_path)
+        build(Builder, tmp_path, "regions")
     assert "regions/left_out.csv" in str(error.value)
-    builder = _build(tmp_path, min_kept=0.25)
+    builder = build(Builder, tmp_path, "regions", min_kept=0.25)
     assert sorted(_examples(builder, "train")) == [3]

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.sbu import sbu_dataset_builder
 from data_prep.sbu.sbu_dataset_builder import Builder
 from tests.data_prep import img2dataset
+from tests.data_prep.builds import build
 from tests.data_prep.img2dataset import jpeg
 
 _COUNT = 20
@@ -27,14 +27,6 @@ def manual_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _build(folder, name="tfds"):
-    builder = Builder(data_dir=folder / name)
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
-    )
-    return builder
-
-
 def _ids(builder):
     return {
         split: sorted(int(e["image_id"]) for e in builder.as_data_source(split))
@@ -45,7 +37,7 @@ def _ids(builder):
 def test_splits_depend_on_the_urls_and_not_on_the_images(manual_dir):
     rows = [(url, "x", jpeg(4 + n)) for n, url in enumerate(_URLS)]
     img2dataset.write(manual_dir / "images", rows, "files")
-    builder = _build(manual_dir)
+    builder = build(Builder, manual_dir)
     complete = _ids(builder)
     assert {split: len(ids) for split, ids in complete.items()} == {
         "train": 12,
@@ -67,7 +59,7 @@ def test_splits_depend_on_the_urls_and_not_on_the_images(manual_dir):
         if n not in lost:
             name = url.rpartition("/")[2] if n % 2 else f"{n:07d}.jpg"
             (manual_dir / "images" / name).write_bytes(jpeg(4 + n))
-    fewer = _ids(_build(manual_dir, "fewer"))
+    fewer = _ids(build(Builder, manual_dir, data_dir="fewer"))
     assert fewer == {split: sorted(set(ids) - lost) for split, ids in complete.items()}
 
 
@@ -84,27 +76,27 @@ def test_urls_that_come_twice_share_a_split_and_the_published_sizes_hold():
 
 def test_files_that_do_not_belong_together_are_named(manual_dir):
     with pytest.raises(FileNotFoundError, match="images does not exist"):
-        _build(manual_dir)
+        build(Builder, manual_dir)
     path = manual_dir / "SBU_captioned_photo_dataset_captions.txt"
     path.write_text(path.read_text().rpartition("My")[0])
     with pytest.raises(ValueError, match=r"urls\.txt has 20 urls, but there are 19 captions"):
-        _build(manual_dir)
+        build(Builder, manual_dir)
 
 
 def test_the_json_list_gives_the_same_records(manual_dir):
     """sbu-captions-all.json: `image_urls`, `user_ids` and `captions` side by side."""
     rows = [(url, "x", jpeg(4 + n)) for n, url in enumerate(_URLS)]
     img2dataset.write(manual_dir / "images", rows, "webdataset")
-    expected = _build(manual_dir).info.metadata["split_hashes"]
+    expected = build(Builder, manual_dir).info.metadata["split_hashes"]
     captions = [f"My dog {n} , in front of it" for n in range(_COUNT)]
     content = {"image_urls": _URLS, "user_ids": ["12@N00"] * _COUNT, "captions": captions}
     (manual_dir / "sbu-captions-all.json").write_text(json.dumps(content))
     for path in manual_dir.glob("SBU_*"):
         path.unlink()
-    assert _build(manual_dir, "json").info.metadata["split_hashes"] == expected
+    assert build(Builder, manual_dir, data_dir="json").info.metadata["split_hashes"] == expected
     (manual_dir / "sbu-captions-all.json").write_text(json.dumps(content | {"captions": [None]}))
     with pytest.raises(ValueError, match="has no list of strings captions"):
-        _build(manual_dir, "refused")
+        build(Builder, manual_dir, data_dir="refused")
 
 
 def test_without_a_folder_of_files_the_instructions_are_shown(tmp_path):

@@ -4,7 +4,6 @@ import csv
 
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
@@ -12,6 +11,7 @@ from data_prep.semeval_sts import semeval_sts_dataset_builder
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 from data_prep.semeval_sts.semeval_files import find_sets
 from data_prep.semeval_sts.semeval_sts_dataset_builder import Builder, first_id
+from tests.data_prep.builds import build
 
 _SPLITS = ("train", "validation", "test")
 # Set -> its listed pairs; those without a score are not in the dataset.
@@ -60,20 +60,12 @@ def official(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _build(folder, tmp_path):
-    builder = Builder(data_dir=tmp_path / "tfds")
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
-    )
-    return builder
-
-
 def _splits(folder):
     return {k: list(v) for k, v in Builder(data_dir=folder / "tfds")._splits(folder).items()}
 
 
 def test_the_official_layout(official):
-    builder = _build(official, official)
+    builder = build(Builder, official)
     examples = {int(e["pair_id"]): e for e in builder.as_data_source("test")}
     # Ids depend neither on the missing set nor on pairs without a score.
     assert sorted(examples) == [20_000, 20_001, 30_000, 30_001]
@@ -146,7 +138,7 @@ def test_the_real_files_hold_what_was_published_in_both_layouts(real_data, tmp_p
     (tmp_path / "table" / "semeval_sts.csv.gz").symlink_to(
         (real_data / "sts" / "semeval_sts_2012_2016.csv.gz").resolve()
     )
-    builder = _build(tmp_path / "table", tmp_path)
+    builder = build(Builder, tmp_path / "table", data_dir=tmp_path / "tfds")
     counts = {split: info.num_examples for split, info in builder.info.splits.items()}
     assert counts == {"train": 1484, "test": 11_794}
     assert builder.info.metadata["absent"] == [
@@ -177,7 +169,7 @@ def test_the_real_files_hold_what_was_published_in_both_layouts(real_data, tmp_p
 
 @pytest.mark.slow
 def test_the_benchmark_and_sick_hold_what_was_published(real_data, tmp_path):
-    builder = _build(real_data / "sts", tmp_path)
+    builder = build(Builder, real_data / "sts", data_dir=tmp_path / "tfds")
     counts = {split: info.num_examples for split, info in builder.info.splits.items()}
     assert counts == {
         "train": 1484 + 5749 + 4500,
