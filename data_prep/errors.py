@@ -5,5 +5,9 @@ class UnexpectedFilesError(ValueError):
     """The manually downloaded files are not the published dataset."""
 
 
+class DamagedFileError(UnexpectedFilesError):
+    """A file is truncated, or not in the format that its name says."""
+
+
 class NotPreparedError(ValueError):
     """A dataset has not been built, or its description cannot be read."""

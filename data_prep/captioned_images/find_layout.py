@@ -19,7 +19,7 @@ from data_prep.captioned_images.sidecars import (
 from data_prep.captioned_images.table_layouts import EmbeddedLayout, TableLayout
 from data_prep.captioned_images.tables import TABLE_ENDINGS, ending
 from data_prep.captioned_images.unused_files import RATINGS, is_description
-from data_prep.errors import UnexpectedFilesError
+from data_prep.errors import DamagedFileError, UnexpectedFilesError
 from data_prep.reading.folders import files_below, walk
 from data_prep.reading.image_files import is_archive
 from data_prep.reading.picture_names import is_picture
@@ -79,7 +79,7 @@ def _sources(
             source = open_source(path, options, pictures)
         except UnexpectedFilesError as error:
             if not image:
-                certain = "truncated or not" in str(error) and ending(path) in _CERTAIN
+                certain = isinstance(error, DamagedFileError) and ending(path) in _CERTAIN
                 (damaged if certain else reasons).append(str(error))
             continue
         if not image or _is_of_others(source, image, pictures):

@@ -5,14 +5,14 @@ from typing import Any
 
 from data_prep.captioned_images.column_names import image_columns
 from data_prep.captioned_images.options import FILE, ReadingOptions
-from data_prep.errors import UnexpectedFilesError
+from data_prep.errors import DamagedFileError, UnexpectedFilesError
 
 
 def parquet_schema(path: pathlib.Path) -> Any:
     """Returns the schema of a table.
 
     Raises:
-      UnexpectedFilesError: the file is truncated or not a Parquet table.
+      DamagedFileError: the file is truncated or not a Parquet table.
     """
     import pyarrow
     import pyarrow.parquet
@@ -21,9 +21,7 @@ def parquet_schema(path: pathlib.Path) -> Any:
         return pyarrow.parquet.read_schema(path)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         detail = str(error).partition("\n")[0]
-        raise UnexpectedFilesError(
-            f"{path} is truncated or not a parquet table: {detail}"
-        ) from error
+        raise DamagedFileError(f"{path} is truncated or not a parquet table: {detail}") from error
 
 
 def embedded_column(path: pathlib.Path, options: ReadingOptions) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from etils import epath
 
-from data_prep.errors import UnexpectedFilesError
+from data_prep.errors import DamagedFileError, UnexpectedFilesError
 from data_prep.untrusted.archives import ZIP_ERRORS, open_gzip, open_zip
 from data_prep.untrusted.json_text import parse_json_text
 
@@ -67,7 +67,7 @@ def parse_json(
             encoded, object_hook=object_hook, object_pairs_hook=object_pairs_hook
         )
     except ValueError as error:
-        raise UnexpectedFilesError(f"{source} cannot be read as JSON: {error}") from error
+        raise DamagedFileError(f"{source} cannot be read as JSON: {error}") from error
 
 
 def read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
@@ -106,7 +106,7 @@ def read_lines(path: AnyPath) -> Iterator[bytes]:
                 number += 1
                 yield line
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise UnexpectedFilesError(
+            raise DamagedFileError(
                 f"{path} is truncated or damaged after line {number:,} ({error}); download it again"
             ) from error
 

@@ -108,6 +108,11 @@ def broken_json(folder):
         file.write('\n{"file_name": "p0')
 
 
+def broken_part(folder):
+    folders.json_lines(folder, NUMBERS)
+    (folder / "more.jsonl").write_text('{"file_name": "p0')
+
+
 def mostly_missing(folder):
     _table(folder, folders.rows(*([f"lost{n}.png", "a caption"] for n in range(40))))
 
@@ -133,6 +138,7 @@ def mostly_missing(folder):
         (latin_1_header, r"all.csv line 1, its header, is not UTF-8; save the file as UTF-8"),
         (latin_1_texts, r"not UTF-8 30 \(save the file as UTF-8\); the first is p000.png"),
         (broken_json, r"line 31 cannot be read as JSON"),
+        (broken_part, r"more.jsonl line 1 cannot be read as JSON"),
         (
             mostly_missing,
             r"40 of 70 pictures cannot be used, more than 0.1 of them. Not used: no image 40; "

@@ -141,7 +141,7 @@ def test_files_that_are_not_the_published_ones_are_named(manual_dir):
     path = manual_dir / "dataset_flickr30k.json"
     whole = path.read_text()
     path.write_text(whole[:-40])
-    with pytest.raises(ValueError, match=r"dataset_flickr30k\.json is truncated"):
+    with pytest.raises(ValueError, match=r"dataset_flickr30k\.json cannot be read as JSON"):
         build(Builder, manual_dir, "captions")
     path.write_text(whole.replace('"imgid": 3, "sentences"', '"sentences"'))
     with pytest.raises(ValueError, match="image 3 does not have the published format"):
