@@ -80,7 +80,9 @@ def main(argv: list[str]) -> None:
     from xmodal.base import processes
     from xmodal.base.compilation_cache import use_compilation_cache
 
-    config = config_flag.read_config() if "config" in source else None
+    config = None
+    if "config" in source:
+        config = config_flag.read_config(has_model=source == ("config",))
     settings = values_of(source) | ({"--config": config.to_dict()} if config else {})
     use_compilation_cache()
     with processes.connected(settings), _stoppable():

@@ -43,11 +43,11 @@ def captions_alone(config):
 def config_of_flags(own_flags, monkeypatch):
     """Command line -> config."""
 
-    def read(*overrides, argument=""):
+    def read(*overrides, argument="", **how):
         monkeypatch.setattr(sys, "argv", ["main", f"--config={FILE}{argument}", *overrides])
         flags.FLAGS.unparse_flags()
         config_flag._parse_flags(sys.argv)
-        return config_flag.read_config()
+        return config_flag.read_config(**how)
 
     return read
 
@@ -207,6 +207,17 @@ def test_the_frozen_variant_has_no_small_towers(config_of_flags):
     frozen = config_of_flags(argument=":frozen")
     assert frozen.model.image.encoder.to_dict() == {"name": ""}
     assert frozen.data.image.augment is None
+
+
+def test_towers_are_told_only_where_a_model_is_used(config_of_flags, monkeypatch, caplog):
+    monkeypatch.setattr(packaged_towers, "is_installed", lambda name: True)
+    configs = {}
+    for has_model in (True, False):
+        configs[has_model] = config_of_flags("--verbosity=0", has_model=has_model)
+        assert ("Installed pretrained towers, frozen: " in caplog.text) == has_model
+        assert logging.get_verbosity() == logging.INFO
+        caplog.clear()
+    assert configs[True].to_dict() == configs[False].to_dict()
 
 
 def test_installed_towers_are_used_frozen_unless_something_is_named(config_of_flags, monkeypatch):

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
 import xmodal
@@ -120,11 +120,14 @@ def _check_encoding() -> None:
             raise UserError(f"{argument!a} is not UTF-8; rename the file or folder.") from None
 
 
-def read_config() -> ConfigDict:
+def read_config(*, has_model: bool = True) -> ConfigDict:
     """The config that --config names, with the overrides of the command line.
 
     The config file may define `complete(config, argument="")`, which then fills in what depends on
     them.
+
+    Args:
+      has_model: whether the config's model is used; if not, the file does not log its choice.
 
     Raises:
       UserError: the file cannot be opened.
@@ -135,8 +138,13 @@ def read_config() -> ConfigDict:
     except OSError as error:
         message = re.sub(r"^\[Errno \d+\] ", "", str(error).splitlines()[-1].strip())
         raise UserError(f"--config: {message}") from error
-    with config.unlocked():
-        call_config_file("complete", config)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(verbosity if has_model else logging.WARNING)
+    try:
+        with config.unlocked():
+            call_config_file("complete", config)
+    finally:
+        logging.set_verbosity(verbosity)
     return config
 
 

@@ -160,6 +160,7 @@ def _query(args: argparse.Namespace) -> None:
     if args.output:
         with replacing(args.output) as file:
             file.write(encoded)
+        print(f"{len(hits):,} hits in {args.output}")
     else:
         print(encoded.decode(), end="")
 

@@ -272,6 +272,10 @@ def test_table_and_numbers():
         "Differences are new minus old. "
         "Both models see the same images, so items that are hard for both cancel out. "
     )
+    assert "bootstrap" not in text
+    drawn = str(paired_differences.compare(make_model(1), make_model(2), samples=20, seed=3))
+    said = "Intervals are from 20 bootstrap samples of the images, seed 3, those of correlations ex"
+    assert said in drawn
     assert differences.flatten() == {
         "b/t2i/recall@1_difference": 2.5,
         "b/t2i/recall@1_difference_low": 0.25,

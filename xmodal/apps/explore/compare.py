@@ -192,18 +192,19 @@ class Comparison:
                 f"The evaluations {shared} of {ours} and {theirs} have no values for single items "
                 "or samples to compare; evaluate both on boards or in pools."
             )
-        return Differences(found, name=ours, other=theirs).table(format)
+        return found.table(format)
 
     def _shared(self, ours: str, theirs: str) -> list[str]:
         """Evaluators that both models have."""
         return [each for each in self._evaluations[ours] if each in self._evaluations[theirs]]
 
-    def _compute_differences(self, ours: str, theirs: str, refuses: bool) -> dict[str, Difference]:
+    def _compute_differences(self, ours: str, theirs: str, refuses: bool) -> Differences:
         """Paired differences by the tags of `metrics`; empty without values by query.
 
         Second stages with other candidates are an error, or left out unless it `refuses` them.
         """
         found: dict[str, Difference] = {}
+        drawn = ""
         for name in self._shared(ours, theirs):
             stored = [load_ranks(self._evaluations[model][name]) for model in (ours, theirs)]
             if not all(each.results or each.numbers for each in stored):
@@ -215,7 +216,8 @@ class Comparison:
                     raise
                 continue
             found |= {_tag(name, tag): each for tag, each in differences.items()}
-        return found
+            drawn = drawn or differences.drawn
+        return Differences(found, name=ours, other=theirs, drawn=drawn)
 
     def stored(self, model: str) -> dict[str, StoredResults]:
         """Returns the results of a model by query: evaluator -> its boards and numbers."""

@@ -23,6 +23,7 @@ from xmodal.evals.evaluators.evaluator import (
 from xmodal.evals.inputs import completed_concepts
 from xmodal.evals.inputs.completed_concepts import RULES
 from xmodal.evals.inputs.galleries import check_coverage
+from xmodal.evals.inputs.origin import check_origin
 from xmodal.evals.inputs.sources import (
     Candidates,
     Embeddings,
@@ -253,6 +254,9 @@ def boards_of_split(
         provenance = describe_rated_split(split)
         evaluator = BoardsEvaluator(where, options, labels, provenance, mesh, split)
     _check_sides(split.name, evaluator.boards, sides)
+    if isinstance(reranker := evaluator._reranker, PairReranker) and reranker.first_stage:
+        place = f"{where}.reranker.first_stage={reranker.first_stage}"
+        check_origin(reranker.first_stage, place, split.hashes)
     return evaluator
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from data_prep.untrusted.json_text import parse_json_text
+from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.evals.split import different_records
 
@@ -39,6 +40,23 @@ class FileOrigin:
                 "ids may be those of other items. Save it again on these records, or evaluate it "
                 "with the dataset that it was saved on."
             )
+
+
+def check_origin(path: str, place: str, records: Mapping[str, str]) -> None:
+    """Raises an error if a file of arrays was saved on other records, see `FileOrigin.check`.
+
+    Nothing else of it is read; damage is reported where its arrays are.
+
+    Raises:
+      UserError: names `place`, the file, and the differing records.
+    """
+    try:
+        with load_arrays(path) as arrays:
+            found = {NAME: arrays[NAME]} if NAME in arrays else {}
+    except DAMAGE:
+        return
+    if (origin := read_origin(found, place)) is not None:
+        origin.check(place, records)
 
 
 def write_origin(origin: FileOrigin | None) -> dict[str, np.ndarray]:

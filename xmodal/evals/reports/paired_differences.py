@@ -58,11 +58,16 @@ class Differences(dict[str, Difference]):
     """Differences between two models by tag; its text is a Markdown table and how to read it."""
 
     def __init__(
-        self, found: Mapping[str, Difference], *, name: str = "ours", other: str = "theirs"
+        self,
+        found: Mapping[str, Difference],
+        *,
+        name: str = "ours",
+        other: str = "theirs",
+        drawn: str = "",
     ) -> None:
-        """Takes the differences and the names of the models."""
+        """Takes the differences, the names of the models, and what intervals of boards are from."""
         super().__init__(found)
-        self.name, self.other = name, other
+        self.name, self.other, self.drawn = name, other, drawn
 
     def __str__(self) -> str:
         """Returns the table in Markdown."""
@@ -102,9 +107,15 @@ class Differences(dict[str, Difference]):
         how_to_read = (
             f"{separable} of {len(self)} differences are separable from noise: 0 lies outside "
             f"of the 95 % interval. Differences are {self.name} minus {self.other}. {_HOW_TO_READ}"
-            f"{means}"
+            f"{self._describe_samples()}{means}"
         )
         return format_document([f"## {self.name} against {self.other}", rows, how_to_read], format)
+
+    def _describe_samples(self) -> str:
+        if not self.drawn:
+            return ""
+        correlated = any(tag.endswith("/spearman") for tag in self)
+        return f" Intervals are from {self.drawn}{', those of correlations excepted' * correlated}."
 
     def flatten(self) -> dict[str, float]:
         """Returns `<tag>_difference`, with `_low` and `_high`, and `<tag>_separable` (1 or 0)."""
@@ -135,7 +146,7 @@ def compare(
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
     other_boards = {board.name: board for board in theirs.results}
-    found = _compare_numbers(ours, theirs)
+    found, is_drawn = _compare_numbers(ours, theirs), False
     names, other_names = (
         [*(board.name for board in each.results), *(number.name for number in each.numbers)]
         for each in (ours, theirs)
@@ -148,6 +159,7 @@ def compare(
         pair = _pair_boards(board, other_boards[board.name])
         values, others = map(compute_values, pair)
         limits = _compute_intervals(*pair, bootstrap)
+        is_drawn |= bool(pair[0].directions)
         for tag in values:
             if tag in others:
                 difference = values[tag] - others[tag]
@@ -160,7 +172,9 @@ def compare(
             f"The two evaluations share boards among {names} and {other_names}, but no "
             "metric; evaluate both on the same kind of items."
         )
-    return Differences(found, name=ours.name, other=theirs.name_beside(ours.name))
+    names = {"name": ours.name, "other": theirs.name_beside(ours.name)}
+    drawn = f"{samples:,} bootstrap samples of the images, seed {seed}" if is_drawn else ""
+    return Differences(found, **names, drawn=drawn)
 
 
 def check_comparable(other: StoredResults, boards: Sequence[Board]) -> None:
