@@ -138,3 +138,9 @@ def test_a_real_row(ledger, real_data, tmp_path, monkeypatch, capfd):
     done = dataclasses.replace(system, run=("--help",))
     assert reproduce.reproduce([done], changed, folders, tmp_path) == reproduce.OUTSIDE
     assert "OUTSIDE" in capfd.readouterr().out
+
+    empty = dataclasses.replace(ledger.systems["relations/cite_base"], run=("--help",))
+    assert reproduce.reproduce([done, empty], ledger, folders, tmp_path) == reproduce.OUTSIDE
+    summary = capfd.readouterr().out.splitlines()[-1]
+    assert summary.startswith("1 of 2 systems have no number outside; ")
+    assert summary.endswith("failed: relations/cite_base")

@@ -159,7 +159,16 @@ def reproduce(
     if missing:
         print(f"Error: {describe_missing(missing, ledger)}", file=sys.stderr)
         return MISSING
-    return max((_reproduce_one(system, ledger, folders, work) for system in systems), default=0)
+    codes = {each.name: _reproduce_one(each, ledger, folders, work) for each in systems}
+    if len(codes) > 1:
+        print(_summary(codes))
+    return max(codes.values(), default=0)
+
+
+def _summary(codes: Mapping[str, int]) -> str:
+    failed = [name for name, code in codes.items() if code]
+    named = f"; outside or failed: {', '.join(failed)}" if failed else ""
+    return f"{len(codes) - len(failed)} of {len(codes)} systems have no number outside{named}"
 
 
 def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathlib.Path) -> int:
