@@ -1,8 +1,6 @@
 """The console output of commands: a readable log, without messages from libraries."""
 
-import atexit
 import contextlib
-import gc
 import io
 import logging as log
 import os
@@ -17,10 +15,10 @@ from tqdm import tqdm
 
 from data_prep.output_streams import survive_lost_output
 from xmodal.base.config import UserError
+from xmodal.base.interpreter import call_with_deep_stack, collect_rarely
 from xmodal.base.progress import STOPPED
 
 _ROOT = pathlib.Path(__file__).parents[2]
-_OBJECTS_PER_COLLECTION = 100_000  # new ones; Python's own number is 700 to 2,000
 _OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("xmodal", "data_prep", "configs"))
 
 
@@ -30,17 +28,7 @@ def run(main: Callable[[], None]) -> None:
     collect_rarely()
     make_log_readable()
     with readable_errors():
-        main()
-
-
-def collect_rarely() -> None:
-    """Makes Python search for unreachable cycles less often, and no more when the process ends.
-
-    Importing JAX and tracing a model make many objects that stay: searching them again and again,
-    and three times at the end, takes a quarter of a short command.
-    """
-    gc.set_threshold(_OBJECTS_PER_COLLECTION)
-    atexit.register(gc.freeze)
+        call_with_deep_stack(main)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,8 @@ from ml_collections import ConfigDict, config_flags
 
 import xmodal
 from xmodal.base.config import UserError
-from xmodal.base.console import collect_rarely, make_log_readable, readable_errors
+from xmodal.base.console import make_log_readable, readable_errors
+from xmodal.base.interpreter import call_with_deep_stack, collect_rarely
 from xmodal.cli.config_files import describe_configs, find_config_file
 
 
@@ -106,7 +107,7 @@ def run(main: Callable[[list[str]], None]) -> None:
             raise app.UsageError(f"Unknown arguments {argv[1:]}; everything is a flag.")
         with readable_errors():
             _check_encoding()
-            main(argv)
+            call_with_deep_stack(main, argv)
 
     app.run(main_for_users, flags_parser=_parse_flags)
 
