@@ -1,6 +1,6 @@
 """Encoders by name: inputs -> `Features`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -26,6 +26,12 @@ from xmodal.models.encoders import (
 )
 from xmodal.models.entry_table import Row, make_part
 
+
+def _alike(config: type, encoder: Callable[[Any], nn.Module]) -> Row:
+    """The row of an encoder that is the same on all devices."""
+    return Row(config, lambda section, devices: encoder(section))
+
+
 ENCODERS: Mapping[str, Row] = {
     "bert": Row(bert.BertConfig, bert.make_bert),
     "convnet": Row(convnet.ConvNetConfig, convnet.make_convnet),
@@ -35,18 +41,18 @@ ENCODERS: Mapping[str, Row] = {
     "modified_resnet": Row(
         modified_resnet.ModifiedResNetConfig, modified_resnet.make_modified_resnet
     ),
-    "patch_tokens": Row(patch_tokens.PatchTokensConfig, patch_tokens.make_patch_tokens),
+    "patch_tokens": _alike(patch_tokens.PatchTokensConfig, patch_tokens.PatchTokens),
     "precomputed": Row(precomputed.PrecomputedConfig, precomputed.make_precomputed),
-    "region_tokens": Row(region_tokens.RegionTokensConfig, region_tokens.make_region_tokens),
+    "region_tokens": _alike(region_tokens.RegionTokensConfig, region_tokens.RegionTokens),
     "resnet": Row(resnet.ResNetConfig, resnet.make_resnet),
-    "rnn": Row(rnn.RnnConfig, rnn.make_rnn),
+    "rnn": _alike(rnn.RnnConfig, rnn.Rnn),
     "text_transformer": Row(
         text_transformer.TextTransformerConfig, text_transformer.make_text_transformer
     ),
-    "textcnn": Row(textcnn.TextCnnConfig, textcnn.make_textcnn),
-    "token_ids": Row(token_ids.TokenIdsConfig, token_ids.make_token_ids),
+    "textcnn": _alike(textcnn.TextCnnConfig, textcnn.TextCnn),
+    "token_ids": _alike(token_ids.TokenIdsConfig, token_ids.TokenIds),
     "vit": Row(vit.VitConfig, vit.make_vit),
-    "words": Row(word_embedding.WordsConfig, word_embedding.make_words),
+    "words": _alike(word_embedding.WordsConfig, word_embedding.Words),
 }
 """An encoder is called with the columns of a batch and a `Mode`, and returns `Features`.
 

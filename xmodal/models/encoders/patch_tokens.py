@@ -11,10 +11,8 @@ from typing import ClassVar
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.typing import DTypeLike
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.image_encoder import ImageEncoderConfig
 from xmodal.models.encoders.pixels import normalize
@@ -51,7 +49,6 @@ class PatchTokens(nn.Module):
     may_pool_features: ClassVar[bool] = False
 
     config: PatchTokensConfig
-    dtype: DTypeLike
 
     @nn.compact
     def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
@@ -61,6 +58,7 @@ class PatchTokens(nn.Module):
           UserError: the pictures were not cut into such patches.
         """
         config, image = self.config, inputs["image"]
+        dtype = DTYPES[config.dtype]
         if image.ndim != 3 or image.shape[-1] != 3 * config.patch**2:
             raise UserError(
                 f"The encoder 'patch_tokens' reads patches of {config.patch} pixels, not "
@@ -70,12 +68,12 @@ class PatchTokens(nn.Module):
         patches = image[:, 1:]
         pixels = patches.reshape(len(image), -1, config.patch, 3)  # One patch below the other.
         pixels = normalize(pixels, config.normalization).reshape(patches.shape)
-        dense = nn.Dense(config.width, kernel_init=BERT, dtype=self.dtype, name="patches")
-        x = dense(pixels.astype(self.dtype))
-        token = self.param("class_token", BERT, (config.width,)).astype(self.dtype)
+        dense = nn.Dense(config.width, kernel_init=BERT, dtype=dtype, name="patches")
+        x = dense(pixels.astype(dtype))
+        token = self.param("class_token", BERT, (config.width,)).astype(dtype)
         x = jnp.concatenate([jnp.broadcast_to(token, (len(x), 1, config.width)), x], axis=1)
         table = self.param("position_embeddings", BERT, (1 + config.grid**2, config.width))
-        x = x + place_positions(table, sizes, x.shape[1]).astype(self.dtype)
+        x = x + place_positions(table, sizes, x.shape[1]).astype(dtype)
         mask = jnp.arange(x.shape[1]) <= sizes[:, :1] * sizes[:, 1:]
         drop = nn.Dropout(config.dropout, deterministic=not mode.drops)
         return Features(drop(x), mask)
@@ -108,9 +106,3 @@ def place_positions(table: jax.Array, sizes: jax.Array, count: int) -> jax.Array
     found = jnp.einsum("btr,btc,rcw->btw", *weights, grid, precision="highest")
     first = jnp.broadcast_to(table[0], (len(found), 1, table.shape[-1]))
     return jnp.concatenate([first, found], axis=1)
-
-
-def make_patch_tokens(config: PatchTokensConfig, devices: Devices) -> PatchTokens:
-    """Returns the encoder "patch_tokens"."""
-    del devices
-    return PatchTokens(config, DTYPES[config.dtype])

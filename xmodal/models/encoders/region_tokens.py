@@ -13,7 +13,6 @@ import flax.linen as nn
 import jax
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.features import Features
 from xmodal.models.layer_init import BERT
@@ -72,9 +71,3 @@ class RegionTokens(nn.Module):
         mask = inputs["image_mask"] > 0 if "image_mask" in inputs else None
         extras = {"tags": inputs["image_tags"]} if "image_tags" in inputs else {}
         return Features(x, mask, extras)
-
-
-def make_region_tokens(config: RegionTokensConfig, devices: Devices) -> RegionTokens:
-    """Returns the encoder "region_tokens"."""
-    del devices
-    return RegionTokens(config)

@@ -8,7 +8,6 @@ import flax.linen as nn
 import jax
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.encoders.word_embedding import look_up
@@ -91,9 +90,3 @@ class Rnn(nn.Module):
             outputs = RecurrentOutputs(*map(mean_directions, outputs))
         extras = {"words": words, "state": outputs.state, "last": outputs.last}
         return Features(outputs.tokens, mask, extras)
-
-
-def make_rnn(config: RnnConfig, devices: Devices) -> Rnn:
-    """Returns a recurrent encoder of texts."""
-    del devices
-    return Rnn(config)

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.encoders.word_embedding import look_up
@@ -110,9 +109,3 @@ def _convolution(config: TextCnnConfig, window: int, dtype: DTypeLike) -> nn.Con
         dtype=dtype,
         name=f"window{window}",
     )
-
-
-def make_textcnn(config: TextCnnConfig, devices: Devices) -> TextCnn:
-    """Returns a convolutional text encoder."""
-    del devices
-    return TextCnn(config)

@@ -8,7 +8,6 @@ import flax.linen as nn
 import jax
 
 from xmodal.base.config import setting
-from xmodal.models.devices import Devices
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import Features
 from xmodal.models.mode import Mode
@@ -31,16 +30,10 @@ class TokenIds(nn.Module):
     feature_column: ClassVar[None] = None
     may_pool_features: ClassVar[bool] = False
 
-    vocab_size: int
+    config: TokenIdsConfig
 
     def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
         """`text_ids` and `text_mask` int [N, T] -> the ids as tokens int [N, T, 1]."""
         del mode
         ids, mask = read_ids(inputs)
         return Features(ids[..., None], mask)
-
-
-def make_token_ids(config: TokenIdsConfig, devices: Devices) -> TokenIds:
-    """Returns the encoder "token_ids"."""
-    del devices
-    return TokenIds(config.vocab_size)

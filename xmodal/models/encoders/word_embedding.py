@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from xmodal.base.config import setting
-from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import Features
@@ -64,9 +63,3 @@ class Words(nn.Module):
         table = self.param("table", init, (config.vocab_size, config.width))
         tokens = look_up(table, ids, DTYPES[config.dtype])
         return Features(nn.Dropout(config.dropout, deterministic=not mode.drops)(tokens), mask)
-
-
-def make_words(config: WordsConfig, devices: Devices) -> Words:
-    """Returns a table of word vectors."""
-    del devices
-    return Words(config)

@@ -271,5 +271,5 @@ def make_single_stream(config: SingleStreamConfig, text_encoder: nn.Module) -> P
         raise UserError(f"{where} has length={config.length}, but positions={config.positions}.")
     if config.classes == 1 and config.score != "logit":
         raise UserError(f"{where} has classes=1, one logit, and score={config.score!r} reads two.")
-    module = SingleStream(config, text_encoder.vocab_size)
+    module = SingleStream(config, text_encoder.config.vocab_size)
     return PairScorer("single_stream", config.score, module)

@@ -15,12 +15,20 @@ from xmodal.models.task_modules.task_module import TaskModule
 
 TASK_MODULES: Mapping[str, Row] = {
     "caption_decoder": Row(
-        caption_decoder.CaptionDecoderConfig, caption_decoder.make_caption_decoder
+        caption_decoder.CaptionDecoderConfig,
+        lambda config: TaskModule(caption_decoder.CaptionDecoder(config)),
     ),
-    "language_model": Row(language_model.LanguageModelConfig, language_model.make_language_model),
-    "momentum_queue": Row(momentum_queue.MomentumQueueConfig, momentum_queue.make_momentum_queue),
+    "language_model": Row(
+        language_model.LanguageModelConfig,
+        lambda config: TaskModule(language_model.LanguageModel(config)),
+    ),
+    "momentum_queue": Row(
+        momentum_queue.MomentumQueueConfig,
+        lambda config: TaskModule(momentum_queue.MomentumQueue(config.size), momentum=config.rate),
+    ),
     "relation_classifier": Row(
-        relation_classifier.RelationClassifierConfig, relation_classifier.make_relation_classifier
+        relation_classifier.RelationClassifierConfig,
+        lambda config: TaskModule(relation_classifier.RelationClassifier(config.relations)),
     ),
 }
 

@@ -15,7 +15,6 @@ from xmodal.base.config import UserError, setting
 from xmodal.models.initializers import LINEAR, uniform
 from xmodal.models.mode import Mode
 from xmodal.models.recurrent import Direction, Recurrent
-from xmodal.models.task_modules.task_module import TaskModule
 from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.token_sets import masked_softmax
 
@@ -168,8 +167,3 @@ def shift_captions(
     last = jnp.where(config.padding_target & (lengths < most), lengths + 1, lengths)
     counted = places[1 : steps + 1] < jnp.minimum(last, most)
     return ids[:, :steps], ids[:, 1 : steps + 1], counted
-
-
-def make_caption_decoder(config: CaptionDecoderConfig) -> TaskModule:
-    """Returns a caption decoder."""
-    return TaskModule(CaptionDecoder(config))

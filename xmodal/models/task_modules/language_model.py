@@ -17,7 +17,6 @@ import jax.numpy as jnp
 from xmodal.base.config import UserError, setting
 from xmodal.models.mode import Mode
 from xmodal.models.recurrent import Direction
-from xmodal.models.task_modules.task_module import TaskModule
 from xmodal.similarity.embedding import Embedding
 
 
@@ -87,8 +86,3 @@ class LanguageModel(nn.Module):
         counted = mask[:, 1:]
         nll = jnp.where(counted, jax.nn.logsumexp(logits, axis=-1) - chosen, 0)
         return {"nll": jnp.sum(nll, axis=1), "targets": jnp.sum(counted, axis=1, dtype=jnp.float32)}
-
-
-def make_language_model(config: LanguageModelConfig) -> TaskModule:
-    """Returns a language model."""
-    return TaskModule(LanguageModel(config))

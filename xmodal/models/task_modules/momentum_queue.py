@@ -13,7 +13,6 @@ import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.mode import Mode
-from xmodal.models.task_modules.task_module import TaskModule
 from xmodal.similarity.embedding import Embedding
 
 _NO_IMAGE = -100  # Image id of the random vectors that a queue starts with.
@@ -74,8 +73,3 @@ class MomentumQueue(nn.Module):
         key = jax.random.fold_in(self.make_rng("params"), number)
         vectors = jax.random.normal(key, (self.size, like.shape[1]), like.dtype)
         return vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def make_momentum_queue(config: MomentumQueueConfig) -> TaskModule:
-    """Returns a queue."""
-    return TaskModule(MomentumQueue(config.size), momentum=config.rate)

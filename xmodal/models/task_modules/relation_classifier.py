@@ -13,7 +13,6 @@ import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.mode import Mode
-from xmodal.models.task_modules.task_module import TaskModule
 from xmodal.similarity.embedding import Embedding
 
 
@@ -83,8 +82,3 @@ class RelationClassifier(nn.Module):
         }
         bias = self.param("bias", uniform, (self.relations,))
         return found["left"] + bias, found.get("right", jnp.zeros((1, self.relations)))
-
-
-def make_relation_classifier(config: RelationClassifierConfig) -> TaskModule:
-    """Returns a relation classifier."""
-    return TaskModule(RelationClassifier(config.relations))
