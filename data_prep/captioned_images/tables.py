@@ -109,6 +109,8 @@ class Table:
                 yield row
                 continue
             where, cells = row
+            if not "".join(cells.values()).strip():
+                continue  # Spreadsheets write delimiters for empty rows.
             if not quotes:
                 if bad and cells[self.names[0]].count('"') % 2:
                     raise self._open_cell(bad)

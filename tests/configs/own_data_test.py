@@ -121,6 +121,9 @@ def test_changed_files_do_not_go_on_with_a_run(folder, tmp_path):
     assert not finished_reports(captions_alone(make_config(folder)), run_dir)
     with pytest.raises(UserError, match="was started with other records"):
         loop.train(captions_alone(make_config(folder)), run_dir)
+    with pytest.raises(UserError, match="has none left for other records: raise config.total_st"):
+        loop.train(captions_alone(make_config(folder)), run_dir, allow_changes=["records"])
+    assert load_records(run_dir) == before
 
 
 def test_sides_without_weights_are_small():

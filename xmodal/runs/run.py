@@ -23,7 +23,7 @@ from xmodal.runs.config.run_changes import check_changes, check_devices, check_m
 from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.config.spec import Spec, read_spec, with_warmup
 from xmodal.runs.config.widths import check_widths
-from xmodal.runs.folder.run_records import check_records
+from xmodal.runs.folder.run_records import check_records, check_steps_left
 from xmodal.runs.parts import Parts
 from xmodal.training import accumulation
 from xmodal.training.optimization.optimizer import make_optimizer
@@ -91,6 +91,8 @@ def resolve(
     if run_dir is not None:
         changes += check_devices(run_dir, parts, allow_changes)
         check_metric(run_dir, parts.settings)
+        if not facts.missing:
+            check_steps_left(run_dir, facts.records, parts.settings.total_steps)
     for change in changes:
         logging.warning("%s resumes with a change: %s.", run_dir, change)
     return parts

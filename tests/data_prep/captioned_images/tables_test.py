@@ -82,6 +82,11 @@ def test_a_caption_of_several_lines_is_no_other_row(tmp_path):
     assert _rows(tmp_path, text) == [("16", "1 dog, brown\n2 cats, white\nand, so on"), ("17", "x")]
 
 
+def test_empty_rows_of_a_spreadsheet_are_no_rows(tmp_path):
+    text = 'image;caption\r\na.jpg;a dog\r\n;\r\n"";" "\r\nb.jpg;\r\n;\r\n'
+    assert _rows(tmp_path, text) == [("a.jpg", "a dog"), ("b.jpg", "")]
+
+
 def test_quotes_of_the_text_stay_in_files_with_tabs(tmp_path):
     said = '"Hello" says a man'
     text = f'image\tcaption\na.jpg\t{said}\nb.jpg\t"open\nc.jpg\ta 5" nail\n'

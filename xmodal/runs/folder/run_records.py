@@ -45,6 +45,20 @@ def check_records(run_dir: str, found: Records, *, allow_changes: bool = False) 
     return found
 
 
+def check_steps_left(run_dir: str, records: Records, total_steps: int) -> None:
+    """Raises an error if a run has no steps left that could train on its new records.
+
+    Raises:
+      UserError: the run has all of its steps, and was trained on other records.
+    """
+    before, steps = run_folder.load_records(run_dir), run_folder.steps(run_dir)
+    if before and steps and steps[-1] >= total_steps and not _are_equal(before, records):
+        raise UserError(
+            f"{run_dir} has trained its {total_steps:,} steps on {_describe(before)} and has none "
+            "left for other records: raise config.total_steps, or use another --workdir."
+        )
+
+
 def _are_equal(before: Records, found: Records) -> bool:
     hashes = [(digits, found["train"].get(name)) for name, digits in before["train"].items()]
     return before.get("examples", found["examples"]) == found["examples"] and all(
