@@ -145,7 +145,7 @@ def compute_influence(x: np.ndarray, y: np.ndarray, shares: np.ndarray) -> np.nd
     Returns:
       float64 [P]; NaN where Spearman's correlation is undefined.
     """
-    if not min(np.ptp(x), np.ptp(y)) > 0:  # a constant, or NaN
+    if not (np.ptp(x) > 0 and np.ptp(y) > 0):  # A constant, or NaN.
         return np.full(len(x), np.nan)
     # Mid-ranks in 0..1 minus their mean, and the codes of equal values.
     (a, at), (b, bt) = (_center_shares(values, shares) for values in (x, y))
@@ -177,7 +177,7 @@ def compute_pearson_influence(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     Returns:
       float64 [P], whose sum is 0; NaN where the correlation is undefined.
     """
-    if not min(np.ptp(x), np.ptp(y)) > 0:  # a constant, or NaN
+    if not (np.ptp(x) > 0 and np.ptp(y) > 0):  # A constant, or NaN.
         return np.full(len(x), np.nan)
     a, b = ((each - np.mean(each)) / np.std(each) for each in (x, y))
     return (a * b - np.mean(a * b) / 2 * (a * a + b * b)) / len(x)

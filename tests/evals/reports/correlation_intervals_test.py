@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.metrics import compute_influence, compute_shares, compute_spearman, draw_pairs
+from xmodal.evals.metrics import (
+    compute_influence,
+    compute_pearson_influence,
+    compute_shares,
+    compute_spearman,
+    draw_pairs,
+)
 from xmodal.evals.reports.correlation_intervals import (
     compute_correlation_interval,
     compute_difference_interval,
@@ -139,6 +145,14 @@ def test_influence_is_the_derivative_by_the_share():
         down[pair] -= step
         slope = (spearman_with_shares(x, y, up) - spearman_with_shares(x, y, down)) / (2 * step)
         assert influence == pytest.approx(shares[pair] * slope, abs=1e-7)
+
+
+@pytest.mark.parametrize("values", [[1.0, np.nan, 3.0, 2.0], [1.0, 1.0, 1.0, 1.0]])
+def test_influence_is_undefined_without_a_correlation(values):
+    other, values = np.arange(4.0), np.array(values)
+    for x, y in ((values, other), (other, values)):
+        assert np.isnan(compute_influence(x, y, np.full(4, 0.25))).all()
+        assert np.isnan(compute_pearson_influence(x, y)).all()
 
 
 def test_shares_are_those_of_the_draws():
