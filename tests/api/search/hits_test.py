@@ -168,6 +168,9 @@ def test_what_cannot_be_paired_is_named(model):
         index.query("a red star", **options)
     with pytest.raises(xmodal.UserError, match="use find='image'"):
         index.query("a red star", find="caption", **options)
+    more = xmodal.Index.build(model, images=features[:1], captions=make_texts(40))
+    with pytest.raises(xmodal.UserError, match="use find='image'"):
+        more.query("a red star", find="caption", **options)
     with pytest.raises(xmodal.UserError, match="choose first_stage_weight=1"):
         index.query(image=features[0], find="caption", rerank=4)
     for wrong in (-1, 2.5, "5"):

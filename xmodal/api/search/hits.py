@@ -46,6 +46,10 @@ def _files(hits: Sequence[Hit]) -> list[str]:
     return paths
 
 
+def _holds(gallery: IndexGallery, hit: Hit) -> bool:
+    return hit.row < len(gallery.names) and gallery.names[hit.row] == hit.item
+
+
 def rank_pairs(
     model: Model,
     galleries: Mapping[str, IndexGallery],
@@ -89,7 +93,7 @@ def rank_pairs(
         raise UserError(f"first_stage_weight={weight} must be a number of at least 0.")
     other = "caption" if kind == "image" else "image"
     gallery = galleries.get(other)
-    if gallery is None or any(gallery.names[hit.row] != hit.item for hit in hits):
+    if gallery is None or not all(_holds(gallery, hit) for hit in hits):
         raise UserError(f"A pair scorer compares images with texts; use find={other!r}.")
     queries = [query] * len(hits)
     pairs = (pictures(hits), queries) if other == "image" else (queries, [hit.item for hit in hits])
