@@ -129,6 +129,31 @@ def model_hash(folder):
     return published_models._hash_of(published_models.epath.Path(folder))
 
 
+def test_two_processes_may_convert_a_folder_at_once(clip, cache, monkeypatch):
+    convert = published_models.convert_model
+
+    def convert_twice(*arguments):
+        made = convert(*arguments)
+        cache.mkdir(parents=True)
+        published_models.save_model(cache / model_hash(clip[1]), *made)  # By the other process.
+        return made
+
+    monkeypatch.setattr(published_models, "convert_model", convert_twice)
+    assert published_models.convert_once(clip[1]) == cache / model_hash(clip[1])
+
+
+def test_files_of_one_name_are_hashed_in_one_order(tmp_path, monkeypatch):
+    (tmp_path / "assets").mkdir()
+    files = [published_models.epath.Path(tmp_path / name) for name in ("assets/a.txt", "a.txt")]
+    for number, file in enumerate(files):
+        file.write_text(str(number))
+    hashes = set()
+    for found in (files, files[::-1]):
+        monkeypatch.setattr(published_models, "_files", lambda path, found=found: found)
+        hashes.add(model_hash(tmp_path))
+    assert len(hashes) == 1
+
+
 def test_any_changed_file_is_another_model(clip, tmp_path):
     folder = tmp_path / "copy"
     folder.mkdir()

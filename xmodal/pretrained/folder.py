@@ -154,6 +154,19 @@ def damage(path: epath.Path) -> Iterator[None]:
         raise UserError(f"{path} is damaged ({error!r}): convert the weights again.") from error
 
 
+@contextlib.contextmanager
+def made_by_another(card: epath.Path) -> Iterator[None]:
+    """Ignores the error of writing a folder that another process has just completed.
+
+    `card` is the file that a complete folder has.
+    """
+    try:
+        yield
+    except (UserError, OSError):
+        if not card.exists():
+            raise
+
+
 def check_weights(folder: str | os.PathLike) -> None:
     """Checks that the weights of a folder are complete, without reading them.
 

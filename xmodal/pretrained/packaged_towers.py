@@ -86,16 +86,13 @@ def locate_tower(where: str, source: str) -> str:
     if not (folder / "tower.json").exists():
         # They import jax and flax, which a config that asks for what is installed does not need.
         from xmodal.pretrained.converters import convert
-        from xmodal.pretrained.folder import save_tower
+        from xmodal.pretrained.folder import made_by_another, save_tower
 
         path = _find_weights(where, source, tower)
         logging.info("Converting %s once, into %s.", path, folder)
         made = convert(tower.tower, path, tower.variant)
-        try:
+        with made_by_another(folder / "tower.json"):
             save_tower(folder, *made)
-        except (UserError, OSError):  # Another process has just made it.
-            if not (folder / "tower.json").exists():
-                raise
     return os.fspath(folder)
 
 

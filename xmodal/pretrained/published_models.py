@@ -11,6 +11,7 @@ from xmodal.base.cache_folder import cache_folder
 from xmodal.base.checksums import sha256_of
 from xmodal.base.config import UserError
 from xmodal.pretrained.clip_layouts import find_layout
+from xmodal.pretrained.folder import made_by_another
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import save_model
 from xmodal.pretrained.vocabularies import TOKENIZER_FILES
@@ -57,7 +58,8 @@ def convert_once(source: str | os.PathLike) -> epath.Path:
                 "makes."
             ) from error
         folder.parent.mkdir(parents=True, exist_ok=True)
-        save_model(folder, *made)
+        with made_by_another(folder / "model.json"):
+            save_model(folder, *made)
     return folder
 
 
@@ -75,7 +77,7 @@ def _kind_of(path: epath.Path) -> str:
 
 def _hash_of(path: epath.Path) -> str:
     digest = hashlib.sha256(_VERSION)
-    for file in sorted(_files(path), key=lambda file: file.name):
+    for file in sorted(_files(path), key=os.fspath):  # Two may have the same name.
         digest.update(f"{file.name} {sha256_of(file)}\n".encode())
     return digest.hexdigest()[:32]
 
