@@ -104,6 +104,7 @@ def test_reads_arrays(tmp_path):
         ("cut.txt.gz", gzip.compress(text_file())[:-20], "cannot be unpacked"),
         ("wrapped.txt", b"PK\x03\x04....", "zip archive: unpack it"),
         ("cut.bin", binary_file()[:-6], "has 9 words, its start says 10"),
+        ("long.bin", binary_file() + b"a" + bytes(12), "has more than the 10 words of its start"),
         ("digits.txt", b"9" * 5_000 + b" 3\na 1 2 3\n", "no size of a table"),
         ("wide.bin", b"2 999999999999\na " + bytes(9), "no size of a table"),
         ("text.bin", text_file(), "not with a number of words"),

@@ -193,6 +193,8 @@ def _read_binary(path: str, file: BinaryIO, keep: frozenset[str] | None) -> _Tab
                 vector = np.frombuffer(data, "<f4")
                 _check_finite(f"{path} word {index + 1} ({word!r})", vector)
                 yield word, vector
+        if file.read(2).strip(b"\n"):
+            raise UserError(f"{path} has more than the {count} words of its start: {_DAMAGED}.")
 
     return dim, entries()
 
