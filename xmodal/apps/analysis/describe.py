@@ -87,10 +87,10 @@ def main() -> None:
     contents: dict[str, str | bytes] = {f"{name}.png": png for name, png in drawn.items()}
     contents["summary.tex"] = format_table(table, "latex") + "\n"
     contents["summary.json"] = json.dumps({"title": title, "rows": rows}, indent=2) + "\n"
-    stale = [f"{name}.png" for name in figures if name not in drawn]
-    write_files(args.output, contents, stale=stale)
+    without = [name for name in figures if name not in drawn]
+    write_files(args.output, contents, stale=[f"{name}.png" for name in without])
     _write_images(args.output, drawn)
-    for name in figures.keys() - drawn.keys():
+    for name in without:
         print(f"Without {name}: that needs {_FIGURES[name]}.")
     print(f"{args.output}: {', '.join(contents)}, TensorBoard images")
 

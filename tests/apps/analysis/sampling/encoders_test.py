@@ -59,3 +59,8 @@ def test_samples_are_compared_as_pairs_of_images_in_any_order(groups):
     _, isim, original = format_overlap({**ours, "other": ours}, theirs, groups).splitlines()
     assert isim.split() == ["c2c_isim", "2", "2", "1", "50.0%", "66.7%"]
     assert original.split() == ["c2i_original", "2", "2", "1", "50.0%", "40.0%"]
+    # Images with one caption each have no co-captions.
+    _, none = format_overlap(
+        {"c2i_original": ours["c2i_original"][:0]}, theirs, groups
+    ).splitlines()
+    assert none.split() == ["c2i_original", "0", "2", "0", "0.0%", "40.0%"]

@@ -38,7 +38,7 @@ def format_overlap(
                     f"{len(ours):,}",
                     f"{len(theirs):,}",
                     f"{common:,}",
-                    f"{common / len(ours):.1%}",
+                    f"{common / max(1, len(ours)):.1%}",
                     f"{chance:.1%}",
                 )
             )
