@@ -10,6 +10,7 @@ import pytest
 from configs import cxc
 from tests import tiny_encoder as tiny
 from xmodal.base.config import UserError, read
+from xmodal.similarity import make_similarity
 from xmodal.training import step, tasks
 
 
@@ -300,3 +301,23 @@ def test_towers_and_tasks_have_to_fit(names, towers, message):
             step.check_sides(model, chosen)
     if names == ["t2t"]:
         step.check_sides(model, chosen, freeze=("image/",))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_similarity_that_is_not_symmetric_has_images_on_the_left(own):
+    model = tiny.make_parts(tiny.make_config()).model
+    section = dict(cxc.image_text())
+    order = {"name": "order"}
+    if own:
+        section["similarity"] = order
+    else:
+        model = dataclasses.replace(model, similarity=make_similarity(order))
+    step.check_sides(model, tasks.make_tasks({"i2t": section}))
+    reversed_views = section | {"views": ("caption_0", "image")}
+    with pytest.raises(
+        UserError, match=r"'order' compares images with texts; set them to .*'image'"
+    ):
+        step.check_sides(model, tasks.make_tasks({"t2i": reversed_views}))
+    # A symmetric one compares alike.
+    symmetric = reversed_views | {"similarity": {"name": "dot"}}
+    step.check_sides(model, tasks.make_tasks({"t2i": symmetric}))

@@ -45,7 +45,10 @@ class L2Config:
 
 
 def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[str] = ()) -> None:
-    """Raises an error if the tasks do not train exactly the parts that the model has.
+    """Raises an error if the tasks do not fit the parts that the model has.
+
+    They train exactly these parts, and a similarity that is not symmetric compares images with
+    texts, in this order, as in evaluation.
 
     Args:
       model: two towers, or one.
@@ -53,7 +56,7 @@ def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[st
       freeze: `config.freeze`; a side that is frozen as a whole needs no task.
 
     Raises:
-      UserError: names the sides of both, or the pair scorer.
+      UserError: names the sides of both, the pair scorer, or the views in the wrong order.
     """
     trained = {side for side in model.towers if not matches(freeze, f"{side}/")}
     if not trained <= sides(tasks) <= set(model.towers):
@@ -61,6 +64,15 @@ def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[st
             f"config.tasks compare views of the sides {sorted(sides(tasks))}, config.model has "
             f"{sorted(model.towers)}; set the other side to None, freeze it or add a task for it."
         )
+    for task in tasks:
+        similarity = task.similarity or model.similarity
+        is_reversed = task.views[0] != "image" and task.views[1:] == ("image",)
+        if is_reversed and not similarity.symmetric:
+            raise UserError(
+                f"config.tasks.{task.name}.views={list(task.views)}, but the similarity "
+                f"{similarity.name!r} compares images with texts; set them to "
+                f"{list(reversed(task.views))}."
+            )
     trains_pairs = [f"config.tasks.{task.name}" for task in tasks if task.loss.pairs]
     if trains_pairs and model.pair_scorer is None:
         raise UserError(
