@@ -1,9 +1,13 @@
 """A model without embeddings; its scores equal transformers' (`vilt_weights_test`)."""
 
+import jax
+import numpy as np
 import pytest
 
 from xmodal.base.config import UserError
 from xmodal.models import make_dual_encoder
+from xmodal.models.features import Features
+from xmodal.models.mode import Mode
 
 MODEL = {
     "image": {
@@ -37,3 +41,11 @@ def test_only_the_pair_scorer_compares():
 def test_parts_that_do_not_fit_are_refused(change, message):
     with pytest.raises(UserError, match=message):
         make_dual_encoder(MODEL | change)
+
+
+def test_tags_need_a_type_of_their_own():
+    change = {"pair_scorer": MODEL["pair_scorer"] | {"types": 1}}
+    module = make_dual_encoder(MODEL | change).pair_scorer.module
+    image = Features(np.ones((1, 2, 8), np.float32), extras={"tags": np.zeros((1, 3), np.int32)})
+    with pytest.raises(UserError, match="has types=1; set it to 2, or leave out the tags"):
+        module.init(jax.random.key(0), image, Mode.EVALUATE, method="image")

@@ -164,7 +164,7 @@ class SingleStream(nn.Module):
         `tag_count` int [N], and the last of them, `last_tag` [N, W].
 
         Raises:
-          UserError: they have another width than the layers.
+          UserError: they have another width than the layers, or there is no type for tags.
         """
         del mode
         mask = features.full_mask()
@@ -179,6 +179,11 @@ class SingleStream(nn.Module):
         found = {"mask": mask, "tokens": x.astype(DTYPES[self.config.dtype])}
         if "tags" not in features.extras:
             return found
+        if self.config.types < 2:
+            raise UserError(
+                "The images have tags, which have the second of BERT's token types, but the pair "
+                "scorer 'single_stream' has types=1; set it to 2, or leave out the tags."
+            )
         ids = features.extras["tags"]
         count = jnp.sum(ids >= 0, axis=1)
         tags = look_up(self.word_embeddings, jnp.maximum(ids, 0), jnp.float32)
