@@ -12,7 +12,7 @@ _ORDER = {"kernel": 0, "bias": 1, "norm_scale": 0, "norm_bias": 1, "norm_mean": 
 
 
 class KerasNames:
-    """Finds `LAYER/kernel` (released files) and `LAYER/0` (Keras 3), as `sources` reads them."""
+    """Finds `LAYER/kernel` (released files) and `LAYER/0` (Keras 3), see `array_files`."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self._names: dict[str, dict[str, str]] = {}

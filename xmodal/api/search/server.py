@@ -36,7 +36,7 @@ def make_server(index: Index, host: str, port: int) -> http.server.ThreadingHTTP
     """Returns a server at an address; its `serve_forever` answers until it is interrupted.
 
     Args:
-      index: answers queries one by one, in the order in which they arrive.
+      index: answers queries one by one.
       host: address to listen at.
       port: port to listen at; 0 for any free one, see `server_address`.
 
