@@ -98,6 +98,16 @@ def test_unscored_items_stay_below_and_apart():
     assert found.tolist() == [-5004, -5002, -5003, -5003, -5000.5]
 
 
+@pytest.mark.parametrize("items", [4_996, 5_000, 70_000])
+def test_unscored_items_stay_below_half_precision(items):
+    scores = np.array([-3.0, -1.5], np.float16)
+    found = join_keys(np.arange(items, dtype=np.float32), np.array([2, 7]), scores)
+    others = np.delete(found, [2, 7])
+    assert found[[2, 7]].tolist() == [-3, -1.5]
+    assert (others.max(), others.min()) == (-4, -items - 1)
+    assert (np.diff(others) == 1).all()
+
+
 def test_facts_of_a_direction():
     first, second = make_scores()
     stage = SecondStage(SavedScores(first), "cosine", Table(second), PairReranker(7), "model")
