@@ -18,7 +18,7 @@ class Rescored:
       top: K, candidates of a query.
       gallery: items among which they were chosen.
       positives: number of positives of all queries.
-      outside: how many of them were no candidates, so that they were not scored.
+      outside: how many of them were not candidates, so that they were not scored.
       queries: queries with a positive.
       missed: how many of them have no positive among their candidates.
       undecided: queries of which mAP@R, R-Precision or PMRP reads more items than were scored.

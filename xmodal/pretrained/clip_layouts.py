@@ -75,7 +75,7 @@ def find_layout(arrays: Arrays) -> ClipLayout:
             _check_pooling(layout, arrays)
             return layout
     raise UserError(
-        f"it is no CLIP or SigLIP: it has none of {', '.join(repr(row[0]) for row in _LAYOUTS)}."
+        f"it is not a CLIP or SigLIP: it has none of {', '.join(repr(row[0]) for row in _LAYOUTS)}."
     )
 
 
@@ -98,9 +98,9 @@ def _check_pooling(layout: ClipLayout, arrays: Arrays) -> None:
     pooled = ("encoder/class_token", "head/probe", "head/output/kernel")
     if not any(layout.has(arrays, f"image/{name}") for name in pooled):
         raise UserError(
-            "it is no CLIP or SigLIP: its image side has neither a class token or attention "
-            "pooling as openai/CLIP, nor a probe as SigLIP; other image towers of open_clip are "
-            "not supported."
+            "it is not a CLIP or SigLIP: its image side has neither a class token or attention "
+            "pooling as openai/CLIP has, nor a probe as SigLIP has; other image towers of "
+            "open_clip are not supported."
         )
 
 

@@ -125,7 +125,7 @@ class Mapper:
           shape: shape of the result.
 
         Raises:
-          UserError: the result has the wrong shape, or a value that is no finite real number.
+          UserError: the result has the wrong shape, or a value that is not a finite real number.
         """
         names = (taken.name,) if isinstance(taken.name, str) else taken.name
         stacked = not isinstance(taken.name, str)

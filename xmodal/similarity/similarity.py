@@ -342,7 +342,7 @@ def finite_number(what: str, value: Any) -> float:
     """Returns a number as a float.
 
     Raises:
-      UserError: it is none, or not finite; `what` names it.
+      UserError: it is not a number, or not finite; `what` names it.
     """
     try:
         number = float(value)

@@ -138,7 +138,7 @@ def test_candidates_of_one_direction_and_of_another_split():
     ids = ids.copy()
     ids[1, 0] = 99
     changed = dataclasses.replace(source, directions={"i2t": (ids, scores)})
-    message = f"file: image {source.image_ids[1]} names caption 99, one of 1 entries that are no"
+    message = f"file: image {source.image_ids[1]} names caption 99, one of 1 entries that are not"
     with pytest.raises(UserError, match=message):
         evaluate(changed)
     with pytest.raises(UserError, match="which are ranked; remove the reranker"):

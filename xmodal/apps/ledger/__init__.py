@@ -1,0 +1,1 @@
+"""Published results, their files and commands, and whether this code reproduces them."""

@@ -137,8 +137,8 @@ def _order_candidates(
         row, column = np.argwhere(positions < 0)[0]
         raise UserError(
             f"{direction}_candidates in {source.place}: {query} {queries[row]} names {item} "
-            f"{ids[row, column]}, one of {np.sum(positions < 0):,} entries that are no {item}s of "
-            "this split; score the items of one split, and name it in `split`."
+            f"{ids[row, column]}, one of {np.sum(positions < 0):,} entries that are not {item}s "
+            "of this split; score the items of one split, and name it in `split`."
         )
     return positions, scores
 
