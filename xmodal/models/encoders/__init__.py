@@ -42,7 +42,7 @@ ENCODERS: Mapping[str, Row] = {
         modified_resnet.ModifiedResNetConfig, modified_resnet.make_modified_resnet
     ),
     "patch_tokens": _alike(patch_tokens.PatchTokensConfig, patch_tokens.PatchTokens),
-    "precomputed": Row(precomputed.PrecomputedConfig, precomputed.make_precomputed),
+    "precomputed": _alike(precomputed.PrecomputedConfig, precomputed.Precomputed),
     "region_tokens": _alike(region_tokens.RegionTokensConfig, region_tokens.RegionTokens),
     "resnet": Row(resnet.ResNetConfig, resnet.make_resnet),
     "rnn": _alike(rnn.RnnConfig, rnn.Rnn),

@@ -7,10 +7,9 @@ from typing import ClassVar
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.typing import DTypeLike
+import numpy as np
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.features import Features
 from xmodal.models.mode import Mode
@@ -26,56 +25,6 @@ INPUT_NORMS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "l2": l2_normalize,
     "layer_norm": _layer_norm,
 }
-
-
-class Precomputed(nn.Module):
-    """Applies hidden layers to normalized features, region by region."""
-
-    feature_column: ClassVar[str] = "image_features"
-    may_pool_features: ClassVar[bool] = True
-
-    features: int
-    hidden: tuple[int, ...]
-    dropout: float
-    input_norm: str
-    dtype: DTypeLike
-
-    @nn.compact
-    def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
-        """`image` float [B, F] or regions [B, R, F] -> tokens [B, 1, F'] or [B, R, F'].
-
-        `image_mask` [B, R], if given, marks real regions. `image_features`, the tokens that
-        `frozen_features` returned, may replace `image`.
-        """
-        mask = inputs["image_mask"] > 0 if "image_mask" in inputs else None
-        if self.feature_column in inputs:
-            return Features(inputs[self.feature_column].astype(self.dtype), mask)
-        x = inputs["image"]
-        if x.ndim not in (2, 3) or x.shape[-1] != self.features:
-            raise UserError(
-                f"an encoder of precomputed features with features={self.features} takes [B, F] or "
-                f"[B, R, F], got {x.dtype} {list(x.shape)}."
-            )
-        x = INPUT_NORMS[self.input_norm](x.astype(jnp.float32)).astype(self.dtype)
-        x = x[:, None] if x.ndim == 2 else x
-        drop = nn.Dropout(self.dropout, deterministic=not mode.drops)
-        for index, width in enumerate(self.hidden):
-            layer = nn.Dense(
-                width,
-                kernel_init=nn.initializers.he_normal(),
-                dtype=self.dtype,
-                name=f"hidden{index + 1}",
-            )
-            x = drop(jax.nn.relu(layer(x)))
-        return Features(x, mask)
-
-    def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """Returns the tokens [B, R, F'] as the column `image_features`."""
-        return {self.feature_column: self(inputs, Mode.EVALUATE).tokens}
-
-    def makes_frozen_features(self, name: str) -> bool:
-        """Returns whether frozen features depend on the parameters called `name`: on all."""
-        return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,14 +47,48 @@ class PrecomputedConfig:
     dtype: str = setting("float32", one_of=DTYPES)
 
 
-def make_precomputed(config: PrecomputedConfig, devices: Devices) -> Precomputed:
-    """Returns an encoder of precomputed features."""
-    del devices
-    features = config.features
-    return Precomputed(
-        features=features if isinstance(features, int) else features[-1],
-        hidden=config.hidden,
-        dropout=config.dropout,
-        input_norm=config.input_norm,
-        dtype=DTYPES[config.dtype],
-    )
+class Precomputed(nn.Module):
+    """Applies hidden layers to normalized features, region by region."""
+
+    feature_column: ClassVar[str] = "image_features"
+    may_pool_features: ClassVar[bool] = True
+
+    config: PrecomputedConfig
+
+    @nn.compact
+    def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
+        """`image` float [B, F] or regions [B, R, F] -> tokens [B, 1, F'] or [B, R, F'].
+
+        `image_mask` [B, R], if given, marks real regions. `image_features`, the tokens that
+        `frozen_features` returned, may replace `image`.
+        """
+        config, dtype = self.config, DTYPES[self.config.dtype]
+        mask = inputs["image_mask"] > 0 if "image_mask" in inputs else None
+        if self.feature_column in inputs:
+            return Features(inputs[self.feature_column].astype(dtype), mask)
+        x, features = inputs["image"], np.atleast_1d(config.features)[-1]
+        if x.ndim not in (2, 3) or x.shape[-1] != features:
+            raise UserError(
+                f"an encoder of precomputed features with features={features} takes [B, F] or "
+                f"[B, R, F], got {x.dtype} {list(x.shape)}."
+            )
+        x = INPUT_NORMS[config.input_norm](x.astype(jnp.float32)).astype(dtype)
+        x = x[:, None] if x.ndim == 2 else x
+        drop = nn.Dropout(config.dropout, deterministic=not mode.drops)
+        for index, width in enumerate(config.hidden):
+            layer = nn.Dense(
+                width,
+                kernel_init=nn.initializers.he_normal(),
+                dtype=dtype,
+                name=f"hidden{index + 1}",
+            )
+            x = drop(jax.nn.relu(layer(x)))
+        return Features(x, mask)
+
+    def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Returns the tokens [B, R, F'] as the column `image_features`."""
+        return {self.feature_column: self(inputs, Mode.EVALUATE).tokens}
+
+    def makes_frozen_features(self, name: str) -> bool:
+        """Returns whether frozen features depend on the parameters called `name`: on all."""
+        return True
