@@ -4,19 +4,10 @@ import logging
 import shutil
 
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 
 from tests.saved_run import TOTAL_STEPS, evaluate, read
 from xmodal.base.config import UserError
 from xmodal.runs.folder import folder_lock, following
-
-
-@pytest.fixture(autouse=True)
-def _flags():
-    flags.FLAGS.mark_as_parsed()
-    with flagsaver.flagsaver():
-        yield
 
 
 @pytest.mark.slow

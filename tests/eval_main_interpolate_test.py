@@ -6,8 +6,6 @@ import json
 import jax
 import numpy as np
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 
 from tests.saved_run import evaluate, make_config, read
 from xmodal import data
@@ -15,13 +13,6 @@ from xmodal.base.config import UserError
 from xmodal.evals.reports.best_values import find_best
 from xmodal.runs import run, start
 from xmodal.runs.folder import checkpoints, run_folder
-
-
-@pytest.fixture(autouse=True)
-def _flags():
-    flags.FLAGS.mark_as_parsed()
-    with flagsaver.flagsaver():
-        yield
 
 
 def fine_tune(config, folder):

@@ -8,8 +8,6 @@ import signal
 
 import numpy as np
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 from ml_collections import ConfigDict
 
 from tests.saved_run import BEST, TOTAL_STEPS, evaluate, evaluate_file, make_config, read
@@ -27,13 +25,6 @@ from xmodal.runs.evaluation.suite import Request
 from xmodal.runs.folder import checkpoints, run_folder
 
 SHAPES = "crisscrossed_shapes"
-
-
-@pytest.fixture(autouse=True)
-def _flags():
-    flags.FLAGS.mark_as_parsed()
-    with flagsaver.flagsaver():
-        yield
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import json
 import pathlib
 
 import numpy as np
+from absl import flags
 from absl.testing import flagsaver
 
 from configs import cxc
@@ -58,6 +59,7 @@ def save_run(config, folder):
 
 def evaluate(**values):
     """Runs `python -m xmodal.eval_main` with these flags."""
+    flags.FLAGS.mark_as_parsed()
     with flagsaver.flagsaver(**values):
         eval_main.main(["eval_main"])
 

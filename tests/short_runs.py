@@ -1,5 +1,7 @@
 """The environment for processes that run once and spend most of their time compiling."""
 
+import socket
+
 # Emitters of fused loops take a third of the compilation time, and compiling parts of a module in
 # parallel takes more time than compiling the whole. jax 0.11 has the first flag only as an extra
 # option, and an unknown flag aborts the process.
@@ -21,3 +23,10 @@ def variables(devices: int) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} {_XLA_FLAGS}",
     }
+
+
+def free_port() -> int:
+    """A port on which processes can find each other."""
+    with socket.socket() as server:
+        server.bind(("localhost", 0))
+        return server.getsockname()[1]

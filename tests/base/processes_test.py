@@ -40,21 +40,14 @@ except UserError as error:
 
 
 @pytest.fixture
-def free_port():
-    with socket.socket() as server:
-        server.bind(("localhost", 0))
-        return server.getsockname()[1]
-
-
-@pytest.fixture
-def start_two(free_port):
+def start_two():
     """Starts two processes."""
-    started = []
+    started, port = [], short_runs.free_port()
 
     def start(config, program="pass"):
         for index in range(2):
             variables = short_runs.variables(devices=1) | {
-                ADDRESS: f"localhost:{free_port}",
+                ADDRESS: f"localhost:{port}",
                 NUMBER: "2",
                 INDEX: str(index),
             }

@@ -79,19 +79,13 @@ def model(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(autouse=True)
-def _flags():
-    flags.FLAGS.mark_as_parsed()
-    with flagsaver.flagsaver():
-        yield
-
-
 @pytest.fixture
 def evaluate(annotations, tmp_path):
     """Runs the command; `output` is a folder in the test's folder."""
 
     def run(output="out", **values):
         given = {"annotations": str(annotations), "bootstrap_samples": 50} | values
+        flags.FLAGS.mark_as_parsed()
         with flagsaver.flagsaver(output=str(tmp_path / output), **given):
             eval_main.main(["eval_main"])
         return tmp_path / output

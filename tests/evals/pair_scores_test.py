@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests import short_runs
-from tests.integration.two_processes_test import free_port
+from tests.short_runs import free_port
 from xmodal.base import mesh as mesh_lib
 from xmodal.evals import pair_scores
 from xmodal.evals.pair_scores import PairFunctions, PairProgram, PairScores, Tokens

@@ -2,7 +2,6 @@
 
 import json
 import runpy
-import socket
 
 import jax
 import numpy as np
@@ -12,6 +11,7 @@ from tensorboard.util import tensor_util
 
 from tests.integration import papers_test
 from tests.integration.papers_test import TOGETHER
+from tests.short_runs import free_port
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.processes import TRY_AGAIN
 from xmodal.base.progress import STOPPED
@@ -24,12 +24,6 @@ from xmodal.runs.run import resolve
 TOTAL_STEPS = 4
 LONG = 20
 SLOWLY = "tests.integration.slow_blocks"
-
-
-def free_port():
-    with socket.socket() as server:
-        server.bind(("localhost", 0))
-        return server.getsockname()[1]
 
 
 def read_losses(folder):

@@ -43,13 +43,6 @@ SCAN = {
 OTHER = {"cross_attn": "i2t", "agg_func": "Mean", "lambda_softmax": 4.0}
 
 
-@pytest.fixture
-def torch():
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(0)
-    return torch
-
-
 def convert(torch, kind, modules, folder, options):
     """Saves the modules as released, converts them, and returns the new folder."""
     number = len(list(folder.iterdir())) if folder.exists() else 0

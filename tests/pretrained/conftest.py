@@ -1,10 +1,20 @@
-"""A CLIP and a SigLIP of transformers."""
+"""PyTorch, and a CLIP and a SigLIP of transformers."""
 
 import published_clip as published
 import pytest
 
 from tests.preprocessing.tiny_pieces import sentencepiece_model
+from xmodal.models.encoders import resnet
 from xmodal.preprocessing.sentence_pieces import sentence_piece_tokens
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """PyTorch with a seed; our ResNet-50 is as small as `make_resnet(torch, (2, 2))`."""
+    monkeypatch.setitem(resnet.DEPTHS, "50", (2, 2))
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    return torch
 
 
 @pytest.fixture(scope="module")

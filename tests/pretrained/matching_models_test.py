@@ -17,7 +17,6 @@ from tests import clipped_adam
 from xmodal.base.config import UserError
 from xmodal.losses import LOSSES, Context
 from xmodal.models import make_dual_encoder
-from xmodal.models.encoders import resnet
 from xmodal.pretrained import vse_infinity
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
@@ -31,14 +30,6 @@ MASK = np.arange(7) < np.array(LENGTHS)[:, None]
 IDS[~MASK] = 0
 PIXELS = parity.images(len(LENGTHS), 75)
 REGIONS = RNG.normal(size=(len(LENGTHS), 36, 5)).astype(np.float32)
-
-
-@pytest.fixture
-def torch(monkeypatch):
-    monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(0)
-    return torch
 
 
 def save(torch, modules, path, prefix="", **others):

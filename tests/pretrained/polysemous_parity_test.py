@@ -20,7 +20,6 @@ from torch_resnet import make_resnet
 
 from xmodal.losses import LOSSES, Context, make_similarity
 from xmodal.models import make_dual_encoder
-from xmodal.models.encoders import resnet
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
@@ -41,14 +40,6 @@ PVSE_TASKS = [
     ("diversity", 0.1, {}),
     ("mmd", 0.01, {}),
 ]
-
-
-@pytest.fixture
-def torch(monkeypatch):
-    monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(0)
-    return torch
 
 
 @pytest.fixture

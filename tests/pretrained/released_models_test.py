@@ -14,7 +14,6 @@ from torch_resnet import make_resnet
 
 from xmodal.base.config import UserError
 from xmodal.cli import convert
-from xmodal.models.encoders import resnet
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
 from xmodal.pretrained.vocabularies import read_words
@@ -28,14 +27,6 @@ RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, len(WORDS), (len(LENGTHS), 7))
 MASK = np.arange(7) < np.array(LENGTHS)[:, None]
 IMAGES = parity.images(len(LENGTHS), 75)
-
-
-@pytest.fixture
-def torch(monkeypatch):
-    monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(0)
-    return torch
 
 
 def pcme(torch):

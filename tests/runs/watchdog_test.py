@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.base.processes_test import free_port, run_two, start_two  # noqa: F401, fixtures
+from tests.base.processes_test import run_two, start_two  # noqa: F401, fixtures
 from xmodal.base import processes
 from xmodal.base.processes import TRY_AGAIN
 from xmodal.runs.watchdog import Watchdog

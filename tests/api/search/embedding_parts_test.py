@@ -12,7 +12,7 @@ import pytest
 
 import xmodal
 from tests.api.tiny_dual_encoder import make_texts, save_run
-from tests.integration.two_processes_test import free_port
+from tests.short_runs import free_port
 from xmodal.api.model import Model
 from xmodal.cli import search as command
 from xmodal.runs.folder import folder_lock
