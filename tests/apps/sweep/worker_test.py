@@ -14,7 +14,7 @@ import pytest
 from tests.apps.sweep.bag import SELECT, SPACE
 from xmodal.apps.sweep import worker
 from xmodal.apps.sweep.sweep_report import name_of
-from xmodal.apps.sweep.worker import open_storage, open_study, search, trials_of
+from xmodal.apps.sweep.worker import open_study, search, trials_of
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import DiskError
 from xmodal.base.result_files import format_json
@@ -31,7 +31,7 @@ def sweep(plan, tmp_path):
     def run(draws, plan=plan, *, retry_failed=False, keep_all=False):
         options = {"retry_failed": retry_failed, "keep_all": keep_all}
         search(plan, tmp_path, draws=draws, **options)
-        found = trials_of(open_study(open_storage(tmp_path), plan))
+        found = trials_of(open_study(tmp_path, plan))
         return found[: len(plan.trials(draws))]
 
     return run
@@ -105,7 +105,7 @@ def test_a_stopped_sweep_goes_on_in_the_middle_of_a_run(
     with monkeypatch.context() as patch:
         patch.setattr(loop, "make_batches", stopping)
         assert not search(plan, folder, draws=2, retry_failed=False, keep_all=True)
-    study = open_study(open_storage(folder), plan)
+    study = open_study(folder, plan)
     assert [each.state.name for each in trials_of(study)] == ["COMPLETE", "WAITING"]
     assert run_folder.steps(str(folder / "trials/0001"))[-1] == 2
     assert "1 complete, 1 waiting" in (folder / "report.md").read_text()
@@ -202,7 +202,7 @@ def test_errors_that_would_come_again_end_the_sweep(
     with pytest.raises(UserError, match="no memory|disk full"):
         sweep(5)
     assert len(called) == tried
-    states = [each.state.name for each in trials_of(open_study(open_storage(tmp_path), plan))]
+    states = [each.state.name for each in trials_of(open_study(tmp_path, plan))]
     assert states == [state] * tried
 
 
@@ -251,7 +251,7 @@ def test_trials_of_living_processes_are_left_to_them_and_those_of_dead_ones_are_
     sweep, plan, trained, tmp_path
 ):
     sweep(1)
-    other = open_study(open_storage(tmp_path), plan)
+    other = open_study(tmp_path, plan)
     worker._fill_queue(other, plan, plan.trials(2))
     other.ask()
     with worker._lock_of(tmp_path, "0001"):
@@ -266,7 +266,7 @@ def test_a_running_trial_is_not_dead(sweep, plan, tmp_path, monkeypatch):
     seen = []
 
     def failing(config, run_dir):
-        other = open_study(open_storage(tmp_path), plan)
+        other = open_study(tmp_path, plan)
         worker._requeue_dead(other, tmp_path)
         seen.extend(each.state.name for each in other.trials)
         raise RuntimeError("no memory")

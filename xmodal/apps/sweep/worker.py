@@ -50,20 +50,15 @@ class _StoppedError(Exception):
 _FATAL = (_StoppedError, DiskError, FolderInUseError, DatasetMissingError)
 
 
-def open_storage(folder: pathlib.Path) -> optuna.storages.RDBStorage:
-    """Opens or creates the database of a folder on a file system."""
-    return optuna.storages.RDBStorage(
-        f"sqlite:///{folder / 'optuna.db'}",
-        engine_kwargs={"connect_args": {"timeout": _PATIENCE_SECONDS}},
-    )
-
-
-def open_study(storage: optuna.storages.RDBStorage, plan: Plan) -> optuna.Study:
-    """Opens or creates the study of a sweep."""
+def open_study(folder: pathlib.Path, plan: Plan) -> optuna.Study:
+    """Opens or creates the study of a sweep in its folder."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(
         study_name="sweep",
-        storage=storage,
+        storage=optuna.storages.RDBStorage(
+            f"sqlite:///{folder / 'optuna.db'}",
+            engine_kwargs={"connect_args": {"timeout": _PATIENCE_SECONDS}},
+        ),
         direction="minimize" if plan.sign < 0 else "maximize",
         load_if_exists=True,
     )
@@ -98,7 +93,7 @@ def search(
     lock = filelock.FileLock(folder / "sweep.lock")
     with lock:
         keep(plan, folder)
-        study = open_study(open_storage(folder), plan)
+        study = open_study(folder, plan)
         if retry_failed:
             for each in trials_of(study):
                 if each.state == TrialState.FAIL:
