@@ -16,8 +16,7 @@ def count_lost(layout: Layout, found: Survey) -> dict[str, tuple[int, int]]:
 
 def why_lost(layout: Layout, found: Survey) -> str:
     """Describes the reasons, and the first picture or row in detail."""
-    reasons = sorted(found.left_out.items(), key=lambda item: (-item[1], item[0]))
-    listed = ", ".join(f"{reason} {count:,}" for reason, count in reasons)
+    listed = found.reasons or "nothing"
     read = "; ".join(layout.describe().values())
     missing = next((each for each in found.faults if each.reason == "no image"), None)
     unreadable = next((each for each in found.faults if each.reason in UNREADABLE), None)
@@ -25,4 +24,4 @@ def why_lost(layout: Layout, found: Survey) -> str:
     detail = f"; {layout.explain(first)}" if first is not None else ""
     if "not UTF-8" in found.left_out and SAVE_AS not in detail:
         listed += f" ({SAVE_AS})"
-    return f"Not used: {listed or 'nothing'}{detail} (read: {read}). "
+    return f"Not used: {listed}{detail} (read: {read}). "

@@ -43,9 +43,7 @@ def summary(
         )
     if ratings is not None:
         lines["ratings"] = ratings.name
-    reasons = sorted(found.left_out.items(), key=lambda item: (-item[1], item[0]))
-    listed = ", ".join(f"{reason} {count:,}" for reason, count in reasons)
-    lines["left out"] = listed or "nothing"
+    lines["left out"] = found.reasons or "nothing"
     for number, each in enumerate(found.examples[:_EXAMPLES], 1):
         captions = " | ".join(" ".join(caption.split()) for caption in each.captions)
         lines[f"example {number}"] = f"{each.name} -> {captions:.{_WIDTH}}"

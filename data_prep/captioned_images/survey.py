@@ -69,6 +69,12 @@ class Survey:
     joined: dict[int, tuple[str, ...]]
     copies: dict[tuple[int, int], int]
 
+    @property
+    def reasons(self) -> str:
+        """What was left out, the most frequent reason first; "" for nothing."""
+        reasons = sorted(self.left_out.items(), key=lambda item: (-item[1], item[0]))
+        return ", ".join(f"{reason} {count:,}" for reason, count in reasons)
+
     def image_ids(self) -> np.ndarray:
         """Id of every picture, int64 [N]: its position in the sorted list of names."""
         ids = np.empty(len(self.names), np.int64)

@@ -1,6 +1,5 @@
 """Finds the best items of a gallery by a model's own similarity, block by block."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xmodal.evals.ranking.nearest import merge_best
 from xmodal.similarity import Similarity
 from xmodal.similarity.offset import remove_offset
 from xmodal.similarity.precision import SINGLE, in_precision
@@ -77,7 +77,11 @@ class ExactSearch:
                 )
                 for start in range(0, len(vectors), self._size)
             ]
-        self._merge = jax.jit(functools.partial(_merge, scorer.score), static_argnames="top")
+        self._merge = jax.jit(
+            lambda best, queries, block, *place: merge_best(
+                *best, scorer.score(queries, block), *place
+            )
+        )
 
     def __call__(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the best scores [Q, top], descending, and their items int64 [Q, top].
@@ -102,30 +106,8 @@ class ExactSearch:
         )
         for number, block in enumerate(self._blocks):
             start = number * self._size
-            best = self._merge(prepared, block, start, self._count - start, *best, top=top)
+            best = self._merge(best, prepared, block, start, self._count - start)
         return np.asarray(best[0]), np.asarray(best[1])
-
-
-def _merge(
-    score: Score,
-    queries: Any,
-    block: Any,
-    start: jax.Array,
-    count: jax.Array,
-    scores: jax.Array,
-    items: jax.Array,
-    *,
-    top: int,
-) -> tuple[jax.Array, jax.Array]:
-    """Merges the best items of a block, whose first `count` items are real, with those so far."""
-    found = score(queries, block)
-    found = jnp.where(found == 0, 0.0, found)  # By the bits, as top_k sorts, -0.0 is smaller.
-    found = jnp.where(jnp.arange(found.shape[1]) < count, found, -jnp.inf)
-    found, places = jax.lax.top_k(found, min(top, found.shape[1]))
-    # Those so far are on the left: of equals, `top_k` takes the left one.
-    scores, places_of_both = jax.lax.top_k(jnp.concatenate([scores, found], axis=1), top)
-    items = jnp.concatenate([items, start + places], axis=1)
-    return scores, jnp.take_along_axis(items, places_of_both, axis=1)
 
 
 def _filled(vectors: np.ndarray, size: int) -> jax.Array:

@@ -51,7 +51,7 @@ def _find_best(scores: Scores, i: int, top: int) -> np.ndarray:
     with in_precision(scores.dtype):
         best = jnp.full((height, top), -jnp.inf, scores.dtype), jnp.zeros((height, top), jnp.int32)
         for j in range(-(-scores.shape[1] // width)):
-            best = _merge(*best, scores.tile(i, j), j * width, scores.shape[1] - j * width)
+            best = merge_best(*best, scores.tile(i, j), j * width, scores.shape[1] - j * width)
         values, items = (to_host(each, scores.mesh) for each in best)
     if not np.isfinite(values[: scores.shape[0] - i * height]).all():
         raise UserError("Scores are not finite; the model diverged.")
@@ -59,15 +59,23 @@ def _find_best(scores: Scores, i: int, top: int) -> np.ndarray:
 
 
 @jax.jit
-def _merge(
-    values: jax.Array, items: jax.Array, tile: jax.Array, start: jax.Array, count: jax.Array
+def merge_best(
+    scores: jax.Array, items: jax.Array, tile: jax.Array, start: jax.Array, count: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Merges the best items so far with those of a tile, whose first `count` columns are real."""
-    # By the bits, as top_k sorts, -0.0 is smaller than 0.
-    tile = jnp.where(tile == 0, 0.0, tile)
+    """Merges the best items so far with those of a tile; of equal scores, the earlier comes first.
+
+    Args:
+      scores: the best scores so far [Q, K], descending.
+      items: their items, int32 [Q, K].
+      tile: scores [Q, N] of later items.
+      start: position of the first of these items.
+      count: number of columns of the tile that are real.
+    """
+    top = scores.shape[1]
+    tile = jnp.where(tile == 0, 0.0, tile)  # By the bits, as top_k sorts, -0.0 is smaller.
     tile = jnp.where(jnp.arange(tile.shape[1]) < count, tile, -jnp.inf)
-    found, places = jax.lax.top_k(tile, min(values.shape[1], tile.shape[1]))
+    found, places = jax.lax.top_k(tile, min(top, tile.shape[1]))
     # Those so far are on the left: of equals, top_k takes the left one.
-    values, chosen = jax.lax.top_k(jnp.concatenate([values, found], axis=1), values.shape[1])
+    scores, chosen = jax.lax.top_k(jnp.concatenate([scores, found], axis=1), top)
     items = jnp.concatenate([items, start + places.astype(jnp.int32)], axis=1)
-    return values, jnp.take_along_axis(items, chosen, axis=1)
+    return scores, jnp.take_along_axis(items, chosen, axis=1)
