@@ -15,11 +15,7 @@ from data_prep.reading.text_lines import read_caption
 from data_prep.region_features import detections
 from data_prep.region_features.detected_tags import read_tags
 from data_prep.region_features.feature_stores import FeatureStores
-from data_prep.region_features.scan_files import (
-    CAPTIONS_PER_IMAGE,
-    FeatureFiles,
-    open_split,
-)
+from data_prep.region_features.scan_files import CAPTIONS_PER_IMAGE, FeatureFiles, open_split
 
 # SCAN's names -> ours, and the first id if the files give none, so that ids never collide.
 _SPLITS = {

@@ -15,13 +15,7 @@ import types
 import pytest
 
 from xmodal.base import progress as progress_lib
-from xmodal.base.progress import (
-    StopRequestedError,
-    check_stop,
-    interruptible,
-    progress,
-    stoppable,
-)
+from xmodal.base.progress import StopRequestedError, check_stop, interruptible, progress, stoppable
 
 
 @pytest.fixture

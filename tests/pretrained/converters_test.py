@@ -8,15 +8,7 @@ import pytest
 from xmodal.base.config import UserError
 from xmodal.models import ENCODERS, make_tower
 from xmodal.models.encoders import efficientnet, resnet
-from xmodal.pretrained import (
-    cmcm,
-    cvse,
-    image_towers,
-    model_converters,
-    pvse,
-    variants,
-    vsepp,
-)
+from xmodal.pretrained import cmcm, cvse, image_towers, model_converters, pvse, variants, vsepp
 from xmodal.pretrained.converters import CONVERTERS, convert
 from xmodal.pretrained.folder import read_description, read_weights, save_tower
 from xmodal.pretrained.weight_files import WeightSource

@@ -10,14 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from etils import epath
 
-from data_prep.cxc.rating_files import (
-    METHOD,
-    RELEASED,
-    SCORE,
-    SIDES,
-    file_name,
-    scan_ratings,
-)
+from data_prep.cxc.rating_files import METHOD, RELEASED, SCORE, SIDES, file_name, scan_ratings
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import without_bad_rows
 from data_prep.reading.text_files import AnyPath

@@ -15,12 +15,7 @@ from etils import epath
 from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
 from xmodal.preprocessing.byte_pairs import merged_tokens
-from xmodal.preprocessing.published_merges import (
-    ARCHIVE,
-    find_packaged,
-    is_packaged,
-    unpack_merges,
-)
+from xmodal.preprocessing.published_merges import ARCHIVE, find_packaged, is_packaged, unpack_merges
 from xmodal.preprocessing.sentence_pieces import sentence_piece_tokens
 from xmodal.preprocessing.tokenizer_json import json_tokens
 

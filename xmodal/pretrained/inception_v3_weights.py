@@ -10,14 +10,7 @@ import numpy as np
 from xmodal.models.encoders import inception_v3
 from xmodal.pretrained.conversion_report import Report, Taken
 from xmodal.pretrained.keras_names import KerasNames
-from xmodal.pretrained.renaming import (
-    SLIM,
-    Flat,
-    Rule,
-    convert,
-    find_prefix,
-    number_layers,
-)
+from xmodal.pretrained.renaming import SLIM, Flat, Rule, convert, find_prefix, number_layers
 
 # Classifiers, including the auxiliary one, and other arrays that the encoder does not have.
 EXPECTED_UNEXPECTED = (

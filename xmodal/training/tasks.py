@@ -18,14 +18,7 @@ from xmodal.base.config import (
     set_whole,
     setting,
 )
-from xmodal.losses import (
-    LOSSES,
-    Choice,
-    Loss,
-    NonNegative,
-    Similarity,
-    make_similarity,
-)
+from xmodal.losses import LOSSES, Choice, Loss, NonNegative, Similarity, make_similarity
 from xmodal.models import Embedding, TaskModule, make_task_module
 from xmodal.training.optimization import schedules
 from xmodal.training.tree import Tree, flatten

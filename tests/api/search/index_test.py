@@ -16,14 +16,7 @@ import PIL.Image
 import pytest
 
 import xmodal
-from tests.api.tiny_dual_encoder import (
-    SECTION,
-    TEXT,
-    WORDS,
-    make_texts,
-    make_weights,
-    save_run,
-)
+from tests.api.tiny_dual_encoder import SECTION, TEXT, WORDS, make_texts, make_weights, save_run
 from xmodal.api.exporting import export_model
 from xmodal.api.model import Model
 from xmodal.api.search import formats

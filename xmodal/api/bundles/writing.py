@@ -12,14 +12,7 @@ import safetensors.numpy
 from etils import epath
 from jax import export
 
-from xmodal.api.bundles.card import (
-    PLATFORMS,
-    WEIGHTS,
-    Card,
-    ImageCard,
-    TextCard,
-    write_card,
-)
+from xmodal.api.bundles.card import PLATFORMS, WEIGHTS, Card, ImageCard, TextCard, write_card
 from xmodal.base.atomic import new_folder
 from xmodal.base.config import UserError
 from xmodal.preprocessing import ImageConfig, TextConfig

@@ -12,13 +12,7 @@ import numpy as np
 
 from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
-from xmodal.base.folder_walk import (
-    IMAGE_ENDINGS,
-    composed,
-    fault_of_file,
-    is_unread_picture,
-    walk,
-)
+from xmodal.base.folder_walk import IMAGE_ENDINGS, composed, fault_of_file, is_unread_picture, walk
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit

@@ -34,12 +34,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
-from xmodal.apps.ledger.available import (
-    check_files,
-    describe_missing,
-    folders_of,
-    missing_files,
-)
+from xmodal.apps.ledger.available import check_files, describe_missing, folders_of, missing_files
 from xmodal.apps.ledger.comparison import (
     compare_rows,
     describe_verdict,

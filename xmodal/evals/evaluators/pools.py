@@ -9,11 +9,7 @@ import numpy as np
 from xmodal.base.config import UserError, lookup, setting
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.evaluators.evaluator import (
-    NumbersEvaluator,
-    Options,
-    Split,
-)
+from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings, Provider
 from xmodal.evals.ranking.products import open_scores

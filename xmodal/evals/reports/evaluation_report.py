@@ -7,11 +7,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from xmodal.base.text_table import Bold, Rows, format_document
 from xmodal.evals.boards.definitions import DIRECTIONS, RATING_SIDES
 from xmodal.evals.metrics import lower_is_better
-from xmodal.evals.published import (
-    ECCV_TABLE_4,
-    PUBLISHED,
-    PUBLISHED_LABELS,
-)
+from xmodal.evals.published import ECCV_TABLE_4, PUBLISHED, PUBLISHED_LABELS
 from xmodal.evals.reports.summary import find_chance_results
 from xmodal.evals.results import RSUM, BoardResult, Numbers, metric_tag
 

@@ -9,12 +9,7 @@ import ml_collections
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import lookup, read, setting
-from xmodal.runs.sections import (
-    CheckpointConfig,
-    FrozenFeaturesConfig,
-    InitConfig,
-    SelectConfig,
-)
+from xmodal.runs.sections import CheckpointConfig, FrozenFeaturesConfig, InitConfig, SelectConfig
 from xmodal.runs.tensorboard.example_views import TensorBoardConfig
 from xmodal.training.optimization.optimizer import OptimizerConfig
 from xmodal.training.step import L2Config
