@@ -167,12 +167,12 @@ def task(
     }
 
 
-def small_convnet(width: float = 0.25, depth: float = 0.25, batch_norm: str = "batch") -> dict:
+def small_convnet(width: float = 0.25, batch_norm: str = "batch") -> dict:
     """An EfficientNet small enough for a laptop CPU."""
     return {
         "name": "efficientnet",
         "width": width,
-        "depth": depth,
+        "depth": 0.25,
         "batch_norm": batch_norm,
         "statistics": "global",
     }

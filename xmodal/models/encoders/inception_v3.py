@@ -43,8 +43,8 @@ Step = InceptionConv | tuple[InceptionConv, InceptionConv] | str
 Branch = tuple[Step, ...]
 
 
-def _reduce(channels: int, kernel: tuple[int, int] = (3, 3)) -> InceptionConv:
-    return InceptionConv(channels, kernel, 2, "VALID")
+def _reduce(channels: int) -> InceptionConv:
+    return InceptionConv(channels, (3, 3), 2, "VALID")
 
 
 def _fork(channels: int) -> tuple[InceptionConv, InceptionConv]:
