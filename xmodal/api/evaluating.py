@@ -83,7 +83,7 @@ def evaluate(
         PyTorch tensor or an array that NumPy reads; None for a model of texts. Images are decoded
         as for the models of this project, without rotation by their EXIF orientation.
       embed_texts: the same for texts; None for a model of images.
-      embeddings: npz file or its arrays, see `arrays.load_embeddings` and `load_sentences`.
+      embeddings: npz file or its arrays, see `arrays.load_embeddings` and `read_sentences`.
       scores: file or arrays of a matrix or of candidates, see `arrays.load_scores`.
       rankings: file or mapping, see `lists.load_rankings`.
       ids: ids of a bare matrix of scores.

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from xmodal.base.config import UserError
-from xmodal.evals.inputs.sentences import has_sentences, load_sentences
+from xmodal.evals.inputs.arrays import open_arrays
+from xmodal.evals.inputs.files import open_items
+from xmodal.evals.inputs.sentences import read_sentences
 
 TEXTS = ["a dog", "a cat ", "no dog", "a dog"]
 VECTORS = np.float32([[1, 0], [0, 1], [1, 1], [1, 0]])
@@ -18,11 +20,14 @@ SPLIT = SimpleNamespace(
 )
 
 
+def load_sentences(source):
+    return read_sentences(*open_arrays(source, "embeddings"))
+
+
 def test_captions_are_found_by_their_texts(tmp_path):
     path = tmp_path / "model.npz"
     np.savez(path, **FILE, similarity="cosine", other=np.zeros(3))
-    assert has_sentences(path)
-    found = load_sentences(path).items(SPLIT)
+    found = open_items("embeddings", path).items(SPLIT)
     np.testing.assert_array_equal(found.caption_ids, [7, 9, 4])
     np.testing.assert_array_equal(found.captions, VECTORS[[1, 2, 0]])
     assert (found.images, found.similarity, found.place) == (None, "cosine", str(path))
@@ -60,7 +65,7 @@ def test_embeddings_that_differ_by_rounding(tmp_path, dtype, rounding, different
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"sentences": None}, "holds .'sentence_embeddings'.; sentence embeddings are"),
+        ({"sentence_embeddings": None}, "holds .'sentences'.; sentence embeddings are"),
         (
             {"sentences": np.array([1, 2, 3, 4])},
             "sentences in .* are int64 .4.; they must be strings",

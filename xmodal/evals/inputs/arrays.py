@@ -58,11 +58,11 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
     Raises:
       UserError: the file cannot be read, or its arrays do not fit together.
     """
-    place, arrays = open_arrays(source, "embeddings")
-    return _read_embeddings(arrays, place)
+    return read_embeddings(*open_arrays(source, "embeddings"))
 
 
-def _read_embeddings(arrays: Mapping[str, np.ndarray], place: str) -> Embeddings:
+def read_embeddings(place: str, arrays: Mapping[str, np.ndarray]) -> Embeddings:
+    """Returns the embeddings in arrays of a place, see `load_embeddings`."""
     found, log_sigma = {}, {}
     for (ids_name, name), (side, spread) in zip(_EMBEDDING_NAMES, _LOG_SIGMA.items(), strict=True):
         if ids_name in arrays and name in arrays:
@@ -223,7 +223,7 @@ def _read_candidates(arrays: Mapping[str, np.ndarray], place: str) -> Candidates
     }
     first = None
     if any(name in arrays for _, name in _EMBEDDING_NAMES):
-        first = _read_embeddings(arrays, place)
+        first = read_embeddings(place, arrays)
         if first.similarity not in SIMILARITIES:
             raise UserError(
                 f"{place} has embeddings of the first stage, but no `{_SIMILARITY}` of vectors; "

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from xmodal.base.config import UserError, lookup
 from xmodal.evals.inputs import arrays, lists
-from xmodal.evals.inputs.sentences import Sentences, has_sentences, load_sentences
+from xmodal.evals.inputs.sentences import SENTENCES, Sentences, read_sentences
 from xmodal.evals.inputs.sources import Candidates, Embeddings, Source
 from xmodal.similarity import PAIR_MODULES, SIMILARITIES, make_similarity
 
@@ -44,17 +44,6 @@ def open_source(kind: str, given: Any, ids: Any = None, similarity: str | None =
     return choose_similarity(arrays.load_embeddings(given), similarity)
 
 
-def open_embeddings(given: Any, similarity: str | None = None) -> Embeddings | Sentences:
-    """Reads embeddings by id or by sentence, for the splits of prepared datasets.
-
-    Raises:
-      UserError: see `open_source`.
-    """
-    if has_sentences(given):
-        return choose_similarity(load_sentences(given), similarity)
-    return choose_similarity(arrays.load_embeddings(given), similarity)
-
-
 def open_items(
     kind: str, given: Any, ids: Any = None, similarity: str | None = None
 ) -> Source | Sentences:
@@ -63,9 +52,12 @@ def open_items(
     Raises:
       UserError: see `open_source`.
     """
-    if kind == "embeddings" and ids is None:
-        return open_embeddings(given, similarity)
-    return open_source(kind, given, ids, similarity)
+    if kind != "embeddings" or ids is not None:
+        return open_source(kind, given, ids, similarity)
+    place, found = arrays.open_arrays(given, kind)
+    if SENTENCES in found:
+        return choose_similarity(read_sentences(place, found), similarity)
+    return choose_similarity(arrays.read_embeddings(place, found), similarity)
 
 
 def sides_of(source: Source | Sentences) -> frozenset[str]:

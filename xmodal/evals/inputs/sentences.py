@@ -1,7 +1,6 @@
 """A file of sentence embeddings: vectors by text, for any split of sentences or captions."""
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.array_checks import check_embeddings, refuse_tiny
-from xmodal.evals.inputs.arrays import open_arrays, read_similarity
+from xmodal.evals.inputs.arrays import read_similarity
 from xmodal.evals.inputs.sources import Embeddings, Provider, refuse_field, with_similarity
 
 SENTENCES, EMBEDDINGS = "sentences", "sentence_embeddings"
@@ -74,23 +73,22 @@ class Sentences(Provider):
         return with_similarity(found, similarity)
 
 
-def load_sentences(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Sentences:
-    """Reads `sentences`, strings [N], and `sentence_embeddings` [N, D] or [N, K, D].
+def read_sentences(place: str, arrays: Mapping[str, np.ndarray]) -> Sentences:
+    """Returns the embeddings of sentences in arrays of a place.
 
     Args:
-      source: npz file, or its arrays in a mapping; `similarity`, a name, is optional.
+      place: names the arrays in messages.
+      arrays: `sentences`, strings [N], and `sentence_embeddings` [N, D] or [N, K, D]; `similarity`,
+        a name, is optional.
 
     Raises:
-      UserError: the file cannot be read, its arrays do not fit together, or a sentence has two
-        different embeddings.
+      UserError: the arrays do not fit together, or a sentence has two different embeddings.
     """
-    place, arrays = open_arrays(source, "sentences")
-    for name in (SENTENCES, EMBEDDINGS):
-        if name not in arrays:
-            raise UserError(
-                f"{place} holds {sorted(arrays)}; sentence embeddings are {SENTENCES!r}, strings "
-                f"[N], and {EMBEDDINGS!r} [N, D]."
-            )
+    if EMBEDDINGS not in arrays:
+        raise UserError(
+            f"{place} holds {sorted(arrays)}; sentence embeddings are {SENTENCES!r}, strings "
+            f"[N], and {EMBEDDINGS!r} [N, D]."
+        )
     texts = arrays[SENTENCES]
     if texts.ndim != 1 or texts.dtype.kind != "U" or not len(texts):
         raise UserError(
@@ -142,12 +140,3 @@ def _find_rows(
             )
         rounded.add(text)
     return rows, rounded
-
-
-def has_sentences(source: str | os.PathLike | Mapping[str, np.ndarray]) -> bool:
-    """Returns whether a file holds sentence embeddings.
-
-    Raises:
-      UserError: the file cannot be read.
-    """
-    return SENTENCES in open_arrays(source, "embeddings")[1]
