@@ -148,5 +148,5 @@ def test_task_and_scorer_need_each_other():
     with pytest.raises(UserError, match=r"config\.tasks\.match trains a pair scorer"):
         step.check_sides(tiny.make_parts(tiny.make_config(), 1).model, parts.tasks)
     for wrong in (("caption_0", "image"), ("image", "image"), ("caption_0", "caption_1")):
-        with pytest.raises(UserError, match="matches an image with a text"):
+        with pytest.raises(UserError, match="takes an image and a text"):
             tasks.make_tasks({"match": base.task(*wrong, "matching")})

@@ -187,6 +187,15 @@ def test_mistakes_list_the_known_names(config, message):
         tasks.make_tasks(config)
 
 
+@pytest.mark.parametrize("name", ["caption_generation", "concept_divergence", "language_model"])
+@pytest.mark.parametrize("views", [("caption_0", "image"), ("caption_0", "caption_1")])
+def test_losses_that_differ_for_swapped_views_take_the_image_first(name, views):
+    # A language model that starts from a caption's own vector would only copy it.
+    own = loss(name=name, options={})
+    with pytest.raises(UserError, match=rf"{name}' takes an image and a text, in this order"):
+        tasks.make_tasks({"t": task(*views, negatives="none", loss=own)})
+
+
 def test_a_task_reads_the_text_columns_of_its_own_caption():
     config = task("image", "caption_1", negatives="none")
     config["loss"] = loss(

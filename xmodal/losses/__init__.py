@@ -30,6 +30,8 @@ class Loss:
       negatives: whether it compares an item with others of the batch.
       pairs: whether it trains the model's pair scorer, on an image and a text.
       mined: whether it compares mined negatives of an image and a text, see `Context.mined`.
+      directed: whether it computes something else if a text is the left view and an image the
+        right one.
     """
 
     function: LossFunction
@@ -38,16 +40,28 @@ class Loss:
     negatives: bool = True
     pairs: bool = False
     mined: bool = False
+    directed: bool = False
+
+    @property
+    def image_first(self) -> bool:
+        """Whether its two views must be an image and a text, in this order."""
+        return self.pairs or self.mined or self.directed
 
 
 LOSSES: dict[str, Loss] = {
-    "caption_generation": Loss(caption_generation, module="caption_decoder", negatives=False),
-    "concept_divergence": Loss(concept_divergence, negatives=False),
+    "caption_generation": Loss(
+        caption_generation, module="caption_decoder", negatives=False, directed=True
+    ),
+    "concept_divergence": Loss(concept_divergence, negatives=False, directed=True),
     "covariance": Loss(covariance, negatives=False),
     "distance_triplet": Loss(distance_triplet),
     "diversity": Loss(diversity, negatives=False),
     "language_model": Loss(
-        caption_generation, module="language_model", views=(1, 2), negatives=False
+        caption_generation,
+        module="language_model",
+        views=(1, 2),
+        negatives=False,
+        directed=True,
     ),
     "matching": Loss(matching, pairs=True),
     "mmd": Loss(mmd, negatives=False),

@@ -187,10 +187,11 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
             f"{where}.views={list(config.views)} has {len(config.views)} view(s), but the loss "
             f"{config.loss.name!r} takes {' or '.join(map(str, loss.views))}."
         )
-    if (loss.pairs or loss.mined) and (config.views[0] != "image" or config.views[1] == "image"):
+    is_ordered = [view == "image" for view in config.views] == [True, False]
+    if loss.image_first and len(config.views) == 2 and not is_ordered:
         raise UserError(
-            f"{where}.views={list(config.views)}, but the loss {config.loss.name!r} matches an "
-            "image with a text: set them to ['image', 'caption_0']."
+            f"{where}.views={list(config.views)}, but the loss {config.loss.name!r} takes an "
+            "image and a text, in this order: set them to ['image', 'caption_0']."
         )
     if loss.negatives and config.negatives == "none":
         raise UserError(
