@@ -61,7 +61,8 @@ class Builder(RandomAccessBuilder):
         unpacked or in caption_datasets.zip
       - for ratings, ExpertAnnotations.txt and CrowdFlowerAnnotations.txt of Flickr8k_text.zip
       - mobilenet_v2_features.npz with `files` and `features` (for features)
-      - for features_one_caption_unseen, a folder sts with the files of semeval_sts.
+      - for features_one_caption_unseen, a folder sts with the files of semeval_sts; it may also
+        be beside this one.
     The tables captions.csv.gz, expert_annotations.csv and crowdflower_annotations.csv.gz and the
     archive images_160.zip, with the same content, are read, too.
     """
@@ -153,9 +154,11 @@ class Builder(RandomAccessBuilder):
         test = set(captions.splits["test"])
         train = [name for name in captions.texts if name not in test]
         if self.builder_config.name == "features_one_caption_unseen":
+            inside, beside = folder / "sts", folder.parent / "sts"
+            sets = find_sets(beside if beside.is_dir() and not inside.is_dir() else inside)
             seen = {
                 text_key(sentence)
-                for pairs in find_sets(folder / "sts").values()
+                for pairs in sets.values()
                 for pair in pairs
                 if not isinstance(pair, LeftOut)
                 for sentence in pair.sentences
