@@ -39,6 +39,19 @@ def test_tolerance_and_deviation(expected, measured, inside):
     assert is_reproduced([check]) is inside
 
 
+@pytest.mark.parametrize(("new", "limit"), [(1, 0.5 + 4.968 * 0.2), (3, 0.5 + 3.513 * 0.2)])
+def test_few_seeds_tell_little_about_the_next(new, limit):
+    """Half a 95 % prediction interval from three seeds: t = 4.303, times (1/3 + 1/new)^0.5."""
+    trained = dataclasses.replace(SYSTEM, seeds=(0, 1, 2))
+    stored = row(measured={"a/x": "41.3±0.2"}, system=trained)
+    for measured, inside in ((41.3 + limit - 1e-3, True), (41.3 + limit + 1e-3, False)):
+        (check,) = compare_rows([stored], [{"a/x": measured}] * new)
+        assert check.inside is inside
+    # The deviation of a published number may be of anything.
+    (check,) = compare_rows([row({"a/x": "41.3±0.2"}, system=trained)], [{"a/x": 42.21}])
+    assert check.inside is False
+
+
 def test_a_model_that_is_trained_again_may_differ_more():
     trained = dataclasses.replace(SYSTEM, tolerance=1.0)
     (check,) = compare_rows([row({"a/x": "41.3"}, system=trained)], [{"a/x": 42.3}])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 import platform
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ class Check:
       tag: the metric.
       against: "stored", the number measured earlier, "published", or "unverified".
       expected: that number.
-      allowed: the row's tolerance, and twice the deviation of a number that has one.
+      allowed: the row's tolerance and, for a number with a deviation, the spread of new seeds.
       reason: why the tolerance is not 0.
       measured: the mean over seeds; None if the commands do not compute it.
       low: lower end of the 95 % interval: of several seeds, that of their mean; of one, that of
@@ -75,12 +76,26 @@ def compare_rows(rows: Sequence[LedgerRow], metrics: Sequence[Numbers]) -> list[
             for tag, value in values.items():
                 if value.number is not None and (against == "stored" or tag not in row.measured):
                     tolerance, reason = row.tolerance
-                    allowed = tolerance + 2 * value.deviation
+                    seeds = len(row.system.seeds) if against == "stored" else 0
+                    allowed = tolerance + _spread(value.deviation, seeds, len(metrics))
                     place = (row.table.name, tag, against, value.number, allowed, reason)
                     measured = _measure(tag, row.system, metrics)
                     scaled = (each and each * row.table.scale for each in measured)
                     checks.append(Check(*place, *scaled))
     return checks
+
+
+def _spread(deviation: float, seeds: int, new: int) -> float:
+    """How far the mean of `new` seeds may be from that of others with this deviation.
+
+    This is half of the 95 % prediction interval, by Student's t-distribution since few seeds tell
+    little about the deviation; if it is not known to be over several seeds, twice the deviation.
+    """
+    if not deviation or seeds < 2 or not new:
+        return 2 * deviation
+    from scipy import special  # Slow to import.
+
+    return float(special.stdtrit(seeds - 1, 0.975) * deviation * math.sqrt(1 / seeds + 1 / new))
 
 
 def _measure(
