@@ -1,5 +1,7 @@
 """A sweep of tiny runs."""
 
+import gc
+
 import jax
 import pytest
 
@@ -25,3 +27,10 @@ def one_device(monkeypatch):
     """One device for whole runs, which take longer on eight."""
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
     monkeypatch.setattr(mesh_lib, "make_mesh", lambda devices=None: mesh)
+
+
+@pytest.fixture
+def kept_functions(monkeypatch):
+    """Trials do not free memory when they end: the next ones, and other tests, trace the same."""
+    monkeypatch.setattr(jax, "clear_caches", lambda: None)
+    monkeypatch.setattr(gc, "collect", lambda: None)

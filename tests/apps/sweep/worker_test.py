@@ -21,7 +21,7 @@ from xmodal.base.result_files import format_json
 from xmodal.runs import loop, reporting
 from xmodal.runs.folder import run_folder
 
-pytestmark = pytest.mark.usefixtures("one_device")
+pytestmark = pytest.mark.usefixtures("one_device", "kept_functions")
 
 
 @pytest.fixture
