@@ -97,8 +97,11 @@ def matching(dropout=0.0):
 
 
 def dropping_pairs():
-    """Values dropped in the pair scorer."""
-    return matching(0.2)
+    """Values dropped in the pair scorer; `matching` has larger heads of the towers."""
+    config = matching(0.2)
+    for side in (config.model.image, config.model.text):
+        side.head, side.projection = {"name": "mean"}, {"width": 8}
+    return config
 
 
 WHOLE = {each.__name__: each for each in (softmax, hinge, matching)}
