@@ -42,7 +42,8 @@ class Columns:
     def __str__(self) -> str:
         parts = [f"image: {self.image}", f"captions: {', '.join(self.captions)}"]
         parts += [f"split: {self.split}"] if self.split else []
-        parts += [f"not read: {', '.join(self.others)}"] if self.others else []
+        others = ", ".join(filter(None, self.others))  # Spreadsheets also write unnamed ones.
+        parts += [f"not read: {others}"] if others else []
         return "; ".join(parts)
 
 
@@ -81,7 +82,7 @@ def find_columns(names: Sequence[str], options: ReadingOptions, where: str) -> C
                 'or {"names": [...]} if the first line is no header'
             )
     split = split_column(names, options)
-    read = {image, *captions, split}
+    read = set(filter(None, (image, *captions, split)))
     if twice := [name for name in names if name in read and names.count(name) > 1]:
         raise UnexpectedFilesError(
             f"{where} has several columns {twice[0]!r}, of which only one can be read; rename them"

@@ -208,6 +208,17 @@ def test_two_columns_of_images_are_an_error(tmp_path):
     assert list(found.values()) == [[f"caption {n}"] for n in folders.FEW]
 
 
+def test_columns_without_a_name_are_not_read(tmp_path):
+    folders.write_images(tmp_path, folders.FEW)
+    header = ["", "file_name", "text", "", ""]
+    rows = [[str(n), *row.values(), "", ""] for n, row in enumerate(_rows())]
+    folders.write_csv(tmp_path / "all.csv", [header, *rows])
+    layout = find_layout(tmp_path, ReadingOptions())
+    assert layout.describe()["columns"] == "image: file_name; captions: text"
+    found, _ = folders.read_layout(tmp_path)
+    assert list(found.values()) == [[f"caption {n}"] for n in folders.FEW]
+
+
 def test_captions_in_an_archive_of_another_kind(tmp_path):
     (tmp_path / "pets.zip").write_bytes(b"PK\5\6" + bytes(18))
     with pytest.raises(UnexpectedFilesError, match="images but no captions.*unpack pets.zip"):
