@@ -1,7 +1,8 @@
 """A split for evaluation: every unique image and caption, labels, and rated pairs."""
 
+import copy
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from xmodal.data.batch_spec import batch_spec
 from xmodal.data.columns import STRING, RaggedColumn, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import title_of
+from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
 from xmodal.data.item_inputs import image_columns, tag_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.matches import MATCHES, load_matches
@@ -32,6 +34,7 @@ class EvalSplit:
     A dataset of sentence pairs is read as records of two captions without an image.
 
     Attributes:
+      config: config of the dataset.
       name: name of the dataset.
       title: its name for people, see `title_of`.
       split: name of the split.
@@ -58,7 +61,8 @@ class EvalSplit:
     ) -> None:
         """Reads ids, texts and labels; see `eval_split`."""
         self._source = source = open_captions(config, split)
-        self._config, self._tokenizer, self._train_split = config, tokenizer, train_split
+        self.config, self._tokenizer, self._train_split = config, tokenizer, train_split
+        self._features: dict[str, FeatureReader] = {}
         self._beside: dict[str, EvalSplit] = {}
         read = [name for name, each in source.columns.items() if not each.is_picture]
         columns = source.get([name for name in read if name != "image"])
@@ -89,7 +93,7 @@ class EvalSplit:
 
     def _read_captions(self, columns: Mapping[str, np.ndarray | RaggedColumn]) -> None:
         captions = ids = RaggedColumn(np.zeros(0, np.int32), np.zeros_like(self.image_ids))
-        if self._config.text is not None and "captions" in columns:
+        if self.config.text is not None and "captions" in columns:
             captions, ids = ragged(columns["captions"]), ragged(columns["caption_ids"])
         self.caption_rows = np.repeat(np.arange(len(captions.lengths)), captions.lengths)
         self.caption_ids = ids.values
@@ -100,12 +104,20 @@ class EvalSplit:
         """Returns another split of the same dataset, with the same columns and tokenizer."""
         # Kept, so that evaluators share it, and with it its embeddings.
         if split not in self._beside:
-            found = EvalSplit(self._config, split, self._tokenizer, self._train_split)
+            found = EvalSplit(self.config, split, self._tokenizer, self._train_split)
             self._beside[split] = found
         return self._beside[split]
 
+    def with_features(self, readers: Iterable[FeatureReader]) -> "EvalSplit":
+        """Returns the same items, whose pooled features are read instead of raw columns."""
+        found = copy.copy(self)
+        found._features = {reader.name: reader for reader in readers}
+        if reader := found._features.get(TEXT_FEATURES):
+            found.caption_lengths = np.full(len(self.caption_ids), reader.rows, np.int32)
+        return found
+
     def _load_tokenizer(self) -> Tokenizer:
-        return self._tokenizer or load_tokenizer(self._config, self._train_split)
+        return self._tokenizer or load_tokenizer(self.config, self._train_split)
 
     @property
     def folder(self) -> epath.Path:
@@ -115,9 +127,9 @@ class EvalSplit:
     @property
     def sides(self) -> tuple[str, ...]:
         """The sides with items to embed, of "image" and "text"."""
-        has_images = self._config.image is not None and not self.has_pairs
+        has_images = self.config.image is not None and not self.has_pairs
         has_captions = self.has_pairs or "captions" in self._source.columns
-        has_captions = has_captions and self._config.text is not None
+        has_captions = has_captions and self.config.text is not None
         return ("image",) * has_images + ("text",) * has_captions
 
     @property
@@ -139,7 +151,7 @@ class EvalSplit:
     @functools.cached_property
     def lists(self) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
         """Lists of positives by name, "matches", and direction, see `load_matches`."""
-        found = {} if self.has_pairs else load_matches(self._config, self.split)
+        found = {} if self.has_pairs else load_matches(self.config, self.split)
         return {MATCHES: found} if found else {}
 
     @property
@@ -150,7 +162,7 @@ class EvalSplit:
     @functools.cached_property
     def caption_lengths(self) -> np.ndarray:
         """Length T that holds all tokens of a caption, int32 [M]; at most three distinct values."""
-        longest = self._config.require_text().max_length
+        longest = self.config.require_text().max_length
         steps = [-(-longest // (_LENGTH_STEP * share)) * _LENGTH_STEP for share in (4, 2, 1)]
         lengths = np.unique(np.minimum(steps, longest)).astype(np.int32)
         tokens = [batch["text_mask"].sum(axis=1) for batch in self.captions(_TOKENIZED_AT_A_TIME)]
@@ -167,12 +179,12 @@ class EvalSplit:
 
         Returns:
           Iterator over dicts of `image` (and `image_mask`, `image_tags`) as in `batch_spec`, with
-          the evaluation crop, and `image_id` int32 [b].
+          the evaluation crop, or the features of `with_features`, and `image_id` int32 [b].
 
         Raises:
           UserError: the config has no images.
         """
-        config, source, image = self._config, self._source, self._config.image
+        config, source, image = self.config, self._source, self.config.image
         if image is None or self.has_pairs:
             raise UserError(
                 f"{self.name} {self.split} is evaluated without images: config.data.image is None, "
@@ -181,6 +193,8 @@ class EvalSplit:
         batch_spec(config, batch_size, trains=False)  # Rejects a size that does not fit the images.
 
         wanted = np.arange(len(source)) if rows is None else rows
+        if reader := self._features.get(IMAGE_FEATURES):
+            return self._stored(reader, wanted, batch_size, image_id=self.image_ids)
 
         def make_batch(start: int) -> dict[str, np.ndarray]:
             rows = wanted[start : start + batch_size]
@@ -208,14 +222,17 @@ class EvalSplit:
             `config.data.text.max_length`.
 
         Returns:
-          Iterator over dicts of `text_ids` and `text_mask` int32 [b, T], `caption_id` and
-          `image_id` int32 [b].
+          Iterator over dicts of `text_ids` and `text_mask` int32 [b, T], or the features of
+          `with_features`, `caption_id` and `image_id` int32 [b].
 
         Raises:
           UserError: the config has no text.
         """
         wanted = np.arange(len(self.caption_ids)) if rows is None else rows
-        config = self._config
+        if reader := self._features.get(TEXT_FEATURES):
+            ids = {"caption_id": self.caption_ids, "image_id": self.caption_image_ids}
+            return self._stored(reader, wanted, batch_size, **ids)
+        config = self.config
         prompt = config.require_text().prompt or "{}"
         texts = [prompt.replace("{}", self.caption_texts[row]) for row in wanted]
         batches = text_batches(config, texts, batch_size, tokenizer=self._load_tokenizer())
@@ -229,6 +246,16 @@ class EvalSplit:
                 }
 
         return with_ids()
+
+    def _stored(
+        self, reader: FeatureReader, wanted: np.ndarray, batch_size: int, **ids: np.ndarray
+    ) -> Iterator[dict[str, np.ndarray]]:
+        def make_batch(start: int) -> dict[str, np.ndarray]:
+            rows = wanted[start : start + batch_size]
+            features, _ = reader.read(rows, reader.rows)
+            return {reader.name: features} | {name: each[rows] for name, each in ids.items()}
+
+        return read_ahead(make_batch, range(0, len(wanted), batch_size), self.config.prefetch)
 
 
 def eval_split(

@@ -41,7 +41,7 @@ class FeatureReader:
     Attributes:
       folder: see `write_features`.
       name: column of the batch, `image_features` or `text_features`.
-      key: hashes of the weights and inputs of the features, by name.
+      key: hashes of the weights and inputs of the features, by name, and their pooling, if any.
       count: number of items.
       rows: largest number of rows T of an item.
       width: W.
@@ -58,6 +58,11 @@ class FeatureReader:
     def replaces(self) -> str:
         """The raw column that a batch leaves out."""
         return _REPLACES[self.name]
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether an item is a vector as summands, see `models.features.split_summands`."""
+        return "pooling" in self.key
 
     def read(self, items: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Reads the features of items.

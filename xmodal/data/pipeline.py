@@ -195,7 +195,7 @@ class _BatchMaker:
             batch["text_rank"] = ranks[self._block]
         if reader := self._features.get(TEXT_FEATURES):
             batch[reader.name], real = reader.read(numbers, length)
-            if not np.array_equal(real, mask):
+            if not reader.is_pooled and not np.array_equal(real, mask):
                 raise UserError(
                     f"{reader.folder} has captions of different lengths than this tokenizer gives; "
                     "delete it to compute them again."

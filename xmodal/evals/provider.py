@@ -31,6 +31,7 @@ class ModelProvider(Provider):
         *,
         field: str,
         given: Mapping[str, Callable[[Sequence[Any]], Any]] | None = None,
+        read: Callable[[Items], Items] = lambda split: split,
     ) -> None:
         """Takes a model.
 
@@ -40,9 +41,11 @@ class ModelProvider(Provider):
           weights: its `(params, model_state)`.
           field: see `ModelProvider`.
           given: side, of "image" and "text" -> function that makes `GivenItems` of any such inputs.
+          read: split -> its items as the model reads them, such as stored features.
         """
         self.place, self.field = name, field
         self._embedder, self._weights, self._given = embedder, weights, given or {}
+        self._read = read
         self.embeds = frozenset(self._given)
         # The split is kept too, so that its `id` cannot be reused.
         self._found: dict[tuple[int, str], tuple[Items, Embeddings]] = {}
@@ -58,7 +61,7 @@ class ModelProvider(Provider):
         """See `Provider`."""
         field = self.field_of(similarity)
         if (id(split), field) not in self._found:
-            found = self._embedder(*self._weights, split, batch_size, field=field)
+            found = self._embedder(*self._weights, self._read(split), batch_size, field=field)
             self._found[id(split), field] = split, found
         return with_similarity(self._found[id(split), field][1], similarity)
 

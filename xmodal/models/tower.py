@@ -208,8 +208,8 @@ class Tower:
         same embeddings. The features depend on the parameters that `frozen_paths` lists and
         on the encoder's model state.
 
-        They are tokens [N, T, W]; but cells and regions that a head without parameters, such as
-        `mean`, would reduce are reduced here: see `feature_pooling` and `split_summands`.
+        They are tokens [N, T, W]; but an encoder's whole output that a head without parameters,
+        such as `mean`, would reduce is reduced here: see `feature_pooling` and `split_summands`.
 
         Raises:
           UserError: the encoder has no frozen features.

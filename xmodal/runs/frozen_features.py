@@ -1,7 +1,7 @@
-"""Frozen features: outputs of frozen encoders, computed once for all items of the training split.
+"""Frozen features: outputs of frozen encoders, computed once for all items of a split.
 
 They are stored as records beside the dataset, and training reads them in place of the raw column.
-Evaluation runs the whole tower.
+So does evaluation if they are pooled; tokens, which are rounded in records, it computes again.
 """
 
 import dataclasses
@@ -22,12 +22,14 @@ from absl import logging
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base import processes
+from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
 from xmodal.base.progress import progress
+from xmodal.models.tower import Tower
 from xmodal.runs.frozen_checks import check_folder
 from xmodal.runs.parts import Parts
 from xmodal.training.state import TrainState
-from xmodal.training.tree import flatten, unflatten
+from xmodal.training.tree import Tree, flatten, unflatten
 
 # Texts of this many batches are sorted by length, so that each batch has texts of similar length.
 _SORTED_BATCHES = 16
@@ -42,7 +44,7 @@ _VISIBLE_SECONDS = 60.0
 def open_or_compute(
     parts: Parts, state: TrainState, *, compute: bool = True
 ) -> tuple[data.FeatureReader, ...]:
-    """Returns the features of the sides that `config.frozen_features` names.
+    """Returns the training split's features of the sides that `config.frozen_features` names.
 
     The first process computes and writes missing features; the others wait for them.
 
@@ -54,37 +56,83 @@ def open_or_compute(
     Raises:
       UserError: the features cannot be written, or the stored ones are damaged.
     """
-    readers = []
-    for side in parts.settings.frozen_features.sides:
-        split = parts.settings.train_split
-        items = data.eval_split(parts.settings.data, split=split, train_split=split)
-        weights = mesh_lib.to_host(_weights(parts, state, side), parts.mesh)
-        key = _key(parts, items, side, weights)
-        folder = _folder(parts, items, side, key)
-        # All processes decide alike, though some may not see the folder, or call it otherwise.
-        stored = processes.gather(
-            f"look for the features of the {side} side", str(os.path.isdir(folder))
-        )
-        if stored[0] == "False":
-            if not compute:
-                logging.warning("Features of the %s side would be computed first.", side)
-                continue
-            what = f"write the features of the {side} side"
-            compute_them = functools.partial(_compute, folder, key, parts, items, side, weights)
-            processes.first_does(what, compute_them)
-        _check_visible(folder)
-        readers.append(data.open_features(folder))
-        logging.info("Features of the %s side from %s.", side, folder)
+    readers, settings = [], parts.settings
+    weights, split = (state.all_params(), state.model_state), settings.train_split
+    for side in settings.frozen_features.sides:
+        items = data.eval_split(settings.data, split=split, train_split=split)
+        reader = _open_or_compute(parts, *weights, items, side, compute=compute)
+        if reader is None:
+            logging.warning("Features of the %s side would be computed first.", side)
+            continue
+        readers.append(reader)
+        logging.info("Features of the %s side from %s.", side, reader.folder)
     return tuple(readers)
 
 
-def _weights(parts: Parts, state: TrainState, side: str) -> dict[str, dict[str, jax.Array]]:
+def with_features(
+    parts: Parts, params: Tree, model_state: Tree, items: data.EvalSplit, *, compute: bool
+) -> data.EvalSplit:
+    """Returns the items of a split, whose stored features are read where they are pooled.
+
+    Embeddings are the same within float32 rounding.
+
+    Args:
+      parts: parts of the run.
+      params: weights of the run.
+      model_state: statistics of the run.
+      items: the split.
+      compute: whether missing features are computed and written; if not, the tower is run.
+
+    Raises:
+      UserError: the features cannot be written, or the stored ones are damaged.
+    """
+    sides = [
+        side
+        for side in parts.settings.frozen_features.sides
+        if side in items.sides and parts.model.towers[side].feature_pooling
+    ]
+    if not sides or is_on_bucket(_root(parts, items)):
+        return items
+    weights = params, model_state
+    found = [_open_or_compute(parts, *weights, items, each, compute=compute) for each in sides]
+    return items.with_features(filter(None, found))
+
+
+def _open_or_compute(
+    parts: Parts,
+    params: Tree,
+    model_state: Tree,
+    items: data.EvalSplit,
+    side: str,
+    *,
+    compute: bool,
+) -> data.FeatureReader | None:
+    """Returns the features of one side; None if they are missing and not to be computed."""
+    weights = mesh_lib.to_host(_weights(parts, params, model_state, side), parts.mesh)
+    key = _key(parts, items, side, weights)
+    folder = _folder(parts, items, side, key)
+    # All processes decide alike, though some may not see the folder, or call it otherwise.
+    stored = processes.gather(
+        f"look for the features of the {side} side", str(os.path.isdir(folder))
+    )
+    if stored[0] == "False":
+        if not compute:
+            return None
+        what = f"write the features of the {side} side"
+        compute_them = functools.partial(_compute, folder, key, parts, items, side, weights)
+        processes.first_does(what, compute_them)
+    _check_visible(folder)
+    return data.open_features(folder)
+
+
+def _weights(
+    parts: Parts, params: Tree, model_state: Tree, side: str
+) -> dict[str, dict[str, jax.Array]]:
     """Returns parameters and statistics that determine the features, by path under the side."""
-    params = state.all_params()[side]
-    flat = flatten(params)
-    paths = parts.model.towers[side].frozen_paths(params)
+    flat = flatten(params[side])
+    paths = parts.model.towers[side].frozen_paths(params[side])
     statistics = {
-        path: leaf for path, leaf in flatten(state.model_state[side]).items() if "/encoder/" in path
+        path: leaf for path, leaf in flatten(model_state[side]).items() if "/encoder/" in path
     }
     return {"params": {path: flat[path] for path in paths}, "state": statistics}
 
@@ -99,11 +147,11 @@ def _key(
             digest.update(f"{kind} {path} {array.shape} {array.dtype}".encode())
             digest.update(np.ascontiguousarray(array).data)
     settings = parts.settings
-    section = settings.data.image
-    if side == "text":
-        # Its contents matter, not its path.
-        section = dataclasses.replace(settings.data.text, vocabulary="")
-    inputs = [sorted(items.hashes.items()), settings.train_split, repr(section)]
+    # Texts have the run's tokenizer, whichever dataset they are from.
+    section, of_run = (_input_section(each, side) for each in (items.config, settings.data))
+    inputs = [sorted(items.hashes.items()), items.split, section]
+    if section != of_run:
+        inputs.append(of_run)
     if side == "text":
         inputs.append(data.load_vocabulary(settings.data, settings.train_split).identity)
         inputs.append(hashlib.sha256("\0".join(items.caption_texts).encode()).hexdigest())
@@ -119,11 +167,22 @@ def _key(
     } | ({"pooling": pooling} if pooling else {})
 
 
+def _input_section(config: data.DataConfig, side: str) -> str:
+    if side == "image":
+        return repr(config.image)
+    # Its contents matter, not its path.
+    return repr(dataclasses.replace(config.require_text(), vocabulary=""))
+
+
+def _root(parts: Parts, items: data.EvalSplit) -> str:
+    return parts.settings.frozen_features.folder or os.fspath(items.folder)
+
+
 def _folder(parts: Parts, items: data.EvalSplit, side: str, key: Mapping[str, str]) -> str:
-    root = parts.settings.frozen_features.folder or os.fspath(items.folder)
+    root = _root(parts, items)
     check_folder(root)
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    return os.path.join(root, f"{side}_features-{parts.settings.train_split}-{name}")
+    return os.path.join(root, f"{side}_features-{items.split}-{name}")
 
 
 def _compute(
@@ -140,11 +199,6 @@ def _compute(
         (unflatten(weights["params"]), unflatten(weights["state"])), mesh_lib.replicated(mesh)
     )
 
-    @jax.jit
-    def compute(columns: Mapping[str, jax.Array]) -> jax.Array:
-        (features,) = tower.frozen_features(params, statistics, columns).values()
-        return features.astype(jnp.bfloat16)
-
     on_cpu = mesh.devices.flat[0].platform == "cpu"
     batch_size = _CPU_IMAGES if side == "image" and on_cpu else _BATCH_SIZE
 
@@ -155,19 +209,29 @@ def _compute(
             name: np.pad(column, [(0, size - rows)] + [(0, 0)] * (column.ndim - 1), mode="edge")
             for name, column in columns.items()
         }
-        return np.asarray(compute(jax.device_put(padded, mesh_lib.batch_sharded(mesh))))[:rows]
+        placed = jax.device_put(padded, mesh_lib.batch_sharded(mesh))
+        return np.asarray(_features(tower, params, statistics, placed))[:rows]
 
-    make = _text_features
+    is_pooled = bool(tower.feature_pooling)
     if side == "image":
-        is_pooled = bool(tower.feature_pooling)
-        make = functools.partial(_image_features, batch_size=batch_size, is_pooled=is_pooled)
+        found = _image_features(items, run, batch_size, is_pooled)
+    else:
+        found = _text_features(items, run, is_pooled)
     count = len(items.image_ids) if side == "image" else len(items.caption_ids)
     logging.info("Computing features of %d items of the %s side into %s.", count, side, folder)
     started = time.monotonic()
     with progress(f"Computing features of {count:,} items of the {side} side", count) as advance:
-        arrays = _counted(make(items, run), advance)
-        data.write_features(folder, tower.feature_column, key, arrays)
+        data.write_features(folder, tower.feature_column, key, _counted(found, advance))
     logging.info("Computed all features in %.0f s.", time.monotonic() - started)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _features(
+    tower: Tower, params: Tree, statistics: Tree, columns: Mapping[str, jax.Array]
+) -> jax.Array:
+    """Features bfloat16 [N, T, W] of a batch; compiled once for all splits."""
+    (features,) = tower.frozen_features(params, statistics, columns).values()
+    return features.astype(jnp.bfloat16)
 
 
 def _image_features(
@@ -181,19 +245,21 @@ def _image_features(
             yield tokens if masks is None else tokens[masks[row]]
 
 
-def _text_features(items: data.EvalSplit, run: Any) -> Iterator[np.ndarray]:
-    """Yields the tokens [t, W] of every caption without padding, in the order of the split."""
+def _text_features(items: data.EvalSplit, run: Any, is_pooled: bool) -> Iterator[np.ndarray]:
+    """Yields the tokens [t, W] of every caption without padding, or its summands, in order."""
     window: list[Mapping[str, np.ndarray]] = []
     for batch in items.captions(_BATCH_SIZE):
         window.append(batch)
         if len(window) == _SORTED_BATCHES:
-            yield from _sorted_text_features(window, run)
+            yield from _sorted_text_features(window, run, is_pooled)
             window = []
     if window:
-        yield from _sorted_text_features(window, run)
+        yield from _sorted_text_features(window, run, is_pooled)
 
 
-def _sorted_text_features(window: list[Mapping[str, np.ndarray]], run: Any) -> list[np.ndarray]:
+def _sorted_text_features(
+    window: list[Mapping[str, np.ndarray]], run: Any, is_pooled: bool
+) -> list[np.ndarray]:
     ids = np.concatenate([batch["text_ids"] for batch in window])
     mask = np.concatenate([batch["text_mask"] for batch in window]) > 0
     lengths = mask.sum(axis=1)
@@ -205,7 +271,7 @@ def _sorted_text_features(window: list[Mapping[str, np.ndarray]], run: Any) -> l
         columns = {"text_ids": ids[rows, :longest], "text_mask": mask[rows, :longest]}
         columns["text_mask"] = columns["text_mask"].astype(np.int32)
         for row, tokens in zip(rows, run(columns), strict=True):
-            found[row] = tokens[: lengths[row]]
+            found[row] = tokens if is_pooled else tokens[: lengths[row]]
     return found
 
 

@@ -67,7 +67,7 @@ def train(
         check_writable(run_dir)
         folder_lock.check_free(run_dir)
     parts = resolve(config, run_dir, allow_changes=allow_changes)
-    evaluation = RunEvaluation(parts)
+    evaluation = RunEvaluation(parts, stores=True)
     with (
         folder_lock.hold(run_dir) as check_lock,
         disk_errors(run_dir, _NO_ROOM),

@@ -51,8 +51,6 @@ class Bert(nn.Module):
     """
 
     feature_column: ClassVar[str] = "text_features"
-    # Layers may follow, and stored texts keep the length of their ids.
-    may_pool_features: ClassVar[bool] = False
 
     vocab_size: int
     width: int
@@ -81,6 +79,11 @@ class Bert(nn.Module):
     def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """Returns the output of the lower part [N, T, W] as the column `text_features`."""
         return {self.feature_column: self.run(inputs, Mode.EVALUATE, lower_only=True).tokens}
+
+    @property
+    def may_pool_features(self) -> bool:
+        """Whether no layers follow the frozen features."""
+        return not self.lower_depth
 
     def makes_frozen_features(self, name: str) -> bool:
         """Returns whether frozen features depend on the parameters called `name`."""

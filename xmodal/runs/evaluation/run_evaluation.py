@@ -13,10 +13,12 @@ from xmodal import data
 from xmodal.base.config import lookup
 from xmodal.base.folder_walk import hash_files
 from xmodal.evals import Embedder
+from xmodal.evals.embed import Items
 from xmodal.evals.inputs.given_items import GivenItems
 from xmodal.evals.provider import ModelProvider
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
+from xmodal.runs import frozen_features
 from xmodal.runs.evaluation.suite import EvalSuite
 from xmodal.runs.pair_functions import make_pair_functions
 from xmodal.runs.parts import Parts
@@ -37,7 +39,12 @@ class RunEvaluation:
     """
 
     def __init__(
-        self, parts: Parts, *, names: Collection[str] | None = None, trains: bool = True
+        self,
+        parts: Parts,
+        *,
+        names: Collection[str] | None = None,
+        trains: bool = True,
+        stores: bool = False,
     ) -> None:
         """Reads `config.evals` and prepares its datasets.
 
@@ -45,13 +52,14 @@ class RunEvaluation:
           parts: parts of the run.
           names: evaluators to use; None for all.
           trains: whether training splits are evaluated too; their labels are read here.
+          stores: whether missing features are written, see `frozen_features.with_features`.
 
         Raises:
           UserError: an unknown type, option, board or name; a dataset or model without the
             labels or sides of an evaluator; a run that waits for a metric that nothing reports.
           data.DatasetMissingError: a dataset is missing; says how to get it.
         """
-        self.parts = parts
+        self.parts, self._stores = parts, stores
         self.suite = EvalSuite(parts.config.to_dict(), parts.model.towers, parts.mesh, names)
         for name, each in self.suite.options.items():
             for split in {each.split, each.final_split} if trains else ():
@@ -115,6 +123,12 @@ class RunEvaluation:
             # As in a dataset, pictures are not rotated.
             return GivenItems(images=given, config=settings.data.image, upright=False)
 
+        def read(split: Items) -> Items:
+            if not isinstance(split, data.EvalSplit):
+                return split
+            weights, compute = (params, model_state), self._stores
+            return frozen_features.with_features(self.parts, *weights, split, compute=compute)
+
         makers: dict[str, Callable[[Sequence[Any]], GivenItems]] = {"text": texts, "image": images}
         return ModelProvider(
             self.parts.config.name,
@@ -122,6 +136,7 @@ class RunEvaluation:
             (params, model_state),
             field=self.parts.model.similarity.config.field,
             given={side: make for side, make in makers.items() if side in towers},
+            read=read,
         )
 
     def _due(self, step: int) -> list[str]:
