@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-from absl import flags
 
 from tests.frozen_runs import TINY, changed, make_image_config, make_text_config, start_run
 from tests.saved_run import evaluate, read
@@ -93,7 +92,6 @@ def test_other_weights_or_inputs_have_features_of_their_own(config):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("own_flags")
 def test_a_run_stores_each_split_once(text_config, tmp_path, monkeypatch):
     text_config.evals[TINY].every = text_config.checkpoint.every = 4
     write, written = data.write_features, []
@@ -112,7 +110,6 @@ def test_a_run_stores_each_split_once(text_config, tmp_path, monkeypatch):
     assert written == ["train", "validation", "validation", "test"]
     assert splits(text_config) == ["test", "train", "validation"]
     # The same numbers from stored features, and then from the towers.
-    flags.FLAGS.mark_as_parsed()
     numbers = read(folder / "test" / "metrics.json")
     for output in ("stored", "whole"):
         evaluate(run=str(folder), output=str(tmp_path / output))

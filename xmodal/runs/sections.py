@@ -102,6 +102,8 @@ class InitConfig:
 class FrozenFeaturesConfig:
     """`config.frozen_features`: sides whose frozen part is computed once for all records.
 
+    Where a head without parameters pools all of it, evaluation reads it too.
+
     Attributes:
       sides: any of "image" and "text".
       folder: folder for the features; "" for that of the dataset.
