@@ -7,6 +7,8 @@ import numpy as np
 from xmodal.evals.boards.positives import Ragged
 
 MEDIAN_RANK = "median_rank"
+LOWER_IS_BETTER = (MEDIAN_RANK,)
+"""Ends of the tags of metrics that are better if lower, also of added evaluators."""
 # The metric that selects checkpoints where none is named, and the end of its tag: the mean over
 # i2t and t2i, or t2t.
 SELECTED = "recall@10"
@@ -24,7 +26,7 @@ _TABLES = ("mean", "i2t", "t2i", "t2t")
 
 def lower_is_better(tag: str) -> bool:
     """Returns whether lower values of the metric at the end of a tag are better."""
-    return tag.endswith(MEDIAN_RANK)
+    return tag.endswith(LOWER_IS_BETTER)
 
 
 def tie_breakers(tag: str) -> list[str]:

@@ -80,9 +80,10 @@ def check_mode(select: SelectConfig) -> None:
     """
     best, worst = ("min", "max") if lower_is_better(select.metric) else ("max", "min")
     if select.mode == worst:
+        lower = ", or add the metric to LOWER_IS_BETTER in xmodal/evals/metrics.py"
         raise UserError(
             f"config.select.mode={worst!r} selects the worst checkpoint by config.select.metric="
-            f"{select.metric!r}; set it to {best!r}."
+            f"{select.metric!r}; set it to {best!r}{lower if worst == 'min' else ''}."
         )
 
 
