@@ -73,6 +73,15 @@ def test_an_item_without_negatives_has_no_loss(make_pairs, make_context):
     assert not any(np.any(each.vector) for each in gradients)
 
 
+def assert_equals_torch(loss, views, expected, vectors):
+    """Compares a loss and its gradients with `expected` and those of the tensors `vectors`."""
+    expected.backward()
+    value, gradients = jax.jit(jax.value_and_grad(loss))(views)
+    np.testing.assert_allclose(value, expected.item(), rtol=1e-5)
+    for gradient, side in zip(gradients, vectors, strict=True):
+        np.testing.assert_allclose(gradient.vector, side.grad, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("max_violation", [True, False])
 def test_equals_the_hinge_of_vsepp(make_pairs, make_context, max_violation):
     torch = pytest.importorskip("torch")
@@ -87,18 +96,12 @@ def test_equals_the_hinge_of_vsepp(make_pairs, make_context, max_violation):
     if max_violation:
         captions_cost, images_cost = captions_cost.max(1)[0], images_cost.max(0)[0]
     expected = captions_cost.sum() + images_cost.sum()
-    expected.backward()
 
-    @jax.jit
-    @jax.value_and_grad
     def loss(views):
         mining = "hardest" if max_violation else "all"
         return triplet(*views, make_context(IDS, "cosine"), mining=mining)[0]
 
-    value, gradients = loss(views)
-    np.testing.assert_allclose(value, expected.item(), rtol=1e-5)
-    for gradient, side in zip(gradients, vectors, strict=True):
-        np.testing.assert_allclose(gradient.vector, side.grad, rtol=1e-4, atol=1e-6)
+    assert_equals_torch(loss, views, expected, vectors)
 
 
 def test_equals_the_batch_hard_triplet_of_cmcm(make_pairs, make_context):
@@ -113,10 +116,7 @@ def test_equals_the_batch_hard_triplet_of_cmcm(make_pairs, make_context):
     hardest_positive = (distances * same).max(dim=1)[0]
     hardest_negative = (distances + 1e4 * same).min(dim=1)[0]
     expected = (hardest_positive - hardest_negative + 0.3).clamp(min=0).mean()
-    expected.backward()
 
-    @jax.jit
-    @jax.value_and_grad
     def loss(views):
         unit = [
             dataclasses.replace(
@@ -126,10 +126,7 @@ def test_equals_the_batch_hard_triplet_of_cmcm(make_pairs, make_context):
         ]
         return distance_triplet(*unit, make_context(IDS, "euclidean"))[0]
 
-    value, gradients = loss(views)
-    np.testing.assert_allclose(value, expected.item(), rtol=1e-5)
-    for gradient, side in zip(gradients, vectors, strict=True):
-        np.testing.assert_allclose(gradient.vector, side.grad, rtol=1e-4, atol=1e-6)
+    assert_equals_torch(loss, views, expected, vectors)
 
 
 @pytest.mark.parametrize("engine", ["dense", "chunked"])
