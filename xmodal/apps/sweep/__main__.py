@@ -126,8 +126,8 @@ def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
     for path in [*given, *([studied[0]] if studied else [])]:
         if other := next((each for each in fixed if _overlap(path, each)), None):
             raise UserError(
-                f"--config.{other} fixes a value that --space or --study draws as {path}: leave one "
-                "out, or set what is fixed in a copy of the config file."
+                f"--config.{other} fixes a value that --space or --study draws as {path}: leave "
+                "one out, or set what is fixed in a copy of the config file."
             )
     space = {**read_space(config_flag.call_config_file("get_space") or {}, "get_space()"), **given}
     space = {
