@@ -65,6 +65,7 @@ def main(argv: list[str]) -> None:
     # Imported here so that --help and errors in flags or file names appear immediately.
     from xmodal.base import processes
     from xmodal.base.compilation_cache import use_compilation_cache
+    from xmodal.base.reused_memory import compute_in_caller
     from xmodal.runs.folder.finished import finished_reports, next_steps
 
     workdir = WORKDIR.value or os.path.join("runs", config.name)
@@ -76,6 +77,7 @@ def main(argv: list[str]) -> None:
 
     if not TOPOLOGY.value:  # Functions compiled for absent devices cannot be read back.
         use_compilation_cache()
+    compute_in_caller()
     flag_values = {f"--{each.name}": each.value for each in (DRY_RUN, TOPOLOGY, ALLOW_CHANGES)}
     settings = {"config": config.to_dict(), "--workdir": workdir, **flag_values}
     with processes.connected(settings):

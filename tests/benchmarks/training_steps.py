@@ -114,10 +114,12 @@ def step_ours(task: Task) -> Iterator[int]:
 
     from configs import itm
     from xmodal.base import mesh as mesh_lib
+    from xmodal.base.reused_memory import compute_in_caller
     from xmodal.runs import run
     from xmodal.training.optimization import run_lengths
 
     yield 0
+    compute_in_caller()
     variant = ("regions_gru",) if task.family == "vse_infinity" else ()
     config = importlib.import_module(f"configs.{task.family}").get_config(*variant)
     config = itm.use_regions(config)
@@ -157,11 +159,13 @@ def run_ours(
     import jax
 
     from xmodal.base import mesh as mesh_lib
+    from xmodal.base.reused_memory import keep_freed_memory
     from xmodal.runs.compiled_step import abstract_batch, compile_step
     from xmodal.training.two_lengths import RANK
 
     state = jax.jit(parts.init_state)(parts.key_data)
     compiled = compile_step(parts, state, features)
+    keep_freed_memory(jax.default_backend())
     spec = abstract_batch(parts, features)
     put = [
         mesh_lib.global_batch(
