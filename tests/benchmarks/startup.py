@@ -5,8 +5,11 @@
 
 The first command runs the same start twice in separate processes, initially with an empty cache. It
 prints one line of JSON per start: seconds for the imports, the parts and their data, the first
-state, compiling the training step, and the first step, and CPU seconds in all; `of_cold` is the
-fraction of the cold start.
+state, compiling the training step while the first batches are made, and the first step, and CPU
+seconds in all; `of_cold` is the fraction of the cold start. The third line, `limit`, is a bare
+program that does only what cannot be avoided with the same model: it imports JAX, flax, optax,
+Orbax and the modules of the model and its training, traces the first state and the step, reads
+both from the cache and takes a step on zeros, without dataset, checks, evaluators and log.
 
 The second command prints a line per command on a finished run: CPU seconds, which other processes
 hardly change, and seconds from start to answer, medians of `--rounds` after one that fills the
@@ -26,7 +29,7 @@ import tempfile
 import time
 
 START = """
-import json, time
+import json, os, pathlib, time
 times, last = {}, time.perf_counter()
 def lap(name):
     global last
@@ -43,28 +46,81 @@ def main(argv):
     lap("parts")
     state = start.starting_state(parts, "no/such/run")
     lap("first_state")
+    batches = loop.make_batches(parts, 0)
     step = compiled_step.compile_step(parts, state)
     lap("compilation")
-    batch = mesh_lib.global_batch(next(loop.make_batches(parts, 0)), parts.mesh)
+    batch = mesh_lib.global_batch(next(batches), parts.mesh)
     _, scalars = step(state, batch, mesh_lib.put_step(0, parts.mesh))
     float(scalars["train/loss"])
     lap("first_step")
     times["cpu"] = round(time.process_time(), 2)
     print(json.dumps(times), flush=True)
+    columns = {name: (spec.shape, spec.dtype.name) for name, spec in parts.batch.items()}
+    pathlib.Path(os.environ["RESOLVED"]).write_text(
+        json.dumps({"config": parts.config.to_dict(), "batch": columns})
+    )
 config_flag.run(main)
+"""
+LIMIT = """
+import json, os, pathlib, time
+times, last = {}, time.perf_counter()
+def lap(name):
+    global last
+    now = time.perf_counter()
+    times[name], last = round(now - last, 2), now
+from xmodal.base.interpreter import call_with_deep_stack, collect_rarely
+collect_rarely()
+def main():
+    import jax, numpy as np, orbax.checkpoint
+    from xmodal.base import compiler_options, config as config_lib, mesh as mesh_lib
+    from xmodal.base.compilation_cache import use_compilation_cache
+    from xmodal.models import Devices, make_dual_encoder
+    from xmodal.training import rngs, state as state_lib, step as step_lib, tasks as tasks_lib
+    from xmodal.training.optimization import optimizer as optimizer_lib, schedules
+    use_compilation_cache()
+    lap("imports")
+    resolved = json.loads(pathlib.Path(os.environ["RESOLVED"]).read_text())
+    config, mesh = resolved["config"], mesh_lib.make_mesh()
+    batch = {name: np.zeros(shape, dtype) for name, (shape, dtype) in resolved["batch"].items()}
+    model = make_dual_encoder(config["model"], Devices(mesh.size))
+    tasks = tasks_lib.make_tasks(config["tasks"])
+    one, key = {name: column[:1] for name, column in batch.items()}, rngs.key_data(0)
+    init = jax.jit(lambda key: state_lib.init_params(model, tasks, one, key))
+    shapes = jax.eval_shape(init, key)
+    section = config_lib.read(optimizer_lib.OptimizerConfig, "", config["optimizer"])
+    optimizer = optimizer_lib.make_optimizer(section, config["total_steps"], shapes[0])
+    first = lambda key: state_lib.first_state(*init(key), optimizer, ())
+    everywhere = mesh_lib.replicated(mesh)
+    options = compiler_options.compiler_options("cpu")
+    state = jax.jit(first, out_shardings=everywhere, compiler_options=options)(key)
+    lap("first_state")
+    function = step_lib.make_step(model, tasks, optimizer, seed=0, mesh=mesh)
+    count = mesh_lib.put_step(0, mesh)
+    batch = mesh_lib.global_batch(batch, mesh)
+    arguments = batch, count, schedules.Lengths(count, count), mesh_lib.put(key, everywhere)
+    lowered = step_lib.jit_step(function, state, mesh).lower(state, *arguments)
+    lap("tracing")
+    step = lowered.compile(options | compiler_options.step_options("cpu"))
+    lap("compilation")
+    float(step(state, *arguments)[1]["train/loss"])
+    lap("first_step")
+    times["cpu"] = round(time.process_time(), 2)
+    print(json.dumps(times), flush=True)
+call_with_deep_stack(main)
 """
 
 
-def start(arguments: list[str], cache: str) -> dict[str, float]:
+def start(program: str, arguments: list[str], cache: str) -> dict[str, float]:
     """Seconds for every part of a start, and in total, and CPU seconds."""
     environment = os.environ | {
         "XDG_CACHE_HOME": cache,
         "JAX_ENABLE_COMPILATION_CACHE": "true",
         "TF_CPP_MIN_LOG_LEVEL": "3",
+        "RESOLVED": os.path.join(cache, "resolved.json"),
     }
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     done = subprocess.run(
-        [sys.executable, "-c", START, *arguments], env=environment, stdout=subprocess.PIPE,
+        [sys.executable, "-c", program, *arguments], env=environment, stdout=subprocess.PIPE,
         check=True, text=True,
     )  # fmt: skip
     times = json.loads(done.stdout.splitlines()[-1])
@@ -138,9 +194,11 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as cache:
         arguments = [f"--config={args.config}", *others]
-        cold = start(arguments, cache)
-        warm = start(arguments, cache)
-    for name, times in (("cold", cold), ("warm", warm)):
+        cold = start(START, arguments, cache)
+        warm = start(START, arguments, cache)
+        start(LIMIT, [], cache)  # Compiles what differs from the run's own programs.
+        limit = start(LIMIT, [], cache)
+    for name, times in (("cold", cold), ("warm", warm), ("limit", limit)):
         share = {key: round(times[key] / cold[key], 2) for key in ("compilation", "all", "cpu")}
         line = {"figure": "startup", "config": args.config, "start": name, **times}
         print(json.dumps(line | {"of_cold": share}), flush=True)

@@ -127,7 +127,8 @@ def compile_step(
             advance(1)
     compiled = CompiledStep(programs, parts)
     seconds = time.monotonic() - started
-    logging.info("Compiled in %.0f s. %s", seconds, cost.describe(compiled.longest))
+    platform = parts.mesh.devices.flat[0].platform
+    logging.info("Compiled in %.0f s. %s", seconds, cost.describe(compiled.longest, platform))
     return compiled
 
 
