@@ -254,12 +254,12 @@ def test_bad_input_is_named(torch, clip, siglip, tmp_path):
     trunk = {name: array for name, array in trunk.items() if "attn_pool" not in name}
     published.write(tmp_path / "mean", trunk)
     for kind in ("clip", "siglip"):
-        refused("its image side has neither a class token .*nor a probe as SigLIP; other image",
+        refused("its image side has neither a class token .*nor a probe as SigLIP has; other image",
                 kind, tmp_path / "mean")  # fmt: skip
     refused("no class token, as a SigLIP: use --model=siglip", "clip", other)
     refused("no attention pooling with a probe, as a CLIP: use --model=clip.$", "siglip", folder)
     published.write(tmp_path / "none", {"encoder.weight": np.ones((2, 2), np.float32)})
-    refused("no CLIP or SigLIP: it has none of .*'visual.class_embedding'", "clip",
+    refused("not a CLIP or SigLIP: it has none of .*'visual.class_embedding'", "clip",
             tmp_path / "none")  # fmt: skip
     refused("is a sentencepiece.model, but the model needs merges.txt", "clip", folder,
             vocabulary=str(other / "spiece.model"))  # fmt: skip
