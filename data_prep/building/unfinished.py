@@ -28,9 +28,14 @@ def removed_if_failed(folder: pathlib.Path) -> Iterator[None]:
         yield
     except BaseException:
         left = [path for path in folder.rglob("*") if path.parent.name != _NOT_KEPT]
-        if not any(path.is_file() or path.name.startswith("incomplete.") for path in left):
+        if not any(map(_is_kept, left)):
             shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _is_kept(path: pathlib.Path) -> bool:
+    # A link may be to a dataset on another disk, and another process may build in a folder.
+    return not path.is_dir() or path.is_symlink() or path.name.startswith("incomplete.")
 
 
 @contextlib.contextmanager
@@ -48,7 +53,7 @@ def claimed(folder: pathlib.Path, others: str) -> Iterator[None]:
         if _is_left(lock):
             logging.info("Removing %s, left by a killed process.", lock.parent)
             shutil.rmtree(lock.parent, ignore_errors=True)
-        else:
+        elif lock.exists():
             logging.warning(
                 "Another process is writing %s; if none is running, delete it.", lock.parent
             )
@@ -68,7 +73,7 @@ def _is_left(path: pathlib.Path) -> bool:
     try:
         with path.open("r+b") as file:
             return _try_lock(file) and path.exists()
-    except FileNotFoundError:
+    except OSError:  # It has just been removed, or is another user's.
         return False
 
 

@@ -1,4 +1,5 @@
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -74,6 +75,24 @@ def test_the_folder_of_a_killed_process_is_removed_by_the_next(tmp_path):
         with pytest.raises(KeyError):
             fail_within(new_folder(path))
     assert sorted(tmp_path.iterdir()) == sorted([path, tmp_path / "b", *others])
+
+
+def test_the_folder_of_another_user_stays(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    with new_folder(path) as first:
+        lock = first.parent / ".lock"
+        opens = pathlib.Path.open
+
+        def refuse(self, *arguments, **options):
+            if self == pathlib.Path(lock):
+                raise PermissionError(self)
+            return opens(self, *arguments, **options)
+
+        monkeypatch.setattr(pathlib.Path, "open", refuse)
+        with pytest.raises(KeyError):
+            fail_within(new_folder(path))
+        assert lock.exists()
+    assert path.exists()
 
 
 @pytest.mark.parametrize("links", [True, False])

@@ -59,7 +59,8 @@ def test_a_missing_folder_is_named_without_a_stack_trace(tmp_path, monkeypatch):
         _run(monkeypatch, "--dataset=flickr8k", f"--manual_dir={folder}", f"--data_dir={tmp_path}")
 
 
-def test_a_failed_build_leaves_nothing(tmp_path):
+@pytest.mark.parametrize("name", ["incomplete.2_1.0.0", "linked"])
+def test_a_failed_build_leaves_nothing_of_its_own(tmp_path, name):
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "x").touch()
     folder = tmp_path / "data" / "flickr8k"
@@ -71,10 +72,15 @@ def test_a_failed_build_leaves_nothing(tmp_path):
                 data_dir=str(folder.parent),
                 manual_dir=str(tmp_path / "files"),
             )
-        # A dataset, or the folder of a build that another process started.
-        kept = folder / "incomplete.2_1.0.0"
+        # The folder of a build that another process started, or a dataset on another disk.
+        kept = folder / name
         assert folder.exists() == kept.exists()
-        kept.mkdir(parents=True, exist_ok=True)
+        if not kept.exists():
+            folder.mkdir(parents=True)
+            if name == "linked":
+                kept.symlink_to(tmp_path / "files")
+            else:
+                kept.mkdir()
 
 
 @pytest.mark.parametrize("name", ["data_dir", "manual_dir"])
