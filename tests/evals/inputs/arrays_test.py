@@ -220,7 +220,8 @@ def test_files_of_scores(tmp_path):
 def test_tensors_of_torch_with_gradients_and_other_types():
     torch = pytest.importorskip("torch")
     ids, vectors = torch.arange(3), torch.tensor([[0.5, 1], [2, 3], [4, 5]])
-    for tensor in (vectors, vectors.requires_grad_(), vectors.half(), vectors.bfloat16()):
+    types = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
+    for tensor in (vectors, vectors.requires_grad_(), *map(vectors.to, types)):
         found = arrays.load_embeddings({"image_ids": ids, "image_embeddings": tensor})
         assert (found.image_ids.dtype, found.images.dtype) == (np.int64, np.float32)
         np.testing.assert_array_equal(found.images, vectors.detach().numpy())

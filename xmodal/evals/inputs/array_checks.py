@@ -22,10 +22,11 @@ def to_numpy(array: Any) -> np.ndarray:
     Raises:
       TypeError, ValueError, RuntimeError: of NumPy or of PyTorch, it cannot be one.
     """
-    # PyTorch tensors may have gradients, be on a GPU or be bfloat16; NumPy can read none of these.
+    # PyTorch tensors may have gradients, be on a GPU, or be of a type that NumPy lacks.
     if hasattr(array, "detach"):
         array = array.detach().cpu()
-        array = array.float() if str(array.dtype) == "torch.bfloat16" else array
+        is_known = hasattr(np, str(array.dtype).removeprefix("torch."))
+        array = array if is_known else array.float()
     return np.asarray(array)
 
 
