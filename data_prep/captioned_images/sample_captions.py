@@ -37,7 +37,7 @@ def sample_captions(
         for caption in [caption_of(line, where)]
     ]
     if item.meta is None:
-        return LeftOut(where, "damaged JSON file", "it is no JSON object, or has a key twice")
+        return LeftOut(where, "damaged JSON file", "it is not a JSON object, or has a key twice")
     keys = _keys(item.meta, options, bool(lines))
     if isinstance(keys, str):
         reason, _, detail = keys.partition(": ")

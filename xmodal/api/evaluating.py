@@ -104,7 +104,7 @@ def evaluate(
       name: name of the model's row; by default "model", or that of the file.
       bootstrap_samples: samples of every interval and correlation, unless `evaluator` names them.
       seed: seed of the bootstrap, unless `evaluator` names it.
-      mesh: devices over which galleries are sharded, with one axis, "data".
+      mesh: devices over which galleries are sharded, with one axis, "data"; None for one.
       other: another model to compare with on annotations.
       examples: queries of every rule on `page`, which shows their pictures if there are any; 0 for
         no page, None for 3 on boards of a dataset, unless a file scores only some pairs.
@@ -192,7 +192,7 @@ def _only_file(files: Mapping[str, File]) -> tuple[str, File]:
 def _check_mesh(mesh: Mesh | None) -> None:
     if mesh is not None and not (isinstance(mesh, Mesh) and mesh.axis_names == (BATCH_AXIS,)):
         raise UserError(
-            f"evaluate.mesh is {mesh!r}; it must be None, for all devices, or a jax.sharding.Mesh "
+            f"evaluate.mesh is {mesh!r}; it must be None, for one device, or a jax.sharding.Mesh "
             f"with one axis, {BATCH_AXIS!r}."
         )
 

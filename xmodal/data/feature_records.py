@@ -173,7 +173,7 @@ def write_features(
                 metadata = {"name": name, "key": dict(key)} | written
                 (temporary / _METADATA).write_text(json.dumps(metadata, indent=2))
         except OSError:
-            # Another run may have finished first; the caller compares its key.
+            # Another run may have finished first; the caller names folders by their keys.
             if not os.path.isdir(folder):
                 raise
 

@@ -60,7 +60,7 @@ def open_or_compute(
     weights, split = (state.all_params(), state.model_state), settings.train_split
     for side in settings.frozen_features.sides:
         items = data.eval_split(settings.data, split=split, train_split=split)
-        reader = _open_or_compute(parts, *weights, items, side, compute=compute)
+        reader = _open_side(parts, *weights, items, side, compute=compute)
         if reader is None:
             logging.warning("Features of the %s side would be computed first.", side)
             continue
@@ -94,11 +94,11 @@ def with_features(
     if not sides or is_on_bucket(_root(parts, items)):
         return items
     weights = params, model_state
-    found = [_open_or_compute(parts, *weights, items, each, compute=compute) for each in sides]
+    found = [_open_side(parts, *weights, items, each, compute=compute) for each in sides]
     return items.with_features(filter(None, found))
 
 
-def _open_or_compute(
+def _open_side(
     parts: Parts,
     params: Tree,
     model_state: Tree,

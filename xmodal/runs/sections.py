@@ -102,7 +102,7 @@ class InitConfig:
 class FrozenFeaturesConfig:
     """`config.frozen_features`: sides whose frozen part is computed once for all records.
 
-    Where a head without parameters pools all of it, evaluation reads it too.
+    Evaluation reads it, too, where a head without parameters pools the encoder's whole output.
 
     Attributes:
       sides: any of "image" and "text".

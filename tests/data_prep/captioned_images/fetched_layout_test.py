@@ -118,7 +118,7 @@ def test_a_text_that_could_be_of_two_images_is_of_none(tmp_path):
         ({"words": "one", "id": 3}, "no caption under the keys 'words', 'id': name the key"),
         ([{"caption": "one"}], "damaged JSON file"),
         ("{cut", "damaged JSON file"),
-        ('{"caption": "one", "caption": "two"}', "damaged JSON file: it is no JSON object, or has"),
+        ('{"caption": "one", "caption": "two"}', "damaged JSON file: it is not a JSON object, or"),
     ],
 )
 def test_keys_of_json_files(tmp_path, content, expected):

@@ -170,12 +170,11 @@ def main() -> None:
     write_files(args.output, files)
     print(f"{args.output}: {len(board.rows)} models x {len(board.tags)} metrics; board.html")
     shown = {row.name for row in board.rows}
-    absent = [f"{name} ({next(iter(tags), 'none')})" for name, tags in published.items()
-              if name not in shown]  # fmt: skip
-    if absent:
+    if absent := [name for name in published if name not in shown]:
+        named = ", ".join(f"{name} ({next(iter(published[name]), 'none')})" for name in absent)
         print(
             "Published models left out, which have none of these metrics (--metrics may name "
-            f"theirs): {', '.join(absent)}"
+            f"theirs): {named}"
         )
 
 

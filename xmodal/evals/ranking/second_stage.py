@@ -325,6 +325,6 @@ def join_keys(row: np.ndarray, scored: np.ndarray, scores: np.ndarray) -> np.nda
     others[scored] = False
     found[scored] = scores
     different, order = np.unique(row[others], return_inverse=True)
-    # Half precision has no integer below its scores for each of many items.
+    # Not in half precision, which has too few integers below its scores for many items.
     found[others] = np.floor(float(scores.min())) - len(different) + order
     return found

@@ -172,9 +172,8 @@ def compare(
             f"The two evaluations share boards among {names} and {other_names}, but no "
             "metric; evaluate both on the same kind of items."
         )
-    names = {"name": ours.name, "other": theirs.name_beside(ours.name)}
     drawn = f"{samples:,} bootstrap samples of the images, seed {seed}" if is_drawn else ""
-    return Differences(found, **names, drawn=drawn)
+    return Differences(found, name=ours.name, other=theirs.name_beside(ours.name), drawn=drawn)
 
 
 def check_comparable(other: StoredResults, boards: Sequence[Board]) -> None:
