@@ -72,7 +72,7 @@ class Table:
                 yield (
                     (where, row)
                     if isinstance(row, dict)
-                    else LeftOut(where, "malformed row", "no JSON object")
+                    else LeftOut(where, "malformed row", "not a JSON object")
                 )
 
     def column(self, name: str) -> Iterator[Any]:
