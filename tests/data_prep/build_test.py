@@ -64,7 +64,15 @@ def test_a_failed_build_leaves_nothing_of_its_own(tmp_path, name):
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "x").touch()
     folder = tmp_path / "data" / "flickr8k"
-    for _ in range(2):
+    # The folder of a build that another process started, or a dataset on another disk.
+    kept = folder / name
+    for is_shared in (False, True):
+        if is_shared:
+            folder.mkdir(parents=True)
+            if name == "linked":
+                kept.symlink_to(tmp_path / "files")
+            else:
+                kept.mkdir()
         with pytest.raises(FileNotFoundError):
             build.build(
                 "flickr8k",
@@ -72,15 +80,7 @@ def test_a_failed_build_leaves_nothing_of_its_own(tmp_path, name):
                 data_dir=str(folder.parent),
                 manual_dir=str(tmp_path / "files"),
             )
-        # The folder of a build that another process started, or a dataset on another disk.
-        kept = folder / name
-        assert folder.exists() == kept.exists()
-        if not kept.exists():
-            folder.mkdir(parents=True)
-            if name == "linked":
-                kept.symlink_to(tmp_path / "files")
-            else:
-                kept.mkdir()
+        assert folder.exists() == kept.exists() == is_shared
 
 
 @pytest.mark.parametrize("name", ["data_dir", "manual_dir"])
