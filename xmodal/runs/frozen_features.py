@@ -25,6 +25,7 @@ from xmodal.base import processes
 from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
 from xmodal.base.progress import progress
+from xmodal.base.result_files import check_writable
 from xmodal.models.tower import Tower
 from xmodal.runs.frozen_checks import check_folder
 from xmodal.runs.parts import Parts
@@ -81,21 +82,37 @@ def with_features(
       params: weights of the run.
       model_state: statistics of the run.
       items: the split.
-      compute: whether missing features are computed and written; if not, the tower is run.
+      compute: whether missing features are computed and written; if not, or if their folder
+        cannot be written, the tower is run.
 
     Raises:
-      UserError: the features cannot be written, or the stored ones are damaged.
+      UserError: the disk is full, or stored features are damaged.
     """
     sides = [
         side
         for side in parts.settings.frozen_features.sides
         if side in items.sides and parts.model.towers[side].feature_pooling
     ]
-    if not sides or is_on_bucket(_root(parts, items)):
+    root = _root(parts, items)
+    if not sides or is_on_bucket(root):
         return items
-    weights = params, model_state
+    weights, compute = (params, model_state), compute and _can_write(root)
     found = [_open_side(parts, *weights, items, each, compute=compute) for each in sides]
     return items.with_features(filter(None, found))
+
+
+def _can_write(root: str) -> bool:
+    """Whether the first process, which writes features, can write to a folder."""
+    own = ""
+    try:
+        check_writable(root)
+    except UserError as error:
+        own = str(error)
+    first = processes.gather("look whether features can be stored", own)[0]
+    if first:
+        message = "Evaluations compute frozen features again: %s (config.frozen_features.folder)"
+        logging.log_first_n(logging.WARNING, message, 1, first)
+    return not first
 
 
 def _open_side(
