@@ -94,7 +94,9 @@ def check_files(system: System, ledger: Ledger, folders: Mapping[str, pathlib.Pa
 
 def _locate(folder: pathlib.Path, name: str) -> pathlib.Path | None:
     """The file or folder of a name in a folder or in one of its folders."""
-    return next((path for pattern in (name, f"*/{name}") for path in folder.glob(pattern)), None)
+    return next(
+        (path for pattern in (name, f"*/{name}") for path in sorted(folder.glob(pattern))), None
+    )
 
 
 def _brace_of(key: str, files: Files) -> str:
