@@ -1,5 +1,6 @@
 """Tests that steps on a CPU write to the same pages again."""
 
+import statistics
 import subprocess
 import sys
 
@@ -20,7 +21,7 @@ platform, *rest = sys.argv[1:]
 if rest:
     compute_in_caller()
 keep_freed_memory(platform)
-for _ in range(3):
+for _ in range(15):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     step(1.0).block_until_ready()
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
@@ -34,5 +35,6 @@ for _ in range(3):
 def test_memory_is_kept_for_the_next_step(arguments: str, is_kept: bool) -> None:
     command = [sys.executable, "-c", PROGRAM, *arguments.split()]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
-    *_, faults = map(int, found.stdout.split())
+    # Small allocations may split the kept memory in some of the first steps, which then take more.
+    faults = statistics.median(map(int, found.stdout.split()))
     assert faults < PAGES / 4 if is_kept else faults >= PAGES
