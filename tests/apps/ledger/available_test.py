@@ -1,7 +1,9 @@
 """Files of the ledger: found, missing, or damaged."""
 
+import dataclasses
 import hashlib
 import pathlib
+import re
 
 import pytest
 
@@ -11,6 +13,7 @@ from xmodal.base.config import UserError
 from xmodal.pretrained.packaged_towers import PACKAGED
 
 CONTENT = b"weights"
+CHECKSUM = hashlib.sha256(CONTENT).hexdigest()
 LEDGER = Ledger(
     titles={},
     rows=(),
@@ -22,7 +25,7 @@ LEDGER = Ledger(
             ("m.bin",),
             folder="weights",
             bytes={"m.bin": len(CONTENT)},
-            sha256={"m.bin": hashlib.sha256(CONTENT).hexdigest()},
+            sha256={"m.bin": CHECKSUM},
         ),
         "package": Files("the package", "pip install numpy", ("__init__.py",), package="numpy"),
     },
@@ -36,7 +39,8 @@ def test_files_are_found_in_both_kinds_of_folders(tmp_path, monkeypatch):
     missing = missing_files(SYSTEM, LEDGER, folders_of(LEDGER, []))
     assert missing == {"labels": ["a.csv"], "model": ["m.bin"]}
     said = describe_missing(missing, LEDGER)
-    assert "the model: m.bin is missing: from https://model; --folder=weights=PATH" in said
+    facts = f"7 bytes, SHA-256 {CHECKSUM}"
+    assert f"the model: m.bin ({facts}) is missing: from https://model; --folder=weights" in said
 
     (tmp_path / "cxc").mkdir()
     (tmp_path / "cxc/a.csv").touch()  # in a folder of the folder
@@ -54,6 +58,39 @@ def test_files_are_found_in_both_kinds_of_folders(tmp_path, monkeypatch):
     (tmp_path / "other/m.bin").write_bytes(b"")
     with pytest.raises(UserError, match=r"has 0 bytes instead of 7"):
         check_files(SYSTEM, LEDGER, folders)
+
+
+def test_beginnings_of_checksums_are_compared(tmp_path):
+    (tmp_path / "m.bin").write_bytes(CONTENT)
+    system, folders = dataclasses.replace(SYSTEM, needs=("model",)), {"weights": tmp_path}
+    for beginning in (CHECKSUM[:8], "0" * 8):
+        model = dataclasses.replace(LEDGER.files["model"], sha256={"m.bin": f"{beginning}..."})
+        ledger = dataclasses.replace(LEDGER, files={"model": model})
+        if beginning == CHECKSUM[:8]:
+            check_files(system, ledger, folders)
+        else:
+            with pytest.raises(UserError, match="does not have the SHA-256 00000000"):
+                check_files(system, ledger, folders)
+
+
+def test_systems_need_the_files_that_their_commands_read():
+    """A publisher has many models; each system needs its own, and no folder that it never reads."""
+    ledger = read_ledger()
+    (weights, vocabulary) = missing_files(ledger.systems["sgraf/sgr_flickr30k"], ledger, {})[
+        "sgraf"
+    ]
+    assert weights == "sgraf/f30k_SGR/model_best.pth.tar"
+    assert vocabulary == "vocab/f30k_precomp_vocab.json"
+    compared = 0
+    for system in ledger.systems.values():
+        names = [name for key in system.needs for name in ledger.names_of(key, system)]
+        for path in re.findall(r"{weights}/(\S+)", " ".join(system.run)):
+            # A folder may stand for its files, and the prefix of a checkpoint for the folder.
+            assert any(f"{path}/".startswith(f"{n}/") or n.startswith(f"{path}/") for n in names)
+            compared += 1
+        for key in system.needs if system.run else ():
+            assert ledger.names_of(key, system), (system.name, key)
+    assert compared > 100
 
 
 def test_packaged_towers_have_the_checksums_of_the_ledger():

@@ -75,18 +75,24 @@ class Files:
       source: addresses or packages.
       folder: name of their folder, as in `XMODAL_TEST_DATA`; "." is that folder itself.
       package: name of an installed package in place of a folder.
-      names: paths below the folder, or below a folder in it.
+      names: paths below the folder, or below a folder in it; see `Ledger.names_of`.
       bytes: name -> size, if known.
-      sha256: name -> checksum, if known.
+      sha256: name -> checksum, if known; of one that ends with ..., only the beginning is known.
     """
 
     title: str
     source: str
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     folder: str = ""
     package: str = ""
     bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     sha256: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def describe(self, name: str) -> str:
+        """The name of one of the files, with what is known of it."""
+        facts = [f"{self.bytes[name]:,} bytes"] if name in self.bytes else []
+        facts += [f"SHA-256 {self.sha256[name]}"] if name in self.sha256 else []
+        return f"{name} ({', '.join(facts)})" if facts else name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,6 +230,19 @@ class Ledger:
     def of_system(self, name: str) -> list[LedgerRow]:
         """The rows of a system, of all papers that report on it."""
         return [row for row in self.rows if row.system.name == name]
+
+    def names_of(self, key: str, system: System) -> tuple[str, ...]:
+        """The paths of a set of files that a system needs.
+
+        Those of the set; or, if it has none, those that the system's commands read in its folder,
+        without those of other sets: a publisher has many models, and a system needs its own.
+        """
+        files = self.files[key]
+        if files.names:
+            return files.names
+        others = {name for each in system.needs for name in self.files[each].names}
+        read = re.findall(rf"{{{files.folder}}}/(\S+)", " ".join(system.run))
+        return tuple(name for name in dict.fromkeys(read) if name not in others)
 
     @property
     def systems(self) -> dict[str, System]:
