@@ -23,7 +23,13 @@ from xmodal.evals.metrics import (
 from xmodal.evals.ranking.first_stage import open_first_stage
 from xmodal.evals.ranking.from_candidates import ScoredCandidates
 from xmodal.evals.ranking.from_lists import answer_lists
-from xmodal.evals.ranking.from_scores import RankedQueries, has_positives, rank_directions
+from xmodal.evals.ranking.from_scores import (
+    RankedQueries,
+    Reranked,
+    has_positives,
+    rank_directions,
+    rank_reranked,
+)
 from xmodal.evals.ranking.products import open_scores
 from xmodal.evals.ranking.rerank import RowReranker, rerank
 from xmodal.evals.ranking.saved_scores import SavedScores
@@ -34,8 +40,6 @@ from xmodal.evals.token_pairs import open_token_pairs
 
 Modalities = tuple[str, str]
 Reranker = RowReranker | PairReranker
-# Whether captions are the queries -> scores of images and captions.
-Reranked = Callable[[bool], Scores]
 
 
 def compute_boards(
@@ -162,7 +166,9 @@ def _rerank(
     predictions = source.predictions if isinstance(source, Embeddings) else {}
     if task not in predictions:
         raise UserError(f"{source.place} has no predictions of task {task!r} for reranking.")
-    return lambda transposed: rerank(between, predictions[task], reranker, transposed=transposed)
+    return lambda transposed, asked=None: rerank(
+        between, predictions[task], reranker, transposed=transposed
+    )
 
 
 def open_second_stage(
@@ -237,12 +243,10 @@ def _rank(
             continue
         if reranked is None:
             answered = rank_directions(between, list(forward.values()), list(backward.values()))
-        else:  # A row of one direction is not a column of the other.
-            answered = tuple(
-                rank_directions(reranked(transposed), list(directions.values()))[0]
-                if directions
-                else []
-                for directions, transposed in ((forward, False), (backward, True))
+        else:
+            answered = (
+                rank_reranked(reranked, False, list(forward.values())),
+                rank_reranked(reranked, True, list(backward.values())),
             )
         for directions, answer in zip((forward, backward), answered, strict=True):
             answers |= dict(zip(directions, answer, strict=True))

@@ -13,6 +13,7 @@ from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import DirectionLabels
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking import second_stage
+from xmodal.evals.ranking.from_scores import has_positives, rank_directions, rank_reranked
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.second_stage import PairReranker, SecondStage, find_scored, join_keys
 from xmodal.evals.similarities import draw_similarities
@@ -90,6 +91,29 @@ def test_all_items_in_the_top_are_all_pairs():
         for top in (None, 131)
     )
     np.testing.assert_array_equal(every.tile(0, 0), most.tile(0, 0))
+
+
+@pytest.mark.parametrize("metrics", [("recall@1", "map@r"), ("r_precision",)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_only_queries_with_positives_are_sorted(transposed, metrics, monkeypatch):
+    first, second = make_scores()
+    options = PairReranker(7)
+    stage = SecondStage(SavedScores(first, block_size=64), "dot", Table(second), options, "model")
+    queries, items = first.T.shape if transposed else first.shape
+    rng = np.random.default_rng(4)
+    rows, found = rng.choice([2, 66, 69], 12), rng.integers(0, items, 12).astype(np.int32)
+    labels = DirectionLabels(Ragged.from_pairs(rows, found, queries), metrics)
+    expected = rank_directions(stage(transposed), [labels])[0][0]
+    joined = []
+    monkeypatch.setattr(second_stage, "join_keys", lambda *of: joined.append(of) or join_keys(*of))
+    (answer,) = rank_reranked(stage, transposed, [labels])
+    assert len(joined) == len(set(rows)) == 3
+    asked = has_positives(labels)
+    for name, values in expected.values.items():
+        np.testing.assert_array_equal(answer.values[name], values)
+    np.testing.assert_array_equal(answer.tied[asked], expected.tied[asked])
+    if expected.rank is not None:
+        np.testing.assert_array_equal(answer.rank, expected.rank)
 
 
 def test_unscored_items_stay_below_and_apart():

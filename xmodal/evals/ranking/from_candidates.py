@@ -20,7 +20,7 @@ from xmodal.evals.inputs.files import open_source
 from xmodal.evals.inputs.galleries import Ids, find_items, order_embeddings
 from xmodal.evals.inputs.sources import Candidates, Embeddings, ScoreMatrix
 from xmodal.evals.ranking.from_lists import answer_lists
-from xmodal.evals.ranking.from_scores import RankedQueries, rank_directions
+from xmodal.evals.ranking.from_scores import RankedQueries, rank_reranked
 from xmodal.evals.ranking.products import open_scores
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_files import hash_arrays
@@ -69,10 +69,13 @@ class ScoredCandidates:
             for transposed, (items, _) in self._given.items()
         }
 
-    def __call__(self, transposed: bool) -> SecondStageScores:
-        """Returns the scores to rank by; `transposed` if captions are the queries."""
+    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> SecondStageScores:
+        """Returns the scores to rank by; `transposed` if captions are the queries.
+
+        `asked`: see `join_candidates`.
+        """
         first = self._first.transpose() if transposed else self._first
-        return join_candidates(first, *self._given[transposed])
+        return join_candidates(first, *self._given[transposed], asked)
 
     def describe(self, direction: DirectionLabels, transposed: bool) -> Rescored:
         """Returns the facts of a direction's second stage."""
@@ -111,7 +114,7 @@ class ScoredCandidates:
         items, scores = self._given[transposed]
         gallery = self._first.shape[0 if transposed else 1]
         if self._similarity or items.shape[1] == gallery:
-            return rank_directions(self(transposed), directions)[0] if directions else []
+            return rank_reranked(self, transposed, directions)
         # The earlier of equal items is first.
         rising = np.argsort(items, axis=1)
         order = np.argsort(-np.take_along_axis(scores, rising, axis=1), axis=1, kind="stable")

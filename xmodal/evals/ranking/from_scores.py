@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -80,6 +81,28 @@ def rank_directions(
             ]
         )
     return found[0], found[1]
+
+
+class Reranked(Protocol):
+    """Scores that a direction has of its own: a row of one is not a column of the other."""
+
+    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> Scores:
+        """Returns the scores to rank by.
+
+        Args:
+          transposed: whether captions are the queries.
+          asked: bool [Q], queries that are ranked; scores of others may be arbitrary. None for all.
+        """
+
+
+def rank_reranked(
+    reranked: Reranked, transposed: bool, directions: Sequence[DirectionLabels]
+) -> list[RankedQueries]:
+    """Answers the directions of the queries on one side, see `Reranked`."""
+    if not directions:
+        return []
+    asked = np.any([has_positives(labels) for labels in directions], axis=0)
+    return rank_directions(reranked(transposed, asked), directions)[0]
 
 
 def listed_positives(labels: DirectionLabels) -> Ragged:

@@ -26,3 +26,11 @@ def score_queries(scores: Scores, queries: np.ndarray, *, exclude_self: bool = F
 def order_items(row: np.ndarray) -> np.ndarray:
     """Returns item positions by descending score, int [N]; of equals, the earlier is first."""
     return np.argsort(-row, kind="stable")
+
+
+def best_items(row: np.ndarray, top: int) -> np.ndarray:
+    """Returns the first `top` of `order_items`, int [top], without sorting the others."""
+    falling = -row
+    last = np.partition(falling, top - 1)[top - 1]
+    found = np.flatnonzero(falling <= last)
+    return found[np.argsort(falling[found], kind="stable")[:top]]

@@ -17,7 +17,7 @@ import numpy as np
 from xmodal.base.config import UserError, setting
 from xmodal.evals.boards.types import DirectionLabels
 from xmodal.evals.metrics import RECALL
-from xmodal.evals.ranking.rows import order_items
+from xmodal.evals.ranking.rows import best_items
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_tiles import Scores, complete_rows
 from xmodal.evals.results import Rescored
@@ -175,10 +175,13 @@ class SecondStage:
             )
         return found
 
-    def __call__(self, transposed: bool) -> "SecondStageScores":
-        """Returns the scores to rank by; `transposed` if captions are the queries."""
+    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> "SecondStageScores":
+        """Returns the scores to rank by; `transposed` if captions are the queries.
+
+        `asked`: see `join_candidates`.
+        """
         first = self._first.transpose() if transposed else self._first
-        return join_candidates(first, *self.candidates(transposed))
+        return join_candidates(first, *self.candidates(transposed), asked)
 
     def candidates(self, transposed: bool) -> tuple[np.ndarray, np.ndarray]:
         """Returns positions int [Q, K] of every query's scored items, and their scores [Q, K]."""
@@ -223,24 +226,29 @@ class SecondStage:
         for start in range(0, queries, height):
             for query, row in enumerate(complete_rows(first, start // height), start):
                 if not is_whole:
-                    found[query] = order_items(row)[:top]
+                    found[query] = best_items(row, top)
                 scores[query] = row[found[query, :added]]
         return found, scores
 
 
-def join_candidates(first: Scores, candidates: np.ndarray, scores: np.ndarray) -> SecondStageScores:
+def join_candidates(
+    first: Scores, candidates: np.ndarray, scores: np.ndarray, asked: np.ndarray | None = None
+) -> SecondStageScores:
     """Returns the scores to rank by.
 
     Args:
       first: scores of the first stage, of Q queries and N items.
       candidates: positions [Q, K] of the items that were scored again.
       scores: their new scores, floats [Q, K].
+      asked: bool [Q], queries that are ranked; the scores of others are all 0. None for all.
     """
-    matrix = np.empty(first.shape, np.result_type(np.float32, scores))
+    matrix = np.zeros(first.shape, np.result_type(np.float32, scores))
+    queries = np.arange(len(matrix)) if asked is None else np.flatnonzero(asked)
     height = first.tile_shape[0]
-    for start in range(0, len(matrix), height):
-        for query, row in enumerate(complete_rows(first, start // height), start):
-            matrix[query] = join_keys(row, candidates[query], scores[query])
+    for tile in np.unique(queries // height):
+        rows = complete_rows(first, int(tile))
+        for query in queries[queries // height == tile]:
+            matrix[query] = join_keys(rows[query - tile * height], candidates[query], scores[query])
     return SecondStageScores(matrix, candidates)
 
 
