@@ -166,6 +166,40 @@ def test_adamp_is_its_plain_loop(path, shape, axis, decay):
     )
 
 
+def test_adamp_projects_every_layer_of_a_stack_by_itself():
+    rng = np.random.default_rng(3)
+    shapes = {"kernel": (3, 6, 4), "bias": (3, 4)}
+    start = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    leans = [0.001, 1.0, 0.001]  # Channels of the second layer do not look scale-invariant.
+
+    def draw_gradient(layers):
+        pairs = zip(layers, leans, strict=True)
+        return np.stack([orthogonal_to(each, each.ndim - 1, rng, lean) for each, lean in pairs])
+
+    gradients = [jax.tree.map(draw_gradient, start) for _ in range(3)]
+    rate, decay = 1e-3, 0.4
+
+    def nest(arrays):
+        return {"image": {"encoder": {"layers": jax.tree.map(jnp.array, arrays)}}}
+
+    found = follow("adamp", {}, nest(start), list(map(nest, gradients)), rate=rate, decay=decay)
+    found = found["image"]["encoder"]["layers"]
+    kinds = {}
+    for name, layers in start.items():
+        for number, layer in enumerate(layers):
+            own = [gradient[name][number] for gradient in gradients]
+            axis = layer.ndim - 1
+            expected, kinds[name, number] = adamp(layer, own, axis=axis, rate=rate, decay=decay)
+            np.testing.assert_allclose(
+                (np.array(found[name][number]) - layer) / rate,
+                (expected - layer) / rate,
+                rtol=2e-3,
+                atol=2e-3,
+            )
+    assert [set(kinds["kernel", number]) for number in (0, 2)] == [{"channel"}] * 2
+    assert "channel" not in kinds["kernel", 1]
+
+
 def test_adamp_keeps_the_length_of_a_scale_invariant_weight():
     rng = np.random.default_rng(2)
     weight = jnp.array(rng.normal(size=(8, 4)), jnp.float32)

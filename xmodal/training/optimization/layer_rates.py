@@ -46,6 +46,12 @@ def layer_rates(decay: float, path: str, shapes: Mapping[str, Any], where: str) 
     return (np.float32(decay) ** exponents).reshape(-1, *[1] * (len(shapes[path].shape) - 1))
 
 
+def is_stacked(path: str) -> bool:
+    """Returns whether a parameter's first axis is the layer, one tensor after the other."""
+    _, *names = path.split("/")
+    return len(names) > 2 and names[0] == "encoder" and names[1] in _STACKS
+
+
 def _depth(prefix: str, shapes: Mapping[str, Any]) -> int:
     """The number of layers of the stack below a path; 0 if there is none."""
     return next((leaf.shape[0] for path, leaf in shapes.items() if path.startswith(prefix)), 0)

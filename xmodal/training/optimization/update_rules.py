@@ -1,6 +1,7 @@
 """Update rules by name: from gradients to directions, before the learning rate."""
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from xmodal.base.config import UserError, check_pattern, check_value, setting
+from xmodal.training.optimization.layer_rates import is_stacked
 from xmodal.training.tree import path_of
 
 Decay = Callable[[str], float]
@@ -78,13 +80,11 @@ class AdamP:
         """Returns the transformation of gradients into directions."""
         adam = optax.scale_by_adam(b1=self.b1, b2=self.b2, eps=self.eps)
 
-        def finish(
-            keys: tuple[Any, ...], direction: jax.Array, gradient: jax.Array, weight: jax.Array
-        ) -> jax.Array:
+        def finish(keys: tuple[Any, ...], *arrays: jax.Array) -> jax.Array:
             path = path_of(keys)
-            direction, invariant = self._project(path, direction, gradient, weight)
-            rate = decay(path) * jnp.where(invariant, self.decay_ratio, 1.0)
-            return direction + rate * weight
+            finish_one = functools.partial(self._finish, path, decay(path))
+            # The layers of a stack are tensors of their own, vectors among them.
+            return (jax.vmap(finish_one) if is_stacked(path) else finish_one)(*arrays)
 
         def update(gradients: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
             directions, state = adam.update(gradients, state, params)
@@ -92,6 +92,18 @@ class AdamP:
             return finished, state
 
         return optax.GradientTransformation(adam.init, update)
+
+    def _finish(
+        self,
+        path: str,
+        decay: float,
+        direction: jax.Array,
+        gradient: jax.Array,
+        weight: jax.Array,
+    ) -> jax.Array:
+        """Returns Adam's direction of one tensor, projected, with the weight decay."""
+        direction, invariant = self._project(path, direction, gradient, weight)
+        return direction + decay * jnp.where(invariant, self.decay_ratio, 1.0) * weight
 
     def _project(
         self, path: str, direction: jax.Array, gradient: jax.Array, weight: jax.Array
