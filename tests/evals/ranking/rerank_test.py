@@ -54,6 +54,17 @@ def test_selective_refinement_of_whole_rows(monkeypatch, transposed, at_a_time):
     np.testing.assert_allclose(found.pairs(rows, columns), expected.ravel(), rtol=1e-5)
 
 
+def test_scores_that_only_float64_tells_apart_stay_apart():
+    scores, predictions, _ = random_case()
+    scores = 0.9 + 1e-10 * scores.astype(np.float64)
+    reranker = rerank.make_reranker(
+        "config.x", {"name": "selective_refinement", "strength": 0.13, "gap": 0}
+    )
+    found = rerank.rerank(SavedScores(scores), predictions, reranker)
+    rows, columns = (index.ravel() for index in np.indices(scores.shape))
+    np.testing.assert_array_equal(found.pairs(rows, columns), scores.ravel())
+
+
 def test_one_item_has_no_second_score():
     row = rerank.refine_selectively(np.ones((2, 1)), np.ones((2, 1, 3)), strength=1.0, gap=5.0)
     np.testing.assert_array_equal(row, np.ones((2, 1)))

@@ -18,6 +18,7 @@ from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.score_tiles import Scores, complete_rows
 from xmodal.evals.ranking.second_stage import PairReranker, SimilarityReranker
+from xmodal.similarity.precision import in_precision
 
 _PREDICTIONS_AT_A_TIME = 1 << 26  # Of some queries with the whole gallery.
 
@@ -39,7 +40,7 @@ def rerank(
     """
     scores = scores.transpose() if transposed else scores
     (queries, items), rows = scores.shape, scores.tile_shape[0]
-    result = np.empty(scores.shape, np.float32)
+    result = np.empty(scores.shape, scores.dtype)
     apply = jax.jit(reranker)
     width = max(1, predictions.rows(np.zeros(1, int), transposed=transposed).shape[-1])
     step = max(1, min(rows, _PREDICTIONS_AT_A_TIME // (items * width)))
@@ -49,7 +50,8 @@ def rerank(
             # The last query of the tile is repeated as padding, so that one shape is compiled.
             at = np.minimum(np.arange(first, first + step), min(start + rows, queries) - 1)
             predicted = predictions.rows(at, transposed=transposed)
-            result[at] = np.asarray(apply(block[at - start], predicted))
+            with in_precision(scores.dtype):  # Float32 would tie what float64 ranks.
+                result[at] = np.asarray(apply(block[at - start], predicted))
     return SavedScores(result)
 
 
