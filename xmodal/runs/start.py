@@ -1,5 +1,6 @@
 """The first state of a run: its own checkpoint, other weights, or a fresh start."""
 
+import dataclasses
 from collections.abc import Collection
 
 import numpy as np
@@ -17,6 +18,7 @@ from xmodal.runs.initialization import (
     from_word_vectors,
 )
 from xmodal.runs.parts import Parts
+from xmodal.training.optimization.optimizer import observe_metrics
 from xmodal.training.state import TrainState, create_state
 from xmodal.training.tree import flatten, matches, partition, top_levels
 
@@ -38,9 +40,13 @@ def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> Train
     """
     logging.info("%s", describe(parts))
     saved = _saved_step(parts.settings, run_dir, step)
-    if saved is not None:
-        return checkpoints.restore_step(run_dir, saved, parts.state_shapes)
-    return initial_state(parts)
+    if saved is None:
+        return initial_state(parts)
+    state = checkpoints.restore_step(run_dir, saved, parts.state_shapes)
+    # A checkpoint that was evaluated after a stop got metrics, but still has the plateau of before.
+    metrics = run_folder.load_metrics(run_dir, saved)
+    opt_state = observe_metrics(parts.settings.optimizer, state.opt_state, metrics)
+    return dataclasses.replace(state, opt_state=opt_state)
 
 
 def initial_state(parts: Parts) -> TrainState:

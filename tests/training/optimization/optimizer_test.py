@@ -270,6 +270,9 @@ def test_a_metric_without_improvement_halves_the_next_update():
     state = jax.device_put(rule.update(tree(1), rule.init(params), params)[1], home)
     state = optimizer.observe_metrics(config, state, {"coco5k/rsum": 300.0})
     assert float(optimizer.learning_rate(state)) == 0.5
+    # An evaluation counts once.
+    assert optimizer.observe_metrics(config, state, {"coco5k/rsum": 299.0}) is state
+    state = jax.device_put(rule.update(tree(1), state, params)[1], home)
     assert optimizer.observe_metrics(config, state, {"cxc/rsum": 1.0}) is state
     state = optimizer.observe_metrics(config, state, {"coco5k/rsum": 299.0, "cxc/rsum": 1.0})
     assert float(optimizer.learning_rate(state)) == 0.25

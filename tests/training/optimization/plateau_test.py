@@ -17,8 +17,8 @@ def make(**options):
 
 def factors(config, values, learning_rate):
     state, found = plateau.init(config), []
-    for value in values:
-        state = plateau.update(config, state, value, learning_rate)
+    for count, value in enumerate(values, start=1):
+        state = plateau.update(config, state, value, learning_rate, count)
         found.append(float(state.factor))
     return found
 
@@ -88,11 +88,12 @@ def test_state_stays_on_its_devices():
     config = make(mode="max")
     home = mesh_lib.replicated(mesh_lib.make_mesh())
     state = jax.device_put(plateau.init(config), home)
-    moved = plateau.update(config, state, 3.5, 0.1)
+    moved = plateau.update(config, state, 3.5, 0.1, 7)
     assert all(leaf.sharding == home for leaf in moved)
     for old, new in zip(state, moved, strict=True):
         assert (old.shape, old.dtype) == (new.shape, new.dtype)
     assert float(moved.best) == 3.5
+    assert int(moved.observed) == 7
 
 
 @pytest.mark.parametrize(

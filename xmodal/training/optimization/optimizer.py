@@ -244,7 +244,8 @@ def observe_metrics(
     """Returns the state after an evaluation, which updates the plateau if it has its metric.
 
     The evaluation before the first update does not count, as in the loops that torch's rule comes
-    from: with "min" of a recall, the untrained model would be the best one for good.
+    from: with "min" of a recall, the untrained model would be the best one for good. One that has
+    counted does not count again.
 
     Args:
       config: see `OptimizerConfig`.
@@ -253,10 +254,11 @@ def observe_metrics(
     """
     if config.plateau is None or config.plateau.metric not in metrics:
         return opt_state
-    if int(opt_state["count"]) == 0:
+    count, plateau = int(opt_state["count"]), opt_state["plateau"]
+    if count == int(plateau.observed):
         return opt_state
     value = metrics[config.plateau.metric]
-    moved = plateau_lib.update(config.plateau, opt_state["plateau"], value, config.learning_rate)
+    moved = plateau_lib.update(config.plateau, plateau, value, config.learning_rate, count)
     return opt_state | {"plateau": moved}
 
 

@@ -42,11 +42,13 @@ class PlateauState(NamedTuple):
       best: float32 scalar, best value so far.
       waited: int32 scalar, evaluations since the last improvement or reduction.
       factor: float32 scalar, multiplier of the learning rate.
+      observed: int32 scalar, updates before the last evaluation that counted; 0 if none did.
     """
 
     best: jax.Array
     waited: jax.Array
     factor: jax.Array
+    observed: jax.Array
 
 
 def init(config: PlateauConfig) -> PlateauState:
@@ -56,11 +58,12 @@ def init(config: PlateauConfig) -> PlateauState:
         best=jnp.full((), worst, jnp.float32),
         waited=jnp.zeros((), jnp.int32),
         factor=jnp.ones((), jnp.float32),
+        observed=jnp.zeros((), jnp.int32),
     )
 
 
 def update(
-    config: PlateauConfig, state: PlateauState, value: float, learning_rate: float
+    config: PlateauConfig, state: PlateauState, value: float, learning_rate: float, count: int
 ) -> PlateauState:
     """Returns the state after one evaluation; runs on the host, identically in every process.
 
@@ -69,8 +72,9 @@ def update(
       state: replicated arrays.
       value: value of the metric, the same in every process; NaN is not an improvement.
       learning_rate: the base rate, which `min_rate` refers to.
+      count: updates before the evaluation.
     """
-    best, waited, factor = (float(leaf) for leaf in state)
+    best, waited, factor = (float(leaf) for leaf in state[:3])
     # Rounded as it will be stored: otherwise an equal value might look like an improvement.
     value = float(np.float32(value))
     if config.mode == "min":
@@ -84,7 +88,7 @@ def update(
         reduced = max(rate * config.factor, config.min_rate)
         if rate - reduced > _SMALLEST_REDUCTION:
             factor = reduced / learning_rate
-    return PlateauState(*map(_place_like, state, (best, waited, factor)))
+    return PlateauState(*map(_place_like, state, (best, waited, factor, count)))
 
 
 def _place_like(old: jax.Array, value: Any) -> jax.Array:
