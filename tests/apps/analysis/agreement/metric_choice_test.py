@@ -129,3 +129,6 @@ def test_a_table_with_nothing_to_choose_asks_for_names():
     with pytest.raises(UserError, match="Name two or more metrics to compare; 20 are too") as error:
         choose_metrics({"a": row, "b": row})
     assert "_low" not in str(error.value)
+    # A board or a table of results has them all.
+    chosen = choose_metrics({"a": row, "b": row}, at_least=1)
+    assert chosen == tuple(f"own{i}" for i in range(20))

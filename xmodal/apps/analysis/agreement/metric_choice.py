@@ -31,7 +31,7 @@ def choose_metrics(
       metrics: requested tags; `*` in one stands for any characters, except in counts, ends of
         intervals and numbers about training. None takes all other tags that two or more models
         have. If these are more than twelve: those in table 5 of the ECCV Caption paper, and R@1
-        and correlations of other boards.
+        and correlations of other boards; without any of them, again all if one is enough.
       at_least: smallest number of tags.
 
     Raises:
@@ -61,6 +61,8 @@ def choose_metrics(
             f"{shared}: evaluate the models on the same boards. All metrics: {list(judging)}."
         )
     chosen = shared if len(shared) <= _MOST_METRICS else _shorten(shared)
+    if not chosen and at_least == 1:
+        return tuple(shared)
     if len(chosen) < at_least:
         raise UserError(
             f"Name two or more metrics to compare; {len(shared)} are too many to choose from: "
