@@ -11,10 +11,9 @@
 
 Lee et al., "Stacked Cross Attention for Image-Text Matching" (ECCV 2018), and kuanghuei/SCAN, whose
 commands these are. 36 regions, a BiGRU, and a hinge loss on the hardest negatives of 128 pairs.
-`flickr30k` has the settings for that dataset, of t2i_lse; with another variant set
-`--config.model.similarity` as well (lambda 5 for i2t_lse). Differences from that code: the best
-checkpoint is selected by mean R@10 on all validation images, theirs by the sum of recalls on 1,000.
-`itm.py` lists differences that all of these papers share.
+`VARIANT_flickr30k` has the settings for that dataset (lambda 5 for i2t_lse). Differences from that
+code: the best checkpoint is selected by mean R@10 on all validation images, theirs by the sum of
+recalls on 1,000. `itm.py` lists differences that all of these papers share.
 """
 
 from functools import partial
@@ -34,9 +33,8 @@ SIMILARITIES = {
 def get_config(argument: str = "t2i_lse") -> ConfigDict:
     """See the table; `quick` runs on the built-in dataset."""
     variants = {name: partial(attend, name) for name in SIMILARITIES}
-    return base.variant(
-        experiment(), argument or "t2i_lse", flickr30k=flickr30k, quick=quick, **variants
-    )
+    variants |= {f"{name}_flickr30k": partial(flickr30k, name) for name in SIMILARITIES}
+    return base.variant(experiment(), argument or "t2i_lse", quick=quick, **variants)
 
 
 def experiment() -> ConfigDict:
@@ -65,9 +63,11 @@ def attend(name: str, config: ConfigDict) -> ConfigDict:
     return config
 
 
-def flickr30k(config: ConfigDict) -> ConfigDict:
+def flickr30k(name: str, config: ConfigDict) -> ConfigDict:
     """A lower rate and more epochs."""
-    config = itm.use_flickr30k(config)
+    config = itm.use_flickr30k(attend(name, config))
+    if name == "i2t_lse":
+        config.model.similarity.pool_scale = 5.0
     config.total_steps = "30 epochs"
     config.optimizer = itm.clipped_adam(2e-4, "15 epochs")
     return config

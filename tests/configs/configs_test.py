@@ -78,7 +78,7 @@ ARGUMENTS = {
         "quick_k1",
     ],
     "quickstart": ["", "i2t", "t2t", "matching", "matching_quick"],
-    "scan": ["", "t2i_mean", "i2t_lse", "i2t_mean", "flickr30k", "quick"],
+    "scan": ["", "t2i_mean", "i2t_lse", "i2t_mean", "i2t_lse_flickr30k", "quick"],
     "sgraf": ["", "sgr", "saf_flickr30k", "sgr_flickr30k", "quick", "sgr_quick"],
     "vete": [
         "",

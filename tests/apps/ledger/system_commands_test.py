@@ -1,8 +1,10 @@
 """Commands of the ledger: filled in, and of configs that exist."""
 
 import importlib.util
+import itertools
 import pathlib
 import re
+import shlex
 
 import pytest
 
@@ -62,6 +64,19 @@ def test_every_command_can_be_read(tmp_path):
                 for part in word.removeprefix("--config.").split(".")[:-1]:
                     section = section[part]
     assert len(seen) > 60
+
+
+def test_commands_compute_the_dataset_of_their_rows():
+    """A model's rows of Flickr30k have a system of their own: its commands name that dataset."""
+    ledger, compared = read_ledger(), 0
+    for row in ledger.rows:
+        boards = {tag.split("/")[0] for tag in row.published}
+        if row.system.run and row.published:
+            words = shlex.join(itertools.chain(*commands_of(row.system, ledger, {}, WORK)))
+            expected = boards <= {"flickr30k", "region_features"}
+            assert ("flickr30k" in words) == expected, row.system.name
+            compared += expected
+    assert compared > 20
 
 
 @pytest.mark.slow
