@@ -73,7 +73,7 @@ class ClassificationEvaluator(NumbersEvaluator):
             )
         self._names = tuple(names) or tuple(map(str, range(len(counts))))
         self._is_named = bool(names)
-        self._label_hash.add("images", np.asarray(self._split.image_ids), self._classes)
+        self._label_hash.add("images by id", np.asarray(self._split.image_ids), self._classes)
         self._definition = self._define()
 
     def tags(self, sides: Collection[str]) -> list[str]:
@@ -90,17 +90,15 @@ class ClassificationEvaluator(NumbersEvaluator):
         # A class without a vote among neighbors has no rank.
         rank[np.isneginf(own[:, 0])] = len(self._names)
         tied = ((scores == own).sum(axis=1) > 1) & np.isfinite(own[:, 0])
-        options = self.options
+        # By id, so that images of models whose splits have another order are paired.
+        order = np.argsort(self._split.image_ids, kind="stable")
+        by_id, options = (rank[order], self._classes[order]), self.options
         values = compute_accuracies(
-            rank,
-            self._classes,
-            depths=self._depths,
-            samples=options.bootstrap_samples,
-            seed=options.seed,
+            *by_id, depths=self._depths, samples=options.bootstrap_samples, seed=options.seed
         )
         counts = {"queries": len(rank), "gallery": len(self._names), "tied_queries": tied.sum()}
         metrics = values | {tag: float(x) for tag, x in counts.items()} | figures
-        of_images = score_images(rank, self._classes, self._depths)
+        of_images = score_images(*by_id, self._depths)
         return [self._numbers(metrics, of_images, "images")]
 
     def check_comparable(self, other: StoredResults) -> None:
