@@ -29,7 +29,7 @@ def mined(tiny_config, split, tmp_path):
     np.save(tmp_path / "captions.npy", tables[0])
     np.save(tmp_path / "images.npy", tables[1])
     records = data.split_hashes(tiny_config, "train")
-    (tmp_path / "mined.json").write_text(json.dumps({"records": records}))
+    (tmp_path / "mined.json").write_text(json.dumps({"records": records, "split": "train"}))
     pairs = {"examples": "pairs", "captions_per_image": 1, "mined_negatives": str(tmp_path)}
     return tiny_config | pairs, tables
 
@@ -103,7 +103,11 @@ def test_tables_of_other_records_and_configs_that_cannot_use_them_are_errors(min
     with pytest.raises(UserError, match="was mined from the records"):
         make_batches(config)
     records = data.split_hashes(config, "train")
-    card.write_text(json.dumps({"records": records}))
+    # A part of the split, which has the same hash.
+    card.write_text(json.dumps({"records": records, "split": "train[:50%]"}))
+    with pytest.raises(UserError, match=r"mined from the split 'train\[:50%\]', but .* is 'train'"):
+        make_batches(config)
+    card.write_text(json.dumps({"records": records, "split": "train"}))
     np.save(tmp_path / "images.npy", np.zeros((3, 2), np.int32))
     with pytest.raises(UserError, match=r"images.npy has the shape \[3, 2\], not \d+ rows"):
         make_batches(config)

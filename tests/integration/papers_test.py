@@ -121,7 +121,7 @@ def write_tables(few_shapes):
     folder.mkdir(exist_ok=True)
     np.save(folder / "captions.npy", rng.integers(captions, size=(images, 10), dtype=np.int32))
     np.save(folder / "images.npy", rng.integers(images, size=(captions, 2), dtype=np.int32))
-    (folder / "mined.json").write_text(json.dumps({"records": split.hashes}))
+    (folder / "mined.json").write_text(json.dumps({"records": split.hashes, "split": "train"}))
     return str(folder)
 
 

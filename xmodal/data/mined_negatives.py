@@ -81,12 +81,13 @@ def mined_name(column: str) -> str:
 
 
 def open_mined(
-    folder: str, starts: np.ndarray, counts: np.ndarray, hashes: Mapping[str, str]
+    folder: str, split: str, starts: np.ndarray, counts: np.ndarray, hashes: Mapping[str, str]
 ) -> MinedNegatives:
     """Opens a folder of `xmodal mine`.
 
     Args:
       folder: the folder.
+      split: the training split. Parts of a split have the hashes of the whole, in any order.
       starts: see `MinedNegatives`.
       counts: see `MinedNegatives`.
       hashes: hashes of the split's records, see `split_hashes`.
@@ -96,11 +97,17 @@ def open_mined(
     """
     if not (epath.Path(folder) / CARD).exists():
         raise UserError(f"{_WHERE}={folder!r} has no tables: write them with `xmodal mine`.")
-    records = read_json(epath.Path(folder) / CARD, _REMEDY).get("records")
+    card = read_json(epath.Path(folder) / CARD, _REMEDY)
+    records = card.get("records")
     if {name: (records or {}).get(name) for name in hashes} != dict(hashes):
         raise UserError(
             f"{_WHERE}={folder!r} was mined from the records {records}, but the training split "
             f"has {dict(hashes)}; mine it from this split."
+        )
+    if card.get("split") != split:
+        raise UserError(
+            f"{_WHERE}={folder!r} was mined from the split {card.get('split')!r}, but "
+            f"config.train_split is {split!r}; mine it from this split."
         )
     shapes = {"captions.npy": len(counts), "images.npy": int(counts.sum())}
     captions, images = (_open(os.path.join(folder, name), rows) for name, rows in shapes.items())

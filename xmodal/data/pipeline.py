@@ -113,9 +113,8 @@ class _BatchMaker:
             self._starts, self._counts = caption_ids.starts, caption_ids.lengths
         self._mined: MinedNegatives | None = None
         if config.mined_negatives:
-            self._mined = open_mined(
-                config.mined_negatives, self._starts, self._counts, self._source.hashes
-            )
+            places = self._starts, self._counts
+            self._mined = open_mined(config.mined_negatives, split, *places, self._source.hashes)
         for reader in features:
             _check_count(reader, self._source)
 
