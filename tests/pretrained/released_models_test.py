@@ -308,7 +308,7 @@ class Vocabulary:
 @pytest.mark.parametrize("protocol", [0, 2, 4])
 def test_vocabularies(tmp_path, protocol, monkeypatch):
     # Pickled by a module that does not exist here.
-    monkeypatch.setitem(__import__("sys").modules, "vocab", types.ModuleType("vocab"))
+    monkeypatch.setitem(sys.modules, "vocab", types.ModuleType("vocab"))
     monkeypatch.setattr(Vocabulary, "__module__", "vocab")
     monkeypatch.setattr("vocab.Vocabulary", Vocabulary, raising=False)
     words = Vocabulary()

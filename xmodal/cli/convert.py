@@ -17,6 +17,7 @@ import re
 
 from xmodal.base import console
 from xmodal.base.config import UserError
+from xmodal.cli.arguments import make_parser, name_list
 from xmodal.pretrained.variants import MODELS, TOWERS
 
 
@@ -56,9 +57,7 @@ def main() -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="xmodal convert", description="Converts published weights."
-    )
+    parser = make_parser("convert", "Converts published weights.")
     kind = parser.add_mutually_exclusive_group(required=True)
     kind.add_argument("--tower", choices=sorted(TOWERS))
     kind.add_argument("--model", choices=sorted(MODELS))
@@ -91,7 +90,7 @@ def _parse() -> argparse.Namespace:
 
 
 def _patterns(text: str) -> list[str]:
-    patterns = [pattern for pattern in text.split(",") if pattern]
+    patterns = name_list(text)
     for pattern in patterns:
         try:
             re.compile(pattern)

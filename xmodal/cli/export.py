@@ -12,6 +12,7 @@ from etils import epath
 
 from xmodal.api.bundles.card import CARD, KNOWN_PLATFORMS, PLATFORMS
 from xmodal.base import console
+from xmodal.cli.arguments import make_parser, name_list
 
 
 @console.readable_errors()
@@ -20,12 +21,11 @@ def main() -> None:
     args = _parse()
     from xmodal.api.exporting import export_model
 
-    platforms = [name for name in args.platforms.split(",") if name]
     card = export_model(
         args.model,
         args.output,
         step=args.step,
-        platforms=platforms,
+        platforms=args.platforms,
         embeddings_only=args.embeddings_only,
     )
     names = [CARD, *card.files()]
@@ -34,14 +34,15 @@ def main() -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="xmodal export", description="Exports a model for use without flax."
-    )
+    parser = make_parser("export", "Exports a model for use without flax.")
     parser.add_argument("--model", required=True, help="a run, or a folder of converted weights")
     parser.add_argument("--output", required=True, help="the new folder")
     parser.add_argument("--step", default="best", help="a run's step: a number, best or latest")
     parser.add_argument(
-        "--platforms", default=",".join(PLATFORMS), help=f"some of {','.join(KNOWN_PLATFORMS)}"
+        "--platforms",
+        type=name_list,
+        default=PLATFORMS,
+        help=f"some of {','.join(KNOWN_PLATFORMS)}",
     )
     parser.add_argument(
         "--embeddings_only",

@@ -17,6 +17,7 @@ from xmodal.base.disk_errors import disk_errors
 from xmodal.base.json_files import read_json
 from xmodal.base.mesh import make_mesh
 from xmodal.base.progress import progress
+from xmodal.cli.arguments import dataset_section
 from xmodal.data.mined_negatives import CARD
 from xmodal.evals.boards.make import make_boards
 from xmodal.evals.boards.positives import Ragged, Relation, own_pairs
@@ -44,8 +45,7 @@ def write_negatives(args: argparse.Namespace) -> None:
 
     check_new(args.output)
     model = load(args.model, step=args.step)
-    names = ("dataset", "config", "split", "data_dir", "manual_dir", "ratings_dir")
-    section = {name: getattr(args, name) for name in names}
+    section = dataset_section(args) | {"ratings_dir": args.ratings_dir}
     features, max_regions = model.takes_features, model.max_regions
     items = items_lib.from_dataset(section, features=features, max_regions=max_regions)
     if len(items) < 2 or len(model.sides) < 2:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from xmodal.api.search.methods import KINDS, METHODS, check_method
 from xmodal.base import console
 from xmodal.base.config import UserError
+from xmodal.cli.arguments import add_dataset, dataset_section, make_parser
 
 # JAX and Pillow are slow to import, but --help and errors in arguments should be fast.
 if TYPE_CHECKING:
@@ -109,8 +110,7 @@ def _given_items(args: argparse.Namespace) -> dict[str, "SearchItems"]:
 def _items_of_dataset(args: argparse.Namespace, model: "Model") -> dict[str, "SearchItems"]:
     from xmodal.api.search import items as items_lib
 
-    names = ("dataset", "config", "split", "data_dir", "manual_dir")
-    section = {name: getattr(args, name) for name in names}
+    section = dataset_section(args)
     found = items_lib.from_dataset(
         section, features=model.takes_features, max_regions=model.max_regions
     )
@@ -225,20 +225,14 @@ def _open(path: pathlib.Path) -> "PIL.Image.Image":
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="xmodal search", description="Finds images and captions by a text or a picture."
-    )
+    parser = make_parser("search", "Finds images and captions by a text or a picture.")
     commands = parser.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="embed items and write an index")
     build.add_argument("--model", required=True, help="a run, bundle or converted weights")
     build.add_argument("--step", default="best", help="a run's step: a number, best or latest")
     build.add_argument("--images", help="a folder, a list of files, or features in a .npy file")
     build.add_argument("--captions", help="a text file, one caption per line")
-    build.add_argument("--dataset", help="a prepared dataset, see data_prep/README.md")
-    build.add_argument("--config", default="images", help="config of the dataset")
-    build.add_argument("--split", default="test", help="split of the dataset")
-    build.add_argument("--data_dir", default="", help="folder of prepared datasets")
-    build.add_argument("--manual_dir", default="", help="folder of the dataset's own files")
+    add_dataset(build, "a prepared dataset, see data_prep/README.md")
     build.add_argument("--method", choices=METHODS, default="auto", help="search method")
     build.add_argument("--recall", type=float, default=0.95, help="recall of approximate search")
     build.add_argument(

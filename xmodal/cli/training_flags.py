@@ -11,6 +11,6 @@ WORKDIR = flags.DEFINE_string(
 DRY_RUN = flags.DEFINE_bool(
     "dry_run",
     False,
-    "Check everything, compile, print parameters, memory, FLOPs and the time of a step, and try "
-    "two steps and an evaluation; or print the draws of a sweep; then exit.",
+    "Check everything, compile, print parameters, memory, FLOPs and the time of a step, and run "
+    "two steps and one evaluation; or print the draws of a sweep; then exit.",
 )

@@ -83,6 +83,21 @@ def test_wrong_requests_have_an_answer(ask, request_, status, message):
     assert message in answer["error"]
 
 
+def test_a_query_that_fails_has_an_answer_and_a_line_in_the_log(index, ask, monkeypatch, caplog):
+    def fail(*args, **kwargs):
+        raise MemoryError("out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index, "query", fail)
+        assert ask("GET", "/search?text=a") == (
+            500,
+            {"error": "the query failed; see the server's log"},
+        )
+    assert "A query failed." in caplog.text
+    assert "out of memory" in caplog.text
+    assert ask("GET", "/search?text=a")[0] == 200
+
+
 def test_a_large_picture_and_a_used_port_are_refused(index, monkeypatch, ask):
     monkeypatch.setattr(server, "_LARGEST", 10)
     assert ask("POST", "/search", bytes(11))[0] == 413

@@ -6,8 +6,9 @@ GET /search?...&find=caption      captions of an index that also has images
 GET /search?...&rerank=50         the best 50 in the order of the pair scorer; with
                                   &first_stage_weight=1, see `Index.query`
 
-The answer is the JSON of `formats.as_json`, or `{"error": ...}` with status 400 to 413. The server
-has neither encryption nor users: for other machines, put one that has them in front of it.
+The answer is the JSON of `formats.as_json`, or `{"error": ...}` with status 400 to 413; 500 if the
+index fails, whose error is logged. The server has neither encryption nor users: for other machines,
+put one that has them in front of it.
 """
 
 import http.server
@@ -17,6 +18,8 @@ import urllib.parse
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
+
+from absl import logging
 
 from xmodal.api.search.formats import as_json
 from xmodal.api.search.index import Index
@@ -103,9 +106,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer(self, query: dict[str, Any]) -> None:
         try:
-            self._send(HTTPStatus.OK, self.find(query))
+            answer = self.find(query)
         except UserError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+        except Exception:  # The next query may succeed, such as after a lack of memory.
+            logging.exception("A query failed.")
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "the query failed; see the server's log")
+        else:
+            self._send(HTTPStatus.OK, answer)
 
     def _refuse(self, status: HTTPStatus, why: str) -> None:
         self.close_connection = True  # A body that was not read would be the next request.

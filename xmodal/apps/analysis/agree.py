@@ -5,7 +5,6 @@ r"""Compares metrics by how they rank models: Kendall's tau-b, ranks and a bump 
 --models takes folders of evaluations and JSON tables {model: {tag: number}}.
 """
 
-import argparse
 from collections.abc import Sequence
 
 from xmodal.apps.analysis.agreement.agreement_report import write_agreement
@@ -15,18 +14,17 @@ from xmodal.apps.analysis.agreement.same_labels import check_labels
 from xmodal.base import console
 from xmodal.base.config import UserError
 from xmodal.base.result_files import check_writable
+from xmodal.cli.arguments import make_parser, name_list
 
 
 @console.readable_errors()
 def main() -> None:
     """Compares the metrics that the command line names."""
-    parser = argparse.ArgumentParser(
-        prog="xmodal agree",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = make_parser("agree", __doc__)
+    parser.add_argument(
+        "--models", type=name_list, required=True, help="result folders, JSON tables"
     )
-    parser.add_argument("--models", type=_names, required=True, help="result folders, JSON tables")
-    parser.add_argument("--metrics", type=_names, help="tags to compare, * for any characters")
+    parser.add_argument("--metrics", type=name_list, help="tags to compare, * for any characters")
     parser.add_argument("--output", required=True, help="folder for the tables and the chart")
     args = parser.parse_args()
     check_writable(args.output)
@@ -58,10 +56,6 @@ def compare(paths: Sequence[str], output: str, metrics: Sequence[str] | None = N
     if metrics is None and (left_out := describe_left_out(models)):
         notes = (*notes, left_out)
     return write_agreement(models, choose_metrics(models, metrics), output, notes=notes)
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ from xmodal.base.config import UserError
 from xmodal.base.cxc_files import THRESHOLDS
 from xmodal.base.result_files import check_writable, write_files
 from xmodal.base.text_table import align_columns, format_table
+from xmodal.cli.arguments import make_parser
 
 # Figure -> data that it needs.
 _FIGURES = {
@@ -193,11 +194,7 @@ def _averaged(path: str, texts: Mapping[int, str], rated: Mapping[str, RatedPair
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="xmodal describe",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("describe", __doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--ratings_dir", help="folder of the released CSV files")
     source.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="a prepared dataset")

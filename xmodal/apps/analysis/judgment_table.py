@@ -1,6 +1,5 @@
 """Commands that print a table computed from one CSV file of human judgments."""
 
-import argparse
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
@@ -8,6 +7,7 @@ from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import read_csv
 from xmodal.base import console
 from xmodal.base.text_table import Rows, format_table
+from xmodal.cli.arguments import make_parser
 
 
 @console.readable_errors(FileNotFoundError, UnexpectedFilesError)
@@ -27,11 +27,7 @@ def print_outcome(
       columns: columns that the file must have.
       outcome: function from rows by column to the cells of the table.
     """
-    parser = argparse.ArgumentParser(
-        prog=f"xmodal {command}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser(command, description)
     parser.add_argument(flag, dest="file", required=True, help="csv file, gzipped or not")
     parser.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
     args = parser.parse_args()

@@ -6,7 +6,6 @@ r"""Precision and recall of one set of positives against another.
 Files are lists of positives as eccv_caption releases them: {"query id": [ids]}.
 """
 
-import argparse
 import dataclasses
 import pathlib
 from collections.abc import Collection, Mapping
@@ -18,6 +17,7 @@ from data_prep.errors import UnexpectedFilesError
 from xmodal.base import console
 from xmodal.base.config import UserError
 from xmodal.base.text_table import format_table
+from xmodal.cli.arguments import make_parser
 
 # Query id -> ids of its positives.
 PositiveLists = Mapping[int, Collection[int]]
@@ -93,11 +93,7 @@ def _percent(shares: list[float]) -> float:
 @console.readable_errors(FileNotFoundError, UnexpectedFilesError)
 def main() -> None:
     """Evaluates the labels that the command line names."""
-    parser = argparse.ArgumentParser(
-        prog="xmodal label_quality",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("label_quality", __doc__)
     parser.add_argument("--labels", required=True, help="positives to evaluate, a JSON file")
     parser.add_argument("--truth", required=True, help="reference positives, a JSON file")
     parser.add_argument("--annotated", help="items that were looked at, by query")

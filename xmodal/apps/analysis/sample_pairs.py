@@ -48,6 +48,7 @@ from xmodal.base import console
 from xmodal.base.config import UserError
 from xmodal.base.cxc_files import THRESHOLDS, file_name
 from xmodal.base.result_files import check_writable, write_files
+from xmodal.cli.arguments import make_parser, name_list, natural_int, positive_int
 
 
 @console.readable_errors(FileNotFoundError, NotPreparedError, UnexpectedFilesError)
@@ -205,11 +206,11 @@ def _parse() -> argparse.Namespace:
 
     sampling = argparse.ArgumentParser(add_help=False)
     sampling.add_argument("--output", required=True, help="folder for the pairs")
-    sampling.add_argument("--seed", type=_natural, default=0, help="seed of all draws")
+    sampling.add_argument("--seed", type=natural_int, default=0, help="seed of all draws")
 
     nearest = argparse.ArgumentParser(add_help=False)
     nearest.add_argument(
-        "--neighbors", type=_positive, default=NEIGHBORS, help="neighbors per item and encoder"
+        "--neighbors", type=positive_int, default=NEIGHBORS, help="neighbors per item and encoder"
     )
     nearest.add_argument(
         "--draw",
@@ -217,22 +218,20 @@ def _parse() -> argparse.Namespace:
         help="c2c_isim: random captions, as in the paper, instead of captions in turn, as released",
     )
 
-    parser = argparse.ArgumentParser(
-        prog="xmodal sample_pairs",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("sample_pairs", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     within = commands.add_parser("within", parents=[shared, sampling, nearest])
-    within.add_argument("--images", type=_paths, default=[], help="embeddings of images, FILE,...")
     within.add_argument(
-        "--captions", type=_paths, default=[], help="captions' embeddings, FILE,..."
+        "--images", type=name_list, default=[], help="embeddings of images, FILE,..."
+    )
+    within.add_argument(
+        "--captions", type=name_list, default=[], help="captions' embeddings, FILE,..."
     )
     within.set_defaults(run=_within)
     across = commands.add_parser("across", parents=[shared, sampling])
     across.add_argument("--ratings_dir", required=True, help="folder of rated pairs")
     across.add_argument(
-        "--per_source", type=_positive, default=PER_SOURCE, help="pairs per image and rating"
+        "--per_source", type=positive_int, default=PER_SOURCE, help="pairs per image and rating"
     )
     across.set_defaults(run=_across)
     check = commands.add_parser("check", parents=[shared, nearest])
@@ -241,22 +240,6 @@ def _parse() -> argparse.Namespace:
     args = parser.parse_args()
     check_config(parser, args)
     return args
-
-
-def _paths(text: str) -> list[str]:
-    return [path for path in text.split(",") if path]
-
-
-def _natural(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a non-negative integer")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if not _natural(text):
-        raise argparse.ArgumentTypeError("at least 1")
-    return int(text)
 
 
 if __name__ == "__main__":

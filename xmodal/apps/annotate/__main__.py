@@ -22,6 +22,7 @@ from xmodal.apps.annotate.raters import end_rater, invite
 from xmodal.apps.annotate.study_file import StudyFile, set_closed
 from xmodal.base import console
 from xmodal.base.config import UserError
+from xmodal.cli.arguments import add_dataset, make_parser, name_list, positive_int
 
 _ADDRESS = "http://127.0.0.1:8000"
 
@@ -98,18 +99,14 @@ def _require(*modules: str) -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="xmodal annotate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("annotate", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     make = commands.add_parser("make", help="creates the questions of a new study")
     kinds = make.add_subparsers(dest="kind", required=True)
     _add_kinds(kinds)
     inviting = commands.add_parser("invite", help="makes links for raters")
     choice = inviting.add_mutually_exclusive_group(required=True)
-    choice.add_argument("--raters", type=_positive, help="number of new links")
+    choice.add_argument("--raters", type=positive_int, help="number of new links")
     choice.add_argument("--end", metavar="NAME", help="a rater who will receive no more questions")
     inviting.add_argument("--url", default=_ADDRESS, help="address of the server in browsers")
     serve = commands.add_parser("serve", help="shows a study to its raters")
@@ -144,45 +141,39 @@ def _parse() -> argparse.Namespace:
 def _add_kinds(kinds: argparse._SubParsersAction) -> None:
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--study", required=True, help="the new file")
-    shared.add_argument("--dataset", required=True, help="a prepared dataset with pictures")
-    shared.add_argument("--config", default="images", help="config of the dataset")
-    shared.add_argument("--split", default="test", help="split of the dataset")
-    shared.add_argument("--data_dir", default="", help="folder of prepared datasets")
-    shared.add_argument("--manual_dir", default="", help="folder of the dataset's own files")
-    shared.add_argument("--raters_per_item", type=_positive, help="raters who answer each question")
+    add_dataset(shared, "a prepared dataset with pictures", required=True)
+    shared.add_argument(
+        "--raters_per_item", type=positive_int, help="raters who answer each question"
+    )
     shared.add_argument("--lease_minutes", type=float, default=30.0, help="time to finish a unit")
-    shared.add_argument("--per_rater", type=_positive, help="most units of one rater")
+    shared.add_argument("--per_rater", type=positive_int, help="most units of one rater")
     shared.add_argument("--seed", type=int, default=0, help="seed of all draws")
     ranked = argparse.ArgumentParser(add_help=False)
-    ranked.add_argument("--models", type=_names, required=True, help="embeddings, scores, rankings")
+    ranked.add_argument(
+        "--models", type=name_list, required=True, help="embeddings, scores, rankings"
+    )
     ranked.add_argument("--similarity", help="for embeddings whose file names none")
     cxc = kinds.add_parser("cxc", parents=[shared], help="pairs with sliders from 0 to 5")
     cxc.add_argument("--pairs", required=True, help="folder of {sts,sis,sits}_SPLIT.csv")
-    cxc.add_argument("--ratings", type=_names, help="some of sts,sis,sits; default: all in --pairs")
+    cxc.add_argument(
+        "--ratings", type=name_list, help="some of sts,sis,sits; default: all in --pairs"
+    )
     eccv = kinds.add_parser("eccv", parents=[shared, ranked], help="candidates of several models")
     eccv.add_argument("--images", type=int, default=-1, help="queries to draw; -1 for all")
     eccv.add_argument("--captions", type=int, default=-1, help="queries to draw; -1 for all")
-    eccv.add_argument("--top", type=_positive, default=5, help="candidates per model and query")
-    eccv.add_argument("--per_hit", type=_positive, default=18, help="pairs besides two golden ones")
+    eccv.add_argument("--top", type=positive_int, default=5, help="candidates per model and query")
+    eccv.add_argument(
+        "--per_hit", type=positive_int, default=18, help="pairs besides two golden ones"
+    )
     eccv.add_argument("--qualification", type=int, default=0, help="golden pairs shown first")
     eccv.add_argument("--pass_share", type=float, default=0.9, help="share of these to get right")
     preference = kinds.add_parser(
         "preference", parents=[shared, ranked], help="which of two models finds better pictures"
     )
-    preference.add_argument("--examples", type=_positive, default=100, help="captions to draw")
+    preference.add_argument("--examples", type=positive_int, default=100, help="captions to draw")
     preference.add_argument("--labels", help="column of 0 and 1 that groups the captions")
     for each in (cxc, eccv, preference):
         each.set_defaults(run=_make)
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
-    return int(text)
 
 
 def _unit(text: str) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from xmodal.base.config import UserError
 from xmodal.evals.inputs.arrays import load_embeddings, load_scores
 from xmodal.evals.inputs.candidate_arrays import has_candidates
 from xmodal.evals.inputs.files import choose_similarity
-from xmodal.evals.inputs.galleries import Ids, ids_of
+from xmodal.evals.inputs.galleries import Ids, find_items, ids_of
 from xmodal.evals.inputs.lists import load_rankings
 from xmodal.evals.inputs.sources import Candidates, Embeddings, RankedLists, ScoreMatrix, Source
 from xmodal.evals.ranking.ranks import compute_ranks
@@ -93,12 +93,7 @@ def _has_scores(path: str) -> bool:
 def _check_complete(source: Embeddings | ScoreMatrix, split: Ids) -> None:
     for kind, ids in ids_of(source).items():
         wanted = np.asarray(split.image_ids if kind == "image" else split.caption_ids)
-        missing = np.setdiff1d(wanted, ids)
-        if len(missing):
-            raise UserError(
-                f"{source.place} lacks {len(missing):,} of the {len(wanted):,} {kind}s of the "
-                f"split, the first is {missing[0]}: is it from another split?"
-            )
+        find_items(source.place, kind, ids, wanted)  # Raises an error if one is missing.
     if isinstance(source, Embeddings) and len(source.sides) < 2:
         raise UserError(f"{source.place} has embeddings of only one side; candidates need both.")
 

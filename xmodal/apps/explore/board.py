@@ -25,6 +25,7 @@ from xmodal.base import console
 from xmodal.base.config import UserError, lookup
 from xmodal.base.page import Group, PageItem, Section
 from xmodal.base.result_files import check_writable, write_files
+from xmodal.cli.arguments import make_parser, name_list
 from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.example_rules import Pick, cut_pick, pick_changed
 
@@ -142,13 +143,9 @@ def _differences(args: argparse.Namespace, comparison: Comparison) -> Sequence[G
 @console.readable_errors()
 def main() -> None:
     """Writes the board that the command line names."""
-    parser = argparse.ArgumentParser(
-        prog="xmodal board",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("board", __doc__)
     parser.add_argument("models", nargs="+", metavar="[NAME=]FOLDER", help="runs or results")
-    parser.add_argument("--metrics", help="tags, separated by commas, * for any characters")
+    parser.add_argument("--metrics", type=name_list, help="tags, * for any characters")
     parser.add_argument("--published", help="table of published results, .json or .csv")
     parser.add_argument("--queries", type=int, default=0, help="queries per board and direction")
     parser.add_argument("--between", help="the two models of --queries, A,B; by default the first")
@@ -159,8 +156,7 @@ def main() -> None:
     folders = read_names(args.models)
     comparison = open_results(folders)
     published = load_published(args.published) if args.published else {}
-    metrics = args.metrics.split(",") if args.metrics else None
-    board = ResultBoard(comparison, folders, published, metrics)
+    board = ResultBoard(comparison, folders, published, args.metrics)
     files = {
         "board.html": board.page(_differences(args, comparison)).to_html(),
         "board.md": board.document("markdown"),

@@ -6,7 +6,6 @@ r"""Results of several models side by side: tables, paired differences, ranks an
 The command prints the table, and the paired differences of the first model from every other one.
 """
 
-import argparse
 import functools
 import itertools
 import math
@@ -25,6 +24,7 @@ from xmodal.base import console
 from xmodal.base.config import UserError, lookup
 from xmodal.base.result_files import FINAL
 from xmodal.base.text_table import Bold, format_table
+from xmodal.cli.arguments import make_parser, name_list
 from xmodal.evals.metrics import lower_is_better
 from xmodal.evals.reports.paired_differences import Difference, Differences, UnequalCandidatesError
 from xmodal.evals.reports.paired_differences import compare as compare_results
@@ -303,18 +303,14 @@ class Comparison:
 @console.readable_errors()
 def main() -> None:
     """Prints the comparison that the command line names."""
-    parser = argparse.ArgumentParser(
-        prog="xmodal compare",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("compare", __doc__)
     parser.add_argument("models", nargs="+", metavar="[NAME=]FOLDER", help="runs or results")
-    parser.add_argument("--metrics", help="tags, separated by commas, * for any characters")
+    parser.add_argument("--metrics", type=name_list, help="tags, * for any characters")
     parser.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
     args = parser.parse_args()
     comparison = compare(read_names(args.models))
     format = "latex" if args.latex else "markdown"
-    print(comparison.table(args.metrics and args.metrics.split(","), format), end="\n\n")
+    print(comparison.table(args.metrics, format), end="\n\n")
     ours, *others = comparison.metrics
     print("\n".join(comparison.differences(ours, each, format) for each in others), end="")
 

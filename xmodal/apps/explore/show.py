@@ -24,6 +24,14 @@ import PIL.Image
 from xmodal.base import console
 from xmodal.base.config import UserError
 from xmodal.base.page import Group, Page, PageItem, PageRow, Section
+from xmodal.cli.arguments import (
+    add_dataset,
+    dataset_section,
+    make_parser,
+    name_list,
+    natural_int,
+    positive_int,
+)
 from xmodal.evals.split import name_image
 
 if TYPE_CHECKING:
@@ -190,13 +198,10 @@ def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[PageItem]:
     return items
 
 
-def _check(args: argparse.Namespace, models: Sequence[str], name: str) -> None:
+def _check(args: argparse.Namespace, name: str) -> None:
     """Raises an error for arguments that make no page."""
-    if not models:
-        raise UserError(f"--model={args.model} names no run; list runs as A,B.")
-    for flag, least in (("count", 1), ("seed", 0), ("rerank", 0)):
-        if (value := getattr(args, flag)) < least:
-            raise UserError(f"--{flag}={value}; it must be at least {least}.")
+    if not args.model:
+        raise UserError("--model names no run; list runs as A,B.")
     if args.first_stage_weight is not None and not args.rerank:
         raise UserError("--first_stage_weight is an option of --rerank; pass both.")
     if not name:
@@ -209,8 +214,7 @@ def _open_split(args: argparse.Namespace, first: str) -> "EvalSplit":
     from xmodal.api.search.items import open_split
 
     if args.dataset:
-        names = ("dataset", "config", "split", "data_dir", "manual_dir")
-        return open_split({name: getattr(args, name) for name in names})
+        return open_split(dataset_section(args))
     try:
         section = read_run_data(first)
     except UserError as error:
@@ -221,35 +225,31 @@ def _open_split(args: argparse.Namespace, first: str) -> "EvalSplit":
 @console.readable_errors()
 def main() -> None:
     """Writes the page of the models that the command line names."""
-    parser = argparse.ArgumentParser(
-        prog="xmodal show",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--model", required=True, help="A,B: runs, bundles or weights")
-    parser.add_argument("--dataset", default="", help="by default, that of the first run")
-    parser.add_argument("--config", default="images", help="config of --dataset")
-    parser.add_argument("--data_dir", default="", help="folder of prepared datasets")
-    parser.add_argument("--manual_dir", default="", help="folder of the dataset's own files")
-    parser.add_argument("--split", default="test", help="split of the data")
-    parser.add_argument("--count", type=int, default=20, help="captions")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the choice of captions")
+    parser = make_parser("show", __doc__)
     parser.add_argument(
-        "--rerank", type=int, default=0, help="pictures that a model's pair scorer ranks again"
+        "--model", type=name_list, required=True, help="A,B: runs, bundles or weights"
+    )
+    add_dataset(parser, "by default, that of the first run")
+    parser.add_argument("--count", type=positive_int, default=20, help="captions")
+    parser.add_argument("--seed", type=natural_int, default=0, help="seed of their choice")
+    parser.add_argument(
+        "--rerank",
+        type=natural_int,
+        default=0,
+        help="pictures that a pair scorer ranks again",
     )
     parser.add_argument("--first_stage_weight", type=float, help="see `xmodal search query --help`")
     parser.add_argument("--output", required=True, help="the page, an .html file")
     args = parser.parse_args()
     folder, name = os.path.split(args.output)
-    names = [each for each in args.model.split(",") if each]
-    _check(args, names, name)
+    _check(args, name)
     # JAX is slow to import, but --help should be fast.
     from xmodal.api.loading import load
     from xmodal.base.result_files import check_writable, write_files
 
     check_writable(folder or ".")
-    split = _open_split(args, names[0])
-    models = [load(each) for each in names]
+    split = _open_split(args, args.model[0])
+    models = [load(each) for each in args.model]
     if args.rerank and all(model.pairs is None for model in models):
         raise UserError(f"--rerank={args.rerank}, but no model has a pair scorer; leave it out.")
     how = (args.rerank, args.first_stage_weight)

@@ -49,6 +49,7 @@ from xmodal.base import console
 from xmodal.base.config import UserError, suggest
 from xmodal.base.result_files import csv_text
 from xmodal.base.text_table import align_columns
+from xmodal.cli.arguments import make_parser, positive_int
 
 OUTSIDE, MISSING = 1, 2
 Folders = Mapping[str, pathlib.Path]
@@ -250,11 +251,7 @@ def _next(system: System, ledger: Ledger, folders: Folders) -> str:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="xmodal reproduce",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("reproduce", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="systems or groups, as listed")
     parser.add_argument(
         "--folder", action="append", default=[], metavar="NAME=PATH", help="folder of files"
@@ -262,14 +259,11 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="all systems that have commands")
     parser.add_argument("--available", action="store_true", help="only those with all files")
     parser.add_argument("--minutes", type=float, help="only those known to take no longer (CPU)")
-    parser.add_argument("--seeds", type=int, help="at most so many seeds of each")
+    parser.add_argument("--seeds", type=positive_int, help="at most so many seeds of each")
     parser.add_argument("--workdir", default="reproduced", help="folder of everything written")
     parser.add_argument("--write_tables", action="store_true", help="make Markdown tables again")
     parser.add_argument("--write_published", metavar="FILE", help="CSV of papers for `board`")
-    args = parser.parse_args()
-    if args.seeds is not None and args.seeds < 1:
-        parser.error("--seeds must be at least 1")
-    return args
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

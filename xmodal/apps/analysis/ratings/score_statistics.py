@@ -1,6 +1,7 @@
 """Statistics of rated pairs."""
 
 import dataclasses
+import warnings
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -100,15 +101,9 @@ def rater_deviations(pairs: RatedPairs) -> np.ndarray | None:
     """
     if pairs.rater_scores is None:
         return None
-    scores = pairs.rater_scores.astype(np.float64)
-    known = np.isfinite(scores)
-    number = known.sum(axis=1)
-    if number.max() < 2:
-        return None
-    enough = np.maximum(number, 2)
-    mean = np.where(known, scores, 0).sum(axis=1) / np.maximum(number, 1)
-    squares = np.where(known, (scores - mean[:, None]) ** 2, 0).sum(axis=1)
-    return np.where(number > 1, np.sqrt(squares / (enough - 1)), np.nan)
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # NumPy's, of NaN.
+        found = np.nanstd(pairs.rater_scores, axis=1, ddof=1, dtype=np.float64)
+    return None if np.isnan(found).all() else found
 
 
 def rated_twice(pairs: RatedPairs) -> np.ndarray:

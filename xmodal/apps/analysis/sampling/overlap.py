@@ -6,6 +6,7 @@ import numpy as np
 
 from data_prep.sampling.groups import Groups
 from xmodal.apps.analysis.sampling.structure import unordered
+from xmodal.base.text_table import align_columns
 
 # For these methods, the images matter, not which of their captions is used.
 _JOIN_IMAGES = {"c2c_isim": (True, True), "c2i_intrasim": (True, False)}
@@ -23,26 +24,16 @@ def format_overlap(
       others: other pairs in the same form, such as the released ones.
       groups: groups of the captions.
     """
-    line = "{:<16}{:>10}{:>10}{:>10}{:>9}{:>11}"
-    lines = [line.format("sampling method", "ours", "theirs", "common", "share", "by chance")]
+    rows = [("sampling method", "ours", "theirs", "common", "share", "by chance")]
     for method in pairs:
         if method in others:
             ours, theirs = (_joined(each[method], method, groups) for each in (pairs, others))
-            common = (
-                len(ours) + len(theirs) - len(np.unique(np.concatenate([ours, theirs]), axis=0))
-            )
-            chance = len(theirs) / _possible(method, groups)
-            lines.append(
-                line.format(
-                    method,
-                    f"{len(ours):,}",
-                    f"{len(theirs):,}",
-                    f"{common:,}",
-                    f"{common / max(1, len(ours)):.1%}",
-                    f"{chance:.1%}",
-                )
-            )
-    return "\n".join(lines)
+            union = np.unique(np.concatenate([ours, theirs]), axis=0)
+            common = len(ours) + len(theirs) - len(union)
+            counts = (f"{number:,}" for number in (len(ours), len(theirs), common))
+            shares = common / max(1, len(ours)), len(theirs) / _possible(method, groups)
+            rows.append((method, *counts, *(f"{share:.1%}" for share in shares)))
+    return align_columns(rows, right=range(1, 6))
 
 
 def _joined(pairs: np.ndarray, method: str, groups: Groups) -> np.ndarray:
