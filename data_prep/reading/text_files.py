@@ -19,53 +19,33 @@ AnyPath: TypeAlias = pathlib.Path | epath.Path
 _GZIP = b"\x1f\x8b"
 
 
-def read_json(
-    path: pathlib.Path,
-    *,
-    object_hook: Callable[[dict[str, Any]], Any] | None = None,
-    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
-) -> Any:
+def read_json(path: pathlib.Path, **hooks: Callable[[Any], Any] | None) -> Any:
     """Reads a JSON file, gzipped or not.
 
     Args:
       path: path of the file.
-      object_hook: see `parse_json_text`.
-      object_pairs_hook: see `parse_json_text`.
+      **hooks: see `parse_json_text`.
 
     Raises:
       FileNotFoundError: there is no such file.
       UnexpectedFilesError: it is truncated or not JSON, or an object has a key twice.
     """
-    return parse_json(
-        b"".join(read_lines(path)),
-        str(path),
-        object_hook=object_hook,
-        object_pairs_hook=object_pairs_hook,
-    )
+    return parse_json(b"".join(read_lines(path)), str(path), **hooks)
 
 
-def parse_json(
-    encoded: bytes,
-    source: str,
-    *,
-    object_hook: Callable[[dict[str, Any]], Any] | None = None,
-    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
-) -> Any:
+def parse_json(encoded: bytes, source: str, **hooks: Callable[[Any], Any] | None) -> Any:
     """Parses JSON that was read from `source`, which is named in errors.
 
     Args:
       encoded: the text as UTF-8.
       source: source of the text.
-      object_hook: see `parse_json_text`.
-      object_pairs_hook: see `parse_json_text`.
+      **hooks: see `parse_json_text`.
 
     Raises:
       UnexpectedFilesError: it is truncated or not JSON, or an object has a key twice.
     """
     try:
-        return parse_json_text(
-            encoded, object_hook=object_hook, object_pairs_hook=object_pairs_hook
-        )
+        return parse_json_text(encoded, **hooks)
     except ValueError as error:
         raise DamagedFileError(f"{source} cannot be read as JSON: {error}") from error
 

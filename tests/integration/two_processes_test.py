@@ -11,6 +11,7 @@ from tensorboard.util import tensor_util
 
 from tests.integration import papers_test
 from tests.integration.papers_test import TOGETHER
+from tests.saved_run import evaluate_file
 from tests.short_runs import free_port
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.processes import TRY_AGAIN
@@ -182,6 +183,24 @@ def test_two_processes_continue_like_one_device(name, few_shapes, start, tmp_pat
     expected = json.loads((resumed / "test/metrics.json").read_text())
     assert "shapes/mean_recall@10" in expected
     assert found == pytest.approx(expected, abs=0.5)
+    if "reranked" in parts.config.evals:
+        check_saved_scores(start, resumed, parts.config, expected, **cache)
+
+
+def check_saved_scores(start, run, config, expected, **variables):
+    """Two processes write the scores of the pairs that a reranker chose, once."""
+    path = run.with_name("scores.npz")
+    arguments = ("--evaluators=reranked", f"--save_scores={path}", f"--output={run}_reranked")
+    pair = begin_pair(start, f"--run={run}", *arguments, module="xmodal.eval_main", **variables)
+    outputs = [process.communicate(timeout=900)[0] for process in pair]
+    assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
+    with config.unlocked():
+        config.evals.reranked.reranker = None
+    (judged,) = evaluate_file(str(path), config, kind="scores", names=["reranked"])
+    shared = [tag for tag in judged.tagged if "recall@" in tag]
+    assert "reranked/shapes/i2t/recall@1" in shared
+    for tag in shared:
+        assert judged.tagged[tag] == pytest.approx(expected[tag], abs=0.5), tag
 
 
 @pytest.mark.slow

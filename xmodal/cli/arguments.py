@@ -1,6 +1,9 @@
 """Parsers of commands, and arguments that several commands have."""
 
 import argparse
+import ast
+import warnings
+from typing import Any
 
 _DATASET = ("dataset", "config", "split", "data_dir", "manual_dir")
 
@@ -40,6 +43,16 @@ def dataset_section(args: argparse.Namespace) -> dict[str, str]:
 def name_list(text: str) -> list[str]:
     """Reads names that are separated by commas."""
     return [name for name in text.split(",") if name]
+
+
+def literal(text: str) -> Any:
+    """Reads a Python literal, `true` or `false`; any other text is a string."""
+    # Python warns about strings such as "3if".
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            return ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
+        except (SyntaxError, ValueError):
+            return text
 
 
 def natural_int(text: str) -> int:

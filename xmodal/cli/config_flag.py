@@ -1,11 +1,9 @@
 """Common parts of all commands: --config, a readable log, and user errors."""
 
-import ast
 import os
 import re
 import runpy
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +14,7 @@ import xmodal
 from xmodal.base.config import UserError
 from xmodal.base.console import make_log_readable, readable_errors
 from xmodal.base.interpreter import call_with_deep_stack, collect_rarely
+from xmodal.cli.arguments import literal
 from xmodal.cli.config_files import describe_configs, find_config_file
 
 
@@ -30,14 +29,7 @@ class _Literal(flags.ArgumentParser[Any]):
 
     def parse(self, argument: Any) -> Any:
         """Returns the value; a value that is not a string comes from the config file."""
-        if not isinstance(argument, str):
-            return argument
-        # Python warns about strings such as "3if".
-        with warnings.catch_warnings(action="ignore"):
-            try:
-                return ast.literal_eval({"true": "True", "false": "False"}.get(argument, argument))
-            except (SyntaxError, ValueError):
-                return argument
+        return literal(argument) if isinstance(argument, str) else argument
 
 
 class _Text(_Literal):

@@ -38,6 +38,8 @@ from xmodal.evals.ranking.second_stage import PairReranker, Pairs, SecondStage, 
 from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
 from xmodal.evals.token_pairs import open_token_pairs
 
+_BLOCK_SIZE = 1024
+
 Modalities = tuple[str, str]
 Reranker = RowReranker | PairReranker
 
@@ -49,7 +51,7 @@ def compute_boards(
     *,
     bootstrap_samples: int = 1000,
     seed: int = 0,
-    block_size: int = 1024,
+    block_size: int = _BLOCK_SIZE,
     mesh: Mesh | None = None,
     reranker: Reranker | None = None,
     task: str = "",
@@ -175,7 +177,7 @@ def open_second_stage(
     source: Embeddings, labels: galleries.Ids, reranker: PairReranker, *, mesh: Mesh | None = None
 ) -> SecondStage:
     """Returns the second stage that `compute_boards` ranks by; see there for the arguments."""
-    scores, ordered, first = _open(source, labels, 1024, mesh, reranker)
+    scores, ordered, first = _open(source, labels, _BLOCK_SIZE, mesh, reranker)
     stage = _rerank(scores, ordered, reranker, "", first, mesh)
     assert isinstance(stage, SecondStage)
     return stage
@@ -185,7 +187,6 @@ def open_rankings(
     source: Embeddings | ScoreMatrix,
     labels: galleries.Ids,
     *,
-    block_size: int = 1024,
     mesh: Mesh | None = None,
     reranker: Reranker | None = None,
     task: str = "",
@@ -194,7 +195,7 @@ def open_rankings(
 
     See `compute_boards` for the arguments.
     """
-    scores, ordered, first = _open(source, labels, block_size, mesh, reranker)
+    scores, ordered, first = _open(source, labels, _BLOCK_SIZE, mesh, reranker)
     reranked = None if reranker is None else _rerank(scores, ordered, reranker, task, first, mesh)
 
     def open_one(name: str) -> Scores:

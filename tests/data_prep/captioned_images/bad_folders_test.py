@@ -6,7 +6,6 @@ import zlib
 import pytest
 
 from data_prep.errors import UnexpectedFilesError
-from data_prep.prepared import read_columns
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import NUMBERS, prepare
 
@@ -216,13 +215,7 @@ def test_single_bad_items_are_left_out_counted_and_listed(tmp_path, capfd):
     with pytest.raises(UnexpectedFilesError, match="4 of 37 pictures cannot be used"):
         prepare(folder)
     builder = prepare(folder, min_kept=0.8)
-    pictures = {
-        picture.decode(): [text.decode() for text in texts]
-        for split in builder.info.splits
-        for picture, texts in zip(
-            *read_columns(builder, split, ["picture", "captions"]).values(), strict=True
-        )
-    }
+    pictures = {name: texts for name, (_, texts) in folders.stored_pictures(builder).items()}
     assert pictures["images/BIG.JPG"] == ["the odd BIG.JPG"]
     assert {"images/cmyk.jpeg", "images/web.WebP"} <= pictures.keys()
     assert pictures["images/p002.png"][1] == "Ein Mädchen, 犬, كلب, собака 🐕"
@@ -267,13 +260,7 @@ def test_cells_of_mixed_types_are_left_out_counted_and_listed(tmp_path):
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "all.jsonl").write_text(lines)
     builder = prepare(folder, min_kept=0.5)
-    pictures = {
-        picture.decode(): [text.decode() for text in texts]
-        for split in builder.info.splits
-        for picture, texts in zip(
-            *read_columns(builder, split, ["picture", "captions"]).values(), strict=True
-        )
-    }
+    pictures = {name: texts for name, (_, texts) in folders.stored_pictures(builder).items()}
     assert pictures["images/p000.png"] == ["one text"]
     assert pictures["images/p001.png"] == ["two", "texts"]
     assert pictures["images/p002.png"] == ["a text"]

@@ -265,11 +265,8 @@ def test_copies_and_shared_captions_stay_in_one_split(tmp_path, capfd):
     rows += [["p011.png", "the very same words"], ["p022.png", "The very same words!"]]
     folders.write_csv(folder / "all.csv", [["image", "caption"], *rows])
     builder = prepare(folder)
-    split_of = {
-        picture.decode().removeprefix("images/"): split
-        for split in builder.info.splits
-        for picture in read_columns(builder, split, ["picture"])["picture"]
-    }
+    stored = folders.stored_pictures(builder)
+    split_of = {name.removeprefix("images/"): split for name, (split, _) in stored.items()}
     assert all(split_of[folders.name(n)] == split_of[f"copy{n}.jpg"] for n in NUMBERS)
     assert split_of["p011.png"] == split_of["p022.png"]
     assert len(set(split_of.values())) == 3
@@ -310,14 +307,8 @@ def test_a_picture_keeps_its_split_when_others_come(tmp_path):
         folder = tmp_path / str(len(numbers))
         folder.mkdir()
         folders.wide_csv(folder, list(numbers))
-        builder = prepare(folder)
-        splits.append(
-            {
-                picture: split
-                for split in builder.info.splits
-                for picture in read_columns(builder, split, ["picture"])["picture"]
-            }
-        )
+        stored = folders.stored_pictures(prepare(folder))
+        splits.append({name: split for name, (split, _) in stored.items()})
     common = splits[0].keys() & splits[1].keys()
     assert len(common) == 80
     assert {splits[0][each] for each in common} == {"train", "validation", "test"}

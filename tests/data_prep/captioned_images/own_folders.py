@@ -14,6 +14,7 @@ from data_prep.build import build
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.find_layout import find_layout
 from data_prep.captioned_images.options import ReadingOptions
+from data_prep.prepared import read_columns
 
 NUMBERS = list(range(30))
 FEW = [0, 1, 2]
@@ -24,6 +25,17 @@ def prepare(folder, config="images", **options):
     return build(
         "captioned_images", config, data_dir=f"{folder}_tfds", manual_dir=str(folder), **options
     )
+
+
+def stored_pictures(builder):
+    """Name of every picture of a prepared folder -> its split and captions."""
+    return {
+        picture.decode(): (split, [text.decode() for text in texts])
+        for split in builder.info.splits
+        for picture, texts in zip(
+            *read_columns(builder, split, ["picture", "captions"]).values(), strict=True
+        )
+    }
 
 
 def rows(*others):

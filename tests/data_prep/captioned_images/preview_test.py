@@ -9,7 +9,6 @@ import PIL.Image
 import PIL.ImageChops
 import PIL.ImageStat
 
-from data_prep.prepared import read_columns
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import NUMBERS, prepare
 
@@ -38,11 +37,7 @@ def test_twenty_pictures_with_their_captions_and_splits(tmp_path, capfd):
     rows = [[folders.name(n), f"<b>caption</b> & {n}", f"also\n{n}"] for n in NUMBERS]
     folders.write_csv(folder / "all.csv", [["image", "caption_1", "caption_2"], *rows])
     builder = prepare(folder)
-    split_of = {
-        name.decode(): split
-        for split in builder.info.splits
-        for name in read_columns(builder, split, ["picture"])["picture"]
-    }
+    split_of = {name: split for name, (split, _) in folders.stored_pictures(builder).items()}
     said = capfd.readouterr().err
     path = re.search(r"preview +(.*preview.html)", said)[1]
     with open(path, encoding="utf-8") as file:

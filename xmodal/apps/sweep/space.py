@@ -16,6 +16,7 @@ from optuna.distributions import (
 )
 
 from xmodal.base.config import UserError, lookup
+from xmodal.cli.arguments import literal
 
 Space = Mapping[str, BaseDistribution]
 """Path of the config, such as `optimizer.learning_rate` -> distribution of its values."""
@@ -48,7 +49,7 @@ def parse_space(text: str) -> tuple[str, BaseDistribution]:
       UserError: says what is wrong with the flag.
     """
     path, name, values = (*text.split(":", 2), "", "")[:3]
-    given = parse_values(values) if name == "choice" else map(_parse_value, values.split(":"))
+    given = parse_values(values) if name == "choice" else map(literal, values.split(":"))
     return strip(path), _read(f"--space={text}", name, *given)
 
 
@@ -57,7 +58,7 @@ def parse_values(text: str) -> tuple[Any, ...]:
     try:
         return tuple(ast.literal_eval(f"[{text}]"))
     except (SyntaxError, ValueError):
-        return tuple(_parse_value(each) for each in text.split(","))
+        return tuple(literal(each) for each in text.split(","))
 
 
 def choices(values: tuple[Any, ...]) -> CategoricalDistribution:
@@ -134,10 +135,3 @@ def _read(where: str, name: str, *values: Any) -> BaseDistribution:
         return FloatDistribution(low, high, log=name == "log")
     except (TypeError, ValueError) as error:
         raise UserError(f"{where}: {error}") from error
-
-
-def _parse_value(text: str) -> Any:
-    try:
-        return ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
-    except (SyntaxError, ValueError):
-        return text

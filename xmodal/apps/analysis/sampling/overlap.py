@@ -24,7 +24,9 @@ def format_overlap(
       others: other pairs in the same form, such as the released ones.
       groups: groups of the captions.
     """
-    rows = [("sampling method", "ours", "theirs", "common", "share", "by chance")]
+    rows: list[tuple[str, ...]] = [
+        ("sampling method", "ours", "theirs", "common", "share", "by chance")
+    ]
     for method in pairs:
         if method in others:
             ours, theirs = (_joined(each[method], method, groups) for each in (pairs, others))
