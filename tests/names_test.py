@@ -3,6 +3,7 @@
 import ast
 import collections
 import pathlib
+import re
 
 ROOT = pathlib.Path(__file__).parents[1]
 FILES = [path for package in ("xmodal", "data_prep") for path in (ROOT / package).rglob("*.py")]
@@ -32,3 +33,17 @@ def test_no_two_public_classes_share_a_name():
     found = repeated(classes)
     found.pop("Builder")  # TFDS looks for this one in the file of every dataset.
     assert not found
+
+
+def test_classes_that_docstrings_name_with_their_file_are_there():
+    texts = {path: path.read_text(encoding="utf-8") for path in FILES}
+    words = collections.defaultdict(set)
+    for path, text in texts.items():
+        words[path.stem].update(re.findall(r"\w+", text))
+    wrong = [
+        f"{path}: `{module}.{name}`"
+        for path, text in texts.items()
+        for module, name in re.findall(r"`(?:\w+\.)*(\w+)\.([A-Z]\w*[a-z]\w*)[`.]", text)
+        if module in words and name not in words[module]
+    ]
+    assert not wrong

@@ -1,6 +1,6 @@
 """Checks of prepared datasets, for `python -m data_prep.validate`.
 
-A check yields rows (see `rows.Row`) with a figure, the expected figure and a verdict. Published
+A check yields rows (see `FigureRow`) with a figure, the expected figure and a verdict. Published
 figures come from the builder (`RandomAccessBuilder.published_figures`).
 """
 

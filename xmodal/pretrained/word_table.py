@@ -57,7 +57,7 @@ def convert_words(
 
     Args:
       arrays: `vectors` [V, W].
-      vocab_size: V, as in `models.encoders.words.WordsConfig`.
+      vocab_size: V, as in `models.encoders.word_embedding.WordsConfig`.
       width: W.
       **others: keywords of the encoder that do not concern arrays.
 

@@ -130,7 +130,7 @@ def compute_uncertainty(
 
 @dataclasses.dataclass(frozen=True)
 class _Uncertainty:
-    """Uncertainty [N] of items instead of scores of pairs, see `runner.PairScores`."""
+    """Uncertainty [N] of items instead of scores of pairs, see `runner.ScoresOfPairs`."""
 
     values: np.ndarray
 
