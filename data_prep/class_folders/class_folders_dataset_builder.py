@@ -19,6 +19,7 @@ from data_prep.reading.image_files import ImageFile
 from data_prep.reading.picture_names import (
     IMAGE_ENDINGS,
     composed,
+    fault_of_file,
     is_picture,
     is_unread_picture,
     read_picture,
@@ -105,7 +106,7 @@ class Builder(RandomAccessBuilder):
             if name in numbers:
                 places[split].append(numbers[name])
             else:
-                others[split].append(_unread(name))
+                others[split].append(_unread(folder, name))
         return {
             split: itertools.chain(_examples(folder, names, own, classes, depth), others[split])
             for split, own in places.items()
@@ -135,11 +136,11 @@ def _check_below(
         )
 
 
-def _unread(name: str) -> LeftOut:
+def _unread(folder: pathlib.Path, name: str) -> LeftOut:
     """Returns the entry of a file that no reader of pictures takes."""
-    detail = f"convert it to one of {', '.join(IMAGE_ENDINGS)} if it is a picture"
+    reason, _, detail = fault_of_file(folder / name).partition(": ")
     # Pictures that cannot be read count as missing records; other files are only listed.
-    return LeftOut(name, "unread ending", detail, is_record=is_unread_picture(name))
+    return LeftOut(name, reason, detail, is_record=is_unread_picture(name))
 
 
 def _class_of(name: str, depth: int) -> str:

@@ -6,22 +6,35 @@ import os
 import pathlib
 from collections.abc import Iterator
 
+_TO_LIST = os.R_OK | os.X_OK
+
 
 def walk(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, list[str]]]:
     """Yields folders with the sorted names of their files, in the order of their names.
 
     Links to folders are followed. Every folder is read only once, so cycles of links are allowed.
     What a desktop or a tool keeps for itself is skipped: see `is_note`, and folders such as `.git`.
+    A folder that this user may not read is among the files of its parent.
+
+    Raises:
+      PermissionError: `folder` itself may not be read.
     """
     seen: set[str] = set()
-    for parent, folders, files in os.walk(folder, followlinks=True):
+    for parent, folders, files in os.walk(folder, onerror=_raise_if_closed, followlinks=True):
         place = os.path.realpath(parent)
         if place in seen:
             folders.clear()
             continue
         seen.add(place)
-        folders[:] = sorted(name for name in folders if not is_private(name))
-        yield pathlib.Path(parent), sorted(name for name in files if not is_note(name))
+        own = sorted(name for name in folders if not is_private(name))
+        closed = [name for name in own if not os.access(os.path.join(parent, name), _TO_LIST)]
+        folders[:] = [name for name in own if name not in closed]
+        yield pathlib.Path(parent), sorted([name for name in files if not is_note(name)] + closed)
+
+
+def _raise_if_closed(error: OSError) -> None:
+    if isinstance(error, PermissionError):
+        raise error
 
 
 def hash_files(folder: pathlib.Path) -> str:

@@ -38,6 +38,8 @@ def composed(name: str) -> str:
 
 def fault_of_file(path: pathlib.Path) -> str:
     """Returns why a file cannot be read as a picture, "reason: detail"; "" if it may be one."""
+    if path.is_dir():
+        return "unreadable folder: this user may not read it"
     if not path.is_file():
         return "broken link: it leads to no file"
     if not is_picture(path.name):

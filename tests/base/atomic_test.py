@@ -1,3 +1,4 @@
+import errno
 import os
 import pathlib
 import signal
@@ -46,6 +47,33 @@ def test_a_folder_gets_its_name_at_the_end_or_never(tmp_path):
         (made / "a").write_text("whole")
         assert not path.exists()
     assert [each.name for each in path.iterdir()] == ["a"]
+
+
+def _fill_disk():
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_an_error_of_the_disk_names_the_path(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "mkdir", lambda path, mode=0: _fill_disk())
+    with pytest.raises(OSError, match="No space") as raised, new_folder(tmp_path / "a"):
+        pass
+    assert raised.value.filename == str(tmp_path / "a")
+    monkeypatch.undo()
+    for writing in (new_folder, replacing):
+        with pytest.raises(OSError, match="No space") as raised, writing(tmp_path / "a"):
+            _fill_disk()
+        assert raised.value.filename == str(tmp_path / "a")
+    with pytest.raises(OSError, match="No such file") as raised, replacing(tmp_path / "none/a"):
+        pass
+    assert raised.value.filename == str(tmp_path / "none/a")
+
+
+def test_an_error_of_another_file_keeps_its_name(tmp_path):
+    with pytest.raises(FileNotFoundError) as raised, new_folder(tmp_path / "a"):
+        (tmp_path / "source").read_bytes()
+    assert raised.value.filename == str(tmp_path / "source")
+    with pytest.raises(OSError, match="^12 requested and 0 written$"), replacing(tmp_path / "a"):
+        raise OSError("12 requested and 0 written")
 
 
 KILLED = """

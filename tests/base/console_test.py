@@ -42,6 +42,22 @@ def test_control_c_ends_a_command_with_one_line():
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize("file", ["'weights'", None])
+def test_a_full_disk_ends_a_command_with_one_line(file):
+    ended = run(f"raise RuntimeError from OSError(28, 'No space left on device', {file})")
+    assert ended.returncode == 1
+    named = "weights" if file else "A file"
+    said = f"Error: {named} cannot be read or written: No space left on device.\n"
+    assert ended.stderr.endswith("(1 of 3)\n" + said)
+    assert "Traceback" not in ended.stderr
+
+
+def test_other_errors_end_it_with_a_trace():
+    ended = run("raise ValueError('mine')")
+    assert ended.stderr.endswith("ValueError: mine\n")
+    assert "Traceback" in ended.stderr
+
+
 THREADS = """
 import asyncio
 

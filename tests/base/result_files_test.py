@@ -32,6 +32,18 @@ def test_files_are_moved_in_together_and_others_stay(tmp_path):
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
 
 
+def test_a_file_gets_its_folder(tmp_path, monkeypatch):
+    result_files.write_file(tmp_path / "new/a.txt", "text")
+    assert (tmp_path / "new/a.txt").read_text() == "text"
+    monkeypatch.chdir(tmp_path)
+    result_files.write_file("b.txt", b"\xff")
+    assert (tmp_path / "b.txt").read_bytes() == b"\xff"
+    with pytest.raises(UserError, match="new is a folder; name a file in it"):
+        result_files.write_file("new", "text")
+    with pytest.raises(UserError, match=r"^Cannot write to b\.txt: it is a file"):
+        result_files.write_file("b.txt/a", "text")
+
+
 def test_folders_of_others_are_left_alone(tmp_path):
     theirs = [tmp_path / "keep.tmp/precious", tmp_path / "keep/.partial-00000000/precious"]
     for path in theirs:

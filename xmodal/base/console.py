@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from data_prep.output_streams import survive_lost_output
 from xmodal.base.config import UserError
+from xmodal.base.disk_errors import describe_disk_error
 from xmodal.base.interpreter import call_with_deep_stack, collect_rarely
 from xmodal.base.progress import STOPPED
 
@@ -33,7 +34,10 @@ def run(main: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def readable_errors(*others: type[Exception]) -> Iterator[None]:
-    """Ends a command with one line on a `UserError`, an error of another type, or Ctrl-C."""
+    """Ends a command with one line on a `UserError`, an error of another type, or Ctrl-C.
+
+    The same for a full disk or a missing permission, wherever it was found.
+    """
     known: tuple[type[Exception], ...] = (UserError, *others)
     try:
         yield
@@ -42,6 +46,10 @@ def readable_errors(*others: type[Exception]) -> Iterator[None]:
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         sys.exit(130)  # 128 + SIGINT, as in shells.
+    except Exception as error:
+        if problem := describe_disk_error(error):
+            sys.exit(f"Error: {problem}")
+        raise
 
 
 def make_log_readable() -> None:

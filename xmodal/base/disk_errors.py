@@ -41,6 +41,12 @@ def disk_errors(folder: object, remedy: str) -> Iterator[None]:
         raise DiskError(f"{folder} cannot be written: {reason}. {remedy}") from error
 
 
+def describe_disk_error(error: BaseException) -> str:
+    """Returns a sentence on the disk error that caused an error; "" if there is none."""
+    reason, file = _reason(error)
+    return f"{file or 'A file'} cannot be read or written: {reason}." if reason else ""
+
+
 def _is_within(file: str, folder: str) -> bool:
     # A folder whose path is a file is written in its parent.
     parent = os.path.dirname(os.path.realpath(folder))

@@ -51,6 +51,18 @@ def write_files(
             (staging / name).replace(folder / name)
 
 
+def write_file(path: epath.PathLike, content: str | bytes) -> None:
+    """Does what `write_files` does, for one file by its path.
+
+    Raises:
+      UserError: the path is that of a folder, or cannot be written.
+    """
+    place = epath.Path(path)
+    if place.is_dir():
+        raise UserError(f"{path} is a folder; name a file in it.")
+    write_files(place.parent, {place.name: content})
+
+
 def check_writable(folder: epath.PathLike) -> None:
     """Raises an error if `write_files` cannot write a folder; leaves nothing behind.
 

@@ -136,7 +136,7 @@ def _query(args: argparse.Namespace) -> None:
     from xmodal.api.search import formats
     from xmodal.api.search import items as items_lib
     from xmodal.api.search.index import Index
-    from xmodal.base.atomic import replacing
+    from xmodal.base.result_files import write_file
 
     image, asked = args.image, None
     if image is not None and image.endswith(".npy"):
@@ -158,8 +158,7 @@ def _query(args: argparse.Namespace) -> None:
     # Names of files need not be UTF-8; their bytes are escaped, as JSON does it.
     encoded = text.encode(errors="backslashreplace")
     if args.output:
-        with replacing(args.output) as file:
-            file.write(encoded)
+        write_file(args.output, encoded)
         print(f"{len(hits):,} hits in {args.output}")
     else:
         print(encoded.decode(), end="")

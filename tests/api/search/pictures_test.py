@@ -169,7 +169,7 @@ def test_the_items_of_a_dataset(of_pixels, few_shapes, search, tmp_path):
     )  # fmt: skip
     assert "images: 25 items" in printed
     assert "captions: 125 items" in printed
-    page_file = tmp_path / "page.html"
+    page_file = tmp_path / "new/page.html"
     search("query", f"--index={index}", "a", "--top=2", "--format=html", f"--output={page_file}")
     text = page_file.read_text()
     assert text.count("data:image/jpeg") == 2

@@ -102,13 +102,12 @@ def main(argv: list[str]) -> None:
     config = config_flag.read_config()
     find_gensim()
     from xmodal import data
-    from xmodal.base.result_files import check_writable, write_files
+    from xmodal.base.result_files import check_writable, write_file
     from xmodal.preprocessing.tokenizers import word_splitter
     from xmodal.preprocessing.words import split_words
 
     output = str(OUTPUT.value)
-    folder, name = os.path.split(output)
-    check_writable(folder or ".")
+    check_writable(os.path.dirname(output) or ".")
     dataset = data.parse(config.data)
     captions = data.read_captions(dataset, config.train_split)
     if AS_TOKENIZED.value:
@@ -125,7 +124,7 @@ def main(argv: list[str]) -> None:
         skip_gram=SKIP_GRAM.value,
         seed=config.seed,
     )
-    write_files(folder or ".", {name: format_vectors(words, vectors)})
+    write_file(output, format_vectors(words, vectors))
     logging.info("%s: %s words of %s captions.", output, len(words), len(captions))
 
 

@@ -245,7 +245,7 @@ def main() -> None:
     _check(args, name)
     # JAX is slow to import, but --help should be fast.
     from xmodal.api.loading import load
-    from xmodal.base.result_files import check_writable, write_files
+    from xmodal.base.result_files import check_writable, write_file
 
     check_writable(folder or ".")
     split = _open_split(args, args.model[0])
@@ -254,7 +254,7 @@ def main() -> None:
         raise UserError(f"--rerank={args.rerank}, but no model has a pair scorer; leave it out.")
     how = (args.rerank, args.first_stage_weight)
     page = make_page(models, split, args.count, args.seed, *how)
-    write_files(folder or ".", {name: page.to_html()})
+    write_file(args.output, page.to_html())
     print(f"{args.output}: {min(args.count, len(split.caption_ids))} captions")
     print(*page.notes, sep="\n")
 

@@ -47,7 +47,7 @@ from xmodal.apps.ledger.ledger_tables import count_rows, rewrite_pages
 from xmodal.apps.ledger.system_commands import commands_of, results_of, run_system
 from xmodal.base import console
 from xmodal.base.config import UserError, suggest
-from xmodal.base.result_files import csv_text
+from xmodal.base.result_files import csv_text, write_file
 from xmodal.base.text_table import align_columns
 from xmodal.cli.arguments import make_parser, positive_int
 
@@ -66,7 +66,7 @@ def main() -> None:
         return
     if args.write_published:
         text = published_csv(ledger, args.names)
-        pathlib.Path(args.write_published).write_text(text, encoding="utf-8")
+        write_file(args.write_published, text)
         print(f"{args.write_published} has {len(text.splitlines()) - 1} published numbers.")
         return
     folders = folders_of(ledger, args.folder)

@@ -16,7 +16,7 @@ from etils import epath
 
 from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
-from xmodal.base.result_files import check_writable, write_files
+from xmodal.base.result_files import check_writable, write_file
 from xmodal.evals.inputs.array_checks import (
     check_embeddings,
     check_ids,
@@ -143,9 +143,9 @@ def check_savable(path: str | os.PathLike) -> None:
 
 def _save(path: str | os.PathLike, arrays: Mapping[str, Any]) -> None:
     check_savable(path)
-    buffer, place = io.BytesIO(), epath.Path(path)
+    buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    write_files(place.parent, {place.name: buffer.getvalue()})
+    write_file(path, buffer.getvalue())
 
 
 def _arrays_of(embeddings: Embeddings) -> dict[str, Any]:
