@@ -283,14 +283,19 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     boards = [dataclasses.replace(board, label_hash="beef") for board in stored.results]
     ranks = store.pack_ranks(store.StoredResults(boards, "any"))
     write_files(tmp_path / "other", {"ranks.npz": ranks})
+    write_files(tmp_path / "run/test/shapes", {"ranks.npz": ranks})
     monkeypatch.setattr(
         checkpoints, "restore_model", lambda *_: pytest.fail("evaluated for nothing")
     )
-    with pytest.raises(UserError, match="labels of board shapes_own differ: .* against beef"):
-        evaluate(output=str(tmp_path / "new"), compare=str(tmp_path / "other"), **given)
+    for other in ("other", "run", "run/test"):
+        with pytest.raises(UserError, match="labels of board shapes_own differ: .* against beef"):
+            evaluate(output=str(tmp_path / "new"), compare=str(tmp_path / other), **given)
+    (tmp_path / "run/test/shapes").rename(tmp_path / "run/test/mine")
+    with pytest.raises(UserError, match="run has results of mine, but none of shapes: choose"):
+        evaluate(output=str(tmp_path / "new"), compare=str(tmp_path / "run"), **given)
     with pytest.raises(UserError, match=r"Cannot write to .*metrics\.json: it is a file"):
         evaluate(output=str(tmp_path / "out/metrics.json"), **given)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out", "run"]
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ def _run_on_annotations(kind: str) -> None:
     """Evaluates the embeddings, scores or rankings in the flag of this name."""
     from xmodal.api import evaluating
     from xmodal.base import mesh as mesh_lib
-    from xmodal.evals.reports.store import load_ranks
+    from xmodal.evals.reports.store import find_evaluations, load_ranks
     from xmodal.runs.evaluation import evaluation_files as files
     from xmodal.runs.evaluation.model_identity import ModelIdentity
     from xmodal.runs.tensorboard.example_views import TensorBoardConfig, Views
@@ -236,7 +236,10 @@ def _run_on_annotations(kind: str) -> None:
     model = ModelIdentity.of_file(flags.FLAGS[kind].value, SIMILARITY.value, IDS.value)
     files.check_output(OUTPUT.value, model, overwrite=OVERWRITE.value)
     # Read first, since it may be unreadable.
-    other = load_ranks(COMPARE.value) if COMPARE.value else None
+    other = None
+    if COMPARE.value:
+        found = list(find_evaluations(COMPARE.value).values())
+        other = load_ranks(found[0] if len(found) == 1 else COMPARE.value)
     evaluation = evaluating.evaluate(
         **{kind: flags.FLAGS[kind].value},
         ids=IDS.value,

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import shutil
 import zipfile
 
 import numpy as np
@@ -151,9 +152,13 @@ def test_a_model_compared_with_itself_does_not_differ(evaluate, model):
     text = (out / "comparison.md").read_text()
     assert "tiny" in text
     assert "yes |" not in text
-    # Its folder is also accepted; without it, nothing of the comparison remains.
+    # Its folder is also accepted, and a run with it; without it, nothing of the comparison remains.
+    run = other.parent.parent / "run"
+    shutil.copytree(other.parent, run / "test/own")
     evaluate(compare=str(other.parent), **given)
     assert (out / "comparison.md").read_text() == text
+    evaluate(compare=str(run), **given)
+    assert (out / "comparison.json").read_text() == json.dumps(found, indent=2) + "\n"
     evaluate(**given)
     assert not list(out.glob("comparison*"))
 

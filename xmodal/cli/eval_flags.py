@@ -69,7 +69,10 @@ SIMILARITY = flags.DEFINE_string(
 PARTIAL = flags.DEFINE_bool("partial", False, "Evaluate on the items of the split that exist.")
 NAME = flags.DEFINE_string("name", None, "Name of the model's row; by default the file's.")
 COMPARE = flags.DEFINE_string(
-    "compare", None, "Results of another model to compare with: folder or ranks.npz."
+    "compare",
+    None,
+    "Results of another model to compare with: its run, the --output of an evaluation, or "
+    "ranks.npz.",
 )
 EXAMPLES = flags.DEFINE_integer(
     "examples",

@@ -9,6 +9,7 @@ import pytest
 import xmodal
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
 from xmodal.apps.explore import compare as compare_lib
+from xmodal.base.config import UserError
 from xmodal.evals import evaluate_source, make_evaluator
 
 
@@ -231,3 +232,9 @@ def test_the_best_and_the_inseparable_are_bold_in_latex(saved, tmp_path):
     (row,) = [line for line in three.table([tag], "latex").splitlines() if "recall" in line]
     assert row.endswith(r"& \textbf{100.00} \\")
     assert row.count(r"\textbf") == 1
+
+
+def test_two_models_of_one_name_are_named_apart():
+    assert compare_lib.read_names(["runs/a/", "b=other/a"]) == {"a": "runs/a/", "b": "other/a"}
+    with pytest.raises(UserError, match=r"^runs/a and other/a share the name 'a': write NAME="):
+        compare_lib.read_names(["runs/a", "other/a", "runs/c"])

@@ -125,6 +125,22 @@ def test_a_folder_stands_for_its_file(saved):
         store.load_ranks(saved.parent.parent)
 
 
+def test_evaluations_of_a_run_of_a_command_and_of_one_folder(tmp_path):
+    for place in ("run/test/own", "run/test/other", "run/step_8/test/own", "out/own"):
+        _save(tmp_path / place / "ranks.npz", make_results(), name="ours")
+    (tmp_path / "run/checkpoints").mkdir()
+    run = {name: tmp_path / "run/test" / name for name in ("other", "own")}
+    assert store.find_evaluations(tmp_path / "run") == run
+    assert store.find_evaluations(tmp_path / "run/test") == run
+    assert store.find_evaluations(tmp_path / "out") == {"own": tmp_path / "out/own"}
+    one = tmp_path / "out/own"
+    assert store.find_evaluations(one) == {store.SINGLE: one}
+    assert store.find_evaluations(one / "ranks.npz") == {}
+    assert store.find_evaluations(tmp_path / "none") == {}
+    with pytest.raises(UserError, match=f"evaluation, such as {run['other']}, or its"):
+        store.load_ranks(tmp_path / "run")
+
+
 def with_header(saved, **changes):
     with np.load(saved) as file:
         arrays = dict(file)

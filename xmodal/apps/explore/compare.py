@@ -6,6 +6,7 @@ r"""Results of several models side by side: tables, paired differences, ranks an
 The command prints the table, and the paired differences of the first model from every other one.
 """
 
+import collections
 import functools
 import itertools
 import math
@@ -28,11 +29,16 @@ from xmodal.cli.arguments import make_parser, name_list
 from xmodal.evals.metrics import lower_is_better
 from xmodal.evals.reports.paired_differences import Difference, Differences, UnequalCandidatesError
 from xmodal.evals.reports.paired_differences import compare as compare_results
-from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks
+from xmodal.evals.reports.store import (
+    RANKS,
+    SINGLE,
+    StoredResults,
+    find_evaluations,
+    load_ranks,
+)
 from xmodal.evals.results import evaluator_tag
 
 _NUMBERS = "metrics.json"
-_SINGLE = "."
 
 
 def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
@@ -70,8 +76,10 @@ def read_names(models: Sequence[str]) -> dict[str, str]:
     """
     named = (each.rpartition("=") for each in models)
     folders = [(name or os.path.basename(os.path.normpath(at)), at) for name, _, at in named]
-    if len(names := {name for name, _ in folders}) < len(folders):
-        raise UserError(f"Models share a name, of {sorted(names)}: write NAME=FOLDER.")
+    counts = collections.Counter(name for name, _ in folders)
+    if shared := [name for name, count in counts.items() if count > 1]:
+        places = " and ".join(at for name, at in folders if name == shared[0])
+        raise UserError(f"{places} share the name {shared[0]!r}: write NAME=FOLDER.")
     return dict(folders)
 
 
@@ -87,16 +95,16 @@ def _evaluations(folders: Mapping[str, epath.Path]) -> dict[str, dict[str, epath
     """Model -> evaluator -> its folder, where an evaluator has one name for all models.
 
     A single evaluation, as of own functions, has the name of the evaluator of another model's run
-    that has the same labels and records; `_SINGLE` if all are single.
+    that has the same labels and records; `SINGLE` if all are single.
 
     Raises:
       UserError: the labels are those of no evaluator of a run, or of several.
     """
-    found = {model: _read_evaluations(folder) for model, folder in folders.items()}
-    named = next((each for each in found.values() if each and _SINGLE not in each), None)
+    found = {model: find_evaluations(folder) for model, folder in folders.items()}
+    named = next((each for each in found.values() if each and SINGLE not in each), None)
     for model, each in found.items():
-        if named and _SINGLE in each:
-            same = find_same(each[_SINGLE], named)
+        if named and SINGLE in each:
+            same = find_same(each[SINGLE], named)
             if len(same) != 1:
                 places = ", ".join(map(str, named.values()))
                 raise UserError(
@@ -104,19 +112,12 @@ def _evaluations(folders: Mapping[str, epath.Path]) -> dict[str, dict[str, epath
                     f"{'several' if same else 'none'} of {places}: evaluate on the same split, or "
                     "name one of these folders in place of the run."
                 )
-            found[model] = {same[0]: each[_SINGLE]}
+            found[model] = {same[0]: each[SINGLE]}
     return found
 
 
-def _read_evaluations(folder: epath.Path) -> dict[str, epath.Path]:
-    """Evaluator -> its folder, in the folder of all results; `_SINGLE` for a single evaluation."""
-    if (folder / RANKS).exists():
-        return {_SINGLE: folder}
-    return {path.name: path for path in sorted(folder.iterdir()) if (path / RANKS).exists()}
-
-
 def _tag(evaluator: str, tag: str) -> str:
-    return tag if evaluator == _SINGLE else evaluator_tag(evaluator, tag)
+    return tag if evaluator == SINGLE else evaluator_tag(evaluator, tag)
 
 
 class Comparison:

@@ -19,6 +19,7 @@ from data_prep.untrusted.json_text import parse_json_text
 from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.base.entries import find_entries
+from xmodal.base.result_files import FINAL
 from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult, Numbers, Rescored
 from xmodal.evals.split import different_records
 
@@ -27,6 +28,8 @@ _VERSION = 2
 _HEADER = "header"
 _CORRELATION_ARRAYS = ("samples", "images", "influence")
 RANKS = "ranks.npz"  # In the folder of an evaluation.
+# Name of the evaluator of an evaluation that stands alone, as of own functions.
+SINGLE = "."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +95,19 @@ def pack_ranks(stored: StoredResults) -> bytes:
     return buffer.getvalue()
 
 
+def find_evaluations(folder: epath.PathLike) -> dict[str, epath.Path]:
+    """Returns evaluator -> folder of its results; `SINGLE` -> `folder` if these are of one.
+
+    Args:
+      folder: a run, whose final evaluation is meant, the output of a command, or one evaluation.
+    """
+    place = epath.Path(folder)
+    if (place / RANKS).exists():
+        return {SINGLE: place}
+    entries = find_entries(place / FINAL, "*") + find_entries(place, "*")
+    return {entry.name: entry for entry in entries if (entry / RANKS).exists()}
+
+
 def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
     """Returns the results in a folder that have the labels and records of an evaluation.
 
@@ -139,8 +155,7 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
     try:
         content = path.read_bytes()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        entries = find_entries(path.parent, "*") if path.name == RANKS else []
-        inner = [each for each in entries if (each / RANKS).exists()]
+        inner = list(find_evaluations(path.parent).values()) if path.name == RANKS else []
         listed = f", such as {inner[0]}" if inner else ""
         raise UserError(
             f"There is no file {path}; name the output folder of an evaluation{listed}, or its "

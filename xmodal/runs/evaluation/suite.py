@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, cast
 
 import jax
 from absl import logging
-from etils import epath
 from jax.sharding import Mesh
 
 from xmodal import data
@@ -22,7 +21,7 @@ from xmodal.evals.inputs import arrays
 from xmodal.evals.inputs.origin import FileOrigin
 from xmodal.evals.inputs.sources import Embeddings, Provider
 from xmodal.evals.provider import ModelProvider
-from xmodal.evals.reports.store import StoredResults, load_ranks
+from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
 from xmodal.runs.evaluation.splits import SplitSource
 from xmodal.runs.tensorboard.example_views import View
 
@@ -67,6 +66,17 @@ class Subject(NamedTuple):
     notes: Callable[[Items], Sequence[str]] = lambda items: ()
     trained_on: Mapping[str, str] | None = None
     step: int | None = None
+
+
+def _load_other(place: str, name: str) -> StoredResults:
+    """Returns another model's results of an evaluator, or of the single evaluation of a folder."""
+    found = find_evaluations(place)
+    if found and name not in found and SINGLE not in found:
+        raise UserError(
+            f"{place} has results of {', '.join(sorted(found))}, but none of {name}: choose the "
+            "evaluators to compare with --evaluators."
+        )
+    return load_ranks(found.get(name, place))
 
 
 class EvalSuite:
@@ -144,8 +154,7 @@ class EvalSuite:
         Call it before any work, to find mistakes in a split or a comparison early.
 
         Args:
-          request: names the split, and the folder of results: with a folder per evaluator, or of
-            one evaluation.
+          request: names the split, and the folder of results, see `find_evaluations`.
 
         Raises:
           UserError: there are no results, they cannot be compared, or examples are requested and no
@@ -162,8 +171,7 @@ class EvalSuite:
                 )  # fmt: skip
             evaluator = self.evaluator(name, split)
             if request.compare is not None:
-                own = epath.Path(request.compare) / name
-                others[name] = load_ranks(own if own.is_dir() else request.compare)
+                others[name] = _load_other(request.compare, name)
                 evaluator.check_comparable(others[name])
         return others
 

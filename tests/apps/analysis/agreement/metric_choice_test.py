@@ -55,6 +55,14 @@ def test_large_tables_are_compared_by_the_metrics_of_the_paper():
     assert other == "other/mean/recall@1"  # contains every board
 
 
+def test_one_board_is_compared_by_its_recalls():
+    row = evaluated("own/own", directions=("i2t", "t2i", "t2t")) | {"own/own/rsum": 6.0}
+    places = ("i2t", "t2i", "t2t", "mean")
+    recalls = [f"own/own/{place}/recall@{k}" for place in places for k in (1, 5, 10)]
+    assert "own/own/t2t/median_rank" in row
+    assert sorted(choose_metrics({"a": row, "b": row})) == sorted(recalls)
+
+
 def test_the_board_of_the_project_has_a_choice_of_its_own():
     assert len(CXC) > 80
     assert choose_metrics({"a": CXC, "b": CXC}) == (

@@ -12,6 +12,8 @@ from xmodal.evals.published import ECCV_TABLE_5_METRICS
 
 # More columns than this are hard to read.
 _MOST_METRICS = 12
+# What the recalls beside them say.
+_REDUNDANT = ("median_rank", "rsum")
 # A few metrics per board, for boards that table 5 does not have.
 _HEADLINES = ("*/mean/recall@1", "*/t2t/recall@1", "*/i2i/recall@1", "*/spearman")
 # Tags that accompany a metric and do not rank models.
@@ -30,8 +32,9 @@ def choose_metrics(
       models: model -> tag -> number.
       metrics: requested tags; `*` in one stands for any characters, except in counts, ends of
         intervals and numbers about training. None takes all other tags that two or more models
-        have. If these are more than twelve: those in table 5 of the ECCV Caption paper, and R@1
-        and correlations of other boards; without any of them, again all if one is enough.
+        have. If these are more than twelve: all but median ranks and sums of recalls; if these
+        are still more, those in table 5 of the ECCV Caption paper, and R@1 and correlations of
+        other boards; without any of them, again all if one is enough.
       at_least: smallest number of tags.
 
     Raises:
@@ -60,7 +63,7 @@ def choose_metrics(
             f"At least {at_least} metrics shared by several models are needed, but these are "
             f"{shared}: evaluate the models on the same boards. All metrics: {list(judging)}."
         )
-    chosen = shared if len(shared) <= _MOST_METRICS else _shorten(shared)
+    chosen = shared if len(shared) <= _MOST_METRICS else _shorten(shared, at_least)
     if not chosen and at_least == 1:
         return tuple(shared)
     if len(chosen) < at_least:
@@ -98,7 +101,10 @@ def _judging(models: Models) -> dict[str, int]:
     return {tag: count for tag, count in counts.items() if not _is_background(tag)}
 
 
-def _shorten(tags: Sequence[str]) -> list[str]:
+def _shorten(tags: Sequence[str], at_least: int) -> list[str]:
+    telling = [tag for tag in tags if tag.rpartition("/")[2] not in _REDUNDANT]
+    if at_least <= len(telling) <= _MOST_METRICS:
+        return telling
     paper = [tag for tag in ECCV_TABLE_5_METRICS if tag in tags]
     boards = {_board(tag) for tag in paper}
     others = [tag for tag in tags if _board(tag) not in boards]
