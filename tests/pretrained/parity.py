@@ -16,7 +16,8 @@ from xmodal.evals.ranking.second_stage import PairReranker
 from xmodal.evals.runner import open_rankings
 from xmodal.models import make_dual_encoder, make_tower
 from xmodal.pretrained.folder import read_weights
-from xmodal.pretrained.model_folder import read_model
+from xmodal.pretrained.model_converters import convert_model
+from xmodal.pretrained.model_folder import read_model, save_model
 from xmodal.training.tree import flatten
 
 
@@ -116,6 +117,47 @@ def check_gradients(found, converted, ignored=()):
         error = np.abs(gradient - expected).max() / scale
         tolerance = next(x for prefix, x in tolerances.items() if path.startswith(prefix))
         assert error < tolerance, (path, error)
+
+
+def check_updates(start, found, converted, ignored=()):
+    """Compares the changes of parameters with torch's, to 1e-2 of the change of each array."""
+    before, ours, wanted = flatten(start), flatten(found), flatten(converted)
+    for path in ours.keys() - set(ignored):
+        change = np.linalg.norm(wanted[path] - before[path])
+        assert np.linalg.norm(ours[path] - wanted[path]) < 1e-2 * change + 1e-7, path
+
+
+def gradients_of(torch, model):
+    """The gradients of a torch model by name; zeros where there is none."""
+    return {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        for name, parameter in model.named_parameters()
+    }
+
+
+def random_sentences(words, count, longest, length):
+    """Sentences of random words, as ids and mask [count, length] and as texts.
+
+    The first four words are special; 2 begins and 3 ends a sentence.
+    """
+    rng = np.random.default_rng(3)
+    ids, mask = np.zeros((2, count, length), np.int64)
+    drawn = [rng.integers(4, len(words), rng.integers(1, longest + 1)) for _ in range(count)]
+    for row, each in enumerate(drawn):
+        ids[row, : len(each) + 2] = [2, *each, 3]
+        mask[row, : len(each) + 2] = 1
+    return ids, mask, [" ".join(words[word] for word in each) for each in drawn]
+
+
+def convert_torch(model, checkpoint, path, words):
+    """The folder of a model converted from a checkpoint, saved at `path`, and a vocabulary."""
+    import torch
+
+    torch.save(checkpoint, path)
+    path.with_name("vocab.txt").write_text("\n".join(words))
+    made = convert_model(model, path, vocabulary=str(path.with_name("vocab.txt")))
+    save_model(path.with_name("made"), *made)
+    return path.with_name("made")
 
 
 def check_dtypes(encoder, flat, pixels, expected, **keywords):

@@ -11,8 +11,7 @@ from xmodal.evals import pair_scores
 from xmodal.evals.pair_scores import PairProgram, PairScores, Tokens
 from xmodal.models import Features, make_dual_encoder
 from xmodal.preprocessing.patches import cut_into_patches
-from xmodal.pretrained.model_converters import convert_model
-from xmodal.pretrained.model_folder import read_model, read_part, save_model
+from xmodal.pretrained.model_folder import read_model, read_part
 from xmodal.runs.pair_functions import make_pair_functions
 from xmodal.training.tree import flatten, unflatten
 
@@ -55,13 +54,7 @@ def theirs():
 
 
 def convert(weights, path):
-    import torch
-
-    torch.save({"state_dict": weights}, path / "model.ckpt")
-    (path / "vocab.txt").write_text("\n".join(WORDS))
-    made = convert_model("vilt", path / "model.ckpt", vocabulary=str(path / "vocab.txt"))
-    save_model(path / "made", *made)
-    return path / "made"
+    return parity.convert_torch("vilt", {"state_dict": weights}, path / "model.ckpt", WORDS)
 
 
 @pytest.fixture(scope="module")
@@ -181,23 +174,15 @@ def test_scores_gradients_and_updates_equal_transformers(theirs, folder, tmp_pat
         (value, _), gradients = compute(params)
         assert abs(float(value) - expected.item()) < 1e-4
         if step == 0:
-            grads = {
-                name: torch.zeros_like(p) if p.grad is None else p.grad
-                for name, p in theirs.named_parameters()
-            }
-            wanted = load(convert(grads, tmp_path))[1]
+            wanted = load(convert(parity.gradients_of(torch, theirs), tmp_path))[1]
             parity.check_gradients(gradients, wanted, ignored=CONSTANT)
         rule.step()
         updates, state = optimizer.update(gradients, state, params)
         params = optax.apply_updates(params, updates)
     (tmp_path / "after").mkdir()
-    moved = flatten(load(convert(theirs.state_dict(), tmp_path / "after"))[1])
+    moved = load(convert(theirs.state_dict(), tmp_path / "after"))[1]
     theirs.load_state_dict(weights)
-    for path, array in flatten(params).items():
-        before = flatten(start)[path]
-        if path not in CONSTANT:
-            change = np.linalg.norm(moved[path] - before)
-            assert np.linalg.norm(array - moved[path]) < 1e-2 * change + 1e-7, path
+    parity.check_updates(start, params, moved, ignored=CONSTANT)
 
 
 def test_released_names_give_the_same_arrays(theirs, folder, tmp_path):
@@ -238,15 +223,10 @@ def test_orders_of_all_pairs_equal_those_of_transformers(theirs, folder):
     rng = np.random.default_rng(3)
     shapes = [(24, 24), (24, 35), (9, 39), (31, 33)]
     pictures = [rng.integers(0, 256, (*shape, 3), np.uint8) for shape in shapes]
-    words = [rng.integers(4, ROWS, rng.integers(1, 8)) for _ in range(11)]
-    ids, mask = np.zeros((2, len(words), 9), np.int64)
-    for row, each in enumerate(words):
-        ids[row, : len(each) + 2] = [2, *each, 3]
-        mask[row, : len(each) + 2] = 1
+    ids, mask, texts = parity.random_sentences(WORDS, 11, longest=7, length=9)
     patches = np.stack([cut_into_patches(picture, SIZE, PATCH) for picture in pictures])
     with torch.no_grad():
         scores = torch_scores(theirs, patches, ids, mask).numpy()
-    texts = [" ".join(WORDS[word] for word in each) for each in words]
     found = parity.evaluated_orders(folder, pictures, texts)
     np.testing.assert_array_equal(found["i2t"], np.argsort(-scores))
     np.testing.assert_array_equal(found["t2i"], np.argsort(-scores.T))
