@@ -137,8 +137,9 @@ def test_zero_shot_by_hand(split):
 
 def test_prompts_and_classes_may_be_in_files(split, tmp_path):
     prompts, names = tmp_path / "prompts.txt", tmp_path / "names.txt"
-    prompts.write_text("a {}\n\n  there is a {} here\nname\n")
-    names.write_text("old_dog\ncat\nbird\n")
+    # Some editors begin a file with a mark.
+    prompts.write_text("\ufeffa {}\n\n  there is a {} here\nname\n")
+    names.write_text("\ufeffold_dog\ncat\nbird\n")
     listed, stored = (
         evaluate(split, Clusters(), type="zero_shot", templates=templates, names=classes).metrics
         for templates, classes in (

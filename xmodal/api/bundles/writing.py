@@ -131,7 +131,7 @@ def _lower_texts(
     lengths = (*(length for length in shorter if length < longest), longest)
     lowered = {}
     for length in lengths:
-        columns = {name: ((length,), "int32") for name in ("text_ids", "text_mask")}
+        columns = dict.fromkeys(("text_ids", "text_mask"), ((length,), "int32"))
         lowered[length] = _lower(model, "text", columns, platforms)
     _, width, embeddings = lowered[longest]
     preprocessing = dataclasses.replace(config, augment=None, vocabulary="")

@@ -13,6 +13,7 @@ import numpy as np
 from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base.config import UserError
 from xmodal.base.folder_walk import IMAGE_ENDINGS, composed, fault_of_file, is_unread_picture, walk
+from xmodal.evals.inputs.line_files import lines_of
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
@@ -211,14 +212,12 @@ def _is_file(path: pathlib.Path) -> bool:
 
 def _read_lines(path: pathlib.Path) -> list[str]:
     try:
-        # Only line feeds end a line: captions may contain the other separators of splitlines().
-        text = path.read_text(encoding="utf-8-sig")
-        lines = [line.strip() for line in text.split("\n")]
+        lines = lines_of(path)
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not a UTF-8 text file: {error}.") from error
-    if not any(lines):
+    if not lines:
         raise UserError(f"{path} is empty.")
-    return [line for line in lines if line]
+    return lines
 
 
 def read_array(path: pathlib.Path) -> np.ndarray:

@@ -111,11 +111,11 @@ def main(argv: list[str]) -> None:
     dataset = data.parse(config.data)
     captions = data.read_captions(dataset, config.train_split)
     if AS_TOKENIZED.value:
-        split = word_splitter(dataset.require_text())
+        sentences = list(map(word_splitter(dataset.require_text()), captions))
     else:
-        split = lambda caption: split_words(caption.lower())  # noqa: E731
+        sentences = [split_words(caption.lower()) for caption in captions]
     words, vectors = learn_vectors(
-        [split(caption) for caption in captions],
+        sentences,
         width=WIDTH.value,
         window=WINDOW.value,
         min_count=MIN_COUNT.value,

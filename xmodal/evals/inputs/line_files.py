@@ -1,5 +1,6 @@
-"""Lists of texts in a config, such as prompts, that may be in files."""
+"""Lists of texts, one per line of a file, such as captions, prompts and names of classes."""
 
+import os
 from collections.abc import Sequence
 
 from etils import epath
@@ -7,6 +8,18 @@ from etils import epath
 from xmodal.base.config import UserError
 
 _SUFFIX = ".txt"
+
+
+def lines_of(path: str | os.PathLike) -> list[str]:
+    """Returns the lines of a text file that are not empty, without spaces around them.
+
+    Raises:
+      OSError: the file cannot be read.
+      UnicodeDecodeError: it is not UTF-8.
+    """
+    text = epath.Path(path).read_bytes().decode("utf-8-sig")  # Some editors write a mark.
+    # Only line feeds end a line: texts may contain the other separators of splitlines().
+    return [line for line in map(str.strip, text.split("\n")) if line]
 
 
 def read_lines(entries: Sequence[str], where: str) -> tuple[str, ...]:
@@ -21,8 +34,7 @@ def read_lines(entries: Sequence[str], where: str) -> tuple[str, ...]:
             texts.append(entry)
             continue
         try:
-            content = epath.Path(entry).read_text()
+            texts += lines_of(entry)
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{where}: the file {entry!r} cannot be read: {error}.") from error
-        texts += [line.strip() for line in content.splitlines() if line.strip()]
     return tuple(texts)

@@ -16,7 +16,9 @@ def write(path, content):
 
 
 def test_a_table_and_folders_are_read_together(tmp_path):
-    table = write(tmp_path / "table.json", {"a": {"m": 1, "n": None}, "b": {"m": 2.5}})
+    # Some editors begin a file with a mark.
+    content = "\ufeff" + json.dumps({"a": {"m": 1, "n": None}, "b": {"m": 2.5}})
+    table = write(tmp_path / "table.json", content)
     write(tmp_path / "runs/ours/metrics.json", {"m": 3.0, "sts": None})
     found = load_models([table, f"{tmp_path}/runs/ours/"])
     wanted = {"a": {"m": 1.0, "n": math.nan}, "b": {"m": 2.5}, "ours": {"m": 3.0, "sts": math.nan}}

@@ -64,7 +64,7 @@ def load_object(path: epath.Path) -> dict[str, Any]:
       UserError: the file cannot be read or has another format.
     """
     try:
-        found = parse_json_text(path.read_text(), parse_constant=_refuse_constant)
+        found = parse_json_text(path.read_bytes(), parse_constant=_refuse_constant)
     except OSError as error:
         raise UserError(
             f"Cannot read {path}: {error}. Use a JSON table of models, or `--output` folders "
