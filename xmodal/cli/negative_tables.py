@@ -36,7 +36,11 @@ _DIRECTIONS = {"captions": "i2t", "images": "t2i"}
 
 
 def write_negatives(args: argparse.Namespace) -> None:
-    """Writes the tables that the arguments of `xmodal mine` describe."""
+    """Writes the tables that the arguments of `xmodal mine` describe.
+
+    Raises:
+      UserError: the output exists or holds blocks of other settings, or there is nothing to mine.
+    """
     from xmodal.api.loading import load
     from xmodal.api.search import items as items_lib
     from xmodal.api.search.embedding_parts import EmbeddedParts

@@ -74,7 +74,11 @@ class ModelProvider(Provider):
     def embed_given(
         self, side: str, given: Sequence[Any], similarity: Mapping[str, Any] | None
     ) -> Embeddings:
-        """Returns what `embed` does with its similarity; the ids are positions."""
+        """Returns what `embed` does with its similarity; the ids are positions.
+
+        Raises:
+          UserError: see `Provider.embed`.
+        """
         if side not in self._given:
             raise UserError(f"{self.place} has no {side} side to embed {given[0]!r:.80} with.")
         field, items = self.field_of(similarity), self._given[side](given)

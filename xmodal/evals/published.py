@@ -215,9 +215,9 @@ ECCV_TABLE_5: dict[tuple[str, str], float] = {
 }
 
 # By direction: CLIP ViT-L/14 from the library's example, the others from the PCME authors'
-# repository (one decimal). PMRP in that repository is
-# a different metric, within 1K and without a cap, and is left out. R@5 and R@10 within 1K may be
-# too low: lists of 50 do not reach 10 items of every fold.
+# repository (one decimal). PMRP in that repository is a different metric, within 1K and without a
+# cap, and is left out. R@5 and R@10 within 1K may be too low: lists of 50 do not reach 10 items of
+# every fold.
 ECCV_BY_DIRECTION: dict[str, dict[str, float]] = {
     "CLIP ViT-L/14": {
         "eccv/i2t/map@r": 23.99,

@@ -34,7 +34,11 @@ _SAFETENSORS_DTYPES = {
 
 
 def read_safetensors(path: epath.Path) -> dict[str, np.ndarray]:
-    """Returns all tensors of a .safetensors file."""
+    """Returns all tensors of a .safetensors file.
+
+    Raises:
+      UserError: it is damaged, or a tensor has a type that NumPy lacks.
+    """
     try:
         tensors = safetensors.deserialize(path.read_bytes())
     except safetensors.SafetensorError as error:
@@ -75,7 +79,11 @@ def check_safetensors(path: epath.Path) -> None:
 
 
 def read_npz(path: epath.Path) -> dict[str, np.ndarray]:
-    """Returns all arrays of a .npz file."""
+    """Returns all arrays of a .npz file.
+
+    Raises:
+      UserError: it is damaged.
+    """
     try:
         with path.open("rb") as file:
             if not zipfile.is_zipfile(file):
@@ -93,7 +101,11 @@ def _with_bfloat16(array: np.ndarray) -> np.ndarray:
 
 
 def read_keras(path: epath.Path) -> dict[str, np.ndarray]:
-    """Returns all variables of a `.keras` archive."""
+    """Returns all variables of a `.keras` archive.
+
+    Raises:
+      UserError: it is damaged.
+    """
     try:
         with path.open("rb") as file, open_zip(file) as archive:
             weights = io.BytesIO(archive.read("model.weights.h5"))
@@ -103,7 +115,11 @@ def read_keras(path: epath.Path) -> dict[str, np.ndarray]:
 
 
 def read_h5(path: epath.Path) -> dict[str, np.ndarray]:
-    """Returns the variables of a Keras `.h5` or `.weights.h5` file, without optimizer state."""
+    """Returns the variables of a Keras `.h5` or `.weights.h5` file, without optimizer state.
+
+    Raises:
+      UserError: it is damaged.
+    """
     with path.open("rb") as file:
         return _read_h5(path, file)
 

@@ -23,7 +23,11 @@ _COPIES = ("Momentum", "ExponentialMovingAverage", "RMSProp", "RMSProp_1")
 
 
 def describe_resnet(source: WeightSource, variant: str) -> Description:
-    """Returns a ResNet of the requested variant, with the depth given by its convolutions."""
+    """Returns a ResNet of the requested variant, with the depth given by its convolutions.
+
+    Raises:
+      UserError: no ResNet has this number of convolutions.
+    """
     convs = sum(
         array.ndim == 4 and not name.endswith(_COPIES) for name, array in source.arrays.items()
     )
@@ -64,7 +68,11 @@ def describe_inception_v3(source: WeightSource, variant: str) -> Description:
 
 
 def describe_mobilenet_v2(source: WeightSource, variant: str) -> Description:
-    """Returns a MobileNetV2, with the width given by its last narrow convolution."""
+    """Returns a MobileNetV2, with the width given by its last narrow convolution.
+
+    Raises:
+      UserError: it is not one, or of another width.
+    """
     del variant
     is_folded = "block_16/project/kernel" in source.arrays
     kernel = "block_16/project/kernel" if is_folded else _keras_kernel(source.arrays)

@@ -33,10 +33,10 @@ class IndexGallery:
     """The items of one kind, with their embeddings.
 
     Attributes:
-      names: see `Items`.
+      names: see `SearchItems`.
       vectors: float32 [N, D] or [N, K, D].
       tokens: tokens of the items, if the model compares them.
-      dataset: see `Items`.
+      dataset: see `SearchItems`.
       left_out: names of pictures that are not in it since they cannot be read -> the fault.
       lists: faiss's index; None if search is exact.
       effort: how much of it a query searches.

@@ -129,7 +129,11 @@ class ReleasedFiles:
 
 
 def read_ids(path: Path) -> np.ndarray:
-    """Returns the ids of an npy file, int64 [M], all different."""
+    """Returns the ids of an npy file, int64 [M], all different.
+
+    Raises:
+      UserError: the file is damaged or holds something else.
+    """
     try:
         with path.open("rb") as file:
             ids = np.lib.format.read_array(file, allow_pickle=False)
@@ -148,6 +152,9 @@ def read_shortlist(path: Path, image_ids: np.ndarray) -> np.ndarray:
     Args:
       path: a text with one id per line.
       image_ids: int [N].
+
+    Raises:
+      UserError: a line is not an id, or not one of `image_ids`.
     """
     try:
         listed = [int(line) for line in path.read_text(encoding="utf-8").split()]
@@ -159,7 +166,11 @@ def read_shortlist(path: Path, image_ids: np.ndarray) -> np.ndarray:
 
 
 def read_lists(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Returns query ids and gallery ids, int64 [P] each, from a JSON object of id lists."""
+    """Returns query ids and gallery ids, int64 [P] each, from a JSON object of id lists.
+
+    Raises:
+      UserError: the file is damaged or holds something else.
+    """
     content = _read_json(path)
     try:
         pairs = [(int(query), _whole(item)) for query, items in content.items() for item in items]
@@ -175,6 +186,9 @@ def read_categories(path: Path, image_ids: np.ndarray) -> np.ndarray:
     Args:
       path: COCO's `instances_*.json`, or an npz of `image_ids` [K] and `labels` 0/1 [K, C].
       image_ids: int [N]; an image that is not in the file has no category.
+
+    Raises:
+      UserError: the file is damaged, or has a category of none of the images.
     """
     read = _read_category_table if path.suffix == ".npz" else _read_instances
     ids, image, category, width = read(path)

@@ -40,9 +40,8 @@ class UnequalCandidatesError(UserError):
 class Difference:
     """One metric of two models: `value - other`, with its 95 % interval.
 
-    The difference is NaN if one of them is undefined; it is separable from noise if 0 lies
-    outside the interval. `samples` names those of both models whose mean the
-    metric is, if it is one.
+    The difference is NaN if one of them is undefined; it is separable from noise if 0 lies outside
+    the interval. `samples` names those of both models whose mean the metric is, if it is one.
     """
 
     value: float

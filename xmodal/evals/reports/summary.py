@@ -40,10 +40,10 @@ def summarize(
     Tag -> value, in percent except for median ranks and counts, NaN for undefined values:
     `<board>/<direction>/<metric>`, with intervals also `<tag>_low` and `<tag>_high`;
     `<board>/mean/<metric>` over i2t and t2i, and `<board>/rsum`, the sum of their recalls at 1, 5
-    and 10; the counts `queries`, `skipped_queries`,
-    `tied_queries` (if ties are known), `gallery` and `pairs`, `pairs_per_sample`; `spearman`
-    and `spearman_std` over the samples that are defined; and `<board>/mean_recall@10`, by which
-    training selects checkpoints: the mean over i2t and t2i, or t2t on a board without images.
+    and 10; the counts `queries`, `skipped_queries`, `tied_queries` (if ties are known), `gallery`
+    and `pairs`, `pairs_per_sample`; `spearman` and `spearman_std` over the samples that are
+    defined; and `<board>/mean_recall@10`, by which training selects checkpoints: the mean over i2t
+    and t2i, or t2t on a board without images.
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
     found: dict[str, float] = {}

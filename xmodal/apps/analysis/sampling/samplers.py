@@ -76,6 +76,9 @@ def sample_across(
 
     Returns:
       Sampling method -> int [P, 2] by position.
+
+    Raises:
+      UnexpectedFilesError: there are no ratings, or they name items of other images.
     """
     sources = []
     if "sts" in rated:
