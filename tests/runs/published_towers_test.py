@@ -25,7 +25,6 @@ from xmodal.training.tree import flatten
 TINY = "tiny_captions"
 WORDS = ["a", "red", "ball", "the", "café", "table", "Café", "!"]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghilnoprstuy", *"24!", "##a", "##e", "the"]
-PIECES_FILE = "\n".join(PIECES) + "\n"
 BERT = {
     "name": "bert", "vocab_size": len(PIECES), "width": 8, "depth": 2, "heads": 2, "mlp_dim": 12,
     "max_positions": 16,
