@@ -71,6 +71,17 @@ def test_captions_that_are_masked_need_a_mask(tiny_config):
     assert data.load_vocabulary(tiny_config | {"text": text}) == plain
 
 
+def test_words_are_learned_as_the_tokenizer_reads_them(tiny_config):
+    """With a file for every way to read, as another run on the dataset may read otherwise."""
+    text = {"tokenizer": "nltk", "min_count": 1, "max_length": 9}
+    changes = [{}, {"separators": "ae"}, {"max_words": 2}, {"reading": "bytes"}]
+    for change in [*changes, *changes]:
+        config = tiny_config | {"text": text | change}
+        tokenizer = data.load_tokenizer(config)
+        ids, mask = tokenizer.encode(data.read_captions(config, "train"))
+        assert set(tokenizer.vocabulary[4:]) <= {tokenizer.vocabulary[k] for k in ids[mask > 0]}
+
+
 def test_a_vocabulary_is_learned_once_from_text_alone(tiny_config, monkeypatch):
     config = tiny_config | {"text": {"vocabulary_size": 150, "max_length": 12}}
     data.num_train_examples(tiny_config | {"examples": "pairs", "captions_per_image": 1}, "train")

@@ -18,6 +18,7 @@ from xmodal.preprocessing.tokenizer_files import TokenizerFile, vocabulary_file
 from xmodal.preprocessing.tokenizers import file_name, needs_mask, word_splitter
 from xmodal.preprocessing.vocabulary import MASK, learn_words
 from xmodal.preprocessing.wordpiece import SPECIAL_TOKENS, count_words
+from xmodal.preprocessing.words import cut_text
 
 _TRAIN = "train"
 _LEARNER = "tensorflow_text/tools/wordpiece_vocab/wordpiece_tokenizer_learner_lib.py"
@@ -69,13 +70,15 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
 
     Args:
       texts: training captions.
-      config: names the tokenizer, its case rule, and the size or the smallest count.
+      config: names the tokenizer, how it reads texts, and the size or the smallest count.
 
     Returns:
       The vocabulary, special tokens first. Word pieces are learned with tensorflow-text's own tool,
       which tries thresholds of the count and stops when none comes closer to `vocabulary_size`,
       from below or slightly above.
     """
+    cut = functools.partial(cut_text, separators=config.separators, max_words=config.max_words)
+    texts = list(map(cut, texts))  # As the tokenizer reads them.
     if config.tokenizer != "wordpiece":
         found = learn_words(texts, word_splitter(config), config.min_count)
         return [*(word for word in found if word != MASK), MASK] if needs_mask(config) else found
@@ -102,9 +105,15 @@ def _learn_and_keep(config: DataConfig, train_split: str, path: epath.Path) -> t
 
 
 def _file_name(config: TextConfig, train_split: str) -> str:
-    case = "uncased" if config.lower_case else "cased"
-    split = "" if train_split == _TRAIN else f"-{train_split}"
+    parts = ["uncased" if config.lower_case else "cased"]
+    parts += ["bytes"] if config.reading == "bytes" else []
+    # As numbers: a file name may not have every character.
+    parts += [f"without_{config.separators.encode().hex()}"] if config.separators else []
+    parts += [f"first_{config.max_words}"] if config.max_words else []
     if config.tokenizer == "wordpiece":
-        return f"vocabulary-{config.vocabulary_size}-{case}{split}.txt"
-    mask = "-mask" if needs_mask(config) else ""
-    return f"vocabulary-{config.tokenizer}-{config.min_count}-{case}{mask}{split}.txt"
+        kind = f"{config.vocabulary_size}"
+    else:
+        kind = f"{config.tokenizer}-{config.min_count}"
+        parts += ["mask"] if needs_mask(config) else []
+    parts += [] if train_split == _TRAIN else [train_split]
+    return f"vocabulary-{kind}-{'-'.join(parts)}.txt"
