@@ -92,15 +92,13 @@ def _make_functions(
     def prepare(side: str, params: Any, items: Tokens) -> Any:
         del side
         extras = {"tokens": items.tokens, "mask": items.mask}
-        with jax.default_matmul_precision("highest"):
-            return similarity.prepare(Embedding(items.extras[_VECTOR], extras=extras), params)
+        return similarity.prepare(Embedding(items.extras[_VECTOR], extras=extras), params)
 
     def score(params: Any, images: Any, texts: Any) -> jax.Array:
         def score_one(image: Any, own: Any) -> jax.Array:
             return similarity.score(jax.tree.map(lambda x: x[None], image), own, params)[0]
 
-        with jax.default_matmul_precision("highest"):
-            return jnp.asarray(jax.vmap(score_one)(images, texts), jnp.float32)
+        return jnp.asarray(jax.vmap(score_one)(images, texts), jnp.float32)
 
     def pair_bytes(image_tokens: int, text_tokens: int) -> int:
         del image_tokens, text_tokens  # Blocks are sized by the longest items.

@@ -19,6 +19,7 @@ from xmodal.similarity.token_sets import (
     TokenItems,
     apply_linear,
     compute_gram,
+    einsum,
     init_linear,
     read_tokens,
     unit,
@@ -83,7 +84,7 @@ class Comparing:
         weights = attend(products, left, right, self.attention_scale)
         # Scaled here, so that the large array of attended vectors is visited once.
         weights *= inverse_attended_lengths(weights, left["gram"])[:, None]
-        attended = jnp.einsum("lrmt,lrw->lmtw", weights, left["tokens"])
+        attended = einsum("lrmt,lrw->lmtw", weights, left["tokens"])
         local = jnp.square(attended - right["tokens"][None])
         whole = jnp.square(left["vector"][:, None] - right["vector"][None])
         nodes = [

@@ -17,7 +17,7 @@ from xmodal.similarity.comparisons import Comparing
 from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.pair_module import PairCost, Params
 from xmodal.similarity.tiles import join, split
-from xmodal.similarity.token_sets import TokenItems, apply_linear, init_linear, unit
+from xmodal.similarity.token_sets import TokenItems, apply_linear, einsum, init_linear, unit
 
 _EPSILON, _MOMENTUM = 1e-5, 0.1  # torch's batch normalization.
 _AT_ONCE = 4  # Captions whose statistics are computed together.
@@ -110,7 +110,7 @@ class Saf(Comparing):
             gates = _normalize(gates, params["gate_norm"], right)
         gates = jax.nn.sigmoid(gates) * real
         gates = gates / (jnp.sum(gates, axis=-1, keepdims=True) + 1e-8)
-        return unit(jnp.einsum("lmt,lmts->lms", gates, nodes))
+        return unit(einsum("lmt,lmts->lms", gates, nodes))
 
     def cost(self, left: TokenItems, right: TokenItems) -> PairCost:
         """See `PairModule`."""

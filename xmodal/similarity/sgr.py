@@ -8,12 +8,18 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from xmodal.base.config import setting
 from xmodal.similarity.comparisons import Comparing
 from xmodal.similarity.pair_module import PairCost, Params
-from xmodal.similarity.token_sets import TokenItems, apply_linear, init_linear, masked_softmax
+from xmodal.similarity.token_sets import (
+    TokenItems,
+    apply_linear,
+    einsum,
+    init_linear,
+    masked_softmax,
+    matmul,
+)
 
 _LAYERS = ("query", "key", "output")
 
@@ -56,9 +62,9 @@ class Sgr(Comparing):
             step = params[f"step{number}"]
             asking = nodes if number < self.steps else nodes[:, :, :1]
             keys = step["key"]["kernel"].T
-            queries = asking @ (step["query"]["kernel"] @ keys) + step["query"]["bias"] @ keys
-            logits = jnp.einsum("lmis,lmjs->lmij", queries, nodes)
-            means = masked_softmax(logits, real[:, :, None]) @ nodes
+            layer = {name: matmul(array, keys) for name, array in step["query"].items()}
+            logits = einsum("lmis,lmjs->lmij", apply_linear(layer, asking), nodes)
+            means = matmul(masked_softmax(logits, real[:, :, None]), nodes)
             nodes = jax.nn.relu(apply_linear(step["output"], means))
         return nodes[:, :, 0]
 

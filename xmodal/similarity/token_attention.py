@@ -11,7 +11,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from xmodal.similarity.token_sets import TokenItems, inverse_length, masked_softmax, unit
+from xmodal.similarity.token_sets import TokenItems, einsum, inverse_length, masked_softmax, unit
 
 
 def _clip(products: jax.Array) -> jax.Array:
@@ -32,7 +32,7 @@ by the name of the authors' option `raw_feature_norm`; norms are over the querie
 
 def multiply(context: TokenItems, queries: TokenItems) -> jax.Array:
     """Returns the inner products [A, C, B, Q] of `tokens` [A, C, W] and [B, Q, W]."""
-    return jnp.einsum("acw,bqw->acbq", context["tokens"], queries["tokens"])
+    return einsum("acw,bqw->acbq", context["tokens"], queries["tokens"])
 
 
 def attend(
@@ -62,5 +62,5 @@ def inverse_attended_lengths(weights: jax.Array, gram: jax.Array) -> jax.Array:
       weights: see `attend`.
       gram: the inner products [A, C, C] of the context's tokens.
     """
-    moved = jnp.einsum("acbq,acd->adbq", weights, gram)
+    moved = einsum("acbq,acd->adbq", weights, gram)
     return inverse_length(jnp.sum(weights * moved, axis=1))

@@ -1,5 +1,6 @@
 """Common steps of similarities between two sets of tokens."""
 
+import functools
 from typing import Any
 
 import jax
@@ -10,6 +11,10 @@ from xmodal.similarity.embedding import Embedding
 
 TokenItems = dict[str, jax.Array]
 """Prepared items by name, such as `tokens` and `mask`, with items first."""
+
+# Float32 throughout, as the authors computed, even where the default product is bfloat16 or TF32.
+einsum = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
+matmul = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
 
 # Squared lengths below this count as zero.
 _SMALLEST_SQUARE = 1e-30
@@ -38,7 +43,7 @@ def read_tokens(name: str, embedding: Embedding) -> TokenItems:
 @jax.custom_jvp
 def compute_gram(tokens: jax.Array) -> jax.Array:
     """Returns the inner products [N, T, T] of the tokens [N, T, W] of each item."""
-    return jnp.einsum("ntw,nsw->nts", tokens, tokens)
+    return einsum("ntw,nsw->nts", tokens, tokens)
 
 
 @compute_gram.defjvp
@@ -46,7 +51,7 @@ def _move_gram(
     primals: tuple[jax.Array], tangents: tuple[jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
     """One product for both factors: the gradient is one array of the tokens' size, not two."""
-    moved = jnp.einsum("ntw,nsw->nts", *tangents, *primals)
+    moved = einsum("ntw,nsw->nts", *tangents, *primals)
     return compute_gram(*primals), moved + moved.swapaxes(1, 2)
 
 
@@ -82,4 +87,4 @@ def init_linear(key: jax.Array, inputs: int, outputs: int) -> dict[str, jax.Arra
 
 def apply_linear(layer: Any, x: jax.Array) -> jax.Array:
     """Returns x [..., inputs] through a layer of `init_linear`, [..., outputs]."""
-    return x @ layer["kernel"] + layer["bias"]
+    return matmul(x, layer["kernel"]) + layer["bias"]

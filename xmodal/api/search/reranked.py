@@ -76,7 +76,5 @@ def _score(
 ) -> jax.Array:
     """Scores [C] of one query with C items."""
     sides = (items, query) if items_left else (query, items)
-    # As in evaluation, whose ranks search must reproduce.
-    with jax.default_matmul_precision("highest"):
-        left, right = (similarity.prepare(side, parameters) for side in sides)
-        return similarity.score(left, right, parameters).ravel()
+    left, right = (similarity.prepare(side, parameters) for side in sides)
+    return similarity.score(left, right, parameters).ravel()

@@ -212,11 +212,10 @@ def _score_blocks(
     similarity: Similarity, mesh: Mesh, params: Any, left: Embedding, right: Embedding
 ) -> jax.Array:
     def score(params: Any, *sides: Embedding) -> jax.Array:
-        with jax.default_matmul_precision("highest"):
-            first, second = (
-                similarity.prepare(jax.tree.map(lambda x: x[0], side), params) for side in sides
-            )
-            return _score_tiles(similarity, params, first, second)[None]
+        first, second = (
+            similarity.prepare(jax.tree.map(lambda x: x[0], side), params) for side in sides
+        )
+        return _score_tiles(similarity, params, first, second)[None]
 
     split = P(BATCH_AXIS)
     spread = jax.shard_map(
