@@ -99,15 +99,21 @@ def test_one_number_chooses_the_rank_in_both_tables():
 def test_tables_of_other_records_and_configs_that_cannot_use_them_are_errors(mined, tmp_path):
     config, _ = mined
     card = tmp_path / "mined.json"
-    card.write_text(json.dumps({"records": {"other": "1"}}))
-    with pytest.raises(UserError, match="was mined from the records"):
-        make_batches(config)
+    for other in ({"other": "1"}, "other"):
+        card.write_text(json.dumps({"records": other}))
+        with pytest.raises(UserError, match="was mined from the records"):
+            make_batches(config)
     records = data.split_hashes(config, "train")
     # A part of the split, which has the same hash.
     card.write_text(json.dumps({"records": records, "split": "train[:50%]"}))
     with pytest.raises(UserError, match=r"mined from the split 'train\[:50%\]', but .* is 'train'"):
         make_batches(config)
     card.write_text(json.dumps({"records": records, "split": "train"}))
+    images = np.load(tmp_path / "images.npy")
+    for wrong in (images + images.max(), -1 - images, images.astype(np.int64), images / 2):
+        np.save(tmp_path / "images.npy", wrong)
+        with pytest.raises(UserError, match=r"images.npy has numbers that are not positions of"):
+            make_batches(config)
     np.save(tmp_path / "images.npy", np.zeros((3, 2), np.int32))
     with pytest.raises(UserError, match=r"images.npy has the shape \[3, 2\], not \d+ rows"):
         make_batches(config)

@@ -153,9 +153,9 @@ def call_config_file(name: str, *arguments: Any) -> Any:
     return None if function is None else function(*arguments, *argument)
 
 
-def overridden_paths() -> set[str]:
-    """Returns the paths of the config that the command line sets."""
-    return set(config_flags.get_override_values(flags.FLAGS["config"]))
+def overrides() -> dict[str, Any]:
+    """Returns the values that the command line sets, by path of the config."""
+    return dict(config_flags.get_override_values(flags.FLAGS["config"]))
 
 
 def _parse_flags(argv: list[str]) -> list[str]:

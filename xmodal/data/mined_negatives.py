@@ -95,11 +95,12 @@ def open_mined(
     Raises:
       UserError: a file is missing or damaged, or belongs to other records.
     """
-    if not (epath.Path(folder) / CARD).exists():
+    path = epath.Path(folder) / CARD
+    if not path.exists():
         raise UserError(f"{_WHERE}={folder!r} has no tables: write them with `xmodal mine`.")
-    card = read_json(epath.Path(folder) / CARD, _REMEDY)
+    card = read_json(path, _REMEDY)
     records = card.get("records")
-    if {name: (records or {}).get(name) for name in hashes} != dict(hashes):
+    if not isinstance(records, dict) or not hashes.items() <= records.items():
         raise UserError(
             f"{_WHERE}={folder!r} was mined from the records {records}, but the training split "
             f"has {dict(hashes)}; mine it from this split."
@@ -109,16 +110,22 @@ def open_mined(
             f"{_WHERE}={folder!r} was mined from the split {card.get('split')!r}, but "
             f"config.train_split is {split!r}; mine it from this split."
         )
-    shapes = {"captions.npy": len(counts), "images.npy": int(counts.sum())}
-    captions, images = (_open(os.path.join(folder, name), rows) for name, rows in shapes.items())
+    sizes = len(counts), int(counts.sum())
+    captions = _open(os.path.join(folder, "captions.npy"), *sizes)
+    images = _open(os.path.join(folder, "images.npy"), *reversed(sizes))
     return MinedNegatives(captions, images, starts, counts)
 
 
-def _open(path: str, rows: int) -> np.ndarray:
+def _open(path: str, rows: int, items: int) -> np.ndarray:
+    """Returns a table of `rows` rows, each with positions among `items` items."""
     try:
         table = load_arrays(path, mmap_mode="r")
     except DAMAGE as error:
         raise UserError(f"{path} is damaged ({error}); {_REMEDY}") from error
-    if table.ndim != 2 or len(table) != rows:
+    if table.ndim != 2 or len(table) != rows or not table.size:
         raise UserError(f"{path} has the shape {list(table.shape)}, not {rows} rows; {_REMEDY}")
+    if table.dtype != np.int32 or table.min() < 0 or table.max() >= items:
+        raise UserError(
+            f"{path} has numbers that are not positions of {items:,} items, int32; {_REMEDY}"
+        )
     return table

@@ -68,15 +68,21 @@ def test_mistakes_end_with_a_message(run, tmp_path, arguments, message):
     assert not (tmp_path / "sweep").exists()
 
 
-def test_a_dry_run_lists_the_draws(run, tmp_path, monkeypatch):
+@pytest.fixture
+def table(monkeypatch):
+    """The printed lines, when called."""
     printed = []
     monkeypatch.setattr(
         "builtins.print", lambda *texts, **_: printed.extend(f"{text}\n" for text in texts)
     )
+    return lambda: "".join(printed).splitlines()
+
+
+def test_a_dry_run_lists_the_draws(run, tmp_path, table):
     arguments = ["--dry_run", "--trials=3", "--config.batch_size=32", "--space=seed:int:0:9"]
     code, _ = run("drawn", *arguments, "--study=data.captions_per_image=2,3")
     assert code == 0
-    lines = "".join(printed).splitlines()
+    lines = table()
     # The fixed batch size is not drawn.
     heads = ["trial", "data.captions_per_image", "optimizer.learning_rate", "seed"]
     assert [cell.strip() for cell in lines[0].strip("|").split("|")] == heads
@@ -86,3 +92,11 @@ def test_a_dry_run_lists_the_draws(run, tmp_path, monkeypatch):
     assert [row[2:] for row in rows[::2]] == [row[2:] for row in rows[1::2]]
     assert lines[-1] == "6 trials, compared by shapes/mean_recall@10."
     assert not (tmp_path / "sweep").exists()
+
+
+def test_other_keys_of_a_section_on_the_command_line_may_be_drawn(run, table):
+    section = "--config.optimizer.schedule={'name': 'cosine', 'warmup_steps': 1}"
+    drawn = "optimizer.schedule.end_fraction"
+    code, said = run("plain", "--dry_run", "--trials=1", section, f"--space={drawn}:choice:0,0.5")
+    assert code == 0, said
+    assert drawn in table()[0]

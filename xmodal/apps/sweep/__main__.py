@@ -27,6 +27,7 @@ from absl import flags
 
 from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
+from xmodal.base.event_writer import flat_config
 from xmodal.base.progress import STOPPED
 from xmodal.base.text_table import format_table
 from xmodal.cli import config_flag, training_flags
@@ -122,20 +123,20 @@ def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
         path, _, values = STUDY.value.partition("=")
         ((path, each),) = [parse_space(f"{path}:choice:{values}")]
         studied = path, ends(each)
-    fixed = config_flag.overridden_paths()
+    fixed = config_flag.overrides()
     for path in [*given, *([studied[0]] if studied else [])]:
-        if other := next((each for each in fixed if _overlap(path, each)), None):
-            raise UserError(
-                f"--config.{other} fixes a value that --space or --study draws as {path}: leave "
-                "one out, or set what is fixed in a copy of the config file."
-            )
-    space = {**read_space(config_flag.call_config_file("get_space") or {}, "get_space()"), **given}
-    space = {
-        path: each
-        for path, each in space.items()
-        if not (studied and path == studied[0])
-        and not any(f"{path}.".startswith(f"{other}.") for other in fixed)
-    }
+        for other, value in fixed.items():
+            # Other keys of a section that the command line replaces may be drawn.
+            if any(_overlap(path, each) for each in flat_config({other: value})):
+                raise UserError(
+                    f"--config.{other} fixes a value that --space or --study draws as {path}: "
+                    "leave one out, or set what is fixed in a copy of the config file."
+                )
+    own = read_space(config_flag.call_config_file("get_space") or {}, "get_space()")
+    free = [p for p in own if not any(f"{p}.".startswith(f"{other}.") for other in fixed)]
+    space = {path: own[path] for path in free} | given
+    if studied:
+        space.pop(studied[0], None)
     if not space and studied is None:
         raise UserError(
             "There is nothing to draw: the config file has no function get_space. Use "
