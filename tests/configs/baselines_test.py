@@ -34,7 +34,7 @@ def test_one_tower_of_the_published_kind(name):
     inputs = data.parse(config.data.to_dict())
     spec = data.batch_spec(inputs, 2)
     if side == "image":
-        assert encoder.towers["image"].module.encoder.normalization == NORMALIZATIONS[name]
+        assert encoder.towers["image"].module.encoder.config.normalization == NORMALIZATIONS[name]
         assert spec["image"].shape == (2, SIZES[name], SIZES[name], 3)
         assert inputs.image.eval_recipe == ("simclr" if name == "simclr" else "cxc")
         assert inputs.image.augment is None

@@ -26,7 +26,7 @@ def fold(source, tower, folder, variant=""):
     shapes = jax.eval_shape(made.init, jax.random.key(0), inputs)
     params, state = parity.nest(read_weights(folder))
     assert jax.tree.map(np.shape, (params, state)) == jax.tree.map(lambda x: x.shape, shapes)
-    assert made.module.encoder.normalization == description.preprocessing["normalization"]
+    assert made.module.encoder.config.normalization == description.preprocessing["normalization"]
     return description
 
 
@@ -87,7 +87,7 @@ def test_a_slim_checkpoint_with_a_mean_of_pixels_wants_it_subtracted():
     arrays["resnet_v1_50/mean_rgb"] = np.zeros(3)
     description = image_towers.describe_resnet(WeightSource("x", arrays, {}), "slim")
     assert description.preprocessing == {"normalization": "vgg", "size": 224}
-    assert make_tower("tower", description.side()).module.encoder.normalization == "vgg"
+    assert make_tower("tower", description.side()).module.encoder.config.normalization == "vgg"
 
 
 @pytest.mark.parametrize("channels", [112, 448, 300])

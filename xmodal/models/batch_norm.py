@@ -7,8 +7,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import lookup
-from xmodal.models.devices import Devices
 from xmodal.models.mode import Mode
 
 POLICIES: Mapping[str, tuple[Mode, ...]] = {
@@ -23,21 +21,6 @@ STATISTICS = ("global", "per_device")
 
 VARIANCES = ("exact", "fast")
 """How the variance of a batch is computed, see `BatchNorm`."""
-
-
-def make_norm(
-    policy: str, statistics: str, variance: str, devices: Devices
-) -> Callable[..., "BatchNorm"]:
-    """Returns a factory of batch normalizations that accepts the other attributes.
-
-    Args:
-      policy: key of `POLICIES`.
-      statistics: one of `STATISTICS`.
-      variance: one of `VARIANCES`.
-      devices: their count is the number of groups for "per_device".
-    """
-    groups = lookup("statistics", statistics, {"global": 1, "per_device": devices.count})
-    return partial(BatchNorm, groups=groups, policy=policy, variance=variance)
 
 
 class BatchNorm(nn.Module):

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import flax.linen as nn
 import jax
-from jax.typing import DTypeLike
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.devices import Devices
@@ -30,110 +29,6 @@ from xmodal.models.transformer_layers import (
 )
 
 EPSILON = 1e-12
-
-
-class Bert(nn.Module):
-    """Token ids to the sequence output of the last layer.
-
-    The parameters of the layers are stacked along a first axis, as `layers`, so that one layer is
-    compiled at any depth. The first `lower_depth` of them can be separate, as `lower_layers`, to
-    stay frozen while the others train. The frozen features are the output of `lower_layers`, or
-    of the last layer if none are separate. All tokens have type 0.
-
-    Attributes:
-      lower_depth: number of separate layers. If there are any, neither they nor the embeddings use
-        dropout, so that stored features equal computed ones.
-      remat: see `BertConfig`.
-      remat_policy: see `BertConfig`.
-      unroll: see `BertConfig`.
-      attention: see `BertConfig`; "cudnn" only where it exists.
-      layer_init: see `BertConfig`.
-    """
-
-    feature_column: ClassVar[str] = "text_features"
-
-    vocab_size: int
-    width: int
-    depth: int
-    heads: int
-    mlp_dim: int
-    max_positions: int
-    dropout: float
-    dtype: DTypeLike
-    types: int = 2
-    lower_depth: int = 0
-    remat: bool = False
-    remat_policy: str = STORE_NOTHING
-    unroll: bool = False
-    attention: str = EINSUM
-    layer_init: str = "bert"
-
-    def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
-        """`text_ids` and `text_mask`, int [N, T] -> one token per id.
-
-        `text_features` [N, T, W], the tokens that `frozen_features` returned, may replace
-        `text_ids`.
-        """
-        return self.run(inputs, mode, lower_only=False)
-
-    def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """Returns the output of the lower part [N, T, W] as the column `text_features`."""
-        return {self.feature_column: self.run(inputs, Mode.EVALUATE, lower_only=True).tokens}
-
-    @property
-    def may_pool_features(self) -> bool:
-        """Whether no layers follow the frozen features."""
-        return not self.lower_depth
-
-    def makes_frozen_features(self, name: str) -> bool:
-        """Returns whether frozen features depend on the parameters called `name`."""
-        return not self.lower_depth or name != "layers"
-
-    @nn.compact
-    def run(self, inputs: Mapping[str, jax.Array], mode: Mode, lower_only: bool) -> Features:
-        """Returns the tokens of the last layer, or only of the lower part."""
-        dropout = self.dropout if mode.drops else 0.0
-        lower_dropout = 0.0 if self.lower_depth else dropout
-
-        spec = LayerSpec(
-            self.heads, self.mlp_dim, norm_first=False, activation="gelu", epsilon=EPSILON,
-            causal=False, dtype=self.dtype, init=self.layer_init, attention=self.attention,
-        )  # fmt: skip
-        stack = partial(
-            run_layers, spec, remat=self.remat, remat_policy=self.remat_policy, unroll=self.unroll
-        )
-
-        has_features = self.feature_column in inputs
-        if has_features:
-            mask = inputs["text_mask"] > 0
-            x = inputs[self.feature_column].astype(self.dtype)
-        else:
-            ids, mask = read_ids(inputs)
-            x = self._embed(ids, lower_dropout)
-            if self.lower_depth:
-                x = stack(
-                    x, mask, depth=self.lower_depth, dropout=lower_dropout, name="lower_layers"
-                )
-        # If no layers are separate, all of them belong to the lower part.
-        has_more = not lower_only if self.lower_depth else not has_features
-        if has_more:
-            x = stack(x, mask, depth=self.depth - self.lower_depth, dropout=dropout, name="layers")
-        return Features(x, mask)
-
-    def _embed(self, ids: jax.Array, dropout: float) -> jax.Array:
-        if ids.shape[1] > self.max_positions:
-            raise UserError(
-                f"Texts have {ids.shape[1]} tokens, but BERT has max_positions="
-                f"{self.max_positions}: lower config.data.text.max_length, or raise "
-                "config.model.text.encoder.max_positions."
-            )
-        words = self.param("word_embeddings", BERT, (self.vocab_size, self.width))
-        positions = self.param("position_embeddings", BERT, (self.max_positions, self.width))
-        x = words[ids] + positions[: ids.shape[1]]
-        if self.types:
-            x = x + self.param("token_type_embeddings", BERT, (self.types, self.width))[0]
-        x = layer_norm(EPSILON, self.dtype, "embeddings_norm")(x)
-        return nn.Dropout(dropout, deterministic=False)(x)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +76,96 @@ class BertConfig:
     layer_init: str = setting("bert", one_of=LAYER_INITS)
 
 
+class Bert(nn.Module):
+    """Token ids to the sequence output of the last layer.
+
+    The parameters of the layers are stacked along a first axis, as `layers`, so that one layer is
+    compiled at any depth. The first `lower_depth` of them can be separate, as `lower_layers`, to
+    stay frozen while the others train. If there are any, neither they nor the embeddings use
+    dropout, so that stored features equal computed ones. The frozen features are the output of
+    `lower_layers`, or of the last layer if none are separate. All tokens have type 0.
+    """
+
+    feature_column: ClassVar[str] = "text_features"
+
+    config: BertConfig
+
+    def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
+        """`text_ids` and `text_mask`, int [N, T] -> one token per id.
+
+        `text_features` [N, T, W], the tokens that `frozen_features` returned, may replace
+        `text_ids`.
+        """
+        return self.run(inputs, mode, lower_only=False)
+
+    def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Returns the output of the lower part [N, T, W] as the column `text_features`."""
+        return {self.feature_column: self.run(inputs, Mode.EVALUATE, lower_only=True).tokens}
+
+    @property
+    def may_pool_features(self) -> bool:
+        """Whether no layers follow the frozen features."""
+        return not self.config.lower_depth
+
+    def makes_frozen_features(self, name: str) -> bool:
+        """Returns whether frozen features depend on the parameters called `name`."""
+        return not self.config.lower_depth or name != "layers"
+
+    @nn.compact
+    def run(self, inputs: Mapping[str, jax.Array], mode: Mode, lower_only: bool) -> Features:
+        """Returns the tokens of the last layer, or only of the lower part."""
+        config, dtype = self.config, DTYPES[self.config.dtype]
+        dropout = config.dropout if mode.drops else 0.0
+        lower_dropout = 0.0 if config.lower_depth else dropout
+
+        spec = LayerSpec(
+            config.heads, config.mlp_dim, norm_first=False, activation="gelu", epsilon=EPSILON,
+            causal=False, dtype=dtype, init=config.layer_init, attention=config.attention,
+        )  # fmt: skip
+        stack = partial(
+            run_layers, spec, remat=config.remat, remat_policy=config.remat_policy,
+            unroll=config.unroll,
+        )  # fmt: skip
+
+        has_features = self.feature_column in inputs
+        if has_features:
+            mask = inputs["text_mask"] > 0
+            x = inputs[self.feature_column].astype(dtype)
+        else:
+            ids, mask = read_ids(inputs)
+            x = self._embed(ids, lower_dropout)
+            if config.lower_depth:
+                x = stack(
+                    x, mask, depth=config.lower_depth, dropout=lower_dropout, name="lower_layers"
+                )
+        # If no layers are separate, all of them belong to the lower part.
+        has_more = not lower_only if config.lower_depth else not has_features
+        if has_more:
+            depth = config.depth - config.lower_depth
+            x = stack(x, mask, depth=depth, dropout=dropout, name="layers")
+        return Features(x, mask)
+
+    def _embed(self, ids: jax.Array, dropout: float) -> jax.Array:
+        config, length = self.config, ids.shape[1]
+        if length > config.max_positions:
+            raise UserError(
+                f"Texts have {length} tokens, but BERT has max_positions="
+                f"{config.max_positions}: lower config.data.text.max_length, or raise "
+                "config.model.text.encoder.max_positions."
+            )
+
+        def table(name: str, rows: int) -> jax.Array:
+            return self.param(name, BERT, (rows, config.width))
+
+        words = table("word_embeddings", config.vocab_size)
+        positions = table("position_embeddings", config.max_positions)
+        x = words[ids] + positions[:length]
+        if config.types:
+            x = x + table("token_type_embeddings", config.types)[0]
+        x = layer_norm(EPSILON, DTYPES[config.dtype], "embeddings_norm")(x)
+        return nn.Dropout(dropout, deterministic=False)(x)
+
+
 def make_bert(config: BertConfig, devices: Devices) -> Bert:
     """Returns BERT for texts.
 
@@ -193,5 +178,4 @@ def make_bert(config: BertConfig, devices: Devices) -> Bert:
             f"depth of {config.depth}."
         )
     attention = choose("config.model.text.encoder", config, devices.platform)
-    changed = {"dtype": DTYPES[config.dtype], "attention": attention}
-    return Bert(**(dataclasses.asdict(config) | changed))
+    return Bert(dataclasses.replace(config, attention=attention))

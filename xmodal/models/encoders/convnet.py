@@ -6,16 +6,14 @@ Networks" (2016). There are no published weights.
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 
 import flax.linen as nn
 import jax
 from jax.typing import DTypeLike
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.batch_norm import BatchNorm, make_norm
+from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.devices import Devices
-from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
 from xmodal.models.mode import Mode
 
@@ -23,27 +21,16 @@ _CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 class ConvNet(ConvEncoder):
-    """Pixels to a map that every stage halves.
+    """Pixels to a map that every stage halves."""
 
-    Attributes:
-      channels: channels of the stages.
-      units: number of residual units of the stages.
-      norm: makes a batch normalization, given its `name`.
-      remat: recompute every unit in the backward pass.
-    """
-
-    channels: tuple[int, ...]
-    units: tuple[int, ...]
-    norm: Callable[..., BatchNorm]
-    remat: bool
+    config: "ConvNetConfig"
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
         """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 2**S), ceil(W / 2**S), C], S stages."""
-        unit = nn.remat(Unit, static_argnums=(2,)) if self.remat else Unit
-        x = pixels
+        unit, config, x = self.recomputed(Unit), self.config, pixels
         for stage, (channels, units) in enumerate(
-            zip(self.channels, self.units, strict=True), start=1
+            zip(config.channels, config.units, strict=True), start=1
         ):
             x = _conv(channels, self.dtype, name=f"stage{stage}", strides=2)(x)
             for index in range(units):
@@ -97,15 +84,4 @@ class ConvNetConfig(ConvEncoderConfig):
 
 def make_convnet(config: ConvNetConfig, devices: Devices) -> ConvNet:
     """Returns a small residual network."""
-    return ConvNet(
-        normalization=config.normalization,
-        dtype=DTYPES[config.dtype],
-        channels=tuple(config.channels),
-        units=tuple(config.units),
-        norm=partial(
-            make_norm(config.batch_norm, config.statistics, config.variance, devices),
-            momentum=0.9,
-            epsilon=1e-5,
-        ),
-        remat=config.remat,
-    )
+    return ConvNet(config, config.make_norm(devices, momentum=0.9, epsilon=1e-5))

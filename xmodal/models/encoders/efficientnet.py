@@ -7,15 +7,13 @@ with the details of tensorflow/tpu, models/official/efficientnet; Lite: its fold
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import flax.linen as nn
 import jax
 
 from xmodal.base.config import UserError, lookup, setting
-from xmodal.models.batch_norm import BatchNorm, make_norm
 from xmodal.models.devices import Devices
-from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import depthwise as depthwise_lib
 from xmodal.models.encoders import gating, packing
 from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
@@ -94,75 +92,58 @@ def drop_connect_rates(
 class EfficientNet(ConvEncoder):
     """Pixels to the map of the last convolution.
 
+    Lite has ReLU6 in place of SiLU, no squeeze-excite, a stem and a head of fixed width, and a
+    first and a last stage of fixed depth.
+
     Attributes:
-      width: channel multiplier.
-      depth: block multiplier.
-      depthwise: implementation of the depthwise convolution.
-      norm: makes a batch normalization, given its `name`.
-      drop_connect: probability of dropping a block's branch, reached at the last block.
-      drop_connect_over: see `drop_connect_rates`.
-      remat: recompute every block in the backward pass.
-      lite: ReLU6 in place of SiLU, no squeeze-excite, a stem and a head of fixed width, and a first
-        and a last stage of fixed depth.
-      pack: number of images packed in the first stages, see `packing`; a divisor of it if the
-        images of a device are not a multiple.
-      devices: number of devices that the batch is split over.
-      products: see `packing.prefers_products`.
-      fuse: see `gating.prefers_fusion`.
+      devices: devices that the batch is split over, which decide between equal computations.
     """
 
-    width: float
-    depth: float
-    depthwise: depthwise_lib.Depthwise
-    norm: Callable[..., BatchNorm]
-    drop_connect: float
-    drop_connect_over: str
-    remat: bool
-    lite: bool = False
-    pack: int = 1
-    devices: int = 1
-    products: bool = False
-    fuse: bool = False
+    config: "EfficientNetConfig"
+    devices: Devices
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
         """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 32), ceil(W / 32), C]."""
-        activation = jax.nn.relu6 if self.lite else jax.nn.silu
-        end_width = 1.0 if self.lite else self.width
-        x = packing.pack(pixels, packing.fit(self.pack, pixels.shape[0], self.devices))
+        config, platform, lite = self.config, self.devices.platform, self.config.is_lite
+        products, fuse = packing.prefers_products(platform), gating.prefers_fusion(platform)
+        depthwise = depthwise_lib.choose(config.depthwise, platform)
+        activation = jax.nn.relu6 if lite else jax.nn.silu
+        width, depth = config.multipliers
+        end_width = 1.0 if lite else width
+        packed = packing.choose(config.pack, platform)
+        x = packing.pack(pixels, packing.fit(packed, pixels.shape[0], self.devices.count))
         stem = scale_channels(STEM_CHANNELS, end_width)
         conv = functools.partial(packing.Conv, kernel_init=CONV_INIT, dtype=self.dtype)
         # Of the means, from here on; see `BatchNorm`.
-        estimate = packing.estimate_mean(x) if self.fuse else None
+        estimate = packing.estimate_mean(x) if fuse else None
         x, estimate = conv(stem, 3, stride=2, name="stem")(x, estimate)
         norm = self.norm(name="stem_norm")
         x = activation(norm(x, mode, estimate=estimate))
-        estimate = norm.output_mean(activation) if self.fuse else None
-        block = nn.remat(MBConv, static_argnums=(2,)) if self.remat else MBConv
-        rates = iter(
-            drop_connect_rates(self.drop_connect, self.depth, self.drop_connect_over, self.lite)
-        )
-        blocks = count_blocks(self.depth, self.lite)
+        estimate = norm.output_mean(activation) if fuse else None
+        block = self.recomputed(MBConv)
+        rates = iter(drop_connect_rates(config.drop_connect, depth, config.drop_connect_over, lite))
+        blocks = count_blocks(depth, lite)
         for number, (stage, count) in enumerate(zip(STAGES, blocks, strict=True), start=1):
             for index in range(count):
                 rate = next(rates)
                 x, estimate = block(
                     stage,
-                    scale_channels(stage.channels, self.width),
+                    scale_channels(stage.channels, width),
                     stage.stride if index == 0 else 1,
-                    self.depthwise,
+                    depthwise,
                     self.norm,
                     activation,
                     self.dtype,
-                    squeeze_excite=not self.lite,
+                    squeeze_excite=not lite,
                     drop_connect=rate if mode.drops else 0.0,
-                    products=self.products,
+                    products=products,
                     name=f"stage{number}_block{index + 1}",
                 )(x, mode, estimate)
                 if (number, index) == LAST_PACKED:
                     x = packing.unpack(x)
         head = scale_channels(HEAD_CHANNELS, end_width)
-        x, estimate = conv(head, 1, product=self.products, name="head")(x, estimate)
+        x, estimate = conv(head, 1, product=products, name="head")(x, estimate)
         return activation(self.norm(name="head_norm")(x, mode, estimate=estimate))
 
 
@@ -193,6 +174,18 @@ class EfficientNetConfig(ConvEncoderConfig):
     momentum: float = setting(0.99, at_least=0, below=1)
     pack: int | None = setting(None, at_least=1)
 
+    @property
+    def multipliers(self) -> tuple[float, float]:
+        """Width and depth."""
+        if self.variant is not None:
+            return VARIANTS[self.variant]
+        return self.width or 1.0, self.depth or 1.0
+
+    @property
+    def is_lite(self) -> bool:
+        """Whether it is one of the variants of Lite."""
+        return (self.variant or "").startswith("lite")
+
 
 def make_efficientnet(config: EfficientNetConfig, devices: Devices) -> EfficientNet:
     """Returns EfficientNet for uint8 images of any size.
@@ -206,24 +199,4 @@ def make_efficientnet(config: EfficientNetConfig, devices: Devices) -> Efficient
             f"EfficientNet takes a variant ({', '.join(VARIANTS)}) or a width and a depth, got "
             f"variant={config.variant}, width={width}, depth={depth}."
         )
-    if config.variant is not None:
-        width, depth = VARIANTS[config.variant]
-    return EfficientNet(
-        normalization=config.normalization,
-        dtype=DTYPES[config.dtype],
-        width=width or 1.0,
-        depth=depth or 1.0,
-        depthwise=depthwise_lib.choose(config.depthwise, devices.platform),
-        norm=functools.partial(
-            make_norm(config.batch_norm, config.statistics, config.variance, devices),
-            momentum=config.momentum,
-        ),
-        drop_connect=config.drop_connect,
-        drop_connect_over=config.drop_connect_over,
-        remat=config.remat,
-        lite=(config.variant or "").startswith("lite"),
-        pack=packing.choose(config.pack, devices.platform),
-        devices=devices.count,
-        products=packing.prefers_products(devices.platform),
-        fuse=gating.prefers_fusion(devices.platform),
-    )
+    return EfficientNet(config, config.make_norm(devices, momentum=config.momentum), devices)

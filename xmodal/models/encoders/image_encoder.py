@@ -1,15 +1,17 @@
 """The common bases of pixel encoders: any, and convolutional networks."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
 from jax.typing import DTypeLike
 
 from xmodal.base.config import setting
-from xmodal.models.batch_norm import POLICIES, STATISTICS, VARIANCES
+from xmodal.models.batch_norm import POLICIES, STATISTICS, VARIANCES, BatchNorm
+from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import pixels
 from xmodal.models.features import Features
@@ -46,20 +48,30 @@ class ConvEncoderConfig(ImageEncoderConfig):
     statistics: str = setting("global", one_of=STATISTICS)
     variance: str = setting("exact", one_of=VARIANCES)
 
+    def make_norm(self, devices: Devices, **attributes: Any) -> Callable[..., BatchNorm]:
+        """Returns a factory of batch normalizations, which takes further attributes.
+
+        Args:
+          devices: their count is the number of groups for "per_device".
+          **attributes: attributes of `BatchNorm` that no setting sets.
+        """
+        groups = devices.count if self.statistics == "per_device" else 1
+        policy, variance = self.batch_norm, self.variance
+        return partial(BatchNorm, groups=groups, policy=policy, variance=variance, **attributes)
+
 
 class ImageEncoder(nn.Module):
-    """Base of the pixel encoders, which define `encode`.
-
-    Attributes:
-      normalization: normalization of the pixels, see `pixels.normalize`.
-      dtype: compute dtype.
-    """
+    """Base of the pixel encoders, which define `encode`."""
 
     feature_column: ClassVar[str] = "image_features"
     may_pool_features: ClassVar[bool] = True
 
-    normalization: str
-    dtype: DTypeLike
+    config: ImageEncoderConfig
+
+    @property
+    def dtype(self) -> DTypeLike:
+        """The compute dtype."""
+        return DTYPES[self.config.dtype]
 
     def encode(self, pixels: jax.Array, mode: Mode) -> jax.Array:
         """Returns the tokens [B, T, C] of normalized pixels [B, H, W, 3]."""
@@ -72,7 +84,7 @@ class ImageEncoder(nn.Module):
         """
         if self.feature_column in inputs:
             return Features(inputs[self.feature_column].astype(self.dtype))
-        x = pixels.normalize(inputs["image"], self.normalization).astype(self.dtype)
+        x = pixels.normalize(inputs["image"], self.config.normalization).astype(self.dtype)
         return Features(self.encode(x, mode))
 
     def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
@@ -85,7 +97,20 @@ class ImageEncoder(nn.Module):
 
 
 class ConvEncoder(ImageEncoder):
-    """Base of the convolutional networks, which define `grid`."""
+    """Base of the convolutional networks, which define `grid`.
+
+    Attributes:
+      norm: makes a batch normalization, given its `name`.
+    """
+
+    norm: Callable[..., BatchNorm]
+
+    def recomputed(self, block: type[nn.Module]) -> type[nn.Module]:
+        """Returns a block whose values the backward pass recomputes if `remat` is set.
+
+        It is called with its inputs and a `Mode`.
+        """
+        return nn.remat(block, static_argnums=(2,)) if self.config.remat else block
 
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
         """Returns the last map [B, H', W', C] of normalized pixels [B, H, W, 3]."""

@@ -6,7 +6,6 @@ details of TF-slim, which keras.applications shares.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import partial
 
 import flax.linen as nn
 import jax
@@ -14,9 +13,8 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from xmodal.base.config import setting
-from xmodal.models.batch_norm import BatchNorm, make_norm
+from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.devices import Devices
-from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import pixels as pixels_lib
 from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
 from xmodal.models.mode import Mode
@@ -146,16 +144,18 @@ class Mixed(nn.Module):
         return jnp.concatenate(outputs, axis=-1)
 
 
+_POOLS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
+    "max": lambda x: nn.max_pool(x, (3, 3), strides=(2, 2)),
+    "average": lambda x: nn.avg_pool(x, (3, 3), padding="SAME", count_include_pad=False),
+}
+
+
 def _run(
     owner: "Mixed | InceptionV3", x: jax.Array, step: InceptionConv | str, name: str, mode: Mode
 ) -> jax.Array:
     """A convolution or pooling, called inside a compact method of `owner`."""
-    if step == "max":
-        return nn.max_pool(x, (3, 3), strides=(2, 2))
-    if step == "average":
-        return nn.avg_pool(x, (3, 3), padding="SAME", count_include_pad=False)
     if isinstance(step, str):
-        raise ValueError(f"unknown pooling {step!r}")
+        return _POOLS[step](x)
     x = nn.Conv(
         step.channels, step.kernel, strides=step.stride, padding=step.padding,
         use_bias=False, kernel_init=_CONV_INIT, dtype=owner.dtype, name=name,
@@ -164,15 +164,7 @@ def _run(
 
 
 class InceptionV3(ConvEncoder):
-    """Pixels to the map of the last block.
-
-    Attributes:
-      norm: makes a batch normalization, given its `name`.
-      remat: recompute every block in the backward pass.
-    """
-
-    norm: Callable[..., BatchNorm]
-    remat: bool
+    """Pixels to the map of the last block."""
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
@@ -184,7 +176,7 @@ class InceptionV3(ConvEncoder):
         x = pixels
         for name, step in STEM.items():
             x = _run(self, x, step, name, mode)
-        block = nn.remat(Mixed, static_argnums=(2,)) if self.remat else Mixed
+        block = self.recomputed(Mixed)
         for name, branches in BLOCKS.items():
             x = block(branches, self.norm, self.dtype, name=name)(x, mode)
         return x
@@ -199,10 +191,4 @@ class InceptionV3Config(ConvEncoderConfig):
 
 def make_inception_v3(config: InceptionV3Config, devices: Devices) -> InceptionV3:
     """Returns Inception v3 for uint8 images of 75 pixels or more; 2048 channels."""
-    norm = make_norm(config.batch_norm, config.statistics, config.variance, devices)
-    return InceptionV3(
-        normalization=config.normalization,
-        dtype=DTYPES[config.dtype],
-        norm=partial(norm, use_scale=False),
-        remat=config.remat,
-    )
+    return InceptionV3(config, config.make_norm(devices, use_scale=False))

@@ -11,16 +11,12 @@ and 128 of such files are the nearest integers, which 8-bit inputs need.
 """
 
 import dataclasses
-from collections.abc import Callable
-from functools import partial
 
 import flax.linen as nn
 import jax
 
 from xmodal.base.config import setting
-from xmodal.models.batch_norm import BatchNorm, make_norm
 from xmodal.models.devices import Devices
-from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import depthwise as depthwise_lib
 from xmodal.models.encoders import packing
 from xmodal.models.encoders import pixels as pixels_lib
@@ -45,45 +41,38 @@ class MobileNetV2(ConvEncoder):
     """Pixels to the map of the last convolution.
 
     Attributes:
-      width: channel multiplier.
-      depthwise: implementation of the depthwise convolution.
-      norm: makes a batch normalization, given its `name`; None if it was folded into the
-        convolutions, which have biases instead.
-      remat: recompute every block in the backward pass.
-      products: see `packing.prefers_products`.
+      platform: see `Devices`.
     """
 
-    width: float
-    depthwise: depthwise_lib.Depthwise
-    norm: Callable[..., BatchNorm] | None
-    remat: bool
-    products: bool = False
+    config: "MobileNetV2Config"
+    platform: str
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
         """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 32), ceil(W / 32), C]."""
-        norm = self.norm
+        width, norm = self.config.width, None if self.config.folded else self.norm
+        depthwise = depthwise_lib.choose(self.config.depthwise, self.platform)
         x = nn.Conv(
-            scale_channels(STEM_CHANNELS, self.width), (3, 3), strides=2, padding="SAME",
+            scale_channels(STEM_CHANNELS, width), (3, 3), strides=2, padding="SAME",
             use_bias=norm is None, kernel_init=CONV_INIT, dtype=self.dtype, name="stem",
         )(pixels)  # fmt: skip
         x = jax.nn.relu6(norm(name="stem_norm")(x, mode) if norm else x)
-        block = nn.remat(MBConv, static_argnums=(2,)) if self.remat else MBConv
+        block = self.recomputed(MBConv)
         for number, stage in enumerate(STAGES, start=1):
             for index in range(stage.blocks):
                 x, _ = block(
                     stage,
-                    scale_channels(stage.channels, self.width),
+                    scale_channels(stage.channels, width),
                     stage.stride if index == 0 else 1,
-                    self.depthwise,
+                    depthwise,
                     norm,
                     jax.nn.relu6,
                     self.dtype,
-                    products=self.products,
+                    products=packing.prefers_products(self.platform),
                     name=f"stage{number}_block{index + 1}",
                 )(x, mode)
         x = nn.Conv(
-            scale_channels(HEAD_CHANNELS, max(1.0, self.width)), (1, 1),
+            scale_channels(HEAD_CHANNELS, max(1.0, width)), (1, 1),
             use_bias=norm is None, kernel_init=CONV_INIT, dtype=self.dtype, name="head",
         )(x)  # fmt: skip
         return jax.nn.relu6(norm(name="head_norm")(x, mode) if norm else x)
@@ -107,15 +96,4 @@ class MobileNetV2Config(ConvEncoderConfig):
 
 def make_mobilenet_v2(config: MobileNetV2Config, devices: Devices) -> MobileNetV2:
     """Returns MobileNetV2 for uint8 images of any size; 1280 channels."""
-    norm = partial(
-        make_norm(config.batch_norm, config.statistics, config.variance, devices), momentum=0.999
-    )
-    return MobileNetV2(
-        normalization=config.normalization,
-        dtype=DTYPES[config.dtype],
-        width=config.width,
-        depthwise=depthwise_lib.choose(config.depthwise, devices.platform),
-        norm=None if config.folded else norm,
-        remat=config.remat,
-        products=packing.prefers_products(devices.platform),
-    )
+    return MobileNetV2(config, config.make_norm(devices, momentum=0.999), devices.platform)

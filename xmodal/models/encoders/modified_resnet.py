@@ -6,16 +6,14 @@ section 2.4, and `ModifiedResNet` in openai/CLIP. The head `attention_pool` belo
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 
 import flax.linen as nn
 import jax
 from jax.typing import DTypeLike
 
 from xmodal.base.config import setting
-from xmodal.models.batch_norm import BatchNorm, make_norm
+from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.devices import Devices
-from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import pixels as pixels_lib
 from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
 from xmodal.models.initializers import LINEAR
@@ -91,35 +89,23 @@ class ModifiedBottleneck(nn.Module):
 
 
 class ModifiedResNet(ConvEncoder):
-    """Pixels to the map of the last unit.
+    """Pixels to the map of the last unit."""
 
-    Attributes:
-      width: see `ModifiedResNetConfig`.
-      units: see `ModifiedResNetConfig`.
-      norm: makes a batch normalization, given its `name`.
-      remat: recompute every unit in the backward pass.
-    """
-
-    width: int
-    units: tuple[int, ...]
-    norm: Callable[..., BatchNorm]
-    remat: bool
+    config: ModifiedResNetConfig
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
         """Normalized pixels [B, H, W, 3] -> [B, H / 32, W / 32, 32 * width] with four stages."""
-        layers = _Layers(self.norm, self.dtype, mode)
-        x = jax.nn.relu(layers.conv(pixels, "stem1", self.width // 2, 3, 2))
-        x = jax.nn.relu(layers.conv(x, "stem2", self.width // 2, 3))
-        x = _halve(jax.nn.relu(layers.conv(x, "stem3", self.width, 3)))
-        unit = ModifiedBottleneck
-        if self.remat:
-            unit = nn.remat(ModifiedBottleneck, static_argnums=(2,))
-        for stage, count in enumerate(self.units):
+        layers, width = _Layers(self.norm, self.dtype, mode), self.config.width
+        x = jax.nn.relu(layers.conv(pixels, "stem1", width // 2, 3, 2))
+        x = jax.nn.relu(layers.conv(x, "stem2", width // 2, 3))
+        x = _halve(jax.nn.relu(layers.conv(x, "stem3", width, 3)))
+        unit = self.recomputed(ModifiedBottleneck)
+        for stage, count in enumerate(self.config.units):
             for index in range(count):
                 stride = 2 if stage and not index else 1
                 x = unit(
-                    self.width * 2**stage, stride, self.norm, self.dtype,
+                    width * 2**stage, stride, self.norm, self.dtype,
                     name=f"stage{stage + 1}_unit{index + 1}",
                 )(x, mode)  # fmt: skip
         return x
@@ -127,12 +113,5 @@ class ModifiedResNet(ConvEncoder):
 
 def make_modified_resnet(config: ModifiedResNetConfig, devices: Devices) -> ModifiedResNet:
     """Returns a ResNet of CLIP for uint8 images."""
-    norm = make_norm(config.batch_norm, config.statistics, config.variance, devices)
-    return ModifiedResNet(
-        normalization=config.normalization,
-        dtype=DTYPES[config.dtype],
-        width=config.width,
-        units=tuple(config.units),
-        norm=partial(norm, momentum=0.9, epsilon=1e-5, unbiased=True),
-        remat=config.remat,
-    )
+    norm = config.make_norm(devices, momentum=0.9, epsilon=1e-5, unbiased=True)
+    return ModifiedResNet(config, norm)

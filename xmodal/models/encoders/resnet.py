@@ -16,9 +16,8 @@ import jax
 from jax.typing import DTypeLike
 
 from xmodal.base.config import lookup, setting
-from xmodal.models.batch_norm import BatchNorm, make_norm
+from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.devices import Devices
-from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import pixels as pixels_lib
 from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
 from xmodal.models.mode import Mode
@@ -143,38 +142,30 @@ class ResNet(ConvEncoder):
 
     Attributes:
       units: number of units in each of the four stages.
-      cardinality: see `Bottleneck`.
-      group_width: see `Bottleneck`.
-      variant: see `Variant`.
-      norm: makes a batch normalization, given its `name`.
-      remat: recompute every unit in the backward pass.
     """
 
+    config: "ResNetConfig"
     units: tuple[int, ...]
-    cardinality: int
-    group_width: int
-    variant: Variant
-    norm: Callable[..., BatchNorm]
-    remat: bool
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
         """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 32), ceil(W / 32), 2048]."""
-        conv = partial(_conv_norm, self.variant.bias, self.norm, self.dtype, mode)
+        config, variant = self.config, VARIANTS[self.config.variant]
+        conv = partial(_conv_norm, variant.bias, self.norm, self.dtype, mode)
         x = jax.nn.relu(conv(pixels, "stem", 64, 7, 2))
         paddings = {
             "same": "SAME",
             "symmetric": [(1, 1), (1, 1)],
             "end": [(0, 1 - side % 2) for side in x.shape[1:3]],
         }
-        padding = paddings[self.variant.pool_padding]
+        padding = paddings[variant.pool_padding]
         x = nn.max_pool(x, (3, 3), strides=(2, 2), padding=padding)
-        unit = nn.remat(Bottleneck, static_argnums=(2,)) if self.remat else Bottleneck
-        for stage, strides in enumerate(unit_strides(self.units, self.variant.stride_last)):
+        unit = self.recomputed(Bottleneck)
+        for stage, strides in enumerate(unit_strides(self.units, variant.stride_last)):
             for index, stride in enumerate(strides):
                 x = unit(
-                    64 * 2**stage, stride, self.cardinality, self.group_width,
-                    self.variant, self.norm, self.dtype,
+                    64 * 2**stage, stride, config.cardinality, config.group_width,
+                    variant, self.norm, self.dtype,
                     name=f"stage{stage + 1}_unit{index + 1}",
                 )(x, mode)  # fmt: skip
         return x
@@ -206,14 +197,7 @@ class ResNetConfig(ConvEncoderConfig):
 def make_resnet(config: ResNetConfig, devices: Devices) -> ResNet:
     """Returns ResNet for uint8 images of any size; 2048 channels."""
     variant = VARIANTS[config.variant]
-    norm = make_norm(config.batch_norm, config.statistics, config.variance, devices)
-    return ResNet(
-        normalization=config.normalization or variant.normalization,
-        dtype=DTYPES[config.dtype],
-        units=lookup("config.model.image.encoder.depth", str(config.depth), DEPTHS),
-        cardinality=config.cardinality,
-        group_width=config.group_width,
-        variant=variant,
-        norm=partial(norm, momentum=variant.momentum, epsilon=variant.epsilon),
-        remat=config.remat,
-    )
+    norm = config.make_norm(devices, momentum=variant.momentum, epsilon=variant.epsilon)
+    normalization = config.normalization or variant.normalization
+    units = lookup("config.model.image.encoder.depth", str(config.depth), DEPTHS)
+    return ResNet(dataclasses.replace(config, normalization=normalization), norm, units)

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.devices import Devices
-from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.image_encoder import ImageEncoder, ImageEncoderConfig
 from xmodal.models.encoders.position_resize import POSITION_RESIZES
 from xmodal.models.fused_attention import ATTENTIONS, EINSUM, choose
@@ -178,5 +177,4 @@ def make_vit(config: VitConfig, devices: Devices) -> Vit:
       UserError: see `fused_attention.choose`.
     """
     attention = choose("config.model.image.encoder", config, devices.platform)
-    config = dataclasses.replace(config, attention=attention)
-    return Vit(normalization=config.normalization, dtype=DTYPES[config.dtype], config=config)
+    return Vit(dataclasses.replace(config, attention=attention))

@@ -22,10 +22,7 @@ from xmodal.models.heads import (
 )
 
 HEADS: Mapping[str, Row] = {
-    "attention": Row(
-        additive_attention.AttentionConfig,
-        lambda config: additive_attention.Attention(config.scaled),
-    ),
+    "attention": Row(additive_attention.AttentionConfig, additive_attention.Attention),
     "attention_pool": Row(attention_pooling.AttentionPoolConfig, attention_pooling.AttentionPool),
     "consensus": Row(consensus.ConsensusConfig, consensus.Consensus),
     "first": Row(pooling.NoConfig, lambda config: pooling.First()),
@@ -36,9 +33,9 @@ HEADS: Mapping[str, Row] = {
     ),
     "gpo": Row(gpo.GpoConfig, gpo.Gpo),
     "graph": Row(graph_reasoning.GraphConfig, graph_reasoning.Graph),
-    "last": Row(pooling.LastConfig, lambda config: pooling.Last(config.source)),
+    "last": Row(pooling.LastConfig, pooling.Last),
     "map": Row(attention_pooling.MapConfig, attention_pooling.Map),
-    "max": Row(pooling.MaxConfig, lambda config: pooling.Max(config.dropout)),
+    "max": Row(pooling.MaxConfig, pooling.Max),
     "mean": Row(pooling.NoConfig, lambda config: pooling.Mean()),
     "none": Row(pooling.NoConfig, lambda config: no_vector.NoVector()),
     "pie": Row(pie.PieConfig, pie.Pie),

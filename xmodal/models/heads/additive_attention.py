@@ -42,7 +42,7 @@ class Attention(nn.Module):
     Parameters: `hidden`, the linear layer, and `query` [W], the vector u.
     """
 
-    scaled: bool
+    config: AttentionConfig
 
     @nn.compact
     def __call__(self, features: Features, mode: Mode) -> Embedding:
@@ -51,7 +51,7 @@ class Attention(nn.Module):
         width = tokens.shape[-1]
         hidden = jnp.tanh(nn.Dense(width, kernel_init=LINEAR["torch"], name="hidden")(tokens))
         scores = hidden @ self.param("query", nn.initializers.normal(1.0), (width,))
-        if self.scaled:
+        if self.config.scaled:
             scores = scores / width**0.5
         weights = masked_softmax(scores, features.mask)
         return Embedding(attend(weights, features), extras={"attention": weights})

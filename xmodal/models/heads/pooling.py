@@ -115,7 +115,7 @@ class Sum(Pooling):
 class Max(Pooling):
     """The largest value of the real tokens, per channel."""
 
-    dropout: float
+    config: MaxConfig
 
     def pool(self, features: Features) -> jax.Array:
         """See `Pooling`."""
@@ -124,7 +124,7 @@ class Max(Pooling):
     @nn.compact
     def __call__(self, features: Features, mode: Mode) -> Embedding:
         """Tokens [N, T, W] -> vector [N, W]."""
-        dropout = nn.Dropout(self.dropout, deterministic=not mode.drops)
+        dropout = nn.Dropout(self.config.dropout, deterministic=not mode.drops)
         return Embedding(dropout(self.pool(features)))
 
 
@@ -158,11 +158,11 @@ class First(Pooling):
 class Last(nn.Module):
     """The end of a text, see `LastConfig`."""
 
-    source: str
+    config: LastConfig
 
     def __call__(self, features: Features, mode: Mode) -> Embedding:
         """Tokens [N, T, W] or the extra `state` [N, S] -> vector [N, W] or [N, S]."""
-        if self.source == "state":
+        if self.config.source == "state":
             vector = final_state(features, "The head 'last' with source='state'")
         else:
             vector = last_token(features)

@@ -91,10 +91,9 @@ def make_cross_attention(config: CrossAttentionConfig, text_encoder: nn.Module) 
             f"config.model.text.encoder is a {type(text_encoder).__name__}; use 'bert' there, or "
             "the pair scorer 'matching_head'."
         )
-    bert = text_encoder
-    dtype = next(name for name, dtype in DTYPES.items() if dtype == bert.dtype)
+    bert = text_encoder.config
     sizes = FusionSizes(
-        bert.width, bert.depth, bert.heads, bert.mlp_dim, bert.dropout, dtype, bert.layer_init
+        bert.width, bert.depth, bert.heads, bert.mlp_dim, bert.dropout, bert.dtype, bert.layer_init
     )
     module = GroundedText(sizes, bert.vocab_size, bert.max_positions, bert.types)
     return PairScorer(

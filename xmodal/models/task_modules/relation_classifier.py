@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
+from xmodal.models.initializers import uniform
 from xmodal.models.mode import Mode
 from xmodal.similarity.embedding import Embedding
 
@@ -71,14 +72,10 @@ class RelationClassifier(nn.Module):
         """
         views = {"left": left} if right is None else {"left": left, "right": right}
         # torch's default for one linear layer on all inputs.
-        bound = sum(x.shape[-1] for x in views.values()) ** -0.5
-
-        def uniform(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-            return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
-
+        init = uniform(sum(x.shape[-1] for x in views.values()) ** -0.5)
         found = {
-            name: x.astype(jnp.float32) @ self.param(name, uniform, (x.shape[-1], self.relations))
+            name: x.astype(jnp.float32) @ self.param(name, init, (x.shape[-1], self.relations))
             for name, x in views.items()
         }
-        bias = self.param("bias", uniform, (self.relations,))
+        bias = self.param("bias", init, (self.relations,))
         return found["left"] + bias, found.get("right", jnp.zeros((1, self.relations)))
