@@ -95,11 +95,11 @@ def test_a_vocabulary_is_learned_once_from_text_alone(tiny_config, monkeypatch):
 def test_a_vocabulary_beside_a_dataset_that_cannot_be_written(tiny_config, monkeypatch):
     config = tiny_config | {"text": {"vocabulary_size": 140, "max_length": 12}}
 
-    def refuse(path):
+    def refuse(path, _):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(learned_vocabulary, "replacing", refuse)
+        patch.setattr(learned_vocabulary, "write_atomically", refuse)
         learned = data.load_vocabulary(config)
         patch.setattr(learned_vocabulary, "learn_vocabulary", None)  # A process learns only once.
         assert data.vocabulary_size(config) == len(learned)

@@ -190,7 +190,7 @@ def test_a_checkpoint_that_is_damaged_and_one_that_does_not_fit(config, tmp_path
     for step, message in ((6, "is at step 6, beyond config.total_steps=5"), (3, "")):
         parts = resolve(config, run, allow_changes=("total_steps", "optimizer"))
         with pytest.raises(UserError, match=message) if message else contextlib.nullcontext():
-            start.check_start(parts, run, parts.state_shapes, step)
+            start.check_start(parts, run, step)
     config.total_steps = 7
     (tmp_path / "run/checkpoints/6/params").rename(tmp_path / "elsewhere")
     with caplog.at_level(logging.INFO, logger="absl"):

@@ -28,6 +28,12 @@ def replacing(path: epath.PathLike) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
 
 
+def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
+    """Writes a file; it replaces the one at `path`, if any, once it is complete."""
+    with replacing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
 def rename_new(temporary: pathlib.Path, path: pathlib.Path) -> None:
     """Renames a file; unlike `rename`, never replaces one that another process has created.
 

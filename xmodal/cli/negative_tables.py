@@ -11,7 +11,7 @@ from etils import epath
 
 from data_prep.untrusted.saved_arrays import load_arrays
 from xmodal.base import processes
-from xmodal.base.atomic import new_folder, replacing
+from xmodal.base.atomic import new_folder, replacing, write_atomically
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import disk_errors
 from xmodal.base.json_files import read_json
@@ -169,8 +169,7 @@ def _check_card(folder: epath.Path, card: Mapping[str, object]) -> None:
 
     def begin() -> None:
         if not path.exists():
-            with replacing(path) as file:
-                file.write(json.dumps(card).encode())
+            write_atomically(path, json.dumps(card))
 
     processes.first_does("begin the tables", begin)
     found = read_json(path, f"remove {folder} and start again.")

@@ -42,6 +42,11 @@ def dense(column: np.ndarray | RaggedColumn) -> np.ndarray:
     return column
 
 
+def decode_texts(stored: np.ndarray) -> list[str]:
+    """Returns the texts of a column, UTF-8 bytes of any shape, in one list."""
+    return [text.decode("utf-8", "ignore") for text in stored.flat]
+
+
 @dataclasses.dataclass(frozen=True)
 class Column:
     """One feature of a dataset.

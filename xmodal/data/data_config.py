@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import ml_collections
 import numpy as np
 
 from xmodal.base.config import UserError, read, setting
@@ -139,9 +138,7 @@ class DataConfig:
         return self.text
 
 
-def parse(
-    config: Mapping[str, Any] | ml_collections.ConfigDict | DataConfig, where: str = "config.data"
-) -> DataConfig:
+def parse(config: Mapping[str, Any] | DataConfig, where: str = "config.data") -> DataConfig:
     """Returns `config.data` as its dataclass.
 
     Args:
@@ -151,6 +148,4 @@ def parse(
     Raises:
       UserError: a key is unknown (the known ones are listed) or a value is out of range.
     """
-    if isinstance(config, ml_collections.ConfigDict):
-        config = config.to_dict()
     return read(DataConfig, where, config)

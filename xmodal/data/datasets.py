@@ -143,7 +143,8 @@ class Source:
           rows: record numbers int64 [N]; None for all.
 
         Returns:
-          [N, *shape] by name, or `Ragged` if the length varies; texts and encoded images are bytes.
+          [N, *shape] by name, or `RaggedColumn` if the length varies; texts and encoded images are
+          bytes.
         """
         wanted = {name: self.columns[name] for name in names}
         if wanted.keys() <= self._small_columns.keys():
@@ -184,7 +185,7 @@ def read_captions(config: Mapping[str, Any] | DataConfig, split: str) -> list[st
       DatasetMissingError: it is not prepared.
     """
     captions = Source(parse(config), split, ["captions"]).get(["captions"])["captions"]
-    return [text.decode("utf-8", "ignore") for text in columns_lib.ragged(captions).values]
+    return columns_lib.decode_texts(columns_lib.ragged(captions).values)
 
 
 def needed_columns(config: DataConfig) -> list[str]:

@@ -12,7 +12,7 @@ from xmodal.base.config import UserError
 from xmodal.base.cxc_files import describe_differences
 from xmodal.base.read_ahead import read_ahead
 from xmodal.data.batch_spec import batch_spec
-from xmodal.data.columns import STRING, RaggedColumn, dense, ragged
+from xmodal.data.columns import STRING, RaggedColumn, decode_texts, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import title_of
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
@@ -98,7 +98,7 @@ class EvalSplit:
         self.caption_rows = np.repeat(np.arange(len(captions.lengths)), captions.lengths)
         self.caption_ids = ids.values
         self.caption_image_ids = self.image_ids[self.caption_rows]
-        self.caption_texts = [text.decode("utf-8", "ignore") for text in captions.values]
+        self.caption_texts = decode_texts(captions.values)
 
     def beside(self, split: str) -> "EvalSplit":
         """Returns another split of the same dataset, with the same columns and tokenizer."""

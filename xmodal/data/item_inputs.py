@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xmodal.data.columns import STRING, RaggedColumn
+from xmodal.data.columns import STRING, RaggedColumn, decode_texts
 from xmodal.preprocessing import ImageConfig, Tokenizer, prepare_images
 from xmodal.preprocessing.regions import pad_rows
 
@@ -33,6 +33,6 @@ def tag_columns(tags: np.ndarray, tokenizer: Tokenizer) -> dict[str, np.ndarray]
       tags: bytes [N]; an image with an empty text has no words, nor `[SEP]`.
       tokenizer: of word pieces, which puts `[CLS]` before a text.
     """
-    ids, mask = tokenizer.encode([text.decode("utf-8", "ignore") for text in tags])
+    ids, mask = tokenizer.encode(decode_texts(tags))
     is_real = (mask > 0) & (mask.sum(axis=1, keepdims=True) > 2)
     return {"image_tags": np.where(is_real, ids, -1).astype(np.int32)[:, 1:]}

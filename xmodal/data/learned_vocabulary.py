@@ -9,7 +9,7 @@ from typing import Any
 from absl import logging
 from etils import epath
 
-from xmodal.base.atomic import replacing
+from xmodal.base.atomic import write_atomically
 from xmodal.base.config import UserError
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, read_captions
@@ -97,8 +97,7 @@ def _learn_and_keep(config: DataConfig, train_split: str, path: epath.Path) -> t
     logging.info("Learning the vocabulary from %s captions.", f"{len(captions):,}")
     vocabulary = learn_vocabulary(captions, config.require_text())
     try:
-        with replacing(path) as file:
-            file.write("".join(f"{token}\n" for token in vocabulary).encode())
+        write_atomically(path, "".join(f"{token}\n" for token in vocabulary))
     except OSError as error:
         logging.warning("%s is not stored for later runs: %s", path, error)
     return tuple(vocabulary)

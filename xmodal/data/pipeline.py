@@ -7,7 +7,7 @@ import numpy as np
 
 from xmodal.base.config import UserError
 from xmodal.base.read_ahead import Batch, read_ahead
-from xmodal.data.columns import RaggedColumn, dense, ragged
+from xmodal.data.columns import RaggedColumn, decode_texts, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, needed_columns
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
@@ -155,11 +155,11 @@ class _BatchMaker:
         images: np.ndarray | RaggedColumn | None = None,
     ) -> Batch:
         """Columns of the images of some records; `images` are theirs if they have been read."""
+        found = self._picture_columns(config, records, seeds, images)
         if config.tags and self._tokenizer is not None:
             tags = dense(self._source.get(["tags"], records)["tags"])
-            found = self._picture_columns(config, records, seeds, images)
-            return found | tag_columns(tags, self._tokenizer)
-        return self._picture_columns(config, records, seeds, images)
+            found |= tag_columns(tags, self._tokenizer)
+        return found
 
     def _picture_columns(
         self,
@@ -211,8 +211,7 @@ class _BatchMaker:
         wanted = np.arange(self._config.label_captions)
         places = np.minimum(wanted, captions.lengths[:, None] - 1)
         texts = captions.values[captions.starts[:, None] + places]
-        decoded = [text.decode("utf-8", "ignore") for text in texts.ravel()]
-        return tokenizer.encode(decoded)[0].reshape(len(texts), -1)
+        return tokenizer.encode(decode_texts(texts))[0].reshape(len(texts), -1)
 
     def _numbers(self, step: int, rows: slice) -> np.ndarray:
         """Numbers of the captions [b, C] of some rows, among all captions of the split."""
@@ -246,8 +245,8 @@ class _BatchMaker:
         seeds = None
         if self._config.require_text().augment is not None:
             seeds = self._order.text_seeds(step, texts.shape[1])[rows].reshape(-1, 2)
-        decoded = [text.decode("utf-8", "ignore") for text in texts.ravel()]
-        ids, mask = (each.reshape(*texts.shape, -1) for each in tokenizer.encode(decoded, seeds))
+        encoded = tokenizer.encode(decode_texts(texts), seeds)
+        ids, mask = (each.reshape(*texts.shape, -1) for each in encoded)
         return ids, mask
 
     def _lengths(self, tokenizer: Tokenizer, step: int, mask: np.ndarray) -> np.ndarray:

@@ -140,10 +140,7 @@ def abstract_batch(
     for reader in features:
         spec = reader.replace_spec(spec)
     sharding = mesh_lib.batch_sharded(parts.mesh)
-    return {
-        name: jax.ShapeDtypeStruct(column.shape, column.dtype, sharding=sharding)
-        for name, column in spec.items()
-    }
+    return {name: column.update(sharding=sharding) for name, column in spec.items()}
 
 
 def _layout(batch: Batch) -> Layout:

@@ -63,10 +63,7 @@ def train(
       UserError: the config is wrong, or differs from that of the existing run.
       reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
     """
-    if processes.index() == 0:
-        run_folder.check_path(run_dir)
-        check_writable(run_dir)
-        folder_lock.check_free(run_dir)
+    check_folder(run_dir)
     parts = resolve(config, run_dir, allow_changes=allow_changes)
     evaluation = RunEvaluation(parts, stores=True)
     with (
@@ -86,6 +83,18 @@ def train(
     if processes.index() == 0:
         print(next_steps(run_dir, config), flush=True)
     return True
+
+
+def check_folder(run_dir: str) -> None:
+    """Raises an error, on process 0, if a run cannot write its folder, or another process does.
+
+    Raises:
+      UserError: says why.
+    """
+    if processes.index() == 0:
+        run_folder.check_path(run_dir)
+        check_writable(run_dir)
+        folder_lock.check_free(run_dir)
 
 
 def _train(

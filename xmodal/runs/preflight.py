@@ -31,7 +31,7 @@ from etils import epath
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base import processes
-from xmodal.base.atomic import replacing
+from xmodal.base.atomic import write_atomically
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import disk_errors
 from xmodal.base.result_files import check_writable, finite_or_none
@@ -41,11 +41,9 @@ from xmodal.runs.costs import accelerators, cost, memory
 from xmodal.runs.costs.memory import STEP
 from xmodal.runs.costs.program_report import format_costs, format_traffic, to_json
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation, make_embedder
-from xmodal.runs.folder import folder_lock, run_folder
 from xmodal.runs.folder.damaged_checkpoints import newest_whole
 from xmodal.runs.parts import Parts
 from xmodal.runs.run import resolve
-from xmodal.training.state import TrainState
 from xmodal.training.views import tower_inputs
 
 _STEPS = 2
@@ -74,17 +72,19 @@ def check(
       UserError: anything that would stop the run at its start, insufficient memory, or a loss
         that is not finite.
     """
-    _check_folders(run_dir, output)
+    loop.check_folder(run_dir)
+    if output and processes.index() == 0:
+        _check_output(epath.Path(output))
     if topology:
         mesh = mesh_lib.make_mesh(accelerators.slice_devices(topology))
         parts = resolve(config, run_dir, mesh=mesh, allow_changes=allow_changes, needs_data=False)
         missing = parts.spec.missing or _missing_for_evaluation(parts)
         logging.info("%s", start.describe(parts))
-        start.check_start(parts, run_dir, parts.state_shapes, newest_whole(run_dir))
+        start.check_start(parts, run_dir, newest_whole(run_dir))
     else:
         parts, missing = resolve(config, run_dir, allow_changes=allow_changes), ""
         evaluation = RunEvaluation(parts)
-    step, programs = compile_all(parts, parts.state_shapes)
+    step, programs = compile_all(parts)
     costs = _measure_all(parts, programs)
     figures = _collect(parts, costs)
     figures |= {"topology": topology or None, "not_checked": missing or None}
@@ -102,15 +102,6 @@ def check(
     logging.info("All checks passed; nothing was written to %s.", run_dir)
 
 
-def _check_folders(run_dir: str, output: str) -> None:
-    if processes.index() == 0:
-        run_folder.check_path(run_dir)
-        check_writable(run_dir)
-        folder_lock.check_free(run_dir)
-        if output:
-            _check_output(epath.Path(output))
-
-
 def _check_output(file: epath.Path) -> None:
     check_writable(file.parent)
     if file.is_dir():
@@ -126,14 +117,11 @@ def _missing_for_evaluation(parts: Parts) -> str:
     return ""
 
 
-def compile_all(
-    parts: Parts, state: TrainState
-) -> tuple[CompiledStep, dict[str, jax.stages.Compiled]]:
+def compile_all(parts: Parts) -> tuple[CompiledStep, dict[str, jax.stages.Compiled]]:
     """Compiles the training step and the function that embeds a batch, for every side.
 
     Args:
       parts: parts of the run.
-      state: its shapes and sharding.
 
     Returns:
       The step, and all programs by name: its program for the longest texts as `STEP`, and that with
@@ -143,6 +131,7 @@ def compile_all(
       UserError: the compiler finds that a program does not fit.
     """
     features = [feature_shapes(parts, side) for side in parts.settings.frozen_features.sides]
+    state = parts.state_shapes
     step = compile_step(parts, state, features)
     programs = {STEP: step.longest}
     if step.with_short_texts is not None:
@@ -154,7 +143,7 @@ def compile_all(
     for side in parts.model.towers:
         inputs = jax.eval_shape(lambda batch, s=side: tower_inputs(batch, s), dict(parts.batch))
         columns = {
-            name: jax.ShapeDtypeStruct((rows, *column.shape[1:]), column.dtype, sharding=sharding)
+            name: column.update(shape=(rows, *column.shape[1:]), sharding=sharding)
             for name, column in inputs.items()
         }
         name = f"embedding of {rows} {'images' if side == 'image' else 'captions'}"
@@ -257,5 +246,4 @@ def _write(output: str, figures: dict[str, Any]) -> None:
         text = json.dumps(finite_or_none(figures), indent=2, allow_nan=False)
         with disk_errors(output, "Free some space, or use another --output."):
             epath.Path(output).parent.mkdir(parents=True, exist_ok=True)
-            with replacing(output) as file:
-                file.write(f"{text}\n".encode())
+            write_atomically(output, f"{text}\n")

@@ -127,10 +127,7 @@ def load_weights(parts: Parts) -> tuple[Tree, Tree]:
       UserError: the model has parameters that are in no folder.
     """
     replicated = mesh_lib.replicated(parts.mesh)
-    params, model_state = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated),
-        parts.shapes,
-    )
+    params, model_state = jax.tree.map(lambda leaf: leaf.update(sharding=replicated), parts.shapes)
     state = TrainState(
         step=jnp.int32(0), params=params, frozen={}, model_state=model_state, opt_state=()
     )

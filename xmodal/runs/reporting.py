@@ -15,7 +15,7 @@ from etils import epath
 from jax.experimental import multihost_utils
 from tqdm import tqdm
 
-from xmodal.base.atomic import replacing
+from xmodal.base.atomic import write_atomically
 from xmodal.base.config import UserError
 from xmodal.base.event_writer import EventWriter
 from xmodal.runs.sections import SelectConfig
@@ -71,8 +71,7 @@ class NonFiniteLossError(UserError):
         if jax.process_index() == 0:
             path = epath.Path(run_dir) / _SKIPPED
             before = path.read_text() if path.exists() else ""
-            with replacing(path) as file:
-                file.write(f"{before}{json.dumps(evidence)}\n".encode())
+            write_atomically(path, f"{before}{json.dumps(evidence)}\n")
 
     def _gather(self) -> dict[str, Any]:
         own = np.asarray(self.evidence["image_ids"], np.int32)
@@ -88,8 +87,7 @@ def forget_skipped(run_dir: str, first_step: int) -> None:
     lines = path.read_text().splitlines(keepends=True)
     kept = [line for line in lines if _is_before(path, line, first_step)]
     if kept != lines:
-        with replacing(path) as file:
-            file.write("".join(kept).encode())
+        write_atomically(path, "".join(kept))
 
 
 def _is_before(path: epath.Path, line: str, step: int) -> bool:

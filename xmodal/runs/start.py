@@ -20,7 +20,7 @@ from xmodal.runs.initialization import (
 from xmodal.runs.parts import Parts
 from xmodal.training.optimization.optimizer import observe_metrics
 from xmodal.training.state import TrainState, create_state
-from xmodal.training.tree import flatten, matches, partition, top_levels
+from xmodal.training.tree import flatten, matches, top_levels
 
 
 def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> TrainState:
@@ -51,12 +51,8 @@ def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> Train
 
 def initial_state(parts: Parts) -> TrainState:
     """Returns the state at step 0, a function of the config; see `starting_state` for errors."""
-    settings = parts.settings
-    shapes = parts.state_shapes
-    source = settings.init_from
-    towers = from_towers.load_towers(shapes, source)
-    if towers.params:
-        logging.info("%s", from_towers.describe(shapes, towers, source))
+    settings, shapes = parts.settings, parts.state_shapes
+    source, towers = settings.init_from, _load_towers(parts)
     rows = from_word_vectors.load_rows(shapes, source, settings.data, settings.train_split)
     constants = from_concepts.load_constants(
         shapes, source, settings.data, settings.train_split, settings.seed
@@ -79,26 +75,22 @@ def initial_state(parts: Parts) -> TrainState:
     return state
 
 
-def check_start(parts: Parts, run_dir: str, shapes: TrainState, step: int | None = None) -> None:
+def check_start(parts: Parts, run_dir: str, step: int | None = None) -> None:
     """Checks the checkpoint or the weights that a run starts from; places nothing on a device.
 
     Args:
       parts: parts of the run.
       run_dir: the run's folder.
-      shapes: shapes of its state.
       step: see `starting_state`.
 
     Raises:
       UserError: see `starting_state`.
     """
-    saved = _saved_step(parts.settings, run_dir, step)
+    saved, shapes = _saved_step(parts.settings, run_dir, step), parts.state_shapes
     if saved is not None:
         checkpoints.check_fits(run_dir, saved, shapes, run_folder.ITEMS)
         return
-    source = parts.settings.init_from
-    towers = from_towers.load_towers(shapes, source)
-    if towers.params:
-        logging.info("%s", from_towers.describe(shapes, towers, source))
+    source, towers = parts.settings.init_from, _load_towers(parts)
     taken = set(towers.params)
     if source.word_vectors.file:
         taken.add(from_word_vectors.TABLE)
@@ -108,6 +100,14 @@ def check_start(parts: Parts, run_dir: str, shapes: TrainState, step: int | None
     if source.blend.run:
         _check_all_taken(shapes, taken)
         blend.check_blend(shapes, source.blend)
+
+
+def _load_towers(parts: Parts) -> from_towers.TowerWeights:
+    shapes, source = parts.state_shapes, parts.settings.init_from
+    towers = from_towers.load_towers(shapes, source)
+    if towers.params:
+        logging.info("%s", from_towers.describe(shapes, towers, source))
+    return towers
 
 
 def _check_all_taken(state: TrainState, taken: Collection[str]) -> None:
@@ -154,8 +154,7 @@ def describe(parts: Parts) -> str:
     """Returns a table of parameters by tower and top-level part, trained and frozen."""
     rows = [("part", "trained", "frozen")]
     counts: dict[str, list[int]] = {}
-    trees = partition(parts.shapes[0], parts.settings.freeze)
-    for column, tree in enumerate(trees):
+    for column, tree in enumerate((parts.trained, parts.frozen)):
         for path, leaf in flatten(tree).items():
             (part,) = top_levels([path])
             counts.setdefault(part, [0, 0])[column] += int(np.prod(leaf.shape))

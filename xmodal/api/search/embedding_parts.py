@@ -23,7 +23,7 @@ from xmodal.api.search.embedded_items import embed
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.items import SearchItems
 from xmodal.base import processes
-from xmodal.base.atomic import replacing
+from xmodal.base.atomic import replacing, write_atomically
 from xmodal.base.config import UserError
 from xmodal.base.json_files import read_json
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
@@ -146,8 +146,7 @@ class EmbeddedParts:
             done = sum(map(self._is_done, self._parts))
             print(f"{done:,} of {len(self._parts):,} parts are already embedded", flush=True)
             return
-        with replacing(path) as file:
-            file.write(json.dumps(card, indent=2).encode())
+        write_atomically(path, json.dumps(card, indent=2))
 
     def _read_card(self) -> dict[str, Any]:
         path = self.folder / _CARD
@@ -164,8 +163,7 @@ class EmbeddedParts:
         faults: dict[int, str] | None = {} if items.may_be_damaged else None
         found = embed(self._model, part.kind, inputs, upright=items.upright, unreadable=faults)
         if faults is not None:
-            with replacing(part.faults) as file:
-                file.write(json.dumps(dict(sorted(faults.items()))).encode())
+            write_atomically(part.faults, json.dumps(dict(sorted(faults.items()))))
         if isinstance(found, ItemEmbeddings):
             with replacing(part.tokens) as file:
                 np.savez(file, **tokens_of(found).arrays())

@@ -53,10 +53,7 @@ def check_widths(
             inputs = tower_inputs(batch, side)
             return model.embed(side, params, model_state, inputs)[0].vector
 
-        one = {
-            name: jax.ShapeDtypeStruct((1, *spec.shape[1:]), spec.dtype)
-            for name, spec in batch.items()
-        }
+        one = {name: spec.update(shape=(1, *spec.shape[1:])) for name, spec in batch.items()}
         return jax.eval_shape(embed, *shapes, one).shape[-1]
 
     image, text = width("image"), width("text")

@@ -125,10 +125,8 @@ def open_file(
         raise UserError(_explain_missing(path, missing, suite.options))
     if others := _other_fields(suite.options):
         raise UserError(_explain_fields(path, others))
-    subject, identity = (
-        Subject(name or name_of(path), source),
-        ModelIdentity.of_file(path, similarity, ids),
-    )
+    subject = Subject(name or name_of(path), source)
+    identity = ModelIdentity.of_file(path, similarity, ids)
     return Opened(suite, [subject], identity, read_config(config))
 
 

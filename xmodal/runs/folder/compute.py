@@ -8,7 +8,7 @@ from etils import epath
 from jax.sharding import Mesh
 
 from xmodal.base import processes
-from xmodal.base.atomic import replacing
+from xmodal.base.atomic import write_atomically
 
 _FILE = "compute.json"
 
@@ -48,9 +48,8 @@ class Compute:
         before = [each for each in read_starts(run_dir) if each.step < self.step]
         if not before or dataclasses.replace(before[-1], step=self.step) != self:
             before.append(self)
-        with replacing(epath.Path(run_dir) / _FILE) as file:
-            text = json.dumps([dataclasses.asdict(each) for each in before], indent=2)
-            file.write(f"{text}\n".encode())
+        text = json.dumps([dataclasses.asdict(each) for each in before], indent=2)
+        write_atomically(epath.Path(run_dir) / _FILE, f"{text}\n")
 
 
 def read_starts(run_dir: str) -> list[Compute]:

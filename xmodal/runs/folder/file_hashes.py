@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from etils import epath
 
-from xmodal.base.atomic import replacing
+from xmodal.base.atomic import write_atomically
 from xmodal.base.checksums import sha256_of
 from xmodal.base.config import UserError
 from xmodal.base.json_files import read_json
@@ -20,8 +20,7 @@ def save_hashes(folder: epath.Path) -> None:
     """Writes `FOLDER/files.json`, the hash of every file in a complete folder."""
     files = {name: path for name, path in files_in(folder).items() if name not in _LATER}
     hashes = {name: sha256_of(path) for name, path in files.items()}
-    with replacing(folder / HASHES) as file:
-        file.write(f"{json.dumps(hashes, indent=1)}\n".encode())
+    write_atomically(folder / HASHES, f"{json.dumps(hashes, indent=1)}\n")
 
 
 def find_step_damage(run_dir: str, step: int, below: str | tuple[str, ...] = "") -> str:

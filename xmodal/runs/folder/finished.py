@@ -12,7 +12,7 @@ import ml_collections
 from absl import logging
 from etils import epath
 
-from xmodal.base.atomic import replacing
+from xmodal.base.atomic import write_atomically
 from xmodal.base.config import UserError
 from xmodal.base.folder_walk import hash_files
 from xmodal.base.json_files import read_json
@@ -35,8 +35,7 @@ def mark_finished(
 
     if processes.index() == 0:
         mark = {"config_hash": _hash(config), "files": dict(files or {})}
-        with replacing(epath.Path(run_dir) / _MARK) as file:
-            file.write(f"{json.dumps(mark)}\n".encode())
+        write_atomically(epath.Path(run_dir) / _MARK, f"{json.dumps(mark)}\n")
 
 
 def finished_reports(config: ml_collections.ConfigDict, run_dir: str) -> list[epath.Path]:

@@ -13,7 +13,7 @@ from absl import logging
 from etils import epath
 
 from xmodal.base import buckets
-from xmodal.base.atomic import replacing
+from xmodal.base.atomic import write_atomically
 from xmodal.base.config import UserError, read
 from xmodal.base.json_files import read_json, read_numbers
 from xmodal.preprocessing.tokenizer_files import FILES, vocabulary_file
@@ -59,23 +59,23 @@ def save_config(
         config = config.copy_and_resolve_references()
         file = vocabulary_file(vocabulary)
         config.data.text.vocabulary = file.name
-        _replace(folder / file.name, file.content)
+        write_atomically(folder / file.name, file.content)
     path, text = folder / "config.json", f"{config.to_json_best_effort(indent=2)}\n"
     if (saved := steps(run_dir)) and path.exists() and path.read_text() != text:
         kept = folder / f"config-{saved[-1]}.json"
         # If a config changes several times at one step, only the first one had been in use.
         if not kept.exists():
-            _replace(kept, path.read_bytes())
+            write_atomically(kept, path.read_bytes())
     # Written last, so that a reader who finds it also finds the vocabulary.
-    _replace(path, text.encode())
+    write_atomically(path, text)
 
 
 def save_records(run_dir: str, records: Records) -> None:
     """Writes `RUN_DIR/records.json` on process 0."""
     if jax.process_index() > 0:
         return
-    with replacing(epath.Path(run_dir) / "records.json") as file:
-        file.write(f"{json.dumps(records, indent=2)}\n".encode())
+    path = epath.Path(run_dir) / "records.json"
+    write_atomically(path, f"{json.dumps(records, indent=2)}\n")
 
 
 def load_records(run_dir: str) -> Records:
@@ -88,11 +88,6 @@ def load_records(run_dir: str) -> Records:
 def hash_vocabulary(vocabulary: Sequence[str]) -> str:
     """Returns the hash of a vocabulary file, as stored in `records.json`."""
     return vocabulary_file(vocabulary).sha256
-
-
-def _replace(path: epath.Path, content: bytes) -> None:
-    with replacing(path) as file:
-        file.write(content)
 
 
 def load_run(run_dir: str) -> ml_collections.ConfigDict:

@@ -3,8 +3,6 @@
 Wortsman et al., "Robust fine-tuning of zero-shot models" (2022), WiSE-FT: (1 - w) a + w b.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +11,7 @@ from absl import logging
 from xmodal.base.config import UserError
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.checkpoint_shapes import read_shapes
+from xmodal.runs.initialization.from_run import read_param_shapes, read_params
 from xmodal.runs.sections import BlendConfig
 from xmodal.training.state import TrainState, replace_arrays
 from xmodal.training.tree import Tree, flatten
@@ -36,9 +35,7 @@ def blend_weights(state: TrainState, blend: BlendConfig) -> TrainState:
     check_blend(state, blend)
     step = run_folder.resolve_step(blend.run, blend.step)
     checkpoints.check_whole(blend.run, step, ("params", "model_state"))
-    other: dict[str, np.ndarray] = {}
-    for item in ("params", "frozen"):
-        other |= flatten(checkpoints.read_tree(blend.run, None if item == "frozen" else step, item))
+    other = read_params(blend.run, step)
     logging.info("Initial weights: %g of %s, step %d.", blend.weight, blend.run, step)
     statistics = flatten(checkpoints.read_tree(blend.run, step, "model_state"))
     return TrainState(
@@ -62,10 +59,9 @@ def check_blend(state: TrainState, blend: BlendConfig) -> None:
         in one of the two models, or has another shape.
     """
     step = run_folder.resolve_step(blend.run, blend.step)
-    folders = [run_folder.step_folder(blend.run, step) / each for each in ("params", "model_state")]
-    theirs: dict[str, Any] = {}
-    for folder in (*folders, run_folder.frozen_folder(blend.run)):
-        theirs |= flatten(read_shapes(folder)) if folder.exists() else {}
+    theirs = read_param_shapes(blend.run, step)
+    statistics = run_folder.step_folder(blend.run, step) / "model_state"
+    theirs |= flatten(read_shapes(statistics)) if statistics.exists() else {}
     ours = flatten(state.all_params()) | flatten(state.model_state)
     for path in sorted(ours.keys() | theirs.keys()):
         if path not in theirs:

@@ -37,10 +37,11 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
     items = run_folder.ITEMS if source.optimizer else ("params", "model_state")
     checkpoints.check_whole(run, step, items)
     check_weights(state, source)
-    saved = _read(run, step, "params") | _read(run, None, "frozen")
+    saved = read_params(run, step)
+    statistics = flatten(checkpoints.read_tree(run, step, "model_state"))
     params = _take(state.params, saved, include, run)
     frozen = _take(state.frozen, saved, include, run)
-    model_state = _take(state.model_state, _read(run, step, "model_state"), include, run)
+    model_state = _take(state.model_state, statistics, include, run)
     logging.info("Initial weights (%s) from %s, step %d.", list(include), run, step)
     if step == 0:
         logging.warning(
@@ -66,7 +67,7 @@ def check_weights(state: TrainState, source: InitConfig) -> None:
       UserError: see `take_weights`.
     """
     step = run_folder.resolve_step(source.run, source.step)
-    saved = _read_shapes(source.run, step)
+    saved = read_param_shapes(source.run, step)
     params = flatten(state.all_params())
     for pattern in source.include:
         if not any(matches([pattern], path) for path in params):
@@ -103,7 +104,7 @@ def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
     step = run_folder.resolve_step(source.run, source.step)
     taken: list[str] = []
     others: list[str] = []
-    for path in _read_shapes(source.run, step):
+    for path in read_param_shapes(source.run, step):
         (taken if matches(source.include, path) else others).append(path)
     if source.include and not taken:
         named = ", ".join(map(repr, source.include))
@@ -111,8 +112,8 @@ def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
     return taken, others
 
 
-def _read_shapes(run: str, step: int) -> dict[str, Any]:
-    """Names and shapes of all parameters of a checkpoint, trained and frozen, by path."""
+def read_param_shapes(run: str, step: int) -> dict[str, Any]:
+    """Returns the shapes of all parameters of a checkpoint, trained and frozen, by path."""
     folders = (run_folder.step_folder(run, step) / "params", run_folder.frozen_folder(run))
     found: dict[str, Any] = {}
     for folder in folders:
@@ -121,8 +122,10 @@ def _read_shapes(run: str, step: int) -> dict[str, Any]:
     return found
 
 
-def _read(run: str, step: int | None, item: str) -> dict[str, np.ndarray]:
-    return flatten(checkpoints.read_tree(run, step, item))
+def read_params(run: str, step: int) -> dict[str, np.ndarray]:
+    """Returns all parameters of a checkpoint, trained and frozen, by path."""
+    trained = checkpoints.read_tree(run, step, "params")
+    return flatten(trained) | flatten(checkpoints.read_tree(run, None, "frozen"))
 
 
 def _check_leaf(path: str, leaf: Any, source: Mapping[str, Any], run: str) -> None:
