@@ -118,7 +118,7 @@ ROWS = [
     (
         TEXT,
         "tasks.t2t.loss.options.form=3",
-        "Unknown name '3' in config.tasks.*.loss.options.form; ",
+        "Unknown name '3' in config.tasks.t2t.loss.options.form; ",
     ),
     (TEXT, "tasks.t2t.loss.options.chunk_size=0", "chunk_size is 0; it must be at least 1."),
     (TEXT, "tasks.t2t.loss.options.chunk_size=ten", "chunk_size is 'ten'; it must be an integer"),

@@ -53,8 +53,9 @@ def compile_ours(family: str, engine: str, args: argparse.Namespace) -> tuple[Ca
     import jax
 
     from xmodal.base import mesh as mesh_lib
-    from xmodal.losses import LOSSES, Context, make_similarity
+    from xmodal.losses import LOSSES, Context
     from xmodal.models import Embedding
+    from xmodal.similarity import make_similarity
 
     name, options, similarity = FAMILIES[family]
     score = make_similarity(similarity)

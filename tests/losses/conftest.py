@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from xmodal.losses import Context, make_similarity
-from xmodal.similarity import Embedding
+from xmodal.losses import Context
+from xmodal.similarity import Embedding, make_similarity
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from xmodal.base import mesh as mesh_lib
+from xmodal.base.config import UserError, check_options
 from xmodal.losses.softmax import softmax
 
 FORMS = ["with_positive", "printed"]
@@ -95,5 +96,6 @@ def test_the_temperature_of_the_similarity_divides_every_score(make_pairs, make_
     [({"form": "x"}, "with_positive"), ({"directions": "x"}, "mean"), ({"engine": "x"}, "ring")],
 )
 def test_unknown_names_list_the_known_ones(make_pairs, make_context, options, known):
-    with pytest.raises(ValueError, match=known):
+    with pytest.raises(UserError, match=known):
+        check_options("config.x", softmax, options)
         softmax(*make_pairs(3), make_context(np.arange(3)), **options)

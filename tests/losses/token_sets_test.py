@@ -11,7 +11,8 @@ from tests.losses import references
 from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import make_params, make_views
 from xmodal.base import mesh as mesh_lib
-from xmodal.losses import LOSSES, Context, engine, make_similarity
+from xmodal.losses import LOSSES, Context, engine
+from xmodal.similarity import make_similarity
 
 SAF = make_similarity({"name": "saf", "width": 5, "learned_temperature": True, "temperature": 0.1})
 LOSS_ROWS = {

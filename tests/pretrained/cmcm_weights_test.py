@@ -19,7 +19,7 @@ from tests.saved_run import evaluate_weights
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking.rerank import refine_selectively
-from xmodal.losses import LOSSES, Context, make_similarity
+from xmodal.losses import LOSSES, Context
 from xmodal.models import Embedding, make_dual_encoder, make_task_module
 from xmodal.preprocessing import read_vocabulary
 from xmodal.pretrained.folder import read_weights
@@ -29,6 +29,7 @@ from xmodal.runs import published_towers, run
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.initialization import from_towers
+from xmodal.similarity import make_similarity
 from xmodal.training.tree import flatten, unflatten
 
 SMALL, CHANNELS = (2, 2), 512

@@ -18,12 +18,12 @@ from published_polysemous import (
 )
 from torch_resnet import make_resnet
 
-from xmodal.losses import LOSSES, Context, make_similarity
+from xmodal.losses import LOSSES, Context
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
-from xmodal.similarity import Embedding
+from xmodal.similarity import Embedding, make_similarity
 
 SMALL, CHANNELS, ROWS, SIZE = (2, 2), 512, 9, 5
 LENGTHS = (7, 1, 4, 2, 3)

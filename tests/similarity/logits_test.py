@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.losses import references
-from xmodal.losses import SIMILARITIES, make_similarity
+from xmodal.similarity import SIMILARITIES, make_similarity
 
 SEVERAL = ["match_probability", "max_cosine"]
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.losses import references
-from xmodal.losses import SIMILARITIES, make_similarity
+from xmodal.similarity import SIMILARITIES, make_similarity
 
 MATCH = {"match_scale": 4.0, "match_shift": 3.5}
 PARAMETERS = {"match_probability": MATCH}

@@ -7,7 +7,7 @@ import pytest
 
 from tests.similarity.token_views import make_view
 from xmodal.base.config import UserError
-from xmodal.losses import SIMILARITIES, make_similarity
+from xmodal.similarity import SIMILARITIES, make_similarity
 
 MATCH = {"match_scale": 4.0, "match_shift": 3.5}
 NAMES = sorted(SIMILARITIES)

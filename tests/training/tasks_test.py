@@ -5,8 +5,8 @@ import pytest
 
 from configs import base
 from xmodal.base.config import UserError
-from xmodal.losses import make_similarity
 from xmodal.models import Embedding
+from xmodal.similarity import make_similarity
 from xmodal.training import task_losses, tasks
 
 
@@ -173,6 +173,10 @@ def loss(**changes):
         ({"t": task(loss=loss(name="hinge"))}, "'hinge' in config.tasks.t.loss.name; known: "),
         ({"t": task(wieght=1)}, r"\['wieght'\] in config.tasks.t; .*Did you mean 'weight'"),
         ({"t": task(weight=-1)}, "config.tasks.t.weight is -1"),
+        (
+            {"t": task("caption_0", "caption_1", loss=loss(inputs=["text_ids"]))},
+            r"config.tasks.t.loss.inputs names 'text_ids', .* of one caption, but .* are two",
+        ),
         ({"t": task(negatives="none")}, "compares items with others of the batch"),
         ({"t": task(negatives="all")}, "'all' in config.tasks.t.negatives"),
         ({"t": {"views": ["image", "image"]}}, r"config.tasks.t lacks \['loss'\]"),

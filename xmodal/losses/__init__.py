@@ -1,4 +1,4 @@
-"""Losses of two views' embeddings over the global batch, and the similarities they share."""
+"""Losses of two views' embeddings over the global batch."""
 
 import dataclasses
 
@@ -14,7 +14,6 @@ from xmodal.losses.sigmoid import sigmoid, soft_contrastive
 from xmodal.losses.softmax import softmax
 from xmodal.losses.switch import Choice
 from xmodal.losses.triplet import distance_triplet, triplet
-from xmodal.similarity import SIMILARITIES, Similarity, make_similarity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,13 +79,10 @@ LOSSES: dict[str, Loss] = {
 
 __all__ = [
     "LOSSES",
-    "SIMILARITIES",
     "Choice",
     "ChunkSize",
     "Context",
     "Loss",
     "LossFunction",
     "NonNegative",
-    "Similarity",
-    "make_similarity",
 ]

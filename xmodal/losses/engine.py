@@ -97,7 +97,7 @@ def fold(
 
 
 def choose_engine(
-    engine: str, rows: int, columns: int, *, devices: int, pair_bytes: float = 8.0
+    engine: str, rows: int, columns: int, *, devices: int, pair_bytes: float = _PRODUCT_BYTES
 ) -> str:
     """Returns the engine that fits a memory budget; a name is returned unchanged.
 

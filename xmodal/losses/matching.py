@@ -77,11 +77,12 @@ def _classify(found: jax.Array, counted: jax.Array) -> tuple[jax.Array, dict[str
     # The cross-entropy of two classes.
     loss = jax.nn.softplus(jnp.where(is_match, -odds, odds))
     is_right = (odds > 0) == is_match
+    return _mean(loss, counted), {"accuracy": _mean(is_right.astype(jnp.float32), counted)}
 
-    def mean(values: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.where(counted, values, 0)) / jnp.sum(counted)
 
-    return mean(loss), {"accuracy": mean(is_right.astype(jnp.float32))}
+def _mean(values: jax.Array, counted: jax.Array) -> jax.Array:
+    """The mean of the counted values; 0 if there are none."""
+    return jnp.sum(jnp.where(counted, values, 0)) / jnp.maximum(jnp.sum(counted), 1)
 
 
 def pair_softmax(
@@ -123,11 +124,7 @@ def pair_softmax(
     counted = found[0]
     losses = jax.nn.logsumexp(scores, axis=1) - scores[:, 0]
     is_right = scores[:, 0] > jnp.max(scores[:, 1:], axis=1)
-
-    def mean(values: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.where(counted, values, 0)) / jnp.maximum(jnp.sum(counted), 1)
-
-    return mean(losses), {"accuracy": mean(is_right.astype(jnp.float32))}
+    return _mean(losses, counted), {"accuracy": _mean(is_right.astype(jnp.float32), counted)}
 
 
 def _require_pair_logits(context: Context, loss: str) -> tuple[PairLogits, jax.Array]:

@@ -5,12 +5,14 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import Bounds, UserError, lookup
+from xmodal.base.config import Bounds, UserError
 from xmodal.losses.context import Context, Positive
 from xmodal.similarity import Embedding
 from xmodal.similarity.offset import centered
 from xmodal.similarity.scores import square_distances
-from xmodal.similarity.vectors import unit_length
+from xmodal.similarity.vectors import square_root, unit_length
+
+DISTANCES = {"norm": square_root, "squared": lambda squares: squares}
 
 
 def diversity(
@@ -44,7 +46,7 @@ def _diversity(embedding: Embedding) -> jax.Array:
     count = residuals.shape[1]
     cosines = jnp.einsum("bkd,bld->bkl", residuals, residuals, precision="highest")
     squares = jnp.sum(jnp.square(cosines) * (1 - jnp.eye(count)), axis=(1, 2))
-    return jnp.mean(_root(squares)) / count**2
+    return jnp.mean(square_root(squares)) / count**2
 
 
 def mmd(
@@ -52,7 +54,7 @@ def mmd(
     right: Embedding,
     context: Context,
     *,
-    distance: str = "norm",
+    distance: Annotated[str, Bounds(one_of=DISTANCES)] = "norm",
     gamma: Positive = 0.5,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the maximum mean discrepancy between the embeddings of both views.
@@ -67,19 +69,15 @@ def mmd(
       distance: k is exp(-gamma d). `norm`: d = |x - y|, as in PVSE's code; `squared`: its square,
         the Gaussian kernel that PVSE's paper names. The gradient is 0 where x = y.
       gamma: 0.5 in PVSE.
-
-    Raises:
-      UserError: unknown distance.
     """
     del context
-    transform = lookup("config.tasks.*.loss.options.distance", distance, DISTANCES)
     left, right = centered(_flat(left), _flat(right))
 
     def kernel(x: jax.Array, y: jax.Array, is_same: bool = False) -> jax.Array:
         squares = square_distances(x, y, *(jnp.sum(jnp.square(v), axis=-1) for v in (x, y)))
         if is_same:
             squares = squares * (1 - jnp.eye(len(x)))  # Removes rounding errors.
-        return jnp.mean(jnp.exp(-gamma * transform(squares)))
+        return jnp.mean(jnp.exp(-gamma * DISTANCES[distance](squares)))
 
     same = kernel(left, left, is_same=True) + kernel(right, right, is_same=True)
     return same - 2 * kernel(left, right), {}
@@ -143,12 +141,3 @@ def concept_divergence(
 def _flat(embedding: Embedding) -> jax.Array:
     vectors = embedding.vector.astype(jnp.float32)
     return vectors.reshape(-1, vectors.shape[-1])
-
-
-def _root(squares: jax.Array) -> jax.Array:
-    """Square root with gradient 0 at 0, as torch's norm."""
-    is_zero = squares == 0
-    return jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, squares)))
-
-
-DISTANCES = {"norm": _root, "squared": lambda squares: squares}

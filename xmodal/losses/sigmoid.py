@@ -1,9 +1,11 @@
 """Losses that classify each pair of the batch independently as a match or not."""
 
+from typing import Annotated
+
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import UserError, lookup
+from xmodal.base.config import Bounds, UserError
 from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
 from xmodal.losses.context import ChunkSize, Context, NonNegative
@@ -45,7 +47,7 @@ def soft_contrastive(
     right: Embedding,
     context: Context,
     *,
-    directions: str = "sum",
+    directions: Annotated[str, Bounds(one_of=DIRECTIONS)] = "sum",
     kl_weight: NonNegative = 1e-5,
     engine: str = "dense",
     chunk_size: ChunkSize = 1024,
@@ -71,11 +73,10 @@ def soft_contrastive(
       The scalar loss, and `pairs`, `kl` (unweighted) and `accuracy`.
 
     Raises:
-      UserError: unknown directions, or embeddings without `log_sigma`.
+      UserError: embeddings without `log_sigma`.
     """
-    weight = lookup("config.tasks.*.loss.options.directions", directions, DIRECTIONS)
     total, accuracy = _classify_pairs(left, right, context, engine, chunk_size)
-    scalars = {"pairs": weight * total, "accuracy": accuracy}
+    scalars = {"pairs": DIRECTIONS[directions] * total, "accuracy": accuracy}
     if isinstance(kl_weight, (int, float)) and kl_weight == 0:
         return scalars["pairs"], scalars
     scalars["kl"] = _compute_divergence(left) + _compute_divergence(right)

@@ -1,9 +1,11 @@
 """The in-batch softmax loss of the Crisscrossed Captions paper, equation (1); CLIP's loss."""
 
+from typing import Annotated
+
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import lookup
+from xmodal.base.config import Bounds
 from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
 from xmodal.losses.context import ChunkSize, Context
@@ -18,8 +20,8 @@ def softmax(
     right: Embedding,
     context: Context,
     *,
-    form: str = "with_positive",
-    directions: str = "mean",
+    form: Annotated[str, Bounds(one_of=FORMS)] = "with_positive",
+    directions: Annotated[str, Bounds(one_of=DIRECTIONS)] = "mean",
     engine: str = "dense",
     chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -45,10 +47,8 @@ def softmax(
       The scalar loss averaged over queries, and `accuracy`.
 
     Raises:
-      UserError: unknown form, directions or engine.
+      UserError: unknown engine.
     """
-    per_query = lookup("config.tasks.*.loss.options.form", form, FORMS)
-    weight = lookup("config.tasks.*.loss.options.directions", directions, DIRECTIONS)
     wanted = {
         "normalizer": terms.Term(lambda logits, _: logits, terms.LOG_SUM_EXP),
         "not_below": NOT_BELOW,
@@ -60,5 +60,5 @@ def softmax(
         # A query without negatives has nothing to learn from; the printed form would be -1e30.
         # With this comparison, a NaN counts as a negative and shows in the loss.
         has_none = normalizer < terms.MASKED / 2
-        loss += jnp.mean(jnp.where(has_none, 0.0, per_query(normalizer - positives)))
-    return weight * loss, {"accuracy": compute_accuracy(folded)}
+        loss += jnp.mean(jnp.where(has_none, 0.0, FORMS[form](normalizer - positives)))
+    return DIRECTIONS[directions] * loss, {"accuracy": compute_accuracy(folded)}

@@ -6,8 +6,6 @@ from typing import TypeVar
 
 import jax
 
-from xmodal.base.config import lookup
-
 T = TypeVar("T")
 
 
@@ -24,18 +22,13 @@ class Choice:
     index: jax.Array
 
 
-def switch(name: str | Choice, functions: Mapping[str, Callable[[], T]], where: str) -> T:
+def switch(name: str | Choice, functions: Mapping[str, Callable[[], T]]) -> T:
     """Returns the result of the function called `name`; only that function runs.
 
     Args:
       name: a key of `functions`, or a `Choice` of keys.
       functions: functions without arguments; those of a `Choice` return the same shapes.
-      where: the option as a user writes it, for errors.
-
-    Raises:
-      UserError: the name is not in the table.
     """
     if isinstance(name, str):
-        return lookup(where, name, functions)()
-    branches = [lookup(where, each, functions) for each in name.values]
-    return jax.lax.switch(name.index, branches)
+        return functions[name]()
+    return jax.lax.switch(name.index, [functions[each] for each in name.values])

@@ -1,11 +1,12 @@
 """Hinge losses on a positive and a negative: VSE++, PVSE and CMCM."""
 
 from collections.abc import Callable
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import lookup
+from xmodal.base.config import Bounds
 from xmodal.losses import engine as engines
 from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
@@ -23,6 +24,9 @@ _EASIEST_ABOVE = terms.Term(
 )
 
 
+MINING = ("all", "hardest", "semi_hard", "semi_hard_or_easiest")
+
+
 def _first_or_lowest(below: jax.Array, minus_above: jax.Array) -> jax.Array:
     """Returns the negative below the partner, or the lowest above it; `MASKED` for neither."""
     above = jnp.where(minus_above > terms.MASKED, -minus_above, terms.MASKED)
@@ -35,8 +39,8 @@ def triplet(
     context: Context,
     *,
     margin: NonNegative = 0.2,
-    mining: str | Choice = "hardest",
-    reduction: str = "sum",
+    mining: Annotated[str | Choice, Bounds(one_of=MINING)] = "hardest",
+    reduction: Annotated[str, Bounds(one_of=("sum", "mean"))] = "sum",
     engine: str = "dense",
     chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -61,11 +65,11 @@ def triplet(
       The scalar loss, and `accuracy`.
 
     Raises:
-      UserError: unknown mining, reduction or engine.
+      UserError: unknown engine.
     """
     size = context.left_ids.shape[0]
     shares = {"sum": (1.0, 1.0), "mean": (1.0 / size, 1.0 / size**2)}
-    per_item, per_pair = lookup("config.tasks.*.loss.options.reduction", reduction, shares)
+    per_item, per_pair = shares[reduction]
 
     def fold(*mined: terms.Term) -> tuple[jax.Array, list[jax.Array], jax.Array]:
         wanted = {str(place): term for place, term in enumerate(mined)}
@@ -97,7 +101,6 @@ def triplet(
                 _SEMI_HARD, _EASIEST_ABOVE, choose=_first_or_lowest
             ),
         },
-        "config.tasks.*.loss.options.mining",
     )
     return loss, {"accuracy": accuracy}
 

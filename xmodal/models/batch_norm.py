@@ -168,3 +168,7 @@ class BatchNorm(nn.Module):
             running.value = self.momentum * running.value + (1 - self.momentum) * batch
         factor = scale * jax.lax.rsqrt(var + self.epsilon)
         return center, factor, bias - offset * factor
+
+
+torch_batch_norm = partial(BatchNorm, momentum=0.9, epsilon=1e-5, unbiased=True)
+"""Makes a batch normalization with the settings of torch."""

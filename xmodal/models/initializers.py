@@ -15,6 +15,8 @@ LINEAR: Mapping[str, Callable] = {
     "torch": nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform"),
 }
 """Initializers for the kernels of linear layers."""
+CONV = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+"""Initializer for the kernels of convolutions that a ReLU follows (He et al. 2015)."""
 WORDS = ("normal", "uniform")
 """Initializers for tables of word vectors."""
 

@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from xmodal.base.config import read, setting
-from xmodal.models.batch_norm import BatchNorm
+from xmodal.models.batch_norm import torch_batch_norm
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
 from xmodal.models.normalize import l2_normalize
@@ -53,7 +53,7 @@ class Projection(nn.Module):
         if config.normalize_input:
             x = l2_normalize(x)
         if config.batch_norm:
-            norm = BatchNorm(momentum=0.9, epsilon=1e-5, unbiased=True, name="batch_norm")
+            norm = torch_batch_norm(name="batch_norm")
             x = norm(x, mode)
         if config.width is not None:
             kernel = self.param("kernel", LINEAR[config.init], (x.shape[-1], config.width))

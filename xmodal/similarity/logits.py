@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from xmodal.similarity import scores
 from xmodal.similarity.scores import products
+from xmodal.similarity.vectors import square_root
 
 Squared = dict[str, jax.Array]
 
@@ -73,8 +74,7 @@ def order(left: jax.Array, right: jax.Array) -> jax.Array:
         square(left[0], right[0]),
         (left[1:], right[1:]),
     )
-    is_zero = squares == 0
-    return -jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, squares)))
+    return -square_root(squares)
 
 
 def _flat(vectors: jax.Array) -> jax.Array:

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xmodal.similarity.tiles import pad
 from xmodal.similarity.vectors import Prepared
 
 # XLA's CPU product sums the leftover rows and columns of a block in a different order from the
@@ -29,15 +30,10 @@ SMALLEST_SQUARE = 1e-6  # PCME's value.
 def _in_whole_tiles(score: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """Returns `score` for blocks padded with zero items to whole tiles."""
 
-    def fill(side: Prepared, multiple: int) -> Prepared:
-        return jax.tree.map(
-            lambda x: jnp.pad(x, [(0, -len(x) % multiple)] + [(0, 0)] * (x.ndim - 1)), side
-        )
-
     @functools.wraps(score)
     def tiled(queries: Prepared, gallery: Prepared, **parameters: float) -> jax.Array:
         rows, columns = (jax.tree.leaves(side)[0].shape[0] for side in (queries, gallery))
-        filled = score(fill(queries, TILE_ROWS), fill(gallery, TILE), **parameters)
+        filled = score(pad(queries, TILE_ROWS), pad(gallery, TILE), **parameters)
         return filled[:rows, :columns]
 
     return tiled

@@ -83,3 +83,9 @@ unit_length.defvjp(_divide_by_length, _gradient_of_length)
 def with_squares(vectors: jax.Array) -> dict[str, jax.Array]:
     """Returns vectors [..., D] and their squared lengths [...]."""
     return {"vectors": vectors, "squares": jnp.sum(jnp.square(vectors), axis=-1)}
+
+
+def square_root(squares: jax.Array) -> jax.Array:
+    """Returns the square roots, with gradient 0 at 0, as torch's norm."""
+    is_zero = squares == 0
+    return jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, squares)))

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.losses import Context, Similarity
+from xmodal.losses import Context
 from xmodal.models import Embedding, Mode, PairScorer
+from xmodal.similarity import Similarity
 from xmodal.training import rngs
 from xmodal.training.optimization import schedules
 from xmodal.training.pair_logits import make_pair_logits

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -18,8 +18,9 @@ from xmodal.base.config import (
     set_whole,
     setting,
 )
-from xmodal.losses import LOSSES, Choice, Loss, NonNegative, Similarity, make_similarity
+from xmodal.losses import LOSSES, Choice, Loss, NonNegative
 from xmodal.models import Embedding, TaskModule, make_task_module
+from xmodal.similarity import Similarity, make_similarity
 from xmodal.training.optimization import schedules
 from xmodal.training.tree import Tree, flatten
 
@@ -128,13 +129,10 @@ class Task:
 
     def read_columns(self, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """Returns the columns named by `inputs`; text columns are those of the task's caption."""
-        captions = caption_indices((self,))
-        return {
-            name: batch[name][:, captions[-1]]
-            if name.startswith("text_") and captions
-            else batch[name]
-            for name in self.config.loss.inputs
-        }
+        columns = {name: batch[name] for name in self.config.loss.inputs}
+        for caption in caption_indices((self,)):
+            columns |= {name: columns[name][:, caption] for name in _of_texts(columns)}
+        return columns
 
     def group(self, image_ids: jax.Array) -> jax.Array:
         """Returns ids int32 [B] that differ between items that are negatives of each other."""
@@ -193,6 +191,12 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
             f"{where}.views={list(config.views)}, but the loss {config.loss.name!r} takes an "
             "image and a text, in this order: set them to ['image', 'caption_0']."
         )
+    texts, captions = _of_texts(config.loss.inputs), set(config.views) - {"image"}
+    if texts and len(captions) > 1:
+        raise UserError(
+            f"{where}.loss.inputs names {texts[0]!r}, which a task reads of one caption, but "
+            f"{where}.views={list(config.views)} are two; remove one of them, or the input."
+        )
     if loss.negatives and config.negatives == "none":
         raise UserError(
             f"{where}.negatives is 'none', but the loss {config.loss.name!r} compares items with "
@@ -216,6 +220,11 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
     if loss.module:
         module = make_task_module(f"{where}.loss.module", loss.module, config.loss.module)
     return Task(name, config, loss, similarity, module)
+
+
+def _of_texts(names: Iterable[str]) -> list[str]:
+    """The columns with a row for every caption of an image."""
+    return [name for name in names if name.startswith("text_")]
 
 
 def _expand(where: str, hint: Any, value: Any) -> list[Any]:

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base import mesh as mesh_lib
-from xmodal.losses import Similarity
 from xmodal.models import Embedding
+from xmodal.similarity import Similarity
 from xmodal.training.task_losses import compute_losses
 from xmodal.training.tasks import MINED_VIEWS, Task, reads_mined
 from xmodal.training.tree import Tree

@@ -7,8 +7,9 @@ import pytest
 from torch_gru import check, check_gradients, make_gru
 
 from xmodal.base.config import UserError
-from xmodal.losses import LOSSES, Context, make_similarity
+from xmodal.losses import LOSSES, Context
 from xmodal.models import Embedding, make_task_module
+from xmodal.similarity import make_similarity
 
 VOCABULARY, WORDS, WIDTH = 9, 4, 5
 LENGTHS = (6, 2, 4)

@@ -15,9 +15,8 @@ from xmodal.base.config import UserError, setting
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.devices import Devices
 from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
+from xmodal.models.initializers import CONV
 from xmodal.models.mode import Mode
-
-_CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 class ConvNet(ConvEncoder):
@@ -57,7 +56,7 @@ class Unit(nn.Module):
 def _conv(channels: int, dtype: DTypeLike, *, name: str, strides: int = 1) -> nn.Conv:
     return nn.Conv(
         channels, (3, 3), strides=strides, padding="SAME", use_bias=False,
-        kernel_init=_CONV_INIT, dtype=dtype, name=name,
+        kernel_init=CONV, dtype=dtype, name=name,
     )  # fmt: skip
 
 

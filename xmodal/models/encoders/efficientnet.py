@@ -17,7 +17,8 @@ from xmodal.models.devices import Devices
 from xmodal.models.encoders import depthwise as depthwise_lib
 from xmodal.models.encoders import gating, packing
 from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
-from xmodal.models.encoders.mbconv import CONV_INIT, MBConv, Stage, scale_channels
+from xmodal.models.encoders.mbconv import MBConv, Stage, scale_channels
+from xmodal.models.initializers import CONV
 from xmodal.models.mode import Mode
 
 STEM_CHANNELS = 32
@@ -114,7 +115,7 @@ class EfficientNet(ConvEncoder):
         packed = packing.choose(config.pack, platform)
         x = packing.pack(pixels, packing.fit(packed, pixels.shape[0], self.devices.count))
         stem = scale_channels(STEM_CHANNELS, end_width)
-        conv = functools.partial(packing.Conv, kernel_init=CONV_INIT, dtype=self.dtype)
+        conv = functools.partial(packing.Conv, kernel_init=CONV, dtype=self.dtype)
         # Of the means, from here on; see `BatchNorm`.
         estimate = packing.estimate_mean(x) if fuse else None
         x, estimate = conv(stem, 3, stride=2, name="stem")(x, estimate)

@@ -17,12 +17,11 @@ from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.devices import Devices
 from xmodal.models.encoders import pixels as pixels_lib
 from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
+from xmodal.models.initializers import CONV
 from xmodal.models.mode import Mode
 
 # The convolutions without padding need this size.
 MIN_SIZE = 75
-
-_CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +157,7 @@ def _run(
         return _POOLS[step](x)
     x = nn.Conv(
         step.channels, step.kernel, strides=step.stride, padding=step.padding,
-        use_bias=False, kernel_init=_CONV_INIT, dtype=owner.dtype, name=name,
+        use_bias=False, kernel_init=CONV, dtype=owner.dtype, name=name,
     )(x)  # fmt: skip
     return jax.nn.relu(owner.norm(name=f"{name}_norm")(x, mode))
 

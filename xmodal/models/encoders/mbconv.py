@@ -13,10 +13,8 @@ from jax.typing import DTypeLike
 
 from xmodal.models.encoders import depthwise as depthwise_lib
 from xmodal.models.encoders import gating, packing
+from xmodal.models.initializers import CONV
 from xmodal.models.mode import Mode
-
-# A depthwise kernel is [k, k, C, 1], so its fan-out is k * k, as in the original.
-CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 class Stage(NamedTuple):
@@ -104,7 +102,8 @@ class MBConv(nn.Module):
         self, x: jax.Array, estimate: jax.Array | None
     ) -> tuple[jax.Array, jax.Array | None]:
         size, channels = self.stage.kernel, x.shape[-1]
-        kernel = self.param("depthwise", CONV_INIT, (size, size, channels, 1))
+        # Its fan-out is k * k, as in the original.
+        kernel = self.param("depthwise", CONV, (size, size, channels, 1))
         if estimate is not None:
             estimate *= jnp.sum(kernel, axis=(0, 1, 3))
         kernel = jnp.tile(kernel, (1, 1, packing.count_images(x), 1)).astype(self.dtype)
@@ -152,8 +151,8 @@ class MBConv(nn.Module):
     ) -> tuple[jax.Array, jax.Array | None]:
         if self.norm is None:
             return self._connect(x, channels, name), None
-        conv = packing.Conv(channels, 1, CONV_INIT, self.dtype, product=self.products, name=name)
+        conv = packing.Conv(channels, 1, CONV, self.dtype, product=self.products, name=name)
         return conv(x, estimate, gate)
 
     def _connect(self, x: jax.Array, channels: int, name: str) -> jax.Array:
-        return nn.Conv(channels, (1, 1), kernel_init=CONV_INIT, dtype=self.dtype, name=name)(x)
+        return nn.Conv(channels, (1, 1), kernel_init=CONV, dtype=self.dtype, name=name)(x)

@@ -21,7 +21,8 @@ from xmodal.models.encoders import depthwise as depthwise_lib
 from xmodal.models.encoders import packing
 from xmodal.models.encoders import pixels as pixels_lib
 from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
-from xmodal.models.encoders.mbconv import CONV_INIT, MBConv, Stage, scale_channels
+from xmodal.models.encoders.mbconv import MBConv, Stage, scale_channels
+from xmodal.models.initializers import CONV
 from xmodal.models.mode import Mode
 
 STEM_CHANNELS = 32
@@ -54,7 +55,7 @@ class MobileNetV2(ConvEncoder):
         depthwise = depthwise_lib.choose(self.config.depthwise, self.platform)
         x = nn.Conv(
             scale_channels(STEM_CHANNELS, width), (3, 3), strides=2, padding="SAME",
-            use_bias=norm is None, kernel_init=CONV_INIT, dtype=self.dtype, name="stem",
+            use_bias=norm is None, kernel_init=CONV, dtype=self.dtype, name="stem",
         )(pixels)  # fmt: skip
         x = jax.nn.relu6(norm(name="stem_norm")(x, mode) if norm else x)
         block = self.recomputed(MBConv)
@@ -73,7 +74,7 @@ class MobileNetV2(ConvEncoder):
                 )(x, mode)
         x = nn.Conv(
             scale_channels(HEAD_CHANNELS, max(1.0, width)), (1, 1),
-            use_bias=norm is None, kernel_init=CONV_INIT, dtype=self.dtype, name="head",
+            use_bias=norm is None, kernel_init=CONV, dtype=self.dtype, name="head",
         )(x)  # fmt: skip
         return jax.nn.relu6(norm(name="head_norm")(x, mode) if norm else x)
 

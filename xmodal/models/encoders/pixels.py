@@ -1,6 +1,7 @@
 """The pixel values that published networks were trained with, by name."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,48 +18,24 @@ CAFFE_MEAN = (103.939, 116.779, 123.68)
 DETECTOR_MEAN = (102.9801, 115.9465, 122.7717)
 
 
-def _standardize(images: jax.Array) -> jax.Array:
-    return (images / 255.0 - jnp.asarray(MEAN)) / jnp.asarray(STD)
+def _standardize(mean: tuple[float, ...], std: tuple[float, ...], images: jax.Array) -> jax.Array:
+    return (images / 255.0 - jnp.asarray(mean)) / jnp.asarray(std)
 
 
-def _to_clip(images: jax.Array) -> jax.Array:
-    return (images / 255.0 - jnp.asarray(CLIP_MEAN)) / jnp.asarray(CLIP_STD)
-
-
-def _to_symmetric(images: jax.Array) -> jax.Array:
-    return images / 127.5 - 1.0
-
-
-def _to_lite(images: jax.Array) -> jax.Array:
-    return (images - 127.0) / 128.0
-
-
-def _to_caffe(images: jax.Array) -> jax.Array:
-    return images[..., ::-1] - jnp.asarray(CAFFE_MEAN)
-
-
-def _to_detector(images: jax.Array) -> jax.Array:
-    return images[..., ::-1] - jnp.asarray(DETECTOR_MEAN)
-
-
-def _to_vgg(images: jax.Array) -> jax.Array:
-    return images - jnp.asarray(CAFFE_MEAN[::-1])
-
-
-def _to_unit(images: jax.Array) -> jax.Array:
-    return images / 255.0
+def _subtract(mean: tuple[float, ...], images: jax.Array) -> jax.Array:
+    return images - jnp.asarray(mean)
 
 
 NORMALIZATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
-    "caffe": _to_caffe,
-    "clip": _to_clip,
-    "detector": _to_detector,
-    "efficientnet_lite": _to_lite,
-    "imagenet": _standardize,
-    "inception": _to_symmetric,
-    "torch": _standardize,
-    "unit": _to_unit,
-    "vgg": _to_vgg,
+    "caffe": lambda images: _subtract(CAFFE_MEAN, images[..., ::-1]),
+    "clip": partial(_standardize, CLIP_MEAN, CLIP_STD),
+    "detector": lambda images: _subtract(DETECTOR_MEAN, images[..., ::-1]),
+    "efficientnet_lite": lambda images: (images - 127.0) / 128.0,
+    "imagenet": partial(_standardize, MEAN, STD),
+    "inception": lambda images: images / 127.5 - 1.0,
+    "torch": partial(_standardize, MEAN, STD),
+    "unit": lambda images: images / 255.0,
+    "vgg": partial(_subtract, CAFFE_MEAN[::-1]),
 }
 
 

@@ -20,6 +20,7 @@ from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.devices import Devices
 from xmodal.models.encoders import pixels as pixels_lib
 from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
+from xmodal.models.initializers import CONV
 from xmodal.models.mode import Mode
 
 # Units of the four stages, by the number of layers.
@@ -28,8 +29,6 @@ DEPTHS: Mapping[str, tuple[int, ...]] = {
     "101": (3, 4, 23, 3),
     "152": (3, 8, 36, 3),
 }
-
-_CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 class Variant(NamedTuple):
@@ -132,7 +131,7 @@ def _conv_norm(
     # In all four, padding depends only on the kernel size; TensorFlow's SAME also depends on x.
     x = nn.Conv(
         channels, (size, size), strides=stride, padding=size // 2,
-        feature_group_count=groups, use_bias=bias, kernel_init=_CONV_INIT, dtype=dtype, name=name,
+        feature_group_count=groups, use_bias=bias, kernel_init=CONV, dtype=dtype, name=name,
     )(x)  # fmt: skip
     return norm(name=f"{name}_norm")(x, mode)
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.batch_norm import BatchNorm
+from xmodal.models.batch_norm import torch_batch_norm
 from xmodal.models.features import Features
 from xmodal.models.heads.global_attention import GlobalAttention, GlobalAttentionConfig
 from xmodal.models.initializers import LINEAR, uniform
@@ -106,7 +106,7 @@ class Consensus(nn.Module):
 
         def transform(x: jax.Array, name: str) -> jax.Array:
             x = nn.Dense(x.shape[-1], kernel_init=LINEAR["torch"], name=name)(x)
-            norm = BatchNorm(momentum=0.9, epsilon=1e-5, unbiased=True, name=f"{name}_norm")
+            norm = torch_batch_norm(name=f"{name}_norm")
             return jnp.tanh(norm(x, mode))
 
         weight = self.param("weight", LINEAR["torch"], (own.shape[-1], 1))

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
-from xmodal.models.batch_norm import BatchNorm
+from xmodal.models.batch_norm import torch_batch_norm
 from xmodal.models.features import Features
 from xmodal.models.heads.pooling import mean_tokens
 from xmodal.models.heads.unit_tokens import normalize_tokens
@@ -76,10 +76,9 @@ class GlobalAttention(nn.Module):
         local = dense(tokens.shape[-1], name="local")(tokens)
         whole = dense(tokens.shape[-1], name="global")(mean)
         if config.batch_norm:
-            norm = partial(BatchNorm, momentum=0.9, epsilon=1e-5, unbiased=True)
             # The positions are the channels.
-            local = norm(name="local_norm")(local.swapaxes(1, 2), mode).swapaxes(1, 2)
-            whole = norm(name="global_norm")(whole, mode)
+            local = torch_batch_norm(name="local_norm")(local.swapaxes(1, 2), mode).swapaxes(1, 2)
+            whole = torch_batch_norm(name="global_norm")(whole, mode)
         local, whole = (
             nn.Dropout(config.dropout, deterministic=not mode.drops)(jnp.tanh(each))
             for each in (local, whole)

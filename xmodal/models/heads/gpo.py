@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.base.config import setting
-from xmodal.models.batch_norm import BatchNorm
+from xmodal.models.batch_norm import torch_batch_norm
 from xmodal.models.features import Features
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
@@ -105,7 +105,7 @@ class Gpo(nn.Module):
         counted = mask
         if mask is not None and config.norm_padding:
             counted = mask | _padding(mask)
-        norm = BatchNorm(momentum=0.9, epsilon=1e-5, unbiased=True, name="mlp_norm")
+        norm = torch_batch_norm(name="mlp_norm")
         hidden = jax.nn.relu(norm(hidden, mode, counted))
         output = nn.Dense(projected.shape[-1], kernel_init=init, dtype=dtype, name="mlp_output")
         return projected + output(hidden)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import setting
-from xmodal.models.batch_norm import BatchNorm
+from xmodal.models.batch_norm import torch_batch_norm
 from xmodal.models.features import Features
 from xmodal.models.initializers import LINEAR
 from xmodal.models.mode import Mode
@@ -97,7 +97,5 @@ class GraphLayer(nn.Module):
         relations = jnp.einsum("nid,njd->nij", query, key) / count
         found = jnp.einsum("nij,njd->nid", jnp.where(mask[:, None], relations, 0), value)
         found = nn.Dense(x.shape[-1], kernel_init=LINEAR["torch"], name="output")(found)
-        norm = BatchNorm(
-            momentum=0.9, epsilon=1e-5, unbiased=True, scale_init=nn.initializers.zeros, name="norm"
-        )
+        norm = torch_batch_norm(scale_init=nn.initializers.zeros, name="norm")
         return jnp.where(mask[..., None], x + norm(found, mode, mask), 0)

@@ -19,7 +19,7 @@ from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.bert import EPSILON
 from xmodal.models.encoders.token_ids import TokenIds
 from xmodal.models.encoders.word_embedding import look_up
-from xmodal.models.features import Features
+from xmodal.models.features import Features, take_last
 from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
 from xmodal.models.pair_scorers.pair_scorer import SCORES, PairScorer
@@ -188,7 +188,7 @@ class SingleStream(nn.Module):
         count = jnp.sum(ids >= 0, axis=1)
         tags = look_up(self.word_embeddings, jnp.maximum(ids, 0), jnp.float32)
         tags = tags + self.token_type_embeddings[1]
-        last = jnp.take_along_axis(tags, jnp.maximum(count - 1, 0)[:, None, None], axis=1)[:, 0]
+        last = take_last(tags, jnp.maximum(count, 1))
         return found | {"tags": tags, "tag_count": count, "last_tag": last}
 
     def text(self, features: Features, mode: Mode) -> dict[str, jax.Array]:

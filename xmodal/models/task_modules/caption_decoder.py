@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
+from xmodal.models.features import Features
 from xmodal.models.initializers import LINEAR, uniform
 from xmodal.models.mode import Mode
 from xmodal.models.recurrent import Direction, Recurrent
@@ -85,8 +86,7 @@ class CaptionDecoder(nn.Module):
         drop = nn.Dropout(config.dropout, deterministic=not mode.drops)
         regions = nn.Dense(config.width, kernel_init=_XAVIER_NORMAL, name="regions")(regions)
         encoder = Recurrent("gru", config.width, 1, False, 0.0, jnp.float32, name="encoder")
-        lengths = jnp.maximum(jnp.sum(mask, axis=1, dtype=jnp.int32), 1)
-        encoded = encoder(drop(regions), lengths, False)
+        encoded = encoder(drop(regions), Features(regions, mask).lengths(), False)
         outputs, state = jnp.where(mask[..., None], encoded.tokens, 0), encoded.state
 
         init = nn.initializers.normal(1.0)

@@ -69,8 +69,8 @@ class TaskModule:
         )
         return applied
 
-    def predict(self, params: Tree, left: jax.Array, right: jax.Array | None) -> jax.Array | None:
-        """Returns predictions for every pair of two blocks of items.
+    def predict(self, params: Tree, left: jax.Array, right: jax.Array | None) -> jax.Array:
+        """Returns predictions for every pair of two blocks of items; `module` has a `predict`.
 
         Args:
           params: parameters, as from `init`.
@@ -78,9 +78,7 @@ class TaskModule:
           right: [R, D].
 
         Returns:
-          float32 [L, R, C], or None if the module does not predict anything about pairs.
+          float32 [L, R, C].
         """
-        if not hasattr(self.module, "predict"):
-            return None
         predictions: Any = self.module.apply({"params": params}, left, right, method="predict")
         return predictions
