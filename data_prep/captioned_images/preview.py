@@ -14,11 +14,14 @@ _PAGE = """<!doctype html>
 body {{ font: 15px/1.4 sans-serif; margin: 2em; color-scheme: light dark }}
 main {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(16em, 1fr)); gap: 1.5em }}
 figure {{ margin: 0 }}
-figcaption {{ overflow-wrap: anywhere }}
+pre {{ white-space: pre-wrap }}
+h1, pre, figcaption {{ overflow-wrap: anywhere }}
 small {{ opacity: 0.7 }}
 </style>
+<header>
 <h1>{title}</h1>
 <pre>{text}</pre>
+</header>
 <main>
 {figures}
 </main>

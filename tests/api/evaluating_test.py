@@ -85,9 +85,10 @@ def test_tensors_of_torch_with_gradients_and_other_types(few_shapes):
             embed_texts,
             lambda texts: torch.tensor(embed_texts(texts)).float() @ weights,
             lambda texts: torch.tensor(embed_texts(texts), dtype=torch.bfloat16),
+            lambda texts: list(torch.tensor(embed_texts(texts)).float() @ weights),
         )
     ]
-    assert metrics[0] == metrics[1] == metrics[2]
+    assert all(each == metrics[0] for each in metrics)
 
 
 def test_files_are_evaluated_on_a_dataset_as_functions_are(few_shapes, tmp_path):
@@ -203,6 +204,7 @@ def test_arguments_that_files_do_not_take_are_refused(given, message):
         ({"scores": "scores.npy"}, r"\['scores'\] cannot be used with embedding"),
         ({"embed_texts": lambda texts: np.ones(3)}, r"embed_texts returned the shape \[3\] for 64"),
         ({"embed_texts": lambda texts: texts}, "embed_texts returned no array of numbers: could"),
+        ({"embed_texts": lambda texts: {"a": 1}}, r"no array of numbers: [^.]*, not 'dict'\.$"),
         ({"embed_texts": lambda texts: np.ones((len(texts), 0))}, r"shape \[64, 0\] for 64 items"),
         ({"embed_texts": lambda texts: np.full((64, 2), 1j)}, "its numbers are complex"),
         ({"embed_texts": lambda texts: np.full((64, 2), 1e39)}, "returned 64 of 64 vectors that a"),

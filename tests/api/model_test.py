@@ -277,6 +277,13 @@ def test_pictures_without_pixels(recipe, shape):
             given_items.prepare_image(form, config)
 
 
+@pytest.mark.parametrize("given", [io.BytesIO(b"a"), None, {"image": 1}])
+def test_what_is_no_picture_is_named(given):
+    message = f"a PIL image or an array uint8 .*, not {type(given).__name__}$"
+    with pytest.raises(ValueError, match=message):
+        given_items.prepare_image(given, ImageConfig(size=8))
+
+
 def test_tensors_that_numpy_cannot_read_are_named():
     torch = pytest.importorskip("torch")
     model, _ = make_model()

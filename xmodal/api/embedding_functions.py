@@ -90,7 +90,8 @@ class FunctionProvider(Provider):
                 try:
                     part = _as_array(result)
                 except (TypeError, ValueError, RuntimeError) as error:
-                    raise UserError(f"{name} returned no array of numbers: {error}.") from error
+                    reason = str(error).rstrip(".")
+                    raise UserError(f"{name} returned no array of numbers: {reason}.") from error
                 _check_part(part, len(given), parts[0].shape[1:] if parts else None, name)
                 parts.append(part)
                 advance(len(given))

@@ -64,6 +64,7 @@ def test_hits_are_the_best_by_the_model(model, tmp_path):
     assert found.item == texts[5] or found.score == pytest.approx(1)
     assert len(index.query(image=features[3], find="caption", top=99)) == 12
 
+    assert repr(index) == f"<xmodal.Index of {model.name}: 30 images, 12 captions>"
     index.save(tmp_path / "index")
     for again in (
         xmodal.Index.open(tmp_path / "index"),

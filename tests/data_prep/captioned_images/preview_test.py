@@ -8,7 +8,9 @@ import re
 import PIL.Image
 import PIL.ImageChops
 import PIL.ImageStat
+import pytest
 
+from tests.browser import check_accessibility, check_layout, open_page
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import NUMBERS, prepare
 
@@ -78,3 +80,18 @@ def test_the_page_is_small_however_large_the_pictures(tmp_path):
     assert len(page) < 400_000
     assert page.count("(3 more)") == 20
     assert page.count("width=") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_long_captions_and_names_stay_in_the_window(chromium, tmp_path, size):
+    folder = tmp_path / ("long" * 40)
+    folder.mkdir()
+    folders.write_images(folder, NUMBERS)
+    rows = [[folders.name(n), f"{'word ' * 30}{'W' * 90} {n}"] for n in NUMBERS]
+    folders.write_csv(folder / "all.csv", [["image", "caption"], *rows])
+    prepare(folder)
+    (path,) = tmp_path.glob("*_tfds/own/*/preview.html")
+    with open_page(chromium, path, size=size) as page:
+        check_layout(page)
+        check_accessibility(page)

@@ -51,6 +51,10 @@ class Index:
         self._exact = functools.cache(self._make_exact)
         self._scorer = functools.cache(self._make_scorer)
 
+    def __repr__(self) -> str:
+        items = (f"{len(each.names):,} {kind}s" for kind, each in self.galleries.items())
+        return f"<xmodal.Index of {self.model.name}: {', '.join(items)}>"
+
     @classmethod
     def build(
         cls,

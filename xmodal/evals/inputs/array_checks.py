@@ -17,7 +17,7 @@ LARGEST_ID = int(np.iinfo(np.int64).max)
 
 
 def to_numpy(array: Any) -> np.ndarray:
-    """Returns an array of any library, or nested lists, as a NumPy array.
+    """Returns an array of any library, or a list of such arrays or of numbers, as a NumPy array.
 
     Raises:
       TypeError, ValueError, RuntimeError: of NumPy or of PyTorch, it cannot be one.
@@ -27,6 +27,8 @@ def to_numpy(array: Any) -> np.ndarray:
         array = array.detach().cpu()
         is_known = hasattr(np, str(array.dtype).removeprefix("torch."))
         array = array if is_known else array.float()
+    elif isinstance(array, list | tuple) and any(hasattr(each, "detach") for each in array):
+        array = [to_numpy(each) for each in array]
     return np.asarray(array)
 
 

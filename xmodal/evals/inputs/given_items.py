@@ -188,6 +188,11 @@ def _decode(given: Picture, upright: bool) -> np.ndarray:
     if isinstance(given, PIL.Image.Image):
         return flatten(stand_upright(given) if upright else given)
     pixels = np.asarray(given)
+    if pixels.dtype == np.object_:
+        raise ValueError(
+            "a picture is a path, bytes, a PIL image or an array uint8 [H, W, 3], not "
+            f"{type(given).__name__}"
+        )
     if pixels.dtype != np.uint8 or not (
         pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))
     ):
