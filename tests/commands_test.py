@@ -163,6 +163,15 @@ def test_help_succeeds_and_imports_nothing_slow(name):
     assert imported == "[]"
 
 
+@pytest.mark.parametrize("name", ["train", "sweep"])
+def test_a_config_is_asked_for(name):
+    ended = subprocess.run(
+        [sys.executable, "-m", "xmodal", name], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("Error: --config is missing. --list_configs lists those that")
+
+
 def test_every_command_is_a_module():
     for name, (module, _) in COMMANDS.items():
         assert importlib.util.find_spec(module), name

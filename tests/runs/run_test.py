@@ -114,6 +114,7 @@ def test_a_saved_run_whose_reranker_lacks_a_pair_scorer_is_found_before_embeddin
         ("select.mode", "maximum", "'maximum' in config.select.mode; known: .*'max', 'min'"),
         ("select.metrics", "", r"\['metrics'\] in config.select; .*mean 'metric'"),
         ("select.metric", "shape/i2t/x", "'shape' in config.select.metric=.*mean 'shapes'"),
+        ("select.metric", "recall@10", "names no evaluator; did you mean 'shapes/.*/recall@10'"),
         (
             "select.metric",
             "shapes/t2t/recal@1",

@@ -55,3 +55,8 @@ def train_once(config: ml_collections.ConfigDict, run_dir: str) -> bool:
 def best_metrics(run_dir: str) -> dict[str, float]:
     """Returns the metrics that a run stored with its best checkpoint, by tag."""
     return run_folder.load_metrics(run_dir, run_folder.best_step(run_dir))
+
+
+def rank_metrics(config: ml_collections.ConfigDict, metrics: Mapping[str, float]) -> list[float]:
+    """Returns numbers that order runs as `config.select` orders checkpoints, higher if better."""
+    return list(SelectConfig(**config.select).rank(metrics))

@@ -173,6 +173,10 @@ def _parse_flags(argv: list[str]) -> list[str]:
             text = f"--{error.flagname} sets a value of --config, which is not given."
             if error.flagname.startswith("config.evals."):
                 text += " To add an evaluator to a run, repeat its training command with this flag."
+        if missing := re.match(r"flag --(\w+)=None: ", text):
+            text = f"--{missing[1]} is missing."
+            if missing[1] == CONFIG.name:
+                text += " --list_configs lists those that came with the installation."
         # A config file rejects its argument with a ValueError, which comes with a full stack trace.
         *trace, last = text.splitlines()
         if trace and last.strip().startswith("ValueError: "):

@@ -89,6 +89,24 @@ def test_the_best_trial_and_its_metrics(plan, metric, number):
     assert all(len(row) == 2 + len(plan.parameters) for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "best", "said"),
+    [
+        ([[2, 5], [2, 7], [1, 9]], 1, "that of 2 trials; further metrics of the same table decide"),
+        ([[2, 5, -np.inf], [2, 5, 4.0], [1, 9, 9]], 1, "that of 2 trials; further"),
+        ([[2, 5], [2, 5], [1, 9]], 0, "that of 2 trials; the first is taken"),
+        ([[2, 5], [1, 7], [1, 9]], 0, ""),
+    ],
+)
+def test_metrics_that_break_ties_between_checkpoints_do_so_between_trials(plan, ranks, best, said):
+    outcomes = make_trials(plan, [float(score) for score, *_ in ranks])
+    for trial, rank in zip(outcomes, ranks, strict=True):
+        trial.set_user_attr("rank", rank)
+    assert sweep_report.best_trials(plan, outcomes)[""].user_attrs["trial"] == best
+    text = sweep_report.format_report(plan, outcomes, "x")
+    assert f"The best score is {said}" in text if said else "The best score" not in text
+
+
 def test_ten_trials_are_listed(plan):
     text = sweep_report.format_report(plan, make_trials(plan, [float(n) for n in range(12)]), "x")
     rows = rows_of(text, "`results.csv` has all.")[2:]

@@ -63,6 +63,7 @@ def test_a_sweep_and_its_continuation(sweep, plan, trained, tmp_path, capsys):
         )
         metrics = json.loads((folder / "test/metrics.json").read_text())
         assert each.user_attrs["metrics"]["shapes/t2t/recall@10"] == metrics["shapes/t2t/recall@10"]
+        assert each.user_attrs["rank"][0] == each.value
         assert "Similarity: " in (folder / "log.txt").read_text()
     printed = capsys.readouterr().out
     assert "# Sweep of bag" in printed

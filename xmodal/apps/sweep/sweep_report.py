@@ -1,6 +1,7 @@
 """Results of a sweep: the best trials and their metrics, a table of all trials, plots."""
 
 import contextlib
+import functools
 import json
 import pathlib
 import warnings
@@ -37,9 +38,29 @@ def score_of(trial: FrozenTrial) -> float:
 
 
 def best_first(plan: Plan, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """Returns the complete trials, best first; of equal trials, the first is the best."""
+    """Returns the complete trials, best first.
+
+    Where scores are equal, as a saturated R@10, the metrics decide that decide between checkpoints
+    (`SelectConfig.rank`); of trials that are equal in these, too, the first is the best.
+    """
     complete = [each for each in trials if each.state == TrialState.COMPLETE]
-    return sorted(complete, key=lambda each: -plan.sign * score_of(each))
+    return sorted(complete, key=functools.partial(_rank, plan), reverse=True)
+
+
+def _rank(plan: Plan, trial: FrozenTrial) -> tuple[float, ...]:
+    """The score and the metrics that break ties, all higher if better."""
+    return (plan.sign * score_of(trial), *trial.user_attrs.get("rank", ())[1:])
+
+
+def _explain_tie(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
+    """A sentence on what orders the trials of the best score; "" if it is that of one."""
+    ranks = [_rank(plan, each) for each in best_first(plan, trials)]
+    tied = [rank for rank in ranks if rank[0] == ranks[0][0]]
+    if len(tied) < 2:
+        return ""
+    differ = len(set(tied)) > 1
+    how = "further metrics of the same table decide" if differ else "the first is taken"
+    return f"The best score is that of {len(tied)} trials; {how}."
 
 
 def best_trials(plan: Plan, trials: Sequence[FrozenTrial]) -> dict[str, FrozenTrial]:
@@ -96,6 +117,8 @@ def format_report(
         f"{len(trials)} trials: {', '.join(counts)}. Score: `{plan.select}` of the best checkpoint,"
         f" {'lowest' if plan.sign < 0 else 'highest'} first; seed of the draws {plan.seed}.",
     ]
+    if tie := _explain_tie(plan, trials):
+        sections.append(tie)
     if best := best_trials(plan, trials):
         sections += ["## Best", "Values, and the final evaluation of these checkpoints:"]
         sections += [_tabulate_best(plan, best)]

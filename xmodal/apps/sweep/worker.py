@@ -210,6 +210,7 @@ def _run(study: optuna.Study, trial: optuna.Trial, config: ConfigDict, run_dir: 
         # The database has no NaN: undefined numbers are left out.
         numbers = {tag: x for tag, x in metrics.items() if tag != "step" and math.isfinite(x)}
         trial.set_user_attr("metrics", numbers)
+        trial.set_user_attr("rank", run_training.rank_metrics(config, best))
         score = best[config.select.metric]
         if math.isnan(score):
             raise UserError(f"{config.select.metric} of the best checkpoint is undefined.")

@@ -38,13 +38,19 @@ def check_awaited(
       UserError: names the metric and the tags that exist.
     """
     for where, tag in awaited.items():
+        known = {
+            name: [evaluator_tag(name, each) for each in possible_tags(options, dataset, sides)]
+            for name, options in evals.items()
+            if isinstance(options, BoardsOptions)
+            for dataset in (dataset_of(config, name, options),)
+        }
         name = tag.partition("/")[0]
-        options = lookup(f"{where}={tag!r}", name, evals)
-        if isinstance(options, BoardsOptions):
-            dataset = dataset_of(config, name, options)
-            known = [evaluator_tag(name, each) for each in possible_tags(options, dataset, sides)]
-            if tag not in known:
-                raise UserError(f"Unknown name {tag!r} in {where}; {_suggest(tag, known)}")
+        every = [each for tags in known.values() for each in tags]
+        if name not in evals and (found := _ending_in(f"/{tag}", every)):
+            raise UserError(f"{where}={tag!r} names no evaluator; did you mean {found!r}?")
+        lookup(f"{where}={tag!r}", name, evals)
+        if name in known and tag not in known[name]:
+            raise UserError(f"Unknown name {tag!r} in {where}; {_suggest(tag, known[name])}")
 
 
 def _suggest(tag: str, known: Sequence[str]) -> str:
@@ -54,9 +60,13 @@ def _suggest(tag: str, known: Sequence[str]) -> str:
     """
     _, *parts = tag.split("/")
     ends = ["/" + "/".join(parts[start:]) for start in range(len(parts))]
-    if found := next((each for end in ends for each in known if each.endswith(end)), None):
+    if found := next(filter(None, (_ending_in(end, known) for end in ends)), None):
         return f"did you mean {found!r}, or '', the default? Known: {sorted(known)}."
     return suggest([tag], known)
+
+
+def _ending_in(end: str, known: Sequence[str]) -> str | None:
+    return next((tag for tag in known if tag.endswith(end)), None)
 
 
 def dataset_of(config: Mapping[str, Any], name: str, options: Options) -> str:
