@@ -59,8 +59,12 @@ def open_or_compute(
     """
     readers, settings = [], parts.settings
     weights, split = (state.all_params(), state.model_state), settings.train_split
+    text = settings.data.text
+    if text is not None:  # Only evaluators read captions in a prompt.
+        text = dataclasses.replace(text, prompt="")
+    trained_on = dataclasses.replace(settings.data, text=text)
     for side in settings.frozen_features.sides:
-        items = data.eval_split(settings.data, split=split, train_split=split)
+        items = data.eval_split(trained_on, split=split, train_split=split)
         reader = _open_side(parts, *weights, items, side, compute=compute)
         if reader is None:
             logging.warning("Features of the %s side would be computed first.", side)
