@@ -18,6 +18,7 @@ from data_prep.building.record_counts import counts_table, loss_line, short_spli
 from data_prep.building.unfinished import removed_if_failed
 from data_prep.command_line import check_config, run
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.folders import explain
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -108,7 +109,7 @@ def _check_folders(data_dir: str | None, manual_dir: str | None) -> None:
                 "machine, but a prepared dataset may be copied there"
             )
     if manual_dir and not (os.path.isdir(manual_dir) and os.listdir(manual_dir)):
-        raise FileNotFoundError(f"{manual_dir} does not exist or is empty")
+        raise FileNotFoundError(f"{manual_dir} does not exist or is empty{explain(manual_dir)}")
 
 
 def _check_encoding(data_dir: str) -> None:

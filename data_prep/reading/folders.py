@@ -47,7 +47,7 @@ def hash_files(folder: pathlib.Path) -> str:
       FileNotFoundError: the folder does not exist.
     """
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} does not exist or is not a folder")
+        raise FileNotFoundError(f"{folder} does not exist or is not a folder{explain(folder)}")
     digest = hashlib.sha256()
     for parent, names in walk(folder):
         for name in names:
@@ -59,6 +59,13 @@ def hash_files(folder: pathlib.Path) -> str:
             relative = os.fsencode(path.relative_to(folder))
             digest.update(b"%s\0%d %d\n" % (relative, status.st_size, status.st_mtime_ns))
     return digest.hexdigest()[:16]
+
+
+def explain(path: str | os.PathLike) -> str:
+    """Returns what a path that was not found may mean instead; "" if it is absolute."""
+    if os.fspath(path).startswith("~"):
+        return ": a shell does not replace ~ after =, so write the whole path"
+    return "" if os.path.isabs(path) else f" in {os.getcwd()}"
 
 
 def is_note(name: str) -> bool:

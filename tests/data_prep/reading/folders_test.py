@@ -2,11 +2,12 @@
 
 import csv
 import os
+import pathlib
 
 import pytest
 
 from data_prep.build import build
-from data_prep.reading.folders import walk
+from data_prep.reading.folders import hash_files, walk
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import NUMBERS
 from xmodal.api.search import items
@@ -51,3 +52,16 @@ def test_a_closed_folder_itself_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(PermissionError, match="Permission denied"):
         list(walk(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "prepare", [hash_files, lambda at: build("flickr8k", "images", manual_dir=str(at))]
+)
+def test_a_missing_folder_is_explained(prepare, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=f"^pets does not exist or is .* in {tmp_path}$"):
+        prepare(pathlib.Path("pets"))
+    with pytest.raises(FileNotFoundError, match="shell does not replace ~ after =, so write the"):
+        prepare(pathlib.Path("~/pets"))
+    with pytest.raises(FileNotFoundError, match=r"^/none/pets does not exist or is [a-z ]*$"):
+        prepare(pathlib.Path("/none/pets"))

@@ -65,6 +65,22 @@ def test_the_config_comes_back(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
 
 
+def test_data_are_found_from_any_folder(tmp_path, monkeypatch):
+    config = tiny.make_config()
+    config.data.update({"manual_dir": "../pets", "data_dir": "gs://bucket/data"})
+    evaluator = {"type": "boards", "data": {"dataset": "flickr8k", "manual_dir": "flickr"}}
+    config.evals = {"other": evaluator, "same": {"type": "boards", "data": None}}
+    given = config.to_json()
+    monkeypatch.chdir(tmp_path)
+    run_folder.save_config("run", config)
+    assert config.to_json() == given
+    monkeypatch.chdir("/")
+    loaded = run_folder.load_run(str(tmp_path / "run"))
+    assert loaded.data.manual_dir == str(tmp_path.parent / "pets")
+    assert loaded.data.data_dir == "gs://bucket/data"
+    assert loaded.evals.other.data.manual_dir == str(tmp_path / "flickr")
+
+
 def test_a_step_that_only_other_evaluators_saw_is_not_the_best(tmp_path):
     config = tiny.make_config()
     config.select.metric = BEST

@@ -23,6 +23,8 @@ from xmodal.runs.sections import SelectConfig
 # Items of a checkpoint, besides its metrics.
 ITEMS = ("params", "model_state", "opt_state")
 
+_FOLDERS = ("data_dir", "manual_dir", "ratings_dir")
+
 Records = dict[str, Any]
 
 
@@ -45,6 +47,8 @@ def save_config(
 ) -> None:
     """Writes `RUN_DIR/config.json` on process 0; keeps another one as `config-STEP.json`.
 
+    Folders of data become absolute, so that the run is evaluated from any folder.
+
     Args:
       run_dir: the run's folder.
       config: config with everything filled in.
@@ -55,8 +59,12 @@ def save_config(
         return
     folder = epath.Path(run_dir)
     folder.mkdir(parents=True, exist_ok=True)
+    config = config.copy_and_resolve_references()
+    for section in (config.data, *(each.get("data") for each in config.get("evals", {}).values())):
+        for key in _FOLDERS if section else ():
+            if place := section.get(key):
+                section[key] = os.fspath(buckets.absolute(place))
     if vocabulary is not None:
-        config = config.copy_and_resolve_references()
         file = vocabulary_file(vocabulary)
         config.data.text.vocabulary = file.name
         write_atomically(folder / file.name, file.content)
