@@ -7,13 +7,15 @@ from typing import Any
 import jax
 import numpy as np
 
+from xmodal.base.tree_paths import leaves_by_path
+
 
 def name_leaves(trees: Iterable[Any]) -> dict[str, jax.Array]:
     """Returns the arrays of nested dicts by path; names in a bundle begin with `params/`."""
     return {
-        jax.tree_util.keystr(path, simple=True, separator="/").removeprefix("params/"): leaf
+        path.removeprefix("params/"): leaf
         for tree in trees
-        for path, leaf in jax.tree.leaves_with_path(tree)
+        for path, leaf in leaves_by_path(tree).items()
     }
 
 

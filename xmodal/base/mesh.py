@@ -9,6 +9,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.base.config import UserError, lookup
+from xmodal.base.tree_paths import leaves_by_path, path_of
 
 BATCH_AXIS = "data"
 
@@ -33,6 +34,11 @@ def replicated(mesh: Mesh) -> NamedSharding:
 def batch_sharded(mesh: Mesh) -> NamedSharding:
     """The leading dimension split over the devices."""
     return NamedSharding(mesh, PartitionSpec(BATCH_AXIS))
+
+
+def split_rows(tree: Any, mesh: Mesh | None) -> Any:
+    """Returns arrays split over the devices by rows, inside `jit`; unchanged without a mesh."""
+    return tree if mesh is None else jax.lax.with_sharding_constraint(tree, batch_sharded(mesh))
 
 
 def largest_dimension_sharded(mesh: Mesh, shape: Sequence[int]) -> NamedSharding:
@@ -72,7 +78,7 @@ def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> A
         rule.
     """
     patterns = [pattern for pattern, _ in rules]
-    paths = [_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    paths = list(leaves_by_path(tree))
     chosen = {path: _first_match(patterns, path) for path in paths}
     for number, pattern in enumerate(patterns):
         if number in chosen.values():
@@ -87,8 +93,8 @@ def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> A
             f"{patterns[:number]}; put it first, or remove it."
         )
 
-    def choose(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
-        _, rule = rules[chosen[_name(path)]]
+    def choose(keys: tuple[Any, ...], leaf: Any) -> NamedSharding:
+        _, rule = rules[chosen[path_of(keys)]]
         return lookup("config.sharding", rule, RULES)(mesh, leaf.shape)
 
     return jax.tree_util.tree_map_with_path(choose, tree)
@@ -102,10 +108,6 @@ def _first_match(patterns: Sequence[str], path: str) -> int:
         f"No pattern of config.sharding matches {path!r} (patterns: {patterns}); add one; '.*' "
         "matches everything."
     )
-
-
-def _name(path: tuple[Any, ...]) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def global_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:

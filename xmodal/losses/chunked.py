@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
+from xmodal.base.mesh import replicated
 from xmodal.losses.blocks import BlockItems, Job, Weights, fold_block, merge
 from xmodal.losses.terms import State
 from xmodal.similarity.tiles import add_at, choose_size, join, pad, take
@@ -50,7 +51,7 @@ def fold_chunked(
     if mesh is not None and mesh.size > 1:
         height = sizes[0]
         # Once, since a tile cut from columns on all devices would be gathered on every visit.
-        columns = jax.lax.with_sharding_constraint(columns, NamedSharding(mesh, PartitionSpec()))
+        columns = jax.lax.with_sharding_constraint(columns, replicated(mesh))
     grid = _Grid(job, height, width)
     rows, columns = pad(rows, grid.rows), pad(columns, grid.columns)
     row_states, column_states = _fold_tiles(grid, rows, columns, params)

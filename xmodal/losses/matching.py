@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import Bounds, UserError
+from xmodal.base.mesh import split_rows
 from xmodal.losses.context import Context, PairLogits
 from xmodal.similarity import Embedding
 
@@ -152,7 +152,5 @@ def draw_negatives(
       int32 [B], positions of columns, and whether the row has a negative, bool [B]; the position is
       arbitrary if it has none.
     """
-    logits = jnp.where(is_negative, logits, -jnp.inf)
-    if mesh is not None:
-        logits = jax.lax.with_sharding_constraint(logits, mesh_lib.batch_sharded(mesh))
+    logits = split_rows(jnp.where(is_negative, logits, -jnp.inf), mesh)
     return jax.random.categorical(key, logits), jnp.any(is_negative, axis=1)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
-from xmodal.base import mesh as mesh_lib
+from xmodal.base.mesh import split_rows
 from xmodal.losses.context import Context, NonNegative
 from xmodal.similarity import Embedding
 
@@ -52,7 +52,4 @@ def _logits(
     other = Embedding(copies["right" if side == "left" else "left"])
     pair = (Embedding(query), other) if side == "left" else (other, Embedding(query))
     logits = context.similarity.logits(*context.prepare(*pair), context.similarity_params)
-    logits = logits if side == "left" else logits.T
-    if context.mesh is None:
-        return logits
-    return jax.lax.with_sharding_constraint(logits, mesh_lib.batch_sharded(context.mesh))
+    return split_rows(logits if side == "left" else logits.T, context.mesh)

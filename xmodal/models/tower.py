@@ -8,6 +8,7 @@ import flax.linen as nn
 import jax
 
 from xmodal.base.config import UserError, read
+from xmodal.base.tree_paths import leaves_by_path
 from xmodal.models.attention import KEPT
 from xmodal.models.content import hash_items
 from xmodal.models.devices import ONE_CPU, Devices
@@ -226,9 +227,8 @@ class Tower:
           UserError: the encoder has no frozen features.
         """
         self._check_feature_column()
-        leaves, _ = jax.tree_util.tree_flatten_with_path(params.get("encoder", {}))
-        paths = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in leaves]
         makes = self.module.encoder.makes_frozen_features
+        paths = leaves_by_path(params.get("encoder", {}))
         return [f"encoder/{path}" for path in paths if makes(path.partition("/")[0])]
 
     def _check_feature_column(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xmodal.base.tree_paths import leaves_by_path
 from xmodal.models import make_tower
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 
@@ -78,10 +79,7 @@ def encoder_shapes(encoder: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def flat_shapes(tree: Any) -> dict[str, tuple[int, ...]]:
     """Returns the shape of every array of a tree by its path."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): leaf.shape for path, leaf in leaves
-    }
+    return {path: leaf.shape for path, leaf in leaves_by_path(tree).items()}
 
 
 def split_name(name: str) -> tuple[str, str]:

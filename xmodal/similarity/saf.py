@@ -10,9 +10,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from xmodal.base.config import setting
+from xmodal.base.mesh import replicated
 from xmodal.similarity.comparisons import Comparing
 from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.pair_module import PairCost, Params
@@ -77,9 +78,7 @@ class Saf(Comparing):
         images, captions = self.prepare(params, left), self.prepare(params, right)
         if mesh is not None and mesh.size > 1:
             # Once: they are visited one after the other.
-            captions = jax.lax.with_sharding_constraint(
-                captions, NamedSharding(mesh, PartitionSpec())
-            )
+            captions = jax.lax.with_sharding_constraint(captions, replicated(mesh))
 
         @jax.checkpoint
         def describe(some: TokenItems) -> tuple[jax.Array, jax.Array]:

@@ -52,7 +52,6 @@ def join(parts: Any, mesh: Mesh) -> Any:
 
     def join_column(column: jax.Array) -> jax.Array:
         count, items, *rest = column.shape
-        whole = column.swapaxes(0, 1).reshape(count * items, *rest)
-        return jax.lax.with_sharding_constraint(whole, mesh_lib.batch_sharded(mesh))
+        return mesh_lib.split_rows(column.swapaxes(0, 1).reshape(count * items, *rest), mesh)
 
     return jax.tree.map(join_column, parts)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.base import mesh as mesh_lib
+from xmodal.base.mesh import split_rows
 from xmodal.losses.context import PairLogits
 from xmodal.models import Embedding, Mode, PairScorer
 from xmodal.training import batch_parts
@@ -51,10 +51,7 @@ def make_pair_logits(
     images = features if is_late else prepare(features)
 
     def take(items: Any, at: jax.Array) -> Any:
-        found = jax.tree.map(lambda leaf: jnp.take(leaf, at, axis=0), items)
-        if mesh is None:
-            return found
-        return jax.lax.with_sharding_constraint(found, mesh_lib.batch_sharded(mesh))
+        return split_rows(jax.tree.map(lambda leaf: jnp.take(leaf, at, axis=0), items), mesh)
 
     def score(pairs: tuple[Any, Any], key: jax.Array) -> jax.Array:
         chosen, read = pairs

@@ -12,11 +12,12 @@ from jax.sharding import Mesh
 
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.compiler_options import compiler_options
+from xmodal.base.tree_paths import path_of
 from xmodal.models import DualEncoder
 from xmodal.training import rngs
 from xmodal.training.momentum import MOMENTUM, momentum_rate
 from xmodal.training.tasks import Task
-from xmodal.training.tree import Tree, flatten, merge, partition, path_of
+from xmodal.training.tree import Tree, flatten, merge, partition
 from xmodal.training.views import embed_views, tower_inputs
 
 

@@ -4,8 +4,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import jax
-
 from xmodal.base.config import UserError
 
 Tree = dict[str, Any]
@@ -31,11 +29,6 @@ def unflatten(flat: Mapping[str, Any]) -> Tree:
             node = node.setdefault(parent, {})
         node[last] = leaf
     return tree
-
-
-def path_of(keys: tuple[Any, ...]) -> str:
-    """Returns the path of a leaf as `flatten` writes it, from its keys in a JAX pytree."""
-    return jax.tree_util.keystr(keys, simple=True, separator="/")
 
 
 def matches(patterns: Iterable[str], path: str) -> bool:

@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
+from xmodal.base.tree_paths import leaves_by_path
 from xmodal.evals.boards.definitions import KINDS
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.inputs.sources import Embeddings
@@ -33,9 +33,8 @@ def write_tokens(embeddings: Embeddings) -> dict[str, np.ndarray]:
     for side, tokens in embeddings.tokens.items():
         found[f"{KINDS[side]}_tokens"] = tokens.values
         found[f"{KINDS[side]}_token_counts"] = tokens.lengths
-    for path, leaf in jax.tree.leaves_with_path(embeddings.parameters):
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
-        found[f"{PARAMETERS}{name}"] = np.asarray(leaf, np.float32)
+    for path, leaf in leaves_by_path(embeddings.parameters).items():
+        found[f"{PARAMETERS}{path}"] = np.asarray(leaf, np.float32)
     return found
 
 

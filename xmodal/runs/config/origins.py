@@ -16,13 +16,12 @@ from xmodal.preprocessing import TextConfig
 from xmodal.preprocessing.text_config import ID_FIELDS
 from xmodal.preprocessing.tokenizer_files import FILES
 from xmodal.pretrained.folder import check_weights, read_description
-from xmodal.pretrained.model_folder import read_model
+from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.runs.folder import run_folder
 from xmodal.runs.initialization import from_run
 from xmodal.runs.sections import InitConfig
 from xmodal.similarity import make_similarity
 
-_SIDES = ("image", "text")
 # How an encoder or head is computed or trained: keywords that may differ between runs.
 _FREE = frozenset(
     (
@@ -148,7 +147,7 @@ def run_origin(source: InitConfig) -> Origin:
     taken, others = from_run.split_paths(source)
     config = run_folder.load_run(source.run)
     parts: list[Part] = []
-    for side in _SIDES:
+    for side in SIDES:
         section = config.model.get(side)
         has_encoder = any(path.startswith(f"{side}/encoder/") for path in taken)
         for name, table in (("encoder", ENCODERS), ("head", HEADS)):
@@ -189,7 +188,7 @@ def own_origin(run_dir: str) -> Origin:
     """Returns the settings that a run was started with; `run_changes` compares them."""
     config = run_folder.load_run(run_dir).to_dict()
     parts = []
-    for side in _SIDES:
+    for side in SIDES:
         for name, keywords in (config["model"].get(side) or {}).items():
             if keywords is not None:
                 parts.append(Part(f"model.{side}.{name}", keywords, is_fixed=False))

@@ -11,8 +11,9 @@ from etils import epath
 
 from data_prep.untrusted.archives import most_expanded
 from xmodal.base.config import UserError
+from xmodal.base.tree_paths import leaves_by_path
 from xmodal.runs.folder.file_hashes import files_in
-from xmodal.training.tree import Tree, path_of
+from xmodal.training.tree import Tree
 
 
 def read_shapes(source: epath.Path) -> Tree:
@@ -95,6 +96,4 @@ def describe_differences(model: Any, checkpoint: Any) -> str:
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
     # Orbax writes optax's named tuples as dicts, so paths are compared by plain names.
-    return {
-        path_of(keys): tuple(leaf.shape) for keys, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
+    return {path: tuple(leaf.shape) for path, leaf in leaves_by_path(tree).items()}

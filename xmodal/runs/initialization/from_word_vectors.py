@@ -9,10 +9,11 @@ import numpy as np
 from absl import logging
 
 from xmodal.base.config import UserError
+from xmodal.base.tree_paths import path_of
 from xmodal.pretrained.word_vectors import find_vectors
 from xmodal.runs.sections import InitConfig
 from xmodal.training.state import TrainState
-from xmodal.training.tree import flatten, matches, path_of
+from xmodal.training.tree import flatten, matches
 
 if TYPE_CHECKING:
     from xmodal.data import DataConfig

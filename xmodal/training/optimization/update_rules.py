@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import optax
 
 from xmodal.base.config import UserError, check_pattern, check_value, setting
+from xmodal.base.tree_paths import path_of
 from xmodal.training.optimization.layer_rates import is_stacked
-from xmodal.training.tree import path_of
 
 Decay = Callable[[str], float]
 """Parameter path -> rate of its decoupled weight decay."""
