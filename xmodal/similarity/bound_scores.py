@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 
@@ -20,9 +20,9 @@ class Prepare:
 
     similarity: "Similarity"
 
-    def __call__(self, embedding: Any) -> Prepared:
-        """Prepares an `Embedding`, or its vectors."""
-        return _prepare_tiles(self.similarity, getattr(embedding, "vector", embedding))
+    def __call__(self, vectors: jax.Array) -> Prepared:
+        """Prepares vectors [N, D] or [N, K, D]."""
+        return _prepare_tiles(self.similarity, vectors)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -268,8 +268,8 @@ class Similarity:
 
     def scorer(
         self, params: Mapping[str, Any] | None = None
-    ) -> tuple[Callable[[Any], Prepared], Callable[[Prepared, Prepared], jax.Array]]:
-        """Returns `prepare` and `score`, the latter with its parameters bound, for ranking.
+    ) -> tuple[Callable[[jax.Array], Prepared], Callable[[Prepared, Prepared], jax.Array]]:
+        """Returns `prepare` of vectors, and `score` with its parameters bound, for ranking.
 
         Items are prepared and pairs scored identically in every block, to the last bit.
 
@@ -293,7 +293,7 @@ class Similarity:
             for key, value in self.select_parameters(given).items()
         ]
         # Without scaling, which ranking ignores, so that all temperatures share one compilation.
-        plain = Similarity(SimilarityConfig(self.name, self.config.field))
+        plain = Similarity(SimilarityConfig(self.name))
         return Prepare(plain), Score(plain, tuple(numbers))
 
     def select_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
