@@ -16,7 +16,8 @@ from xmodal.models.encoders.bert import EPSILON, Bert
 from xmodal.models.features import Features
 from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
-from xmodal.models.pair_scorers.fusion_encoder import FusionEncoder, FusionSizes
+from xmodal.models.pair_scorers.fusion_encoder import FusionEncoder
+from xmodal.models.pair_scorers.fusion_layer import FusionSizes
 from xmodal.models.pair_scorers.pair_scorer import SCORES, PairScorer
 from xmodal.models.transformer_layers import layer_norm
 

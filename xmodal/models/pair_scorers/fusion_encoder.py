@@ -1,41 +1,15 @@
 """A stack of layers of texts with cross-attention to an image, and a linear layer on token 0."""
 
-import dataclasses
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import setting
-from xmodal.models.dtypes import DTYPES
 from xmodal.models.features import Features
-from xmodal.models.layer_init import BERT, LAYER_INITS
+from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
-from xmodal.models.pair_scorers.fusion_layer import FusionLayer
-
-
-@dataclasses.dataclass(frozen=True)
-class FusionSizes:
-    """Sizes of the layers.
-
-    Attributes:
-      width: width of the layers; a multiple of `heads`.
-      depth: number of layers.
-      heads: attention heads of a layer.
-      mlp_dim: hidden width of the MLPs.
-      dropout: dropout rate of attention weights and of the output of every block.
-      dtype: compute dtype; parameters are float32.
-      layer_init: initial values of the layers, a key of `LAYER_INITS`, see `BertConfig`.
-    """
-
-    width: int = setting(768, at_least=1)
-    depth: int = setting(12, at_least=1)
-    heads: int = setting(12, at_least=1)
-    mlp_dim: int = setting(3072, at_least=1)
-    dropout: float = setting(0.1, at_least=0, below=1)
-    dtype: str = setting("float32", one_of=DTYPES)
-    layer_init: str = setting("bert", one_of=LAYER_INITS)
+from xmodal.models.pair_scorers.fusion_layer import FusionLayer, FusionSizes
 
 
 class FusionEncoder(nn.Module):
@@ -45,12 +19,7 @@ class FusionEncoder(nn.Module):
 
     def setup(self) -> None:
         """Makes the layers."""
-        sizes, dtype = self.sizes, DTYPES[self.sizes.dtype]
-        initial = LAYER_INITS[sizes.layer_init](sizes.width, sizes.mlp_dim, sizes.depth)
-        self.layers = [
-            FusionLayer(sizes.width, sizes.heads, sizes.mlp_dim, sizes.dropout, dtype, initial)
-            for _ in range(sizes.depth)
-        ]
+        self.layers = [FusionLayer(self.sizes) for _ in range(self.sizes.depth)]
         self.output = nn.Dense(2, kernel_init=BERT, dtype=jnp.float32)
 
     def image(self, features: Features, mode: Mode) -> dict[str, Any]:
