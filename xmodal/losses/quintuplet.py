@@ -12,8 +12,6 @@ from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
 from xmodal.losses.context import ChunkSize, Context, NonNegative, Positive
 from xmodal.similarity import Embedding
 
-_HARDEST = terms.Term(lambda logits, _: logits, terms.MAXIMUM)
-
 
 def quintuplet(
     left: Embedding,
@@ -55,7 +53,7 @@ def quintuplet(
       score above all of their mined negatives.
     """
     positives, folded = context.fold(
-        left, right, {"hardest": _HARDEST, "not_below": NOT_BELOW},
+        left, right, {"hardest": terms.HARDEST, "not_below": NOT_BELOW},
         engine=engine, chunk_size=chunk_size,
     )  # fmt: skip
 

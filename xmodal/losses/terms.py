@@ -94,3 +94,6 @@ SUM = Reducer(
     finish=lambda state: state,
     identity=0.0,
 )
+
+HARDEST = Term(lambda logits, _: logits, MAXIMUM)
+"""The highest logit."""

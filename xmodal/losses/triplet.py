@@ -14,7 +14,6 @@ from xmodal.losses.context import ChunkSize, Context, NonNegative
 from xmodal.losses.switch import Choice, switch
 from xmodal.similarity import Embedding
 
-_HARDEST = terms.Term(lambda logits, _: logits, terms.MAXIMUM)
 _SEMI_HARD = terms.Term(
     lambda logits, p: jnp.where(logits >= terms.tie_with(p), terms.MASKED, logits), terms.MAXIMUM
 )
@@ -95,7 +94,7 @@ def triplet(
         mining,
         {
             "all": mine_all,
-            "hardest": lambda: mine_one(_HARDEST),
+            "hardest": lambda: mine_one(terms.HARDEST),
             "semi_hard": lambda: mine_one(_SEMI_HARD),
             "semi_hard_or_easiest": lambda: mine_one(
                 _SEMI_HARD, _EASIEST_ABOVE, choose=_first_or_lowest
@@ -146,7 +145,7 @@ def distance_triplet(
         right_ids=ids,
         left_positive=positives,
         right_positive=positives,
-        terms={"hardest": _HARDEST, "not_below": NOT_BELOW},
+        terms={"hardest": terms.HARDEST, "not_below": NOT_BELOW},
         engine=engine,
         chunk_size=chunk_size,
         mesh=context.mesh,
