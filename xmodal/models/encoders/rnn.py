@@ -10,19 +10,17 @@ import jax
 from xmodal.base.config import UserError, setting
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.text_inputs import read_ids
-from xmodal.models.encoders.word_embedding import look_up
+from xmodal.models.encoders.word_embedding import WordTableConfig, embed_words
 from xmodal.models.features import Features
-from xmodal.models.initializers import WORDS, initialize_words
 from xmodal.models.mode import Mode
 from xmodal.models.recurrent import BIASES, CELLS, Recurrent, RecurrentOutputs, mean_directions
 
 
 @dataclasses.dataclass(frozen=True)
-class RnnConfig:
-    """Settings of a recurrent encoder.
+class RnnConfig(WordTableConfig):
+    """Settings of a recurrent encoder; see `WordTableConfig` for the common ones.
 
     Attributes:
-      vocab_size: rows of the table of word vectors.
       cell: "gru" or "lstm".
       width: width of the state in one direction.
       layers: number of layers.
@@ -30,25 +28,17 @@ class RnnConfig:
       directions: in a bidirectional encoder, "joined" makes tokens of 2 * width, "mean" takes the
         mean of both (VSE-infinity, SGRAF).
       embedding_width: width of the word vectors.
-      dropout: dropout rate of the word vectors' values and between two layers.
-      init: see `word_embedding.WordsConfig`.
-      init_scale: see `word_embedding.WordsConfig`.
+      dropout: also the rate between two layers.
       biases: biases of a gate, see `recurrent.Recurrent`: 2 as in torch, 1 as in TensorFlow.
-      dtype: compute dtype; parameters are float32.
     """
 
-    vocab_size: int = setting(at_least=1)
     cell: str = setting("gru", one_of=CELLS)
     width: int = setting(1024, at_least=1)
     layers: int = setting(1, at_least=1)
     bidirectional: bool = False
     directions: str = setting("joined", one_of=("joined", "mean"))
     embedding_width: int = setting(300, at_least=1)
-    dropout: float = setting(0.0, at_least=0, below=1)
-    init: str = setting("normal", one_of=WORDS)
-    init_scale: float | None = setting(None, above=0)
     biases: int = setting(2, one_of=BIASES)
-    dtype: str = setting("float32", one_of=DTYPES)
 
     def __post_init__(self) -> None:
         if self.directions == "mean" and not self.bidirectional:
@@ -77,10 +67,7 @@ class Rnn(nn.Module):
         """
         config, dtype = self.config, DTYPES[self.config.dtype]
         ids, mask = read_ids(inputs)
-        init = initialize_words(config.init, config.init_scale, config.embedding_width)
-        table = self.param("table", init, (config.vocab_size, config.embedding_width))
-        words = look_up(table, ids, dtype)
-        x = nn.Dropout(config.dropout, deterministic=not mode.drops)(words)
+        words, x = embed_words(self, config, config.embedding_width, ids, mode)
         recurrent = Recurrent(
             config.cell, config.width, config.layers, config.bidirectional, config.dropout, dtype,
             config.biases, name="recurrent",

@@ -17,38 +17,28 @@ from jax.typing import DTypeLike
 from xmodal.base.config import UserError, setting
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.text_inputs import read_ids
-from xmodal.models.encoders.word_embedding import look_up
+from xmodal.models.encoders.word_embedding import WordTableConfig, embed_words
 from xmodal.models.features import Features
-from xmodal.models.initializers import WORDS, initialize_words
+from xmodal.models.initializers import initialize_words
 from xmodal.models.mode import Mode
 
 
 @dataclasses.dataclass(frozen=True)
-class TextCnnConfig:
-    """Settings of a convolutional text encoder.
+class TextCnnConfig(WordTableConfig):
+    """Settings of a convolutional text encoder; see `WordTableConfig` for the common ones.
 
     Attributes:
-      vocab_size: rows of the table of word vectors.
       windows: window sizes in words, with one convolution for each.
       maps: number of filters for each window.
       embedding_width: width of the word vectors.
-      dropout: dropout rate of the word vectors' values.
-      init: initializer of the word vectors, see `word_embedding.WordsConfig`.
-      init_scale: see `word_embedding.WordsConfig`.
       kernel_scale: half the range of the filters' initial values, 0.01 in Kim's code; None for
         those of Flax (LeCun).
-      dtype: compute dtype; parameters are float32.
     """
 
-    vocab_size: int = setting(at_least=1)
     windows: tuple[int, ...] = setting((3, 4, 5), at_least=1)
     maps: int = setting(100, at_least=1)
     embedding_width: int = setting(300, at_least=1)
-    dropout: float = setting(0.0, at_least=0, below=1)
-    init: str = setting("normal", one_of=WORDS)
-    init_scale: float | None = setting(None, above=0)
     kernel_scale: float | None = setting(None, above=0)
-    dtype: str = setting("float32", one_of=DTYPES)
 
     def __post_init__(self) -> None:
         if not self.windows or len(set(self.windows)) < len(self.windows):
@@ -80,10 +70,7 @@ class TextCnn(nn.Module):
         """
         config, dtype = self.config, DTYPES[self.config.dtype]
         ids, mask = read_ids(inputs)
-        init = initialize_words(config.init, config.init_scale, config.embedding_width)
-        table = self.param("table", init, (config.vocab_size, config.embedding_width))
-        words = look_up(table, ids, dtype)
-        x = nn.Dropout(config.dropout, deterministic=not mode.drops)(words)
+        words, x = embed_words(self, config, config.embedding_width, ids, mode)
         largest, length = max(config.windows), ids.shape[1]
         # Selected, not multiplied, since vectors of padding may be NaN.
         x = jnp.pad(jnp.where(mask[..., None], x, 0), ((0, 0), (0, largest - 1), (0, 0)))

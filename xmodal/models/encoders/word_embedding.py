@@ -26,25 +26,47 @@ def look_up(table: jax.Array, ids: jax.Array, dtype: DTypeLike) -> jax.Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class WordsConfig:
-    """Settings of a table of word vectors.
+class WordTableConfig:
+    """Settings of every encoder with a table of word vectors.
 
     Attributes:
       vocab_size: rows of the table.
-      width: width of the word vectors.
       dropout: dropout rate of the word vectors' values.
       init: distribution of the initial values: "normal" or "uniform".
       init_scale: standard deviation or half the range of that distribution; None for
         1 / sqrt(width).
-      dtype: dtype of the tokens; parameters are float32.
+      dtype: compute dtype; parameters are float32.
     """
 
     vocab_size: int = setting(at_least=1)
-    width: int = setting(300, at_least=1)
     dropout: float = setting(0.0, at_least=0, below=1)
     init: str = setting("normal", one_of=WORDS)
     init_scale: float | None = setting(None, above=0)
     dtype: str = setting("float32", one_of=DTYPES)
+
+
+def embed_words(
+    module: nn.Module, config: WordTableConfig, width: int, ids: jax.Array, mode: Mode
+) -> tuple[jax.Array, jax.Array]:
+    """Returns word vectors [N, T, W], without and with dropout, inside a compact method.
+
+    They are rows of the parameter `table` [V, W] of the calling module.
+    """
+    init = initialize_words(config.init, config.init_scale, width)
+    table = module.param("table", init, (config.vocab_size, width))
+    words = look_up(table, ids, DTYPES[config.dtype])
+    return words, nn.Dropout(config.dropout, deterministic=not mode.drops)(words)
+
+
+@dataclasses.dataclass(frozen=True)
+class WordsConfig(WordTableConfig):
+    """Settings of a table of word vectors; see `WordTableConfig` for the common ones.
+
+    Attributes:
+      width: width of the word vectors.
+    """
+
+    width: int = setting(300, at_least=1)
 
 
 class Words(nn.Module):
@@ -57,9 +79,6 @@ class Words(nn.Module):
     @nn.compact
     def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
         """`text_ids` and `text_mask`, int [N, T] -> one token [W] per id."""
-        config = self.config
         ids, mask = read_ids(inputs)
-        init = initialize_words(config.init, config.init_scale, config.width)
-        table = self.param("table", init, (config.vocab_size, config.width))
-        tokens = look_up(table, ids, DTYPES[config.dtype])
-        return Features(nn.Dropout(config.dropout, deterministic=not mode.drops)(tokens), mask)
+        _, tokens = embed_words(self, self.config, self.config.width, ids, mode)
+        return Features(tokens, mask)
