@@ -8,9 +8,7 @@ import contextlib
 import io
 import os
 import pathlib
-import re
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import data_prep
@@ -22,8 +20,6 @@ from data_prep.reading.folders import explain
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
-
-_WRITER_ERROR = re.compile(r"\b(open|write|close|fsync)\(\) failed")
 
 
 def build(
@@ -81,7 +77,6 @@ def build(
         # TFDS prints that it is downloading, which it never does here.
         with (
             removed_if_failed(pathlib.Path(place)),
-            _writer_errors(),
             contextlib.redirect_stdout(io.StringIO()),
         ):
             make_builder().download_and_prepare(download_config=settings)
@@ -140,17 +135,6 @@ def _beam_options(flags: str | None) -> Any:
         except (ValueError, ImportError, AttributeError) as error:
             raise UnexpectedFilesError(f"--beam_pipeline_options={flags}: {error}") from error
     return options
-
-
-@contextlib.contextmanager
-def _writer_errors() -> Iterator[None]:
-    """Converts errors of ArrayRecord's writer, which is not written in Python, to OS errors."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not _WRITER_ERROR.search(str(error)):
-            raise
-        raise OSError(str(error)) from error
 
 
 def _parse() -> argparse.Namespace:

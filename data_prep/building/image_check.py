@@ -66,8 +66,6 @@ def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
     Raises:
       BadImageError: the file cannot be decoded completely, or is far too large.
     """
-    if not encoded:
-        raise BadImageError("no bytes")
     with warnings.catch_warnings():
         # Pillow warns of large images and of odd tags; those that matter are errors below.
         warnings.simplefilter("ignore")
@@ -118,8 +116,6 @@ def small_jpeg(encoded: bytes, side: int) -> bytes:
 
 def _reduced(encoded: bytes, side: int) -> PIL.Image.Image:
     """An upright RGB image; JPEGs are decoded at a smaller scale, to at least `side` pixels."""
-    if not encoded:
-        raise BadImageError("no bytes")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         image = _open(encoded)
@@ -142,6 +138,8 @@ def _is_turned(image: PIL.Image.Image) -> bool:
 
 
 def _open(encoded: bytes) -> PIL.Image.Image:
+    if not encoded:
+        raise BadImageError("no bytes")
     try:
         return open_picture(encoded)
     except PIL.UnidentifiedImageError as error:

@@ -1,11 +1,10 @@
 """The base builder of all datasets, which checks, counts and hashes the records of splits."""
 
 import contextlib
-import errno
 import inspect
 import itertools
-import os
 import pathlib
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
@@ -31,6 +30,8 @@ from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure
 
 _LOG_SECONDS = 10.0
+# ArrayRecord's writer is not written in Python, and raises only `RuntimeError`.
+_WRITER_ERROR = re.compile(r"\b(open|p?write|close|fsync)\(\) failed")
 
 
 class _DatasetInfo(tfds.core.DatasetInfo):
@@ -237,11 +238,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         except BaseException as error:
             with contextlib.suppress(OSError):
                 self._report.path.replace(listed)
-            if isinstance(error, RuntimeError) and (full := os.strerror(errno.ENOSPC)) in str(
-                error
-            ):
-                # ArrayRecord's writer does not raise Python's error.
-                raise OSError(errno.ENOSPC, full, str(folder.parent)) from error
+            if isinstance(error, RuntimeError) and _WRITER_ERROR.search(str(error)):
+                raise OSError(str(error)) from error
             if not isinstance(error, UnexpectedFilesError) or not self._report.has_left_out:
                 raise
             table = counts_table(self._report.metadata())

@@ -139,8 +139,12 @@ def caption_of(line: bytes, where: str) -> str | LeftOut:
     return caption.strip()
 
 
-def without_copies(captions: Sequence[str], where: str) -> tuple[tuple[str, ...], list[LeftOut]]:
-    """Returns the distinct captions of a picture, and an entry for every repetition."""
+def without_copies(
+    found: Sequence[str | LeftOut], where: str
+) -> tuple[tuple[str, ...], list[LeftOut]]:
+    """Returns the distinct captions of a picture; and its bad ones, with one for every copy."""
+    captions = [caption for caption in found if isinstance(caption, str)]
+    bad = [caption for caption in found if isinstance(caption, LeftOut)]
     different = tuple(dict.fromkeys(captions))
     copies = len(captions) - len(different)
-    return different, [LeftOut(where, APPEARS_TWICE, is_record=False)] * copies
+    return different, bad + [LeftOut(where, APPEARS_TWICE, is_record=False)] * copies

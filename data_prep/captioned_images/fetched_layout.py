@@ -92,9 +92,8 @@ class FetchedLayout(Layout):
         if isinstance(found, LeftOut):
             yield found
             return
-        captions, copies = without_copies([text for text in found if isinstance(text, str)], name)
-        yield from copies
-        yield from (bad for bad in found if isinstance(bad, LeftOut))
+        captions, left_out = without_copies(found, name)
+        yield from left_out
         # The name of a loose image may describe its content: `train.jpg` may show a train.
         shard, _, member = name.rpartition(":") if is_member else ("", "", name)
         split = split_of_path(f"{shard}/{member}".rpartition("/")[0])

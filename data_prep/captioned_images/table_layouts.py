@@ -120,9 +120,8 @@ class TableLayout(Layout):
         numeric = NumericColumns(columns.captions)
         names = list(filter(None, map(_name, table.column(columns.image))))
         is_beside = self._files.are_beside(names, table.path)
-        of_split = split_of_table
-        if not self._files.are_of_splits(names, table.path, of_split):
-            of_split = ""
+        has_twins = self._files.are_of_splits(names, table.path, split_of_table)
+        of_split = split_of_table if has_twins else ""
         for row in table.rows(columns.image, self._files.knows):
             self._rows += 1
             if isinstance(row, LeftOut):
@@ -204,10 +203,8 @@ class EmbeddedLayout(Layout):
             where, cells = row
             name = f"{path}{where.removeprefix(table.path.name)}"
             found = list(cell_captions(map(cells.get, columns.captions), name))
-            yield from (bad for bad in found if isinstance(bad, LeftOut))
-            texts = [caption for caption in found if isinstance(caption, str)]
-            captions, copies = without_copies(texts, name)
-            yield from copies
+            captions, left_out = without_copies(found, name)
+            yield from left_out
             split = split_of_path(path)
             if columns.split is not None:
                 split = split_of_value(cells.get(columns.split))

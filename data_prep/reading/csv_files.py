@@ -146,7 +146,7 @@ def scan_rows(
             continue
         if not row:
             continue
-        for place, line in enumerate(lines.taken[1:], 1) if is_row else ():
+        for place, line in enumerate(lines.taken[1:], 1):
             if is_row is not None and is_row(line, row):
                 what = f"takes line {number + place} into it, which looks like another row"
                 raise _open_quote(path, number, what, line)

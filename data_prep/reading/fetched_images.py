@@ -226,7 +226,7 @@ class RowJoin:
         count = len(self._open)
         # With an image of row 0, a far number may be a stray file.
         if count and self._beyond < sys.maxsize and (not self._has_first or self._beyond == count):
-            last = f"the last row of the list is {count - 1:,} ({where(max(count - 1, 0))})"
+            last = f"the last row of the list is {count - 1:,} ({where(count - 1)})"
             first = "" if self._has_first else f", and row 0 ({where(0)}) has no image"
             raise UnexpectedFilesError(
                 f"an image is named by the number {self._beyond:,}, but {last}{first}: all images "

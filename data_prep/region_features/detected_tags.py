@@ -24,7 +24,7 @@ def read_tags(folder: pathlib.Path) -> dict[int, str]:
       UnexpectedFilesError: a line has another form, or an image has two.
     """
     tags: dict[int, str] = {}
-    paths = list(files_below(folder, TAGS))
+    paths = files_below(folder, TAGS)
     if not paths:
         raise FileNotFoundError(f"{folder} has no {TAGS}")
     for path in paths:

@@ -142,6 +142,12 @@ def test_safetensors_and_what_lies_beside(tmp_path):
         load_source(tmp_path)
 
 
+def test_bfloat16_npz(tmp_path):
+    half = np.float32([1.5, -2]).astype(ml_dtypes.bfloat16)
+    np.savez(tmp_path / "a.npz", half=half)  # NumPy stores two bytes without a meaning.
+    assert_read(tmp_path / "a.npz", {"half": half})
+
+
 def test_bfloat16_safetensors(tmp_path):
     half = np.float32([1.5, -2]).astype(ml_dtypes.bfloat16)
     header = json.dumps({"half": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}).encode()

@@ -236,11 +236,10 @@ def _heads(
     heads_of: Mapping[int, int],
 ) -> int:
     """Returns the number of heads: by the arrays of flax, the config file, or the width."""
-    rules = layout.image if side == "image" else layout.text
-    taken = rules["encoder/layers"]("query/bias") if "encoder/layers" in rules else None
-    if taken is not None and layout.kind == "big_vision":
-        first = taken.name if isinstance(taken.name, str) else taken.name[0]
-        return arrays[first].shape[-2]
+    if layout.kind == "big_vision":
+        rules = layout.image if side == "image" else layout.text
+        name = rules["encoder/layers"]("query/bias").name
+        return arrays[name if isinstance(name, str) else name[0]].shape[-2]
     heads = settings.heads.get(side) or heads_of.get(width) or width // 64
     if not heads or width % heads or (not settings.heads.get(side) and width % 64):
         raise UserError(

@@ -135,7 +135,8 @@ class Mapper:
         wanted = tuple(shape)[1:] if stacked else tuple(shape)
         changed = []
         for source in names:
-            array = _check_floats(np.asarray(self._arrays[source]), source)
+            array = np.asarray(self._arrays[source])
+            _check_floats(array, source)
             try:
                 changed.append(array if taken.change is None else taken.change(array))
             except (ValueError, IndexError):
@@ -173,16 +174,13 @@ class Mapper:
         return self._flat, Report(self._loaded, self._missing, unexpected, self._reshaped)
 
 
-def _check_floats(array: np.ndarray, source: str) -> np.ndarray:
+def _check_floats(array: np.ndarray, source: str) -> None:
     """Refuses integers, which may be quantized with a scale elsewhere, and complex numbers."""
-    if array.dtype == np.dtype("V2"):
-        return array.view(ml_dtypes.bfloat16)  # npz files do not store its name.
     if array.dtype != ml_dtypes.bfloat16 and array.dtype.kind != "f":
         raise UserError(
             f"{source} has numbers of the type {array.dtype}, which may be quantized: save the "
             "weights as float32."
         )
-    return array
 
 
 def _matches(name: str, patterns: Collection[str]) -> bool:
