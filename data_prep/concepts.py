@@ -32,36 +32,49 @@ _NO_WORDNET = (
 def main() -> None:
     """Writes the file that the command line names."""
     args = _parse()
-    from data_prep.prepared import open_configs, read_columns  # Slow to import.
-
     try:
-        lemmatize, is_concept = load_wordnet()
-        names = read_names(args.concepts) if args.concepts else ()
-        vectors = read_vectors(args.word_vectors) if args.word_vectors else None
-        [builder] = open_configs(args.dataset, args.config, args.data_dir)
-        captions = read_columns(builder, args.split, ["captions"])["captions"]
-    except (NotPreparedError, UnexpectedFilesError) as error:
+        content = _count(args)
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        args.output.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    except (NotPreparedError, UnexpectedFilesError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
-    texts = (text.decode("utf-8", "ignore") for each in captions for text in each)
+    print(
+        f"{args.output}: {len(content['concepts'])} concepts, {len(content['forms'])} words that "
+        f"name them, {len(content['joint'])} pairs of concepts in one caption"
+    )
+
+
+def _count(args: argparse.Namespace) -> dict[str, Any]:
+    """The content of the file; see `count_concepts`."""
+    from data_prep.prepared import open_configs, read_columns  # Slow to import.
+
+    lemmatize, is_concept = load_wordnet()
+    names = read_names(args.concepts) if args.concepts else ()
+    vectors = read_vectors(args.word_vectors) if args.word_vectors else None
+    builder, *others = open_configs(args.dataset, args.config, args.data_dir)
+    if others:
+        prepared = ", ".join(each.builder_config.name for each in (builder, *others))
+        raise UnexpectedFilesError(
+            f"{args.dataset} is prepared in several configs: {prepared}; choose one with --config"
+        )
+    columns = read_columns(builder, args.split, ["captions"])
+    if not columns:
+        raise UnexpectedFilesError(
+            f"{args.dataset}/{builder.builder_config.name} has no captions; use another --config"
+        )
+    texts = (text.decode("utf-8", "ignore") for each in columns["captions"] for text in each)
     content = count_concepts(
         texts, lemmatize=lemmatize, count=args.count, concepts=names, is_concept=is_concept
     )
     if vectors is not None:
         if len(vectors) != len(content["concepts"]):
-            print(
-                f"Error: {args.word_vectors} has {len(vectors)} vectors, but there are "
-                f"{len(content['concepts'])} concepts.",
-                file=sys.stderr,
+            raise UnexpectedFilesError(
+                f"{args.word_vectors} has {len(vectors)} vectors, but there are "
+                f"{len(content['concepts'])} concepts."
             )
-            sys.exit(2)
         content["vectors"] = vectors.astype(np.float64).tolist()
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    print(
-        f"{args.output}: {len(content['concepts'])} concepts, {len(content['forms'])} words that "
-        f"name them, {len(content['joint'])} pairs of concepts in one caption"
-    )
+    return content
 
 
 def load_wordnet() -> tuple[Callable[[str], str], Callable[[str], bool]]:

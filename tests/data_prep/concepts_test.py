@@ -74,6 +74,21 @@ def test_the_command_counts_a_dataset_and_adds_vectors(few_shapes, tmp_path, mon
     assert "does not number its words from 0 on" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "crisscrossed_shapes is prepared in several configs: "),
+        (["--config=ratings", "--split=test"], "crisscrossed_shapes/ratings has no captions"),
+        (["--config=images", "--output=/dev/null/x.json"], "[Errno 17] File exists: '/dev/null'"),
+    ],
+)
+def test_what_cannot_be_counted_or_written(options, message, few_shapes, monkeypatch, capsys):
+    monkeypatch.setattr(concepts, "load_wordnet", lambda: (lemmatize, bool))
+    with pytest.raises(SystemExit):
+        run(monkeypatch, f"--data_dir={few_shapes}", "--output=/dev/null", *options)
+    assert f"Error: {message}" in capsys.readouterr().err
+
+
 def test_missing_wordnet_says_how_to_get_it(few_shapes, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
     monkeypatch.setattr(nltk.corpus, "wordnet", nltk.corpus.util.LazyCorpusLoader(

@@ -64,7 +64,7 @@ def resample_bicubic(
     shift: np.ndarray,
     result: np.ndarray,
 ) -> None:
-    """Does the same with PIL's antialiased bicubic filter, which rounds after each axis."""
+    """Does what `resample` does with PIL's bicubic filter, which rounds after each axis."""
     top, left, height, width = window
     cut = PIL.Image.fromarray(picture[top : top + height, left : left + width])
     resized = np.asarray(cut.resize(result.shape[:2], PIL.Image.Resampling.BICUBIC))
