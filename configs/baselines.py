@@ -70,10 +70,14 @@ def get_config(argument: str = "") -> ConfigDict:
         config.data.image = {"augment": None, "eval_crop": 0.875, **PIXELS[argument]}
         config.data.text = None
     else:
-        # Encoder options and pooling that are not set here come from the folder of the weights.
-        config.model.text = {"encoder": TEXT[argument], "head": None, "projection": None}
+        use_text_tower(config, argument)
         config.data.image, config.data.config = None, "captions"
         # Longer than any COCO caption.
         config.data.text.max_length = 64
-        config.data.text.tokenizer = "words" if argument == "bow" else "wordpiece"
     return config
+
+
+def use_text_tower(config: ConfigDict, name: str) -> None:
+    """Adds a published text tower, whose other options and pooling come from its folder."""
+    config.model.text = {"encoder": TEXT[name], "head": None, "projection": None}
+    config.data.text.tokenizer = "words" if name == "bow" else "wordpiece"

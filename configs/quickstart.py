@@ -126,12 +126,7 @@ def image_text_matching(config: ConfigDict) -> ConfigDict:
 
 
 def matching_quick(config: ConfigDict) -> ConfigDict:
-    """The same for 50 steps."""
-    config = image_text_matching(config)
-    config.name += "_quick"
-    config.total_steps, config.batch_size, config.log_every = 50, 64, 10
-    config.optimizer.schedule.warmup_steps = "up to 10"
-    config.checkpoint.every = 25
-    for evaluator in config.evals.values():
-        evaluator.every, evaluator.bootstrap_samples = 25, 100
+    """A few steps of `matching`, with smaller batches."""
+    config = quick(image_text_matching(config))
+    config.batch_size = 64
     return config

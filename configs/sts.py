@@ -18,18 +18,14 @@ MTEB does.
 
 from ml_collections import ConfigDict
 
-from configs import base
-
-ENCODERS = {
-    "bow": {"name": "words", "vocab_size": 0},
-    "sentence_encoder": {"name": "bert", "dtype": "float32"},
-}
+from configs import base, baselines
 
 
 def get_config(argument: str = "") -> ConfigDict:
     """Takes the kind of text tower, or nothing for a file of embeddings."""
-    if argument not in ("", *ENCODERS):
-        raise ValueError(f"Unknown tower {argument!r} of sts.py; known: {tuple(ENCODERS)} or none.")
+    if argument not in ("", *baselines.TEXT):
+        known = tuple(baselines.TEXT)
+        raise ValueError(f"Unknown tower {argument!r} of sts.py; known: {known} or none.")
     config = base.base("sts")
     config.model.similarity = {"name": "cosine"}
     config.data = base.dataset("semeval_sts", "pairs")
@@ -37,9 +33,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.evals = {"sts": pairs()}
     config.select.metric = "sts/avg2016/pearson"
     if argument:
-        # Encoder options and pooling that are not set here come from the folder of the weights.
-        config.model.text = {"encoder": ENCODERS[argument], "head": None, "projection": None}
-        config.data.text.tokenizer = "words" if argument == "bow" else "wordpiece"
+        baselines.use_text_tower(config, argument)
         config.data.text.max_length = 256
     return config
 

@@ -33,9 +33,6 @@ def experiment() -> ConfigDict:
 
 def quick(config: ConfigDict) -> ConfigDict:
     """A few steps, two evaluations and two checkpoints."""
-    config.name += "_quick"
-    config.total_steps, config.batch_size, config.log_every = 50, 64, 10
-    config.optimizer.schedule.warmup_steps = "up to 2"
-    config.evals.shapes.every = config.checkpoint.every = 25
-    config.evals.shapes.bootstrap_samples = 100
+    config = quickstart.quick(config)
+    config.batch_size, config.optimizer.schedule.warmup_steps = 64, "up to 2"
     return config
