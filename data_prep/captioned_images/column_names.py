@@ -18,6 +18,7 @@ _CAPTIONS = (
     "caption", "captions", "text", "texts", "sentence", "sentences", "description",
     "descriptions", "alt_text", "alt", "comment", "raw", "title",
 )  # fmt: skip
+_LINKS = ("url", "image_url", "img_url", "picture_url", "photo_url", "link", "image_link")
 _SPLITS = ("split", "set", "subset", "partition")
 # Numbered columns: caption_1, caption2, Caption 3.
 _NUMBERED = re.compile(r"(?P<name>.*?)_?(?P<number>\d*)")
@@ -76,6 +77,11 @@ def find_columns(names: Sequence[str], options: ReadingOptions, where: str) -> C
     captions = options.captions or _captions(names, image)
     for found, kind, key in ((image, "image", "image"), (captions, "caption", "captions")):
         if not found:
+            if kind == "image" and (links := next((usual[x] for x in _LINKS if x in usual), "")):
+                raise UnexpectedFilesError(
+                    f"{where} has the column {links!r} but none of image files; download the "
+                    "images first, for example with img2dataset, and pass the folder that it writes"
+                )
             raise UnexpectedFilesError(
                 f"{where} has no {kind} column with a known name; its columns are "
                 f'{listed}: rename one, or add {{"{key}": "COLUMN"}} to {FILE} in the same folder, '

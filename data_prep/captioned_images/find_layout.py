@@ -196,6 +196,11 @@ def _text_elsewhere(folder: pathlib.Path) -> tuple[str, str] | None:
     return next(((images[stem], texts[stem]) for stem in texts if stem in images), None)
 
 
+def _folders_of_pictures(folder: pathlib.Path) -> list[pathlib.Path]:
+    below = (parent for parent, names in walk(folder) if any(map(is_picture, names)))
+    return [parent for parent in below if parent != folder]
+
+
 def _no_layout(folder: pathlib.Path, reasons: Sequence[str]) -> UnexpectedFilesError:
     if apart := _text_elsewhere(folder):
         image, text = apart
@@ -214,6 +219,8 @@ def _no_layout(folder: pathlib.Path, reasons: Sequence[str]) -> UnexpectedFilesE
     remedy = f", or unpack {archives[0]} if they are in it" if archives else ""
     if sheets := [name for name in names if name.lower().endswith(_SHEETS)]:
         remedy += f", or save {sheets[0]} as CSV (UTF-8)"
+    if len(_folders_of_pictures(folder)) > 1:
+        remedy += "; if the folders are classes, build --dataset=class_folders"
     return UnexpectedFilesError(
         f"{folder} has {lack}; add a table with the columns `image` and `caption`, or a text file "
         f"with the captions beside each image (photo.txt for photo.jpg){remedy}"

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import pathlib
 import sys
@@ -171,3 +172,27 @@ def test_the_page_sorts_filters_and_plots(size, chromium, stored, tmp_path):
         page.locator("summary").first.press("Enter")
         check_layout(page)
         check_accessibility(page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_no_text_of_the_plot_covers_another(size, chromium, stored, tmp_path):
+    alike = {"first": stored["first"], "again": stored["first"], "third": stored["third"]}
+    path = tmp_path / "board.html"
+    path.write_text(ResultBoard(open_results(alike), alike, {}).page().to_html())
+    with open_page(chromium, path, size=size) as page:
+        boxes = page.eval_on_selector_all(
+            "#scatter text",
+            "es => es.map(e => [e.textContent, ...['left', 'right', 'top', 'bottom']"
+            ".map(side => e.getBoundingClientRect()[side])])",
+        )
+        assert {"first", "again", "third"} < {text for text, *_ in boxes}
+        covered = [
+            (one[0], other[0])
+            for one, other in itertools.combinations(boxes, 2)
+            if one[1] < other[2] and other[1] < one[2] and one[3] < other[4] and other[3] < one[4]
+        ]
+        assert not covered
+        assert page.get_by_label("Published rows").count() == 0
+        page.get_by_role("searchbox", name="Models").fill("ir")
+        assert page.locator("#shown").inner_text() == "2 of 3 rows"

@@ -101,6 +101,15 @@ def latin_1_texts(folder):
         (folder / folders.name(number)).with_suffix(".txt").write_text("café", "latin-1")
 
 
+def column_of_links(folder):
+    _table(folder, [["https://a.b/1.jpg", "a caption"]], header=("Image URL", "caption"))
+
+
+def classes(folder):
+    for place in ("cats", "dogs"):
+        folders.write_images(folder / place, NUMBERS[:3])
+
+
 def broken_json(folder):
     folders.json_lines(folder, NUMBERS)
     with (folder / "metadata.jsonl").open("a") as file:
@@ -123,6 +132,8 @@ def mostly_missing(folder):
         (leaving_the_folder, r"names the image '../elsewhere/p077.png', which is not in"),
         (absolute_path, r"names the image '/etc/p077.png', which is not in .*: copy or link"),
         (links, r"line 2: https://a.b/1.jpg is a url; download the images first"),
+        (column_of_links, r"all.csv has the column 'Image URL' but none of image files; download"),
+        (classes, r"images but no captions; .*; if the folders are classes, build --dataset=class"),
         (one_image, r"1 usable picture for training .*; training, .* need at least 6"),
         (two_splits, r"line 32: p003.png is in the split 'test', but in 'train' above"),
         (unknown_split, r"all.csv: the split 'fold 3' is not known; found: 'fold 3' 30; known"),

@@ -28,7 +28,7 @@ function sortBy(column) {
 function filter() {
   const model = find("models").value.toLowerCase();
   const metric = find("metrics").value.toLowerCase();
-  const published = find("published").checked;
+  const published = find("published")?.checked;
   for (const row of rows) {
     const named = row.cells[0].textContent.toLowerCase().includes(model);
     row.hidden = !named || (row.classList.contains("published") && !published);
@@ -54,6 +54,21 @@ function scale(values, from, to) {
   return (value) => (high > low ? from + ((value - low) / (high - low)) * (to - from) : (from + to) / 2);
 }
 
+// Moves texts down until none covers another, or one that stays.
+function separate(texts, fixed) {
+  const placed = fixed.map((text) => text.getBBox());
+  for (const text of texts) {
+    let box = text.getBBox();
+    const covers = (other) => box.x < other.x + other.width && other.x < box.x + box.width &&
+      box.y < other.y + other.height && other.y < box.y + box.height;
+    while (placed.some(covers)) {
+      text.setAttribute("y", Number(text.getAttribute("y")) + box.height / 2);
+      box = text.getBBox();
+    }
+    placed.push(box);
+  }
+}
+
 function draw() {
   const plot = find("scatter");
   if (!plot) return;
@@ -66,31 +81,36 @@ function draw() {
   const words = tau === null ? "is undefined" : `is ${tau.toFixed(3)}`;
   find("tau").textContent = `Kendall's tau-b of ${across} and ${up} over the measured models ${words}.`;
   const [xs, ys] = [points.map((p) => p.x), points.map((p) => p.y)];
-  const [toX, toY] = [scale(xs, 80, 480), scale(ys, 340, 40)];
+  const [toX, toY] = [scale(xs, 104, 480), scale(ys, 340, 40)];
   const parts = [
-    element("line", { x1: 64, y1: 360, x2: 620, y2: 360 }),
-    element("line", { x1: 64, y1: 20, x2: 64, y2: 360 }),
-    element("text", { x: 330, y: 394, "text-anchor": "middle" }, across),
+    element("line", { x1: 88, y1: 360, x2: 620, y2: 360 }),
+    element("line", { x1: 88, y1: 20, x2: 88, y2: 360 }),
+    element("text", { x: 330, y: 402, "text-anchor": "middle" }, across),
     element("text", { x: 18, y: 190, "text-anchor": "middle", transform: "rotate(-90 18 190)" }, up),
   ];
-  for (const end of points.length ? [Math.min, Math.max] : []) {
-    const [right, top] = [end(...xs), end(...ys)];
+  const ends = (values) => new Set(points.length ? [Math.min(...values), Math.max(...values)] : []);
+  for (const right of ends(xs)) {
     parts.push(element("text", { x: toX(right), y: 376, "text-anchor": "middle" }, right.toFixed(1)));
-    parts.push(element("text", { x: 58, y: toY(top) + 4, "text-anchor": "end" }, top.toFixed(1)));
   }
+  for (const top of ends(ys)) {
+    parts.push(element("text", { x: 82, y: toY(top) + 4, "text-anchor": "end" }, top.toFixed(1)));
+  }
+  const names = [];
   for (const point of points) {
     const name = point.row.cells[0].textContent;
     const circle = element("circle", { cx: toX(point.x), cy: toY(point.y), r: 5 });
     if (point.row.classList.contains("published")) circle.classList.add("published");
     circle.append(element("title", {}, `${name}: ${point.x}, ${point.y}`));
-    parts.push(circle, element("text", { x: toX(point.x) + 9, y: toY(point.y) + 4 }, name));
+    parts.push(circle);
+    names.push(element("text", { x: toX(point.x) + 9, y: toY(point.y) + 4 }, name));
   }
-  plot.replaceChildren(...parts);
+  plot.replaceChildren(...parts, ...names);
+  separate(names, parts.filter((part) => part.tagName === "text" && !part.hasAttribute("transform")));
   plot.setAttribute("aria-label", `${points.length} models by ${across} and ${up}; ${words}`);
 }
 
 heads.forEach((head, column) => head.firstElementChild.addEventListener("click", () => sortBy(column)));
-["models", "metrics", "published"].forEach((id) => find(id).addEventListener("input", filter));
+["models", "metrics", "published"].forEach((id) => find(id)?.addEventListener("input", filter));
 ["x", "y"].forEach((id) => find(id)?.addEventListener("change", draw));
 document.querySelectorAll("form").forEach((each) => each.addEventListener("submit", (e) => e.preventDefault()));
 filter();
