@@ -303,12 +303,12 @@ class Model:
         return np.stack([prepare_image(each, config) for each in images])
 
     def hash_weights(self) -> str:
-        """Returns the SHA-256 of the weights, the vocabulary and the preprocessing of images.
+        """Returns the SHA-256 of the weights, the tokenizer and the preprocessing of images.
 
         It is the same for a bundle and its model.
         """
         images = self._image_config and dataclasses.replace(self._image_config, augment=None)
-        words = self._tokenizer and self._tokenizer.identity
+        words = self._tokenizer and (self._tokenizer.identity, self._tokenizer.rules)
         similarity, learned = self.measure
         numbers = learned if similarity.module is None else similarity.options
         with_arrays = () if similarity.module is None else ("similarity",)

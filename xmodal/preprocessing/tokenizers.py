@@ -10,7 +10,7 @@ from xmodal.base.config import UserError, lookup
 from xmodal.preprocessing import byte_pairs, treebank
 from xmodal.preprocessing.sentence_pieces import SentencePieces
 from xmodal.preprocessing.text_cleaning import text_cleaner
-from xmodal.preprocessing.text_config import TextConfig, TokenAugmentConfig
+from xmodal.preprocessing.text_config import ID_FIELDS, TextConfig, TokenAugmentConfig
 from xmodal.preprocessing.tokenizer_files import TokenizerFile, vocabulary_file
 from xmodal.preprocessing.tokenizer_json import JsonPieces
 from xmodal.preprocessing.vocabulary import END, MASK, PAD, START, UNKNOWN
@@ -26,6 +26,7 @@ class Tokenizer:
     Attributes:
       vocabulary: tokens in the order of their ids.
       identity: see `TokenizerFile.identity`.
+      rules: the fields of `TextConfig` on which the ids depend, by name.
       max_length: T, number of ids of a padded text.
     """
 
@@ -60,6 +61,7 @@ class Tokenizer:
         """
         self.vocabulary = tuple(vocabulary)
         self.identity = vocabulary_file(vocabulary).identity
+        self.rules = {name: getattr(config, name) for name in (*ID_FIELDS, "max_length")}
         self._ids_of, self._groups_of = ids_of, groups_of
         self.max_length, self._augment = config.max_length, config.augment
         self._cut = functools.partial(

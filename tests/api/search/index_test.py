@@ -180,6 +180,23 @@ def test_another_model_and_damage_are_refused(run, model, tmp_path):
         xmodal.Index.open(tmp_path)
 
 
+def test_a_model_that_reads_texts_otherwise_is_told_from_another(tmp_path):
+    """Such as SigLIP's, with punctuation and without, as two libraries read it."""
+
+    def make(**changes):
+        params, state = ({"text": tree["text"]} for tree in make_weights())
+        encoders = make_dual_encoder(SECTION | {"image": None})
+        tokenizer = make_tokenizer(TextConfig(**TEXT | changes), WORDS)
+        mesh = make_mesh(jax.devices())
+        return Model("tiny", encoders, params, state, mesh=mesh, tokenizer=tokenizer)
+
+    xmodal.Index.build(make(), captions=["a star", "the circle"]).save(tmp_path / "index")
+    xmodal.Index.open(tmp_path / "index", model=make())
+    for changes in ({"separators": "."}, {"max_length": 2}, {"unknown": "drop"}):
+        with pytest.raises(xmodal.UserError, match="not embedded by tiny"):
+            xmodal.Index.open(tmp_path / "index", model=make(**changes))
+
+
 def test_a_model_of_images_alone_is_told_from_another(tmp_path):
     def make(seed):
         params, state = ({"image": tree["image"]} for tree in make_weights(seed))
