@@ -4,22 +4,31 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from flax.traverse_util import flatten_dict, unflatten_dict
-
 from xmodal.base.config import UserError
 
 Tree = dict[str, Any]
 """A nested plain dict of arrays."""
 
 
-def flatten(tree: Mapping[str, Any]) -> dict[str, Any]:
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Returns a nested dict as `{"text/encoder/table": leaf}`."""
-    return flatten_dict(dict(tree), sep="/")
+    flat = {}
+    for key, value in tree.items():
+        path = f"{prefix}/{key}" if prefix else key
+        flat.update(flatten(value, path) if isinstance(value, Mapping) else {path: value})
+    return flat
 
 
 def unflatten(flat: Mapping[str, Any]) -> Tree:
     """Returns the inverse of `flatten`."""
-    return unflatten_dict(dict(flat), sep="/")
+    tree: Tree = {}
+    for path, leaf in flat.items():
+        *parents, last = path.split("/")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = leaf
+    return tree
 
 
 def matches(patterns: Iterable[str], path: str) -> bool:
