@@ -36,7 +36,7 @@ FILES = {"annotations": "labels", "output": "out"}
         ),
         (
             {"embeddings": "e", "output": "o"},
-            "--annotations, the folder of .*, is required with --emb",
+            "--annotations, the folder of .*, is required with --embeddings, or --config, whose",
         ),
         (
             {"rankings": "r", "annotations": "a"},

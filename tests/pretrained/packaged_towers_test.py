@@ -4,9 +4,11 @@ import dataclasses
 import hashlib
 import shutil
 
+import numpy as np
 import parity
 import pytest
 
+import xmodal
 from xmodal.base.config import UserError
 from xmodal.pretrained import packaged_towers
 from xmodal.pretrained.folder import read_description, read_weights
@@ -47,6 +49,15 @@ def test_a_tower_is_converted_once(site):
     note = packaged_towers.describe_source("pip:tiny")
     assert note == f" (tiny.txt of tiny-vectors, CC0-1.0, SHA-256 {TINY.sha256})"
     assert packaged_towers.describe_source("weights/mine") == ""
+
+
+@pytest.mark.usefixtures("site")
+def test_a_tower_is_loaded():
+    model = xmodal.load("pip:tiny")
+    np.testing.assert_allclose(model.embed_texts(["dog", "cat"]), [[1.5, -2.0], [0.5, 1.0]])
+    assert repr(model).startswith("<xmodal.Model pip:tiny: text")
+    with pytest.raises(UserError, match="Unknown name 'tyny' in source; known: .*mean 'tiny'"):
+        xmodal.load("pip:tyny")
 
 
 def test_errors_name_the_remedy(site, monkeypatch):

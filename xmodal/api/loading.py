@@ -20,7 +20,7 @@ def load(source: str | os.PathLike, *, step: int | str = "best") -> Model:
       source: a run, such as `runs/quickstart`, a model or tower of `xmodal convert`, or a
         bundle of `xmodal export`; or a published CLIP or SigLIP (a folder of transformers or
         open_clip, a file of openai/CLIP or big_vision), which is converted once. Local or on a
-        bucket.
+        bucket. `pip:minilm` and `pip:efficientnet_lite2` are towers of installed packages.
       step: checkpoint of a run: a number, `best` or `latest`.
 
     Raises:

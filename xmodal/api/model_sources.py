@@ -20,6 +20,7 @@ from xmodal.models import Devices, make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_vocabulary
 from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_part
+from xmodal.pretrained.packaged_towers import locate_tower
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.pair_functions import make_pair_functions
@@ -114,7 +115,9 @@ def _is_run(folder: epath.Path) -> bool:
 
 
 def _converted(source: str | os.PathLike) -> epath.Path:
-    """Returns the converted folder of a published model."""
+    """Returns the converted folder of a published model, or of a tower of an installed package."""
+    if (tower := locate_tower("source", os.fspath(source))) != os.fspath(source):
+        return epath.Path(tower)
     # It imports readers of other formats, which no other folder needs.
     from xmodal.pretrained.published_models import NotPublishedError, convert_once
 

@@ -143,7 +143,8 @@ def _check_others(source: tuple[str, ...]) -> None:
         raise UserError(f"{listed} cannot be used with {_listed(source)}.")
     for name, what in _NEEDED.items():
         if "run" not in source and name in allowed and not flags.FLAGS[name].value:
-            raise UserError(f"--{name}, {what}, is required with {_listed(source)}.")
+            other = ", or --config, whose dataset is read" if name == "annotations" else ""
+            raise UserError(f"--{name}, {what}, is required with {_listed(source)}{other}.")
 
 
 def _listed(names: Iterable[str]) -> str:
