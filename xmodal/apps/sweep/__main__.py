@@ -27,7 +27,6 @@ from absl import flags
 
 from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
-from xmodal.base.event_writer import flat_config
 from xmodal.base.progress import STOPPED
 from xmodal.base.reused_memory import keep_freed_memory
 from xmodal.base.text_table import format_table
@@ -121,6 +120,7 @@ def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
       UserError: there is nothing to draw, or a flag contradicts another one.
     """
     from xmodal.apps.sweep.space import ends, parse_space, read_space
+    from xmodal.base.event_writer import flat_config
 
     given, studied = dict(map(parse_space, SPACE.value)), None
     if STUDY.value:
