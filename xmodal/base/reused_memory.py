@@ -6,18 +6,22 @@ EfficientNet's step. It can keep all of them only for one arena, that of the fir
 """
 
 import ctypes
+import os
 import sys
 
 # Parameters of mallopt(3), from glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
+# The threads of an arena wait for each other; hosts of accelerators have a hundred cores and more.
+_MAX_CORES = 16
 
 
 def share_arena() -> None:
     """Makes threads that are started from now on allocate in the arena of the first one.
 
-    To be called before JAX looks for devices. Does nothing without glibc.
+    To be called before JAX looks for devices. Does nothing on more than 16 cores, and without glibc.
     """
-    _set_options({_ARENA_MAX: 1})
+    if (os.cpu_count() or 1) <= _MAX_CORES:
+        _set_options({_ARENA_MAX: 1})
 
 
 def keep_freed_memory(platform: str) -> None:
