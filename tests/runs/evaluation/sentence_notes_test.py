@@ -24,6 +24,12 @@ def test_words_that_have_a_vector(tokenizer, known):
     assert found == [f"{known} have a vector; 1 of 3 captions have none."]
 
 
+def test_words_that_are_not_read_do_not_count():
+    config = TextConfig(tokenizer="words", separators="-", max_words=2)
+    found = describe_words(config, ["a", "dog", "barks"], ["a-dog barks", "Zebras-a dog"])
+    assert found == ["3 of 4 words (75.0%) have a vector; 0 of 2 captions have none."]
+
+
 @pytest.mark.parametrize("tokenizer", SUBWORDS)
 def test_pieces_of_words_are_always_there(tokenizer):
     assert describe_words(TextConfig(tokenizer), [], CAPTIONS) == []

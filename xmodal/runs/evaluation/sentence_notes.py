@@ -1,5 +1,6 @@
 """Report notes on the evaluated sentences: known words, and training captions among them."""
 
+import functools
 from collections.abc import Sequence
 from typing import cast
 
@@ -8,7 +9,7 @@ from xmodal.evals.embed import Items
 from xmodal.preprocessing import TextConfig
 from xmodal.preprocessing.text_config import SUBWORDS
 from xmodal.preprocessing.tokenizers import word_splitter
-from xmodal.preprocessing.words import find_row, split_words
+from xmodal.preprocessing.words import cut_text, find_row, split_words
 from xmodal.runs.config.run_config import RunConfig
 
 
@@ -26,7 +27,8 @@ def describe_words(
     is_plain = text.tokenizer == "words"
     split = split_words if is_plain else word_splitter(text)
     find = find_row if is_plain and text.lower_case else dict.get
-    words = [split(caption) for caption in captions]
+    cut = functools.partial(cut_text, separators=text.separators, max_words=text.max_words)
+    words = [split(cut(caption)) for caption in captions]
     known = [sum(find(rows, word) is not None for word in each) for each in words]
     count = sum(map(len, words))
     return [
