@@ -18,7 +18,7 @@ _MAX_CORES = 16
 def share_arena() -> None:
     """Makes threads that are started from now on allocate in the arena of the first one.
 
-    To be called before JAX looks for devices. Does nothing on more than 16 cores, and without glibc.
+    To be called before JAX looks for devices. Does nothing on more than 16 cores or without glibc.
     """
     if (os.cpu_count() or 1) <= _MAX_CORES:
         _set_options({_ARENA_MAX: 1})
