@@ -38,7 +38,6 @@ from ml_collections import ConfigDict
 
 from xmodal.base.config import UserError
 from xmodal.base.progress import stoppable
-from xmodal.base.reused_memory import keep_freed_memory
 from xmodal.cli import config_flag, eval_flags
 from xmodal.cli.eval_flags import (
     ANNOTATIONS,
@@ -78,8 +77,6 @@ def main(argv: list[str]) -> None:
     del argv
     source = check_flags()
     # Everything else is imported where it is needed, so that --help and flag errors appear at once.
-    import jax
-
     from xmodal.base import processes
     from xmodal.base.compilation_cache import use_compilation_cache
 
@@ -89,7 +86,6 @@ def main(argv: list[str]) -> None:
     settings = values_of(source) | ({"--config": config.to_dict()} if config else {})
     use_compilation_cache()
     with processes.connected(settings), _stoppable():
-        keep_freed_memory(jax.default_backend())
         if config or RUN.value:
             _evaluate(*_open(source, config))
         else:

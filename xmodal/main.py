@@ -12,7 +12,6 @@ from absl import flags, logging
 
 from xmodal.base.config import UserError
 from xmodal.base.progress import STOPPED
-from xmodal.base.reused_memory import keep_freed_memory
 from xmodal.base.sigterm import ends_at_sigterm
 from xmodal.cli import config_flag, output_flag, training_flags
 from xmodal.cli.output_flag import OUTPUT
@@ -64,10 +63,9 @@ def main(argv: list[str]) -> None:
         if flag.value and not DRY_RUN.value:
             raise UserError(f"--{flag.name} works only with --dry_run.")
     # Imported here so that --help and errors in flags or file names appear immediately.
-    import jax
-
     from xmodal.base import processes
     from xmodal.base.compilation_cache import use_compilation_cache
+    from xmodal.base.reused_memory import compute_in_caller
     from xmodal.runs.folder.finished import finished_reports, next_steps
 
     workdir = WORKDIR.value or os.path.join("runs", config.name)
@@ -79,6 +77,7 @@ def main(argv: list[str]) -> None:
 
     if not TOPOLOGY.value:  # Functions compiled for absent devices cannot be read back.
         use_compilation_cache()
+    compute_in_caller()
     flag_values = {f"--{each.name}": each.value for each in (DRY_RUN, TOPOLOGY, ALLOW_CHANGES)}
     settings = {"config": config.to_dict(), "--workdir": workdir, **flag_values}
     with processes.connected(settings):
@@ -92,7 +91,6 @@ def main(argv: list[str]) -> None:
                 allow_changes=ALLOW_CHANGES.value,
             )
             return
-        keep_freed_memory(jax.default_backend())
         is_done = loop.train(config, workdir, allow_changes=ALLOW_CHANGES.value)
     if not is_done:
         sys.exit(STOPPED)

@@ -114,13 +114,13 @@ def step_ours(task: Task) -> Iterator[int]:
 
     from configs import base, clip, cxc_multitask, cxc_text_text
     from xmodal.base import mesh as mesh_lib
-    from xmodal.base.reused_memory import share_arena
+    from xmodal.base.reused_memory import compute_in_caller
     from xmodal.runs import compiled_step, preflight, run
     from xmodal.training.optimization import run_lengths
     from xmodal.training.two_lengths import RANK
 
     yield 0
-    share_arena()
+    compute_in_caller()
     if task.figure == "efficientnet_b4":
         config = cxc_multitask.get_config()
         config.model.text = config.data.text = None

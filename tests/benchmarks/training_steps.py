@@ -114,12 +114,12 @@ def step_ours(task: Task) -> Iterator[int]:
 
     from configs import itm
     from xmodal.base import mesh as mesh_lib
-    from xmodal.base.reused_memory import share_arena
+    from xmodal.base.reused_memory import compute_in_caller
     from xmodal.runs import run
     from xmodal.training.optimization import run_lengths
 
     yield 0
-    share_arena()
+    compute_in_caller()
     variant = ("regions_gru",) if task.family == "vse_infinity" else ()
     config = importlib.import_module(f"configs.{task.family}").get_config(*variant)
     config = itm.use_regions(config)

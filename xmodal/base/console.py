@@ -18,7 +18,6 @@ from xmodal.base.config import UserError
 from xmodal.base.disk_errors import describe_disk_error
 from xmodal.base.interpreter import call_with_deep_stack, collect_rarely
 from xmodal.base.progress import STOPPED
-from xmodal.base.reused_memory import share_arena
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("xmodal", "data_prep", "configs"))
@@ -28,7 +27,6 @@ def run(main: Callable[[], None]) -> None:
     """Runs a command that parses its own arguments."""
     flags.FLAGS.mark_as_parsed()  # The log waits for flags, but there are none.
     collect_rarely()
-    share_arena()
     make_log_readable()
     with readable_errors():
         call_with_deep_stack(main)

@@ -14,7 +14,6 @@ import xmodal
 from xmodal.base.config import UserError
 from xmodal.base.console import make_log_readable, readable_errors
 from xmodal.base.interpreter import call_with_deep_stack, collect_rarely
-from xmodal.base.reused_memory import share_arena
 from xmodal.cli.arguments import literal
 from xmodal.cli.config_files import describe_configs, find_config_file
 
@@ -93,7 +92,6 @@ define_answer(
 def run(main: Callable[[list[str]], None]) -> None:
     """Runs `main` with parsed flags; a `UserError` is printed without a trace, with exit code 1."""
     collect_rarely()
-    share_arena()
     make_log_readable()
 
     def main_for_users(argv: list[str]) -> None:

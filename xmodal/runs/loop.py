@@ -18,6 +18,7 @@ from xmodal.base import processes
 from xmodal.base.disk_errors import disk_errors
 from xmodal.base.progress import StopRequestedError, interruptible, stoppable
 from xmodal.base.result_files import check_writable
+from xmodal.base.reused_memory import keep_freed_memory
 from xmodal.runs import frozen_features, reporting
 from xmodal.runs.compiled_step import CompiledStep, compile_step
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
@@ -112,6 +113,8 @@ def _train(
     with contextlib.closing(make_batches(parts, first_step, features)) as batches:
         # A finished run may have got another evaluator.
         compiled = compile_step(parts, state, features) if first_step < total_steps else None
+        # Only now, as what was allocated for the start is not needed again.
+        keep_freed_memory(parts.mesh.devices.flat[0].platform)
         compute = Compute.of(
             parts.mesh,
             step=first_step,

@@ -28,7 +28,6 @@ from absl import flags
 from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
 from xmodal.base.progress import STOPPED
-from xmodal.base.reused_memory import keep_freed_memory
 from xmodal.base.text_table import format_table
 from xmodal.cli import config_flag, training_flags
 from xmodal.cli.training_flags import DRY_RUN, WORKDIR
@@ -66,8 +65,6 @@ def main(argv: list[str]) -> None:
     del argv
     config = config_flag.read_config()
     # Imported here so that --help and errors in flags or file names appear immediately.
-    import jax
-
     from xmodal.base import processes
     from xmodal.base.compilation_cache import use_compilation_cache
 
@@ -96,7 +93,6 @@ def main(argv: list[str]) -> None:
         print(format_table([["trial", *plan.parameters], *rows]))
         print(f"\n{len(trials)} trials, compared by {plan.select}.")
         return
-    keep_freed_memory(jax.default_backend())
     is_done = worker.search(
         plan,
         pathlib.Path(folder),
