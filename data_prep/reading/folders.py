@@ -62,7 +62,7 @@ def hash_files(folder: pathlib.Path) -> str:
 
 
 def explain(path: str | os.PathLike) -> str:
-    """Returns what a path that was not found may mean instead; "" if it is absolute."""
+    """Returns the end of an error on a missing path: its folder, or a remedy; "" if absolute."""
     if os.fspath(path).startswith("~"):
         return ": a shell does not replace ~ after =, so write the whole path"
     return "" if os.path.isabs(path) else f" in {os.getcwd()}"

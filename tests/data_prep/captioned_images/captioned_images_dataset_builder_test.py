@@ -291,7 +291,7 @@ def test_turned_photos_are_seen_upright_by_training_and_by_the_model(tmp_path):
             if (record := by_name.get(f"images/turned{n}.jpg".encode())) is None:
                 continue
             checked += 1
-            # A copy stays with its picture, whatever its rotation.
+            # A copy stays with its picture in any rotation.
             expected = prepare_images([by_name[f"images/{n}.png".encode()]], config)[0]
             trained = prepare_images([record], config)[0]
             embedded = prepare_image(folder / "images" / f"turned{n}.jpg", config)

@@ -1,4 +1,4 @@
-"""Pictures with captions beside them: what is read, and why the rest is not."""
+"""Pictures with captions beside them: captions that are read, and reasons for the rest."""
 
 import io
 import json
@@ -15,7 +15,7 @@ _PICTURE = b"a picture"
 
 
 def _read(folder, **options):
-    """Name -> captions, and name -> reason for whatever is left out."""
+    """Captions of each name read, and reasons of each name left out."""
     items = list(FetchedLayout(folder, ReadingOptions(**options)).pictures())
     found = {i.name: list(i.captions) for i in items if not isinstance(i, LeftOut)}
     left_out = {i.where: i for i in items if isinstance(i, LeftOut)}

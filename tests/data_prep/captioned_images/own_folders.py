@@ -198,7 +198,7 @@ LAYOUTS = (
 
 
 def read_layout(folder, **options):
-    """Picture -> captions, and path -> reason for whatever is left out."""
+    """Captions of each picture read, and reasons of each path left out."""
     items = list(find_layout(folder, ReadingOptions(**options)).pictures())
     found = {i.name: list(i.captions) for i in items if not isinstance(i, LeftOut)}
     return found, {i.where: i.reason for i in items if isinstance(i, LeftOut)}

@@ -6,86 +6,21 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tests.evals.evaluators.labeled_split import NAMES, Clusters, evaluate, make_split
 from tests.evals.evaluators.random_vectors import SIDES, options_of
-from tests.evals.tiny_split import TinySplit
-from xmodal.api.embedding_functions import FunctionProvider
 from xmodal.base.config import UserError
 from xmodal.evals import Embeddings, evaluate_source, make_evaluator
 from xmodal.evals.evaluators.classification import compute_accuracies
 from xmodal.evals.evaluators.knn import vote
 from xmodal.evals.evaluators.linear_probe import fit
-from xmodal.evals.inputs.sentences import Sentences
-from xmodal.evals.inputs.sources import Provider, with_similarity
 from xmodal.evals.reports.store import load_ranks
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
-
-NAMES = ("dog", "cat", "bird")
-WIDTH = 5
-
-
-@dataclasses.dataclass
-class LabeledSplit(TinySplit):
-    """Images with classes, without captions; `train` is another split."""
-
-    train: TinySplit | None = None
-
-    def beside(self, split):
-        assert split == "train"
-        return self.train
-
-
-def make_split(count, seed, **fields):
-    generator = np.random.default_rng(seed)
-    ids = generator.permutation(1000)[:count]
-    labels = generator.integers(0, len(NAMES), count)
-    labels[: len(NAMES)] = range(len(NAMES))
-    none = np.zeros(0, int)
-    return LabeledSplit(
-        name="animals",
-        image_ids=ids,
-        caption_ids=none,
-        caption_image_ids=none,
-        ratings={},
-        labels={"label": labels},
-        label_names={"label": list(NAMES)},
-        **fields,
-    )
 
 
 @pytest.fixture
 def split():
     return make_split(37, 0, train=make_split(41, 1, split="train"))
-
-
-class Clusters(Provider):
-    """Images near the center of their class, in another order, and texts that name a class."""
-
-    place, embeds = "clusters", frozenset(SIDES)
-
-    def __init__(self, noise=0.8, classes=3):
-        self._centers = np.random.default_rng(5).normal(size=(classes, WIDTH))
-        self._noise, self.asked = noise, []
-
-    def items(self, split, *, similarity=None, batch_size=256):
-        generator = np.random.default_rng(len(split.image_ids))
-        labels = split.labels["label"]
-        images = self._centers[labels] + self._noise * generator.normal(size=(len(labels), WIDTH))
-        at = generator.permutation(len(labels))
-        found = Embeddings(
-            self.place, split.image_ids[at], images[at].astype(np.float32), None, None, "dot"
-        )
-        return with_similarity(found, similarity)
-
-    def embed(self, side, given, *, similarity=None):
-        self.asked += given
-        rows = []
-        for text in given:
-            (name,) = (each for each in NAMES if each in text)
-            # Prompts differ, in length and direction.
-            generator = np.random.default_rng(len(text))
-            rows.append(self._centers[NAMES.index(name)] + 0.3 * generator.normal(size=WIDTH))
-        return np.array(rows, np.float32)
 
 
 def in_order(provider, split):
@@ -111,11 +46,6 @@ def accuracies(scores, labels):
         **{f"accuracy@{depth}": 100 * np.mean(hits[depth]) for depth in depths},
         "mean_class_accuracy": 100 * np.mean([np.mean(each) for each in by_class.values()]),
     }
-
-
-def evaluate(split, provider, **section):
-    (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(provider)
-    return found
 
 
 def test_zero_shot_by_hand(split):
@@ -289,42 +219,6 @@ def test_two_models_are_compared_on_the_same_images(split, kind, tmp_path):
         near.compare(old)
 
 
-def of_file(split):
-    """Embeddings of both splits, as a file has them."""
-    first, second = (Clusters().items(each) for each in (split, split.train))
-    split.train.image_ids = split.train.image_ids + 1000  # Ids of a dataset are unique.
-    return Embeddings(
-        "model.npz",
-        np.concatenate([first.image_ids, second.image_ids + 1000]),
-        np.concatenate([first.images, second.images]),
-        None,
-        None,
-        "dot",
-    )
-
-
-@pytest.mark.parametrize("kind", ["knn", "linear_probe"])
-def test_probes_work_on_a_file_with_both_splits(split, kind):
-    expected, file = evaluate(split, Clusters(), type=kind).metrics, of_file(split)
-    labels = {"label": split.labels["label"][::-1]}
-    turned = dataclasses.replace(split, image_ids=split.image_ids[::-1], labels=labels)
-    found, of_turned = (evaluate(each, file, type=kind) for each in (split, turned))
-    assert found.metrics["accuracy@1"] == pytest.approx(expected["accuracy@1"], abs=6)
-    # Results with one hash are compared image by image, whatever their order.
-    assert np.std(found.repeats["accuracy@1"]) > 0
-    assert found == of_turned
-
-
-def test_a_file_whose_ids_do_not_tell_the_splits_apart_is_refused(split):
-    file = of_file(split)
-    split.train = make_split(30, 1, split="train")
-    split.train.image_ids = split.image_ids[:30]
-    evaluator = make_evaluator("x", options_of(type="knn"), split, ["image"])
-    with pytest.raises(UserError, match="'train' and 'test' of animals share 30 .* --run=RUN"):
-        evaluator.run(file)
-    evaluator.run(Clusters())  # A model embeds every split by itself.
-
-
 def test_classes_of_the_training_split_alone_count(split):
     split.train.labels = {"label": np.append(split.train.labels["label"][1:], 4)}
     found = evaluate(split, Clusters(classes=5), type="knn", k=1)
@@ -336,29 +230,6 @@ def test_classes_of_the_training_split_alone_count(split):
     assert found.metrics["accuracy@5"] >= found.metrics["accuracy@1"]
     with pytest.raises(UserError, match="names names 3 classes, .* train has images of class 5"):
         make_evaluator("x", options_of(type="knn", names=NAMES), split, SIDES)
-
-
-def test_an_array_that_a_file_lacks_is_refused(split):
-    similarity = {"name": "cosine", "field": "mean"}
-    with pytest.raises(UserError, match="the array 'mean', but model.npz has one array"):
-        of_file(split).items(split, similarity=similarity)
-    functions = FunctionProvider({"text": None}, None, "dot")
-    with pytest.raises(UserError, match="the array 'mean', but the model has one array"):
-        functions.items(split, similarity=similarity)
-    sentences = Sentences("texts.npz", {}, np.zeros((0, 2)), "dot")
-    with pytest.raises(UserError, match="the array 'mean', but texts.npz has one array"):
-        sentences.items(split, similarity=similarity)
-
-
-def test_a_file_has_no_prompts(split):
-    evaluator = make_evaluator("x", options_of(type="zero_shot"), split, SIDES)
-    file = of_file(split)
-    message = r"config.evals.x \(zero_shot\) embeds texts .* model.npz cannot do: .*--run=RUN"
-    with pytest.raises(UserError, match=message):
-        evaluator.check_provider("config.evals.x", file)
-    with pytest.raises(UserError, match=r"model.npz has .* 3 other texts are needed, .*photo of a"):
-        evaluator.run(file)
-    evaluator.check_provider("config.evals.x", Clusters())
 
 
 @pytest.mark.parametrize(

@@ -60,10 +60,8 @@ def save_config(
     folder = epath.Path(run_dir)
     folder.mkdir(parents=True, exist_ok=True)
     config = config.copy_and_resolve_references()
-    for section in (config.data, *(each.get("data") for each in config.get("evals", {}).values())):
-        for key in _FOLDERS if section else ():
-            if place := section.get(key):
-                section[key] = os.fspath(buckets.absolute(place))
+    for each in (config, *config.get("evals", {}).values()):
+        _make_absolute(each.get("data") or {})
     if vocabulary is not None:
         file = vocabulary_file(vocabulary)
         config.data.text.vocabulary = file.name
@@ -76,6 +74,13 @@ def save_config(
             write_atomically(kept, path.read_bytes())
     # Written last, so that a reader who finds it also finds the vocabulary.
     write_atomically(path, text)
+
+
+def _make_absolute(section: ml_collections.ConfigDict | dict[str, Any]) -> None:
+    """Makes the folders that a section names absolute."""
+    for key in _FOLDERS:
+        if folder := section.get(key):
+            section[key] = os.fspath(buckets.absolute(folder))
 
 
 def save_records(run_dir: str, records: Records) -> None:

@@ -1,0 +1,77 @@
+"""Classification of the embeddings in a file, which has no tower."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.evals.evaluators.labeled_split import Clusters, evaluate, make_split
+from tests.evals.evaluators.random_vectors import SIDES, options_of
+from xmodal.api.embedding_functions import FunctionProvider
+from xmodal.base.config import UserError
+from xmodal.evals import Embeddings, make_evaluator
+from xmodal.evals.inputs.sentences import Sentences
+
+
+@pytest.fixture
+def split():
+    return make_split(37, 0, train=make_split(41, 1, split="train"))
+
+
+def of_file(split):
+    """Embeddings of both splits, as a file has them."""
+    first, second = (Clusters().items(each) for each in (split, split.train))
+    split.train.image_ids = split.train.image_ids + 1000  # Ids of a dataset are unique.
+    return Embeddings(
+        "model.npz",
+        np.concatenate([first.image_ids, second.image_ids + 1000]),
+        np.concatenate([first.images, second.images]),
+        None,
+        None,
+        "dot",
+    )
+
+
+@pytest.mark.parametrize("kind", ["knn", "linear_probe"])
+def test_probes_work_on_a_file_with_both_splits(split, kind):
+    expected, file = evaluate(split, Clusters(), type=kind).metrics, of_file(split)
+    labels = {"label": split.labels["label"][::-1]}
+    turned = dataclasses.replace(split, image_ids=split.image_ids[::-1], labels=labels)
+    found, of_turned = (evaluate(each, file, type=kind) for each in (split, turned))
+    assert found.metrics["accuracy@1"] == pytest.approx(expected["accuracy@1"], abs=6)
+    # Results with one hash are compared image by image, in any order.
+    assert np.std(found.repeats["accuracy@1"]) > 0
+    assert found == of_turned
+
+
+def test_a_file_whose_ids_do_not_tell_the_splits_apart_is_refused(split):
+    file = of_file(split)
+    split.train = make_split(30, 1, split="train")
+    split.train.image_ids = split.image_ids[:30]
+    evaluator = make_evaluator("x", options_of(type="knn"), split, ["image"])
+    with pytest.raises(UserError, match="'train' and 'test' of animals share 30 .* --run=RUN"):
+        evaluator.run(file)
+    evaluator.run(Clusters())  # A model embeds every split by itself.
+
+
+def test_an_array_that_a_file_lacks_is_refused(split):
+    similarity = {"name": "cosine", "field": "mean"}
+    with pytest.raises(UserError, match="the array 'mean', but model.npz has one array"):
+        of_file(split).items(split, similarity=similarity)
+    functions = FunctionProvider({"text": None}, None, "dot")
+    with pytest.raises(UserError, match="the array 'mean', but the model has one array"):
+        functions.items(split, similarity=similarity)
+    sentences = Sentences("texts.npz", {}, np.zeros((0, 2)), "dot")
+    with pytest.raises(UserError, match="the array 'mean', but texts.npz has one array"):
+        sentences.items(split, similarity=similarity)
+
+
+def test_a_file_has_no_prompts(split):
+    evaluator = make_evaluator("x", options_of(type="zero_shot"), split, SIDES)
+    file = of_file(split)
+    message = r"config.evals.x \(zero_shot\) embeds texts .* model.npz cannot do: .*--run=RUN"
+    with pytest.raises(UserError, match=message):
+        evaluator.check_provider("config.evals.x", file)
+    with pytest.raises(UserError, match=r"model.npz has .* 3 other texts are needed, .*photo of a"):
+        evaluator.run(file)
+    evaluator.check_provider("config.evals.x", Clusters())
