@@ -101,7 +101,9 @@ def test_unverified_numbers_and_words_do_not_decide():
     assert is_reproduced(checks[:1]) is None
     assert describe_verdict(checks[:1]).startswith("undecided, ")
     # A missing value decides nothing, but is not a success either.
-    assert is_reproduced(compare_rows(rows[:1], [{}])) is False
+    absent = compare_rows(rows[:1], [{}])
+    assert is_reproduced(absent) is False
+    assert describe_verdict(absent) == "not reproduced, 0 of 0 numbers inside, 1 not computed"
     assert is_reproduced(compare_rows(rows, [{"a/x": float("nan")}])) is False
 
 
