@@ -135,9 +135,10 @@ def is_reproduced(checks: Sequence[Check]) -> bool | None:
 def describe_verdict(checks: Sequence[Check]) -> str:
     """Returns `is_reproduced` in words, with the number of computed numbers that are inside."""
     computed = [check.inside for check in checks if check.inside is not None]
-    verdict = f"{_VERDICTS[is_reproduced(checks)]}, {sum(computed)} of {len(computed)} numbers inside"
     absent = len(checks) - len(computed)
-    return f"{verdict}, {absent} not computed" if absent else verdict
+    inside = f"{sum(computed)} of {len(computed)} numbers inside"
+    others = f", {absent} not computed" if absent else ""
+    return f"{_VERDICTS[is_reproduced(checks)]}, {inside}{others}"
 
 
 def write_report(
