@@ -120,6 +120,10 @@ def test_files_that_cannot_give_candidates(tmp_path):
         best_items(lists, SPLIT, "t2i", CAPTIONS, 3)
     with pytest.raises(UserError, match="no list of query 10"):
         best_items(lists, SPLIT, "i2t", IMAGES, 3)
+    (tmp_path / "train.json").write_text(json.dumps({"i2t": {"40": [901], "10": [77]}}))
+    lists = read_source(str(tmp_path / "train.json"), None)
+    with pytest.raises(UserError, match="list of query 10 .* has no item of the split"):
+        best_items(lists, SPLIT, "i2t", IMAGES[:2], 1)
 
 
 def test_the_pool_holds_every_pair_once(tmp_path):

@@ -54,11 +54,10 @@ def test_votes_are_about_the_first_model_wherever_it_stood(tmp_path, groups):
     rows = [dict(zip(names, row.split(","), strict=True)) for row in rows]
     assert {row["left_model"] for row in rows} <= {"cmcm", "cmca"}
     found = count_votes((row.get("group", "all"), row["example"], row["answer"]) for row in rows)
-    assert found["all"].shares == (
-        {"better": 50, "worse": 0, "both_good": 0, "both_bad": 50}
-        if not groups
-        else pytest.approx({"better": 200 / 3, "worse": 0, "both_good": 0, "both_bad": 100 / 3})
-    )
+    # Caption 10 has both groups, and is still one of two captions.
+    assert found["all"].examples == 2
+    assert found["all"].shares == {"better": 50, "worse": 0, "both_good": 0, "both_bad": 50}
     if groups:
+        assert list(found) == ["Story", "Visible", "all"]
         assert found["Visible"].shares["better"] == 100
         assert found["Story"].examples == 2

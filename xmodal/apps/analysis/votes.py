@@ -5,7 +5,8 @@ r"""Majority votes on which of two models answers better, as in table 6 of the C
 The file has one answer of one person per row, in the columns `example`, `answer` (better, worse,
 both_good or both_bad, for the first model compared with the second) and, for one table row per
 group, `group`, such as the relation of the caption. More than half of the answers on an example
-decide its vote.
+decide its vote. The last table row is of all groups: of the rows with `all` in this column, or, if
+there are none, of all rows, whose examples then have numbers or names of their own in each group.
 
 The paper does not define its t-test. Here every example is the mean of its answers,
 1 for better, -1 for worse and 0 for both, and the test asks whether their mean is 0.
@@ -22,7 +23,8 @@ from xmodal.base.config import UserError, lookup
 from xmodal.base.text_table import Rows
 
 ANSWERS: Mapping[str, int] = {"better": 1, "worse": -1, "both_good": 0, "both_bad": 0}
-_ALL = "all"
+ALL = "all"
+"""The group of all examples."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,11 +45,12 @@ class Vote:
 
 
 def count_votes(answers: Iterable[tuple[str, str, str]]) -> dict[str, Vote]:
-    """Returns the vote of every group, and of "all" if there are several.
+    """Returns the vote of every group, and of `ALL` at the end if there are several.
 
     Args:
       answers: one (group, example, answer) per answer of a person; examples are numbered or named
-        within their group.
+        within their group. An example of several groups needs answers in the group `ALL`, too, to
+        count once there.
 
     Raises:
       UserError: there is no answer, or an unknown one.
@@ -58,12 +61,14 @@ def count_votes(answers: Iterable[tuple[str, str, str]]) -> dict[str, Vote]:
         of_example[group, example].append(answer)
     if not of_example:
         raise UserError("There are no answers to count: pass rows of example and answer.")
-    groups = dict.fromkeys(group for group, _ in of_example)
-    found = {
-        group: _vote([each for (own, _), each in of_example.items() if own == group])
-        for group in groups
-    }
-    return found if len(groups) == 1 else found | {_ALL: _vote(list(of_example.values()))}
+    examples: dict[str, list[list[str]]] = collections.defaultdict(list)
+    for (group, _), each in of_example.items():
+        examples[group].append(each)
+    everything = examples.pop(ALL, None)
+    found = {group: _vote(each) for group, each in examples.items()}
+    if everything or len(found) > 1:
+        found[ALL] = _vote(everything or list(of_example.values()))
+    return found
 
 
 def tabulate_votes(votes: Mapping[str, Vote]) -> Rows:
@@ -106,7 +111,7 @@ def main() -> None:
 
 
 def _count_rows(rows: Sequence[Mapping[str, str]]) -> Rows:
-    answers = ((row.get("group", _ALL), row["example"], row["answer"]) for row in rows)
+    answers = ((row.get("group", ALL), row["example"], row["answer"]) for row in rows)
     return tabulate_votes(count_votes(answers))
 
 

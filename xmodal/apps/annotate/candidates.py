@@ -110,5 +110,11 @@ def _from_lists(
         if int(query) not in lists:
             raise UserError(f"{source.place} has no list of query {query} under {direction!r}.")
         ranked = lists[int(query)]
-        best.append(ranked[np.isin(ranked, known)][:depth])
+        ranked = ranked[np.isin(ranked, known)]
+        if not len(ranked):  # Lists of one item each are one array, which it would shift.
+            raise UserError(
+                f"The list of query {query} under {direction!r} of {source.place} has no item of "
+                "the split: rank this split's items."
+            )
+        best.append(ranked[:depth])
     return best
