@@ -18,9 +18,11 @@ class CheckedConfig:
 
     Attributes:
       select: the metric that selects checkpoints, as resolved.
+      records: the hash of the training split by its name and version.
     """
 
     select: SelectConfig
+    records: Mapping[str, str]
 
     def __init__(self, config: ml_collections.ConfigDict) -> None:
         """Reads and checks the whole config; trains nothing.
@@ -31,6 +33,7 @@ class CheckedConfig:
         """
         self._parts = resolve(config)
         self.select = self._parts.settings.select
+        self.records = self._parts.spec.records["train"]
 
     def tags(self) -> Mapping[str, Mapping[str, str]]:
         """Returns evaluator -> tag of a metric -> the same without the evaluator."""

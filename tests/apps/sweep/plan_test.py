@@ -110,6 +110,19 @@ def test_a_folder_keeps_to_its_plan(plan, tmp_path):
         assert "or use another --workdir" in str(caught.value)
 
 
+def test_a_folder_keeps_to_its_records(config, tmp_path):
+    """The folder of own data may have changed, which no value of the config says."""
+    space = read_space({"seed": ("choice", 0, 1)}, "space")
+    plan = make_plan(config, space, None, seed=0, select=None)
+    ((name, digits),) = plan.records.items()
+    assert name.startswith("crisscrossed_shapes/images/") and len(digits) == 64
+    for unknown in ({}, {name: "unknown"}):  # of a dataset that was prepared long ago
+        keep(change(plan, records=unknown), tmp_path)
+    keep(plan, tmp_path)
+    with pytest.raises(UserError, match=f"records.{name}: {digits} -> {'0' * 64}"):
+        keep(change(plan, records={name: "0" * 64}), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("space", "message"),
     [

@@ -18,7 +18,7 @@ from xmodal.base.config import UserError, lookup
 from xmodal.base.event_writer import flat_config
 from xmodal.base.json_files import read_json
 from xmodal.base.result_files import format_json, write_files
-from xmodal.data import DatasetMissingError
+from xmodal.data import UNKNOWN_HASH, DatasetMissingError
 from xmodal.evals.metrics import lower_is_better
 
 # Config values that do not affect trials.
@@ -26,6 +26,8 @@ _FREE = (
     r"config\.(name|log_every|checkpoint|sharding|tensorboard|frozen_features\.folder)(\.|$)",
     r"config\.(.+\.)?(data_dir|manual_dir|ratings_dir|prefetch)$",
 )
+# Other records are known by another hash under the same name.
+_NO_HASH = {None, UNKNOWN_HASH}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Plan:
       seed: seed of the draws.
       select: tag of the metric that trials are compared by.
       mode: "max", "min" or "last", how the checkpoint of a trial is selected.
+      records: the hash of the config's training split by its name and version.
     """
 
     config: ConfigDict
@@ -51,6 +54,7 @@ class Plan:
     seed: int
     select: str
     mode: str
+    records: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def trials(self, draws: int) -> list[dict[str, Any]]:
         """Returns the values of every trial by path, draw by draw."""
@@ -116,7 +120,7 @@ def make_plan(
     # A metric of --select may be better where that of the config is worse.
     mode = "min" if lower_is_better(metric) else "max"
     mode = "last" if checked.select.mode == "last" else mode
-    return dataclasses.replace(plan, select=metric, mode=mode)
+    return dataclasses.replace(plan, select=metric, mode=mode, records=checked.records)
 
 
 def _resolve_metric(checked: CheckedConfig, given: str | None) -> str:
@@ -165,6 +169,7 @@ def keep(plan: Plan, folder: pathlib.Path) -> None:
         "space": {path: describe(each) for path, each in plan.space.items()},
         "study": {} if plan.studied is None else {plan.studied[0]: list(plan.studied[1])},
         "config": json.loads(plan.config.to_json_best_effort()),
+        "records": dict(plan.records),
     }
     text, path = format_json(content), folder / "sweep.json"
     if path.exists():
@@ -173,7 +178,9 @@ def keep(plan: Plan, folder: pathlib.Path) -> None:
         lines = [
             f"  {key}: {before.get(key)} -> {now.get(key)}\n"
             for key in dict.fromkeys([*before, *now])
-            if before.get(key) != now.get(key) and not any(re.match(free, key) for free in _FREE)
+            if before.get(key) != now.get(key)
+            and not any(re.match(free, key) for free in _FREE)
+            and not (key.startswith("records.") and {before.get(key), now.get(key)} & _NO_HASH)
         ]
         if lines:
             raise UserError(
