@@ -11,8 +11,10 @@ as the config splits them. A single worker runs, so that the same seed gives the
 Mikolov et al. 2013; gensim is an extra: `pip install "xmodal[word2vec]"`.
 """
 
+import functools
 import os
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import flags, logging
@@ -20,6 +22,9 @@ from absl import flags, logging
 from xmodal.base.config import UserError
 from xmodal.cli import config_flag, output_flag
 from xmodal.cli.output_flag import OUTPUT
+
+if TYPE_CHECKING:
+    from xmodal.preprocessing import TextConfig
 
 flags.adopt_module_key_flags(config_flag)
 flags.adopt_module_key_flags(output_flag)
@@ -48,6 +53,18 @@ def find_gensim() -> type:
             f'Word2Vec needs gensim ({error}): pip install "xmodal[word2vec]".'
         ) from error
     return Word2Vec
+
+
+def split_captions(captions: Iterable[str], text: "TextConfig | None") -> list[list[str]]:
+    """Returns the words of captions as a tokenizer reads them, or, for None, in lower case."""
+    from xmodal.preprocessing.tokenizers import word_splitter
+    from xmodal.preprocessing.words import cut_text, split_words
+
+    if text is None:
+        return [split_words(caption.lower()) for caption in captions]
+    split = word_splitter(text)
+    cut = functools.partial(cut_text, separators=text.separators, max_words=text.max_words)
+    return [split(cut(caption)) for caption in captions]
 
 
 def learn_vectors(
@@ -103,17 +120,12 @@ def main(argv: list[str]) -> None:
     find_gensim()
     from xmodal import data
     from xmodal.base.result_files import check_writable, write_file
-    from xmodal.preprocessing.tokenizers import word_splitter
-    from xmodal.preprocessing.words import split_words
 
     output = str(OUTPUT.value)
     check_writable(os.path.dirname(output) or ".")
     dataset = data.parse(config.data)
     captions = data.read_captions(dataset, config.train_split)
-    if AS_TOKENIZED.value:
-        sentences = list(map(word_splitter(dataset.require_text()), captions))
-    else:
-        sentences = [split_words(caption.lower()) for caption in captions]
+    sentences = split_captions(captions, dataset.text if AS_TOKENIZED.value else None)
     words, vectors = learn_vectors(
         sentences,
         width=WIDTH.value,
