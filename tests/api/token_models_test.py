@@ -1,6 +1,7 @@
 """A model whose similarity compares tokens: embedding, scores, bundle, search."""
 
 import dataclasses
+import types
 
 import jax
 import numpy as np
@@ -15,6 +16,8 @@ from tests.similarity.slow_saf import score_pairs
 from xmodal.api.bundles import opening
 from xmodal.api.bundles.card import WEIGHTS, read_bundle, write_card
 from xmodal.api.exporting import export_model
+from xmodal.apps.explore.inspection import Inspection
+from xmodal.evals import Embeddings
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
@@ -155,3 +158,27 @@ def test_search_reranks_the_nearest_vectors(run, tmp_path, monkeypatch):
         index.query(image=pictures[0])
     with pytest.raises(xmodal.UserError, match="only vectors"):
         index.query_vectors(np.asarray(queries), "caption")
+
+
+@pytest.mark.slow
+def test_inspection_searches_the_tokens_of_a_split(run):
+    model, texts = xmodal.load(run[0]), make_texts(5)
+    images, captions = model.embed_images(make_images(12)), model.embed_texts(texts)
+    ids = {"image_ids": np.arange(12), "caption_ids": np.arange(5)}
+    inspection = object.__new__(Inspection)
+    inspection.model = model
+    inspection.embeddings = Embeddings(
+        "here",
+        images=images.vector,
+        captions=captions.vector,
+        tokens={"image": images.tokens, "text": captions.tokens},
+        **ids,
+    )
+    inspection._evaluator = types.SimpleNamespace(labels=types.SimpleNamespace(**ids))
+    inspection._items = types.SimpleNamespace(
+        name="tiny", split="test", caption_texts=texts, labels={}, has_pictures=False, **ids
+    )
+    best = np.argsort(-model.similarity(images, captions)[:, 2], kind="stable")
+    (group,) = inspection.search(texts[2], top=3).groups
+    shown = [item.alt for item in group.sections[0].rows[0].items]
+    assert [name.split()[-1] for name in shown] == [str(row) for row in best[:3]]

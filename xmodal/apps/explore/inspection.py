@@ -243,13 +243,17 @@ class Inspection:
     @functools.cached_property
     def _index(self) -> Index:
         assert self.model is not None
-        galleries = {}
+        galleries, tokens = {}, self.embeddings.tokens
         if self.embeddings.images is not None:
             names = [name_image(self._items, each) for each in self._evaluator.labels.image_ids]
-            galleries["image"] = IndexGallery(names, self.embeddings.images)
+            galleries["image"] = IndexGallery(
+                names, self.embeddings.images, tokens=tokens.get("image")
+            )
         if self.embeddings.captions is not None:
             names = [self._items.caption_texts[row] for row in self._rows("caption")]
-            galleries["caption"] = IndexGallery(names, self.embeddings.captions)
+            galleries["caption"] = IndexGallery(
+                names, self.embeddings.captions, tokens=tokens.get("text")
+            )
         return Index(self.model, galleries)
 
     @functools.cached_property
