@@ -251,6 +251,7 @@ def test_an_index_remembers_its_step_even_if_the_run_is_moved_or_a_bundle(search
         (lambda index: index.query("a", image=np.ones(5)), "Pass either a text or an image"),
         (lambda index: index.query("a", top=0), "top is 0; it must be an integer of at lea"),
         (lambda index: index.query("a", top=2.5), "top is 2.5; it must be an integer"),
+        (lambda index: index.query("a", top=-1, rerank=3), "top is -1; it must be an integer"),
         (
             lambda index: index.query_vectors(np.ones((1, 3)), "caption"),
             r"Queries of shape \[1, 3\] cannot be compared with items of shape \[1, 4\]",

@@ -98,6 +98,18 @@ def test_a_query_that_fails_has_an_answer_and_a_line_in_the_log(index, ask, monk
     assert ask("GET", "/search?text=a")[0] == 200
 
 
+def test_a_client_that_hangs_up_is_no_error(index, capsys):
+    with server.make_server(index, "127.0.0.1", 0) as listening:
+        for error in (ConnectionResetError("gone"), BrokenPipeError("gone"), ValueError("wrong")):
+            try:
+                raise error
+            except Exception:
+                listening.handle_error(None, ("127.0.0.1", 1))
+    printed = capsys.readouterr().err
+    assert "ValueError: wrong" in printed
+    assert "gone" not in printed
+
+
 def test_a_large_picture_and_a_used_port_are_refused(index, monkeypatch, ask):
     monkeypatch.setattr(server, "_LARGEST", 10)
     assert ask("POST", "/search", bytes(11))[0] == 413

@@ -162,6 +162,7 @@ class Index:
             raise UserError("Pass either a text or an image as the query.")
         if not isinstance(text, str | None):
             raise UserError(f"text is {text!r:.80}, not a string; pass a picture as image=PICTURE.")
+        _check_top(top)
         if not isinstance(rerank, int | np.integer) or rerank < 0:
             raise UserError(f"rerank is {rerank!r}; it must be a number of hits, or 0 for none.")
         if first_stage_weight is not None and not rerank:
@@ -201,8 +202,7 @@ class Index:
         Raises:
           UserError: an argument does not fit the index.
         """
-        if not isinstance(top, int | np.integer) or top < 1:
-            raise UserError(f"top is {top!r}; it must be an integer of at least 1.")
+        _check_top(top)
         lookup("kind", kind, dict.fromkeys(KINDS))
         find = find or next(each for each in KINDS if each in self.galleries)
         if find not in self.galleries:
@@ -289,6 +289,11 @@ class Index:
             _milliseconds(approximate, queries, top),
             f"{asking}s",
         )
+
+
+def _check_top(top: Any) -> None:
+    if not isinstance(top, int | np.integer) or top < 1:
+        raise UserError(f"top is {top!r}; it must be an integer of at least 1.")
 
 
 def _as_items(kind: str, given: Iterable[Any] | SearchItems) -> SearchItems:

@@ -13,6 +13,7 @@ put one that has them in front of it.
 
 import http.server
 import json
+import sys
 import threading
 import urllib.parse
 from collections.abc import Sequence
@@ -55,9 +56,18 @@ def make_server(index: Index, host: str, port: int) -> http.server.ThreadingHTTP
                 return as_json(shown, index.query(**query))
 
     try:
-        return http.server.ThreadingHTTPServer((host, port), Handler)
+        return _Server((host, port), Handler)
     except (OSError, OverflowError) as error:
         raise UserError(f"Cannot listen at {host}:{port}: {error}.") from error
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    """Answers every request in a thread."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Prints the error of a request, unless its client has hung up."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
