@@ -29,6 +29,7 @@ writes the papers' numbers, of all systems or of those that are named, for `xmod
 import argparse
 import collections
 import math
+import os
 import pathlib
 import shlex
 import sys
@@ -168,6 +169,7 @@ def _summary(codes: Mapping[str, int]) -> str:
 
 
 def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathlib.Path) -> int:
+    start = _cpu_minutes()
     try:
         check_files(system, ledger, folders)
         metrics = run_system(system, ledger, folders, work)
@@ -181,9 +183,15 @@ def _reproduce_one(system: System, ledger: Ledger, folders: Folders, work: pathl
         for arguments in commands_of(system, ledger, folders, work, seed)
     ]
     write_report(results_of(system, work), system, checks, commands)
-    verdict = describe_verdict(checks)
+    verdict = f"{describe_verdict(checks)}, in {_cpu_minutes() - start:.1f} CPU minutes"
     print(f"\n{system.name}: {verdict}\n\n{format_checks(checks)}\n", flush=True)
     return OUTSIDE if is_reproduced(checks) is False else 0
+
+
+def _cpu_minutes() -> float:
+    """Those of all commands so far."""
+    times = os.times()
+    return (times.children_user + times.children_system) / 60
 
 
 def published_csv(ledger: Ledger, names: Sequence[str] = ()) -> str:
