@@ -1,5 +1,6 @@
 """The relation classification loss against its slow loop."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -38,3 +39,8 @@ def test_some_relations_of_the_dataset_are_selected(make_context):
     loss, _ = relation_bce(None, None, make_batch(make_context, more), select=(4, 3, 2))
     expected = references.relation_bce(LOGITS, LABELS, (1, 1, 1))
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def test_a_position_beyond_the_relations_is_refused(make_context):
+    with pytest.raises(UserError, match=r"select=\(0, 1, 3\), but the dataset has 3 relations"):
+        relation_bce(None, None, make_batch(make_context, jnp.asarray(LABELS)), select=(0, 1, 3))

@@ -34,7 +34,8 @@ def relation_bce(
       The scalar loss, and `accuracy`, the share of labels that the sign of the logit gives.
 
     Raises:
-      UserError: the column is missing, or labels, logits and weights are not equally many.
+      UserError: the column is missing, a position is not one of the dataset's, or labels, logits
+        and weights are not equally many.
     """
     del left, right
     if "relations" not in context.columns:
@@ -44,6 +45,11 @@ def relation_bce(
         )
     logits, labels = context.outputs["logits"], context.columns["relations"]
     if select is not None:
+        if max(select, default=0) >= labels.shape[1]:  # Indexing would take the last relation.
+            raise UserError(
+                f"The loss 'relation_bce' has select={tuple(select)}, but the dataset has "
+                f"{labels.shape[1]} relations, counted from 0."
+            )
         labels = labels[:, jnp.asarray(select)]
     weights = jnp.ones(logits.shape[1:]) if pos_weight is None else jnp.asarray(pos_weight)
     if not logits.shape == (len(labels), *weights.shape) == labels.shape:
