@@ -95,19 +95,22 @@ def test_all_items_in_the_top_are_all_pairs():
 
 @pytest.mark.parametrize("metrics", [("recall@1", "map@r"), ("r_precision",)])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_only_queries_with_positives_are_sorted(transposed, metrics, monkeypatch):
+def test_only_queries_with_positives_are_scored(transposed, metrics, monkeypatch):
     first, second = make_scores()
-    options = PairReranker(7)
-    stage = SecondStage(SavedScores(first, block_size=64), "dot", Table(second), options, "model")
+    options = PairReranker(7, 0.5)
+    table = Table(second)
+    stage = SecondStage(SavedScores(first, block_size=64), "dot", table, options, "model")
     queries, items = first.T.shape if transposed else first.shape
     rng = np.random.default_rng(4)
     rows, found = rng.choice([2, 66, 69], 12), rng.integers(0, items, 12).astype(np.int32)
     labels = DirectionLabels(Ragged.from_pairs(rows, found, queries), metrics)
     expected = rank_directions(stage(transposed), [labels])[0][0]
     joined = []
+    table.asked.clear()
     monkeypatch.setattr(second_stage, "join_keys", lambda *of: joined.append(of) or join_keys(*of))
     (answer,) = rank_reranked(stage, transposed, [labels])
     assert len(joined) == len(set(rows)) == 3
+    assert {pair[transposed] for pair in table.asked} == set(rows)
     asked = has_positives(labels)
     for name, values in expected.values.items():
         np.testing.assert_array_equal(answer.values[name], values)

@@ -181,14 +181,27 @@ class SecondStage:
         `asked`: see `join_candidates`.
         """
         first = self._first.transpose() if transposed else self._first
-        return join_candidates(first, *self.candidates(transposed), asked)
+        return join_candidates(first, *self.candidates(transposed, asked), asked)
 
-    def candidates(self, transposed: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Returns positions int [Q, K] of every query's scored items, and their scores [Q, K]."""
+    def candidates(
+        self, transposed: bool, asked: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns positions int [Q, K] of every query's candidates, and their scores [Q, K].
+
+        `asked`: bool [Q], queries whose candidates are scored; the scores of others are 0. None
+        for all.
+        """
         items, first = self._candidates(transposed)
-        queries = np.repeat(np.arange(len(items), dtype=np.int32), items.shape[1])
-        ends = (items.ravel(), queries) if transposed else (queries, items.ravel())
-        return items, self._add(self._pairs.pairs(*ends).reshape(items.shape), first)
+        rows = slice(None) if asked is None else asked
+        chosen = items[rows]
+        queries = np.repeat(np.arange(len(items), dtype=np.int32)[rows], items.shape[1])
+        ends = (chosen.ravel(), queries) if transposed else (queries, chosen.ravel())
+        found = self._add(self._pairs.pairs(*ends).reshape(chosen.shape), first[rows])
+        if len(found) == len(items):
+            return items, found
+        scores = np.zeros(items.shape, found.dtype)
+        scores[rows] = found
+        return items, scores
 
     @property
     def scores_all(self) -> bool:
