@@ -37,6 +37,13 @@ class Features:
             return jnp.ones(self.tokens.shape[:2], bool)
         return self.mask
 
+    def real_tokens(self) -> jax.Array:
+        """Returns the tokens with zeros for the padding."""
+        if self.mask is None:
+            return self.tokens
+        # Selected, not multiplied: a padding token may be NaN.
+        return jnp.where(self.mask[..., None], self.tokens, 0)
+
     def lengths(self) -> jax.Array:
         """Returns the number of real tokens, at least 1, as int32 [N]."""
         return jnp.maximum(jnp.sum(self.full_mask(), axis=1, dtype=jnp.int32), 1)

@@ -11,7 +11,7 @@ from flax.linen.recurrent import DenseParams
 from jax.typing import DTypeLike
 
 from xmodal.models import recurrence
-from xmodal.models.features import take_last
+from xmodal.models.features import Features, take_last
 from xmodal.models.initializers import uniform
 
 
@@ -97,7 +97,9 @@ class Direction(nn.Module):
             inputs = x.astype(self.dtype) @ kernel + bias
             return recurrence.recur(gates.cell, self.reverse, first, inputs, mask, *hidden)[0]
 
-        outputs = run(jnp.swapaxes(x, 0, 1), jnp.arange(x.shape[1])[:, None] < lengths)
+        mask = jnp.arange(x.shape[1]) < lengths[:, None]
+        x = Features(x, mask).real_tokens()
+        outputs = run(jnp.swapaxes(x, 0, 1), mask.T)
         tokens = jnp.swapaxes(outputs, 0, 1)
         if not self.reverse:
             return RecurrentOutputs(tokens, outputs[-1], outputs[-1])

@@ -19,10 +19,7 @@ from xmodal.similarity.token_sets import masked_softmax
 
 def attend(weights: jax.Array, features: Features) -> jax.Array:
     """Returns the weighted sum of tokens, weights [N, T] and tokens [N, T, W] -> [N, W]."""
-    tokens = features.tokens.astype(jnp.float32)
-    if features.mask is not None:
-        tokens = jnp.where(features.mask[..., None], tokens, 0)
-    return jnp.einsum("nt,ntw->nw", weights, tokens)
+    return jnp.einsum("nt,ntw->nw", weights, features.real_tokens().astype(jnp.float32))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +44,7 @@ class Attention(nn.Module):
     @nn.compact
     def __call__(self, features: Features, mode: Mode) -> Embedding:
         """Tokens [N, T, W] -> vector [N, W]; the weights are the extra `attention` [N, T]."""
-        tokens = features.tokens.astype(jnp.float32)
+        tokens = features.real_tokens().astype(jnp.float32)
         width = tokens.shape[-1]
         hidden = jnp.tanh(nn.Dense(width, kernel_init=LINEAR["torch"], name="hidden")(tokens))
         scores = hidden @ self.param("query", nn.initializers.normal(1.0), (width,))

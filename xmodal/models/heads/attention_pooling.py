@@ -51,7 +51,7 @@ class Map(nn.Module):
     @nn.compact
     def __call__(self, features: Features, mode: Mode) -> Embedding:
         """Tokens [N, T, W] -> vector [N, W]."""
-        config, tokens = self.config, features.tokens
+        config, tokens = self.config, features.real_tokens()
         width, dtype = tokens.shape[-1], tokens.dtype
         tiny = nn.initializers.normal(1e-6)
         dense = partial(nn.Dense, kernel_init=LINEAR["xavier"], dtype=dtype)

@@ -65,9 +65,7 @@ class Graph(nn.Module):
         """
         config, mask = self.config, features.full_mask()
         dense = partial(nn.Dense, dtype=features.tokens.dtype, kernel_init=LINEAR["xavier"])
-        # Selected, not multiplied: a padding token may be NaN.
-        tokens = jnp.where(mask[..., None], features.tokens, 0)
-        x = dense(config.width, name="linear")(tokens)
+        x = dense(config.width, name="linear")(features.real_tokens())
         x = NORMS[config.input_norm](jnp.where(mask[..., None], x, 0).astype(jnp.float32))
         for number in range(1, config.layers + 1):
             x = GraphLayer(name=f"layer{number}")(x, mask, mode)

@@ -97,13 +97,10 @@ def attend_words(words: Features, heads: int, width: int) -> tuple[jax.Array, ja
     def dense(width: int, name: str) -> nn.Dense:
         return nn.Dense(width, use_bias=False, kernel_init=LINEAR["xavier"], name=name)
 
-    tokens = words.tokens
+    tokens = words.real_tokens()
     hidden = jnp.tanh(dense(max(1, tokens.shape[-1] // 2), "attention_hidden")(tokens))
     scores = jnp.swapaxes(dense(heads, "attention_scores")(hidden), 1, 2)
     weights = masked_softmax(scores, None if words.mask is None else words.mask[:, None])
-    if words.mask is not None:
-        # Selected, not multiplied: a padding token may be NaN.
-        tokens = jnp.where(words.mask[..., None], tokens, 0)
     attended = nn.Dense(width, kernel_init=LINEAR["xavier"], name="attended")
     return attended(weights @ tokens), jnp.swapaxes(weights, 1, 2)
 

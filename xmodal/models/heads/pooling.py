@@ -15,11 +15,7 @@ from xmodal.similarity.embedding import Embedding
 
 def sum_tokens(features: Features) -> jax.Array:
     """Returns the float32 sum [N, W] of the real tokens."""
-    tokens = features.tokens
-    if features.mask is not None:
-        # Selected, not multiplied: a padding token may be NaN.
-        tokens = jnp.where(features.mask[..., None], tokens, 0)
-    return jnp.sum(tokens, axis=1, dtype=jnp.float32)
+    return jnp.sum(features.real_tokens(), axis=1, dtype=jnp.float32)
 
 
 def mean_tokens(features: Features) -> jax.Array:

@@ -145,7 +145,7 @@ class Transformer(nn.Module):
         """Tokens [N, T, any width] -> vector [N, W]."""
         config, mask = self.config, features.full_mask()
         dtype = DTYPES[config.dtype] if config.dtype else features.tokens.dtype
-        x = jax.nn.relu(_dense(config.width, dtype=dtype, name="input")(features.tokens))
+        x = jax.nn.relu(_dense(config.width, dtype=dtype, name="input")(features.real_tokens()))
         for number in range(1, config.depth + 1):
             block = BLOCKS[config.block](config.heads, config.mlp_dim, dtype, name=f"layer{number}")
             # Only this position of the last layer is needed.

@@ -25,8 +25,7 @@ class FusionEncoder(nn.Module):
     def image(self, features: Features, mode: Mode) -> dict[str, Any]:
         """Tokens [N, R, any width] -> keys and values of every layer, and `mask` [N, R]."""
         del mode
-        # Selected, not multiplied: a padding token may be NaN.
-        tokens = jnp.where(features.full_mask()[..., None], features.tokens, 0)
+        tokens = features.real_tokens()
         return {
             "mask": features.full_mask(),
             "memory": [layer.keys_values(tokens) for layer in self.layers],

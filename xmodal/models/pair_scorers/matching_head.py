@@ -9,7 +9,6 @@ import dataclasses
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 
 from xmodal.base.config import setting
 from xmodal.models.dtypes import DTYPES
@@ -46,7 +45,7 @@ class MatchingHead(FusionEncoder):
     def text(self, features: Features, mode: Mode) -> dict[str, jax.Array]:
         """Tokens [N, T, any width] -> tokens after the first self-attention, and `mask`."""
         mask = features.full_mask()
-        x = self.input(jnp.where(mask[..., None], features.tokens, 0))
+        x = self.input(features.real_tokens())
         return self.read_text(x, mask, mode)
 
 

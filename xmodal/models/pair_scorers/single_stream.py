@@ -173,8 +173,7 @@ class SingleStream(nn.Module):
                 f"The pair scorer 'single_stream' has width={self.config.width}, and the image "
                 f"encoder's tokens have {features.tokens.shape[-1]} numbers; make them equal."
             )
-        # Selected, not multiplied: a padding token may be NaN.
-        x = jnp.where(mask[..., None], features.tokens, 0)
+        x = features.real_tokens()
         x = x + self.modality_embeddings[1] if self.config.modalities else x
         found = {"mask": mask, "tokens": x.astype(DTYPES[self.config.dtype])}
         if "tags" not in features.extras:
