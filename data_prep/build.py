@@ -61,14 +61,14 @@ def build(
 
     _check_folders(data_dir, manual_dir)
     cls = data_prep.builder_class(name)
-    data_dir = cls.data_dir_of(data_dir, manual_dir)
+    data_dir = cls.data_dir_of(config, data_dir, manual_dir)
     _check_encoding(os.path.abspath(data_dir or "."))
 
     def make_builder() -> Any:
         return cls(config=config, data_dir=data_dir, min_kept=min_kept)
 
     place = data_dir or tfds.core.constants.DATA_DIR
-    place = place if cls.OWN_FILES else os.path.join(place, name)
+    place = place if cls.reads_own_files(config) else os.path.join(place, name)
     settings = tfds.download.DownloadConfig(
         manual_dir=manual_dir, beam_options=_beam_options(beam_pipeline_options)
     )

@@ -24,7 +24,7 @@ def main() -> None:
     found = []
     cls = data_prep.builder_class(args.dataset)
     try:
-        args.data_dir = cls.data_dir_of(args.data_dir, args.manual_dir)
+        args.data_dir = cls.data_dir_of(args.config, args.data_dir, args.manual_dir)
         for builder in open_configs(args.dataset, args.config, args.data_dir):
             dataset = Prepared(builder, args.data_dir, check_images=not args.skip_images)
             name = f"{args.dataset}/{builder.builder_config.name}"
@@ -48,7 +48,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--dataset", required=True, choices=sorted(data_prep.BUILDERS))
     parser.add_argument("--config", help="one builder config; by default all prepared ones")
     parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
-    parser.add_argument("--manual_dir", help="for captioned_images: the original folder")
+    parser.add_argument("--manual_dir", help="for files of your own: their folder")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument(
         "--skip_images",

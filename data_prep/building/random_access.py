@@ -63,8 +63,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
       UNIQUE_IDS: features with ids that occur once in a split.
       READ_IN_PARTS: whether Beam workers can build it. If so, `_splits` returns `PartedRecords` and
         leaves preparatory work on the parts to `self._workers`.
-      OWN_FILES: whether it reads any folder of a user; every state of every folder is then stored
-        separately.
+      OWN_FILES: whether all its configs read any folder of a user; every state of every folder is
+        then stored separately.
       REFERS_TO: datasets whose ids occur in rows of this one, as `dataset/config`, with the
         cheapest to read first.
 
@@ -104,17 +104,26 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         return {}
 
     @classmethod
-    def data_dir_of(cls, data_dir: str | None, manual_dir: str | None) -> str | None:
+    def reads_own_files(cls, config: str | None) -> bool:
+        """Returns whether a builder config reads any folder of a user, see `OWN_FILES`."""
+        del config
+        return cls.OWN_FILES
+
+    @classmethod
+    def data_dir_of(
+        cls, config: str | None, data_dir: str | None, manual_dir: str | None
+    ) -> str | None:
         """Returns the folder of a dataset of these files: `data_dir` unless they are a user's.
 
         Args:
+          config: builder config; None for all.
           data_dir: where datasets are stored; None for TFDS's default.
           manual_dir: folder of the manually downloaded files.
 
         Raises:
           FileNotFoundError: the folder does not exist, and the location depends on it.
         """
-        if not cls.OWN_FILES or not manual_dir:
+        if not cls.reads_own_files(config) or not manual_dir:
             return data_dir
         return folder_key.place_of(pathlib.Path(manual_dir), data_dir)
 

@@ -128,6 +128,11 @@ class Builder(RandomAccessBuilder):
         "coco_vinvl": {"train": 113_287, "validation": 5_000, "test": 5_000},
     }
 
+    @classmethod
+    def reads_own_files(cls, config: str | None) -> bool:
+        """See `RandomAccessBuilder`: published features need no folder once they are prepared."""
+        return config is not None and config not in cls.EXPECTED
+
     def _features(self) -> tfds.features.FeaturesDict:
         config = self.builder_config
         return schema.captioned_image_features(

@@ -242,7 +242,9 @@ def describe_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
             f"known: {', '.join(cls.builder_configs)}"
         )
     try:
-        data_dir = cls.data_dir_of(config.data_dir or None, config.manual_dir or None)
+        data_dir = cls.data_dir_of(
+            config.config, config.data_dir or None, config.manual_dir or None
+        )
     except FileNotFoundError as error:
         raise UserError(f"config.data.manual_dir: {error}") from error
     return cls(config=config.config, data_dir=data_dir)
@@ -279,7 +281,8 @@ def follows_files(config: DataConfig) -> bool:
     """Returns whether the dataset changes whenever the files in `manual_dir` change."""
     if config.dataset not in data_prep.BUILDERS:
         return False
-    return bool(config.manual_dir) and data_prep.builder_class(config.dataset).OWN_FILES
+    cls = data_prep.builder_class(config.dataset)
+    return bool(config.manual_dir) and cls.reads_own_files(config.config)
 
 
 def title_of(config: DataConfig) -> str:

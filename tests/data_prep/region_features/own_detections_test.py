@@ -9,6 +9,7 @@ import pytest
 from data_prep.errors import UnexpectedFilesError
 from data_prep.region_features.region_features_dataset_builder import Builder
 from tests.data_prep.builds import build
+from xmodal.data import read_captions
 
 # Name -> split, number of regions and tags.
 _IMAGES = {
@@ -76,3 +77,14 @@ def test_two_images_with_one_number_are_refused(folder):
     _write(folder, [*_IMAGES, "other/dog_07.jpg"])
     with pytest.raises(UnexpectedFilesError, match=r"'dog_7.jpg' and 'other/dog_07.jpg' end in"):
         build(Builder, folder, "vinvl")
+
+
+def test_changed_files_are_another_dataset(folder, tmp_path_factory):
+    place = {"data_dir": str(tmp_path_factory.mktemp("tfds")), "manual_dir": str(folder)}
+    config = {"dataset": "region_features", "config": "vinvl", "image": {"size": 0}, **place}
+    assert read_captions(config, "test") == ["a caption of 10.jpg"]
+    described = (folder / "dataset.json").read_text()
+    (folder / "dataset.json").write_text(described.replace("of 10.jpg", "of a big tree"))
+    assert read_captions(config, "test") == ["a caption of a big tree"]
+    # Features of published images need their files only once.
+    assert Builder.data_dir_of("coco_vinvl", *place.values()) == place["data_dir"]

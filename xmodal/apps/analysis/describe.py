@@ -68,7 +68,7 @@ def main() -> None:
     check_writable(args.output)
     if args.dataset:
         place_of = data_prep.builder_class(args.dataset).data_dir_of
-        args.data_dir = place_of(args.data_dir, args.manual_dir)
+        args.data_dir = place_of(args.config, args.data_dir, args.manual_dir)
     rated = _read_ratings(args)
     positive = {**THRESHOLDS, **dict(args.positive)}
     summaries = score_statistics.summarize(rated, positive)
@@ -200,7 +200,7 @@ def _parse() -> argparse.Namespace:
     source.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="a prepared dataset")
     parser.add_argument("--config", help="config of --dataset; by default all with scores")
     parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
-    parser.add_argument("--manual_dir", help="for captioned_images: the original folder")
+    parser.add_argument("--manual_dir", help="for files of your own: their folder")
     parser.add_argument("--split", default="test")
     parser.add_argument("--output", required=True, help="folder for the figures")
     parser.add_argument("--embeddings", help="npz file, for cosines")

@@ -161,7 +161,7 @@ def _compare(args: argparse.Namespace, groups: Groups, pairs: Mapping[str, np.nd
 def _read_groups(args: argparse.Namespace) -> Groups:
     if args.dataset:
         place_of = data_prep.builder_class(args.dataset).data_dir_of
-        data_dir = place_of(args.data_dir, args.manual_dir)
+        data_dir = place_of(args.config, args.data_dir, args.manual_dir)
         return read_dataset_groups(args.dataset, args.config, data_dir, args.split)
     return read_groups(pathlib.Path(args.groups), args.split)
 
@@ -195,7 +195,7 @@ def _parse() -> argparse.Namespace:
     place.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="instead of --groups")
     shared.add_argument("--config", help="config of --dataset; by default one with captions")
     shared.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
-    shared.add_argument("--manual_dir", help="for captioned_images: the original folder")
+    shared.add_argument("--manual_dir", help="for files of your own: their folder")
     shared.add_argument("--split", default="test")
     shared.add_argument(
         "--partial",
