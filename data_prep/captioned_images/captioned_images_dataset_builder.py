@@ -202,23 +202,23 @@ def _numbered(
 def _rating_splits(
     path: pathlib.Path, layout: Layout, found: Survey, splits: list[str]
 ) -> dict[str, Iterator[Record | LeftOut]]:
-    images: dict[str, Item | None] = {}
-    captions: dict[str, Item] = {}
+    images: dict[str, dict[str, Item]] = {}
+    captions: dict[str, dict[str, Item]] = {}
     image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
     rows = itertools.chain.from_iterable(found.rows)
     for item in layout.pictures():
         if isinstance(item, LeftOut):
             if is_picture(item.where):
-                images.setdefault(item.where, None)
+                images.setdefault(item.where, {})
             continue
         row = next(rows)
         if row < 0 or not found.usable[row]:
-            images[item.name] = None
+            images[item.name] = {}
             continue
         texts = found.joined.get(row, item.captions)
         for number, caption in enumerate(texts, int(caption_ids[row])):
-            captions.setdefault(composed(caption), ("caption", number, splits[row]))
-        images[item.name] = ("image", int(image_ids[row]), splits[row])
+            captions.setdefault(composed(caption), {}).setdefault(splits[row], ("caption", number))
+        images[item.name] = {splits[row]: ("image", int(image_ids[row]))}
     pairs: dict[str, list[Any]] = {}
     for split, pair in rated_pairs(path, images, captions):
         pairs.setdefault(split, []).append(pair)

@@ -149,8 +149,10 @@ def _of_sources(folder: pathlib.Path, sources: Sequence[Source], *, with_splits:
             raise _two(folder, _shown(folder, twins[0]), _shown(folder, twins[1]), first)
     if with_splits:
         _check_names([table.path for table in tables if table.columns.split is None], folder)
-    layout = EmbeddedLayout if first.embedded else TableLayout
-    return layout(folder, [(each.table, each.columns) for each in tables])
+    pairs = [(each.table, each.columns) for each in tables]
+    if first.embedded:
+        return EmbeddedLayout(folder, pairs)
+    return TableLayout(folder, pairs, with_splits=with_splits)
 
 
 def _check_names(paths: Sequence[pathlib.Path], folder: pathlib.Path) -> None:

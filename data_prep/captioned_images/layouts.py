@@ -77,7 +77,7 @@ class KarpathyLayout(Layout):
 
     def __init__(self, folder: pathlib.Path, path: pathlib.Path, *, with_splits: bool) -> None:
         self._path, self._files = path, PictureFiles(folder)
-        self._splits = read_karpathy_file(path, has_ids=False)
+        self._splits, self._with_splits = read_karpathy_file(path, has_ids=False), with_splits
         if with_splits:
             sizes = {name: len(photographs) for name, photographs in self._splits.items()}
             check_split_names(sizes, str(path), BY_CONTENT)
@@ -119,7 +119,7 @@ class KarpathyLayout(Layout):
         """
         found: dict[str, tuple[CaptionedPicture, bool]] = {}
         for name, photographs in self._splits.items():
-            split = split_of_name(name)
+            split = split_of_name(name) if self._with_splits else ""
             for photograph in photographs:
                 folder = photograph.folder if self._has_folders else ""
                 place = f"{folder}/{photograph.name}" if folder else photograph.name
@@ -130,6 +130,7 @@ class KarpathyLayout(Layout):
                     raise UnexpectedFilesError(
                         f"{self._path}: {place} is in the split {split or 'none'!r}, but in "
                         f"{first.split or 'none'!r} before; an image must be in only one split"
+                        f"{BY_CONTENT}"
                     )
                 captions = [text.strip() for _, text in photograph.captions if text.strip()]
                 joined = dataclasses.replace(first, captions=(*first.captions, *captions))

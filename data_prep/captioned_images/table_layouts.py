@@ -9,6 +9,7 @@ from typing import Any
 from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
+    BY_CONTENT,
     CaptionedPicture,
     cell_captions,
     check_splits,
@@ -37,12 +38,15 @@ class TableLayout(Layout):
     Args:
       folder: folder of the user.
       sources: the tables; if there are several, they are named after their splits.
+      with_splits: whether splits are used, and an image must be in only one.
     """
 
     TITLE = "a table of file names and captions"
 
-    def __init__(self, folder: pathlib.Path, sources: Sequence[Source]) -> None:
-        self._folder, self._sources = folder, sources
+    def __init__(
+        self, folder: pathlib.Path, sources: Sequence[Source], *, with_splits: bool
+    ) -> None:
+        self._folder, self._sources, self._with_splits = folder, sources, with_splits
         self._files = PictureFiles(folder)
         self._rows = self._lost = 0
         self._rows_of: collections.Counter[str] = collections.Counter()
@@ -141,7 +145,7 @@ class TableLayout(Layout):
                 )
             numeric.see(cells)
             image = self._files.find(name, table.path, is_beside=is_beside, split=of_split)
-            split = split_of_table or split_of_folder(image.where)
+            split = split_of_table or split_of_folder(image.where) if self._with_splits else ""
             if columns.split is not None:
                 split = split_of_value(cells.get(columns.split))
             key = self._key(image, table)
@@ -149,7 +153,7 @@ class TableLayout(Layout):
             if before != split and not isinstance(image, MissingPicture):
                 raise UnexpectedFilesError(
                     f"{table.path.parent / where}: {name} is in the split {split or 'none'!r}, but "
-                    f"in {before or 'none'!r} above; an image must be in only one split"
+                    f"in {before or 'none'!r} above; an image must be in only one split{BY_CONTENT}"
                 )
             self._images.setdefault(key, image)
             if self._table_of.setdefault(key, table) is not table:

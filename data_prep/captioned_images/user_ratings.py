@@ -18,18 +18,24 @@ _COLUMNS = ("left", "right", "score")
 # Kinds of the two sides -> rating. A caption is the left side of a pair with a picture.
 _RATINGS = {("caption", "caption"): "sts", ("image", "image"): "sis", ("caption", "image"): "sits"}
 
-Item = tuple[str, int, str]
-"""Kind, id and split."""
+Item = tuple[str, int]
+"""Kind and id."""
+BySplit = Mapping[str, Item]
+"""Split -> the item with a name or text there; only captions may be in several."""
 
 
 def rated_pairs(
-    path: pathlib.Path, images: Mapping[str, Item | None], captions: Mapping[str, Item]
+    path: pathlib.Path,
+    images: Mapping[str, BySplit],
+    captions: Mapping[str, BySplit],
 ) -> Iterator[tuple[str, Record | LeftOut]]:
     """Yields the pairs of a table with their split, which is the same for both sides.
 
+    A caption that several splits have is in the split of the other side.
+
     Args:
       path: path of the table.
-      images: pictures by their paths, of which a side may be the end; see `PathIndex`. None for
+      images: pictures by their paths, of which a side may be the end; see `PathIndex`. {} for
         those that are not used, since a side may stand for one of them.
       captions: captions by their texts in composed form.
 
@@ -58,26 +64,31 @@ def rated_pairs(
             reason, _, detail = str(detail).partition(": ")
             yield "train", LeftOut(where, reason, f"{side} is {detail}")
             continue
-        if (left[0], right[0]) not in _RATINGS:
-            left, right = right, left
-        if left[2] != right[2]:
-            detail = f"left in {left[2]}, right in {right[2]}"
+        if not (splits := [split for split in left if split in right]):
+            detail = f"left in {', '.join(left)}, right in {', '.join(right)}"
             yield "train", LeftOut(where, "pair of two splits", detail, is_record=False)
             continue
-        rating = _RATINGS[left[0], right[0]]
-        if (rating, left[1], right[1]) in seen:
-            yield left[2], LeftOut(where, "pair appears twice")
+        split = splits[0]
+        pair = left[split], right[split]
+        if (pair[0][0], pair[1][0]) not in _RATINGS:
+            pair = pair[::-1]
+        (kind, left_id), (other, right_id) = pair
+        rating = _RATINGS[kind, other]
+        if (rating, left_id, right_id) in seen:
+            yield split, LeftOut(where, "pair appears twice")
             continue
-        seen.add((rating, left[1], right[1]))
-        yield left[2], (number, rating_example(rating, left[1], right[1], score, "rated"))
+        seen.add((rating, left_id, right_id))
+        yield split, (number, rating_example(rating, left_id, right_id, score, "rated"))
 
 
 def _find(
-    index: PathIndex, images: Mapping[str, Item | None], captions: Mapping[str, Item], cell: Any
-) -> Item | str:
-    """The picture or caption in a cell, or why there is not one, "reason: detail"."""
+    index: PathIndex,
+    images: Mapping[str, BySplit],
+    captions: Mapping[str, BySplit],
+    cell: Any,
+) -> BySplit | str:
+    """The picture or caption in a cell by split, or why there is not one, "reason: detail"."""
     text = "" if is_empty(cell) else str(cell).strip()
-    found: dict[str, Item | None]
     found = {f"the picture {place}": images[place] for place in index.find(text) if text}
     if caption := captions.get(composed(text)):
         found["a caption"] = caption

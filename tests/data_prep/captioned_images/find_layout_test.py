@@ -274,6 +274,31 @@ def test_tables_whose_names_look_like_splits(tmp_path):
     find_layout(tmp_path, ReadingOptions(split="none"))
 
 
+def _tables(folder):
+    for split in ("train", "val"):
+        _csv(folder / f"{split}.csv")
+
+
+def _karpathy(folder):
+    images = [
+        {"filename": folders.name(n), "split": split, "sentences": [{"raw": f"caption {n}"}]}
+        for split in ("train", "val")
+        for n in folders.FEW
+    ]
+    (folder / "all.json").write_text(json.dumps({"images": images}))
+
+
+@pytest.mark.parametrize("write", [_tables, _karpathy])
+def test_an_image_of_two_splits_can_only_be_split_by_content(tmp_path, write):
+    write(tmp_path)
+    folders.write_images(tmp_path, folders.FEW)
+    with pytest.raises(UnexpectedFilesError, match='in only one split, or split .*"split": "none"'):
+        list(find_layout(tmp_path, ReadingOptions()).pictures())
+    pictures = find_layout(tmp_path, ReadingOptions(split="none")).pictures()
+    found = [each for each in pictures if not isinstance(each, LeftOut)]
+    assert [(len(each.captions), each.split) for each in found] == [(1, "")] * len(folders.FEW)
+
+
 def test_texts_in_another_folder_than_their_images(tmp_path):
     folders.write_images(tmp_path, folders.FEW)
     (tmp_path / "captions").mkdir()

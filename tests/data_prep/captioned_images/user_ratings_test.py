@@ -11,15 +11,15 @@ from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images.own_folders import write_csv
 
 _IMAGES = {
-    unicodedata.normalize("NFD", "a/café.jpg"): ("image", 0, "test"),
-    "a/1.jpg": ("image", 1, "test"),
-    "b/1.jpg": ("image", 2, "test"),
-    "b/beach.jpg": ("image", 3, "test"),
-    "a/2.jpg": ("image", 4, "test"),
-    "b/2.jpg": None,
-    "b/3.jpg": None,
+    unicodedata.normalize("NFD", "a/café.jpg"): {"test": ("image", 0)},
+    "a/1.jpg": {"test": ("image", 1)},
+    "b/1.jpg": {"test": ("image", 2)},
+    "b/beach.jpg": {"test": ("image", 3)},
+    "a/2.jpg": {"test": ("image", 4)},
+    "b/2.jpg": {},
+    "b/3.jpg": {},
 }
-_CAPTIONS = {"a café": ("caption", 10, "test"), "beach": ("caption", 11, "test")}
+_CAPTIONS = {"a café": {"test": ("caption", 10)}, "beach": {"test": ("caption", 11)}}
 
 
 def _pairs(folder, *rows):
@@ -37,6 +37,22 @@ def test_sides_that_look_the_same_are_the_same(tmp_path):
         for caption in ("a café", unicodedata.normalize("NFD", "a café")):
             ((_, pair),) = _pairs(tmp_path, [caption, name, 3])
             assert (pair["left_id"], pair["right_id"], pair["rating"]) == (10, 0, "sits")
+
+
+def test_a_caption_of_several_splits_is_in_that_of_the_other_side(tmp_path):
+    captions = _CAPTIONS | {
+        "a dog": {"train": ("caption", 20), "test": ("caption", 21)},
+        "a cat": {"train": ("caption", 22)},
+    }
+    rows = [["a dog", "a/1.jpg", 1], ["a café", "a dog", 2], ["a dog", "a cat", 3]]
+    write_csv(tmp_path / "ratings.csv", [["left", "right", "score"], *rows, ["a cat", "a café", 4]])
+    *pairs, (_, left_out) = rated_pairs(tmp_path / "ratings.csv", _IMAGES, captions)
+    found = [(split, pair["left_id"], pair["right_id"]) for split, (_, pair) in pairs]
+    assert found == [("test", 21, 1), ("test", 10, 21), ("train", 20, 22)]
+    assert (left_out.reason, left_out.detail) == (
+        "pair of two splits",
+        "left in train, right in test",
+    )
 
 
 def test_an_ambiguous_side_is_left_out_with_both(tmp_path):
