@@ -115,7 +115,8 @@ def test_a_folder_keeps_to_its_records(config, tmp_path):
     space = read_space({"seed": ("choice", 0, 1)}, "space")
     plan = make_plan(config, space, None, seed=0, select=None)
     ((name, digits),) = plan.records.items()
-    assert name.startswith("crisscrossed_shapes/images/") and len(digits) == 64
+    assert name.startswith("crisscrossed_shapes/images/")
+    assert len(digits) == 64
     for unknown in ({}, {name: "unknown"}):  # of a dataset that was prepared long ago
         keep(change(plan, records=unknown), tmp_path)
     keep(plan, tmp_path)
