@@ -60,6 +60,24 @@ def test_files_are_found_in_both_kinds_of_folders(tmp_path, monkeypatch):
         check_files(SYSTEM, LEDGER, folders)
 
 
+def test_one_of_several_names_is_enough(tmp_path):
+    pictures = Files("pictures", "https://p", ("a.zip|a",), folder="p", bytes={"a.zip": 7})
+    ledger = dataclasses.replace(LEDGER, files={"pictures": pictures})
+    system, folders = dataclasses.replace(SYSTEM, needs=("pictures",)), {"p": tmp_path}
+    missing = missing_files(system, ledger, folders)
+    assert "pictures: a.zip (7 bytes) or a is missing" in describe_missing(missing, ledger)
+    # Commands read the folder itself.
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner/a.zip").write_bytes(CONTENT)
+    assert missing_files(system, ledger, folders) == missing
+    (tmp_path / "a").mkdir()
+    assert not missing_files(system, ledger, folders)
+    check_files(system, ledger, folders)
+    (tmp_path / "a.zip").touch()
+    with pytest.raises(UserError, match=r"a\.zip has 0 bytes instead of 7"):
+        check_files(system, ledger, folders)
+
+
 def test_beginnings_of_checksums_are_compared(tmp_path):
     (tmp_path / "m.bin").write_bytes(CONTENT)
     system, folders = dataclasses.replace(SYSTEM, needs=("model",)), {"weights": tmp_path}
@@ -82,7 +100,7 @@ def test_systems_need_the_files_that_their_commands_read():
     compared = 0
     for system in ledger.systems.values():
         names = [name for key in system.needs for name in ledger.names_of(key, system)]
-        for path in re.findall(r"{weights}/(\S+)", " ".join(system.run)):
+        for path in re.findall(r"{weights}/(\S+)", " ".join(ledger.commands_of(system))):
             # A folder may stand for its files, and the prefix of a checkpoint for the folder.
             assert any(f"{path}/".startswith(f"{n}/") or n.startswith(f"{path}/") for n in names)
             compared += 1

@@ -83,6 +83,17 @@ def test_names_seeds_and_intervals():
     assert (check.measured, check.low, check.high) == pytest.approx((3, 3 - half, 3 + half))
 
 
+def test_the_mean_of_several_metrics():
+    expected = {"a/x+b/x+a/y": "3"}
+    metrics = {"a/x": 1.0, "a/x_low": 0.0, "a/x_high": 2.0, "b/x": 2.0, "a/y": 6.0}
+    (check,) = compare_rows([row(expected)], [metrics])
+    assert (check.measured, check.low) == (3.0, None)
+    (check,) = compare_rows([row(expected)], [metrics, metrics | {"a/y": 12.0}])
+    assert (check.measured, check.low < 3 < check.high) == (4.0, True)
+    (check,) = compare_rows([row(expected)], [{"a/x": 1.0, "a/y": 6.0}])
+    assert check.measured is None
+
+
 def test_a_stored_number_replaces_the_published_one():
     checks = compare_rows([row({"a/x": "9", "a/y": "2"}, {"a/x": "1"})], [{"a/x": 1.0, "a/y": 2.0}])
     assert {(check.tag, check.against) for check in checks} == {

@@ -33,7 +33,7 @@ def test_the_list_says_what_is_missing(monkeypatch, capsys):
     assert run(monkeypatch) == 0
     said = capsys.readouterr().out
     lines = {line.split()[0]: line for line in said.splitlines() if line.startswith("  ")}
-    assert "missing: coco, cxc, labels, vit_b32" in lines["clip/vit_b32"]
+    assert "missing: coco, cxc, labels, coco_objects, vit_b32" in lines["clip/vit_b32"]
     assert "would run train, 10 CPU minutes" in lines["quickstart/i2t"]
     assert "Graph-RISE" in lines["cxc/use"]
     assert "rows of published results, " in said.splitlines()[-1]

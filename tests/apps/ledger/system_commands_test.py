@@ -1,5 +1,6 @@
 """Commands of the ledger: filled in, and of configs that exist."""
 
+import collections
 import importlib.util
 import itertools
 import pathlib
@@ -9,7 +10,7 @@ import shlex
 import pytest
 
 from xmodal.__main__ import COMMANDS
-from xmodal.apps.ledger.available import folders_of
+from xmodal.apps.ledger.available import brace_of, folders_of
 from xmodal.apps.ledger.ledger_entries import Ledger, System, read_ledger
 from xmodal.apps.ledger.system_commands import commands_of, run_system
 from xmodal.base.config import UserError
@@ -77,6 +78,31 @@ def test_commands_compute_the_dataset_of_their_rows():
             assert ("flickr30k" in words) == expected, row.system.name
             compared += expected
     assert compared > 20
+
+
+def test_commands_read_the_folders_of_what_a_system_needs():
+    ledger = read_ledger()
+    for system in ledger.systems.values():
+        read = set(re.findall(r"{([\w/]+)}", " ".join(ledger.commands_of(system))))
+        needed = {brace_of(key, ledger.files[key]) for key in system.needs}
+        # `pip:NAME` names a package as well.
+        packages = {key for key in system.needs if ledger.files[key].package}
+        assert read - {"out", "model", "work", "seed"} <= needed, system.name
+        assert not system.run or needed - packages <= read, system.name
+
+
+def test_nothing_is_trained_twice():
+    """Systems of one training share its run."""
+    ledger, found = read_ledger(), collections.defaultdict(set)
+    for system in ledger.systems.values():
+        for command in ledger.commands_of(system):
+            words = command.replace("{model}", system.name).split()
+            if words[0] == "train":
+                folder = next(word for word in words if word.startswith("--workdir="))
+                training = frozenset(words) - {folder}
+                found[training].add(folder.replace("{out}", system.name))
+    assert len(found) > 90
+    assert [folders for folders in found.values() if len(folders) > 1] == []
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Which files of the ledger this machine has."""
 
 import importlib.util
+import itertools
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -50,11 +51,11 @@ def missing_files(
     missing = {}
     for key in system.needs:
         files = ledger.files[key]
-        folder = folders.get(_brace_of(key, files))
+        folder = folders.get(brace_of(key, files))
         absent = [
             name
             for name in ledger.names_of(key, system)
-            if folder is None or not _locate(folder, name)
+            if folder is None or not any(_located(files, name, folder))
         ]
         if absent:
             missing[key] = absent
@@ -66,7 +67,7 @@ def describe_missing(missing: Mapping[str, Sequence[str]], ledger: Ledger) -> st
     lines = []
     for key, names in missing.items():
         files = ledger.files[key]
-        where = f"--folder={_brace_of(key, files)}=PATH or {VARIABLE}"
+        where = f"--folder={brace_of(key, files)}=PATH or {VARIABLE}"
         remedy = files.source if files.package else f"from {files.source}; {where} names the folder"
         described = ", ".join(map(files.describe, names))
         lines.append(f"{files.title}: {described} {_are(names)} missing: {remedy}.")
@@ -81,9 +82,11 @@ def check_files(system: System, ledger: Ledger, folders: Mapping[str, pathlib.Pa
     """
     for key in system.needs:
         files = ledger.files[key]
-        for name in ledger.names_of(key, system):
-            path = _locate(folders[_brace_of(key, files)], name)
-            assert path is not None
+        found = [
+            _located(files, name, folders[brace_of(key, files)])
+            for name in ledger.names_of(key, system)
+        ]
+        for name, path in itertools.chain.from_iterable(each.items() for each in found):
             size, checksum = files.bytes.get(name), files.sha256.get(name)
             if size not in (None, path.stat().st_size):
                 raise UserError(
@@ -97,19 +100,27 @@ def check_files(system: System, ledger: Ledger, folders: Mapping[str, pathlib.Pa
                 )
 
 
+def brace_of(key: str, files: Files) -> str:
+    """Returns the name in braces by which commands call the folder, or package, of files."""
+    return key if files.package else _brace(files.folder)
+
+
 def _has_checksum(path: pathlib.Path, checksum: str) -> bool:
     return sha256_of(epath.Path(path)).startswith(checksum.removesuffix("..."))
 
 
-def _locate(folder: pathlib.Path, name: str) -> pathlib.Path | None:
-    """The file or folder of a name in a folder or in one of its folders."""
-    return next(
-        (path for pattern in (name, f"*/{name}") for path in sorted(folder.glob(pattern))), None
-    )
+def _located(files: Files, name: str, folder: pathlib.Path) -> dict[str, pathlib.Path]:
+    """Returns the alternatives of a name that exist, and the file or folder of each.
 
-
-def _brace_of(key: str, files: Files) -> str:
-    return key if files.package else _brace(files.folder)
+    Only the folder of all folders is read with those in it.
+    """
+    patterns = ("{}", "*/{}") if files.folder == "." else ("{}",)
+    found = {}
+    for each in files.alternatives(name):
+        paths = (path for form in patterns for path in sorted(folder.glob(form.format(each))))
+        if path := next(paths, None):
+            found[each] = path
+    return found
 
 
 def _brace(folder: str) -> str:

@@ -102,14 +102,20 @@ def _measure(
     tag: str, system: System, metrics: Sequence[Numbers]
 ) -> tuple[float | None, float | None, float | None]:
     """The mean over seeds, and its interval."""
-    found = [_find(tag, system.evaluator, numbers) for numbers in metrics]
-    names = [name for name in found if name is not None]
-    if len(names) < len(metrics) or not metrics:
+    tags = tag.split("+")
+    found = [[_find(each, system.evaluator, numbers) for each in tags] for numbers in metrics]
+    names = [[name for name in each if name is not None] for each in found]
+    if names != found or not metrics:
         return None, None, None
-    values = [numbers[name] for name, numbers in zip(names, metrics, strict=True)]
+    values = [
+        sum(numbers[name] for name in each) / len(tags)
+        for each, numbers in zip(names, metrics, strict=True)
+    ]
     if len(values) > 1:
         return (sum(values) / len(values), *compute_t_interval(np.array(values)))
-    low, high = (metrics[0].get(f"{names[0]}_{end}") for end in ("low", "high"))
+    if len(tags) > 1:
+        return values[0], None, None
+    low, high = (metrics[0].get(f"{names[0][0]}_{end}") for end in ("low", "high"))
     return values[0], low, high
 
 

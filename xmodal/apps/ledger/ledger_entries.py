@@ -75,7 +75,8 @@ class Files:
       source: addresses or packages.
       folder: name of their folder, as in `XMODAL_TEST_DATA`; "." is that folder itself.
       package: name of an installed package in place of a folder.
-      names: paths below the folder, or below a folder in it; see `Ledger.names_of`.
+      names: paths below the folder, or of "." also below a folder in it; A|B is either of them; see
+        `Ledger.names_of`.
       bytes: name -> size, if known.
       sha256: name -> checksum, if known; of one that ends with ..., only the beginning is known.
     """
@@ -88,11 +89,19 @@ class Files:
     bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     sha256: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+    @staticmethod
+    def alternatives(name: str) -> list[str]:
+        """The paths of which any one is enough."""
+        return name.split("|")
+
     def describe(self, name: str) -> str:
-        """The name of one of the files, with what is known of it."""
-        facts = [f"{self.bytes[name]:,} bytes"] if name in self.bytes else []
-        facts += [f"SHA-256 {self.sha256[name]}"] if name in self.sha256 else []
-        return f"{name} ({', '.join(facts)})" if facts else name
+        """A name and its alternatives, with what is known of them."""
+        return " or ".join(map(self._describe, self.alternatives(name)))
+
+    def _describe(self, path: str) -> str:
+        facts = [f"{self.bytes[path]:,} bytes"] if path in self.bytes else []
+        facts += [f"SHA-256 {self.sha256[path]}"] if path in self.sha256 else []
+        return f"{path} ({', '.join(facts)})" if facts else path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +154,7 @@ class LedgerTable:
 
     Attributes:
       name: "GROUP/NAME"; of our tables, the marker in Markdown.
-      columns: tags of metrics.
+      columns: tags of metrics; A+B is the mean of two.
       tolerance: largest difference, in the units of the table, that counts as reproduced.
       reason: why it is not 0.
       source: table and place of the paper.
@@ -231,6 +240,10 @@ class Ledger:
         """The rows of a system, of all papers that report on it."""
         return [row for row in self.rows if row.system.name == name]
 
+    def commands_of(self, system: System) -> list[str]:
+        """The commands of a system, with those that it shares filled in."""
+        return [fill(command, self.commands) for command in system.run]
+
     def names_of(self, key: str, system: System) -> tuple[str, ...]:
         """The paths of a set of files that a system needs.
 
@@ -240,14 +253,22 @@ class Ledger:
         files = self.files[key]
         if files.names:
             return files.names
-        others = {name for each in system.needs for name in self.files[each].names}
-        read = re.findall(rf"{{{files.folder}}}/(\S+)", " ".join(system.run))
+        named = [name for each in system.needs for name in self.files[each].names]
+        others = {path for name in named for path in Files.alternatives(name)}
+        read = re.findall(rf"{{{files.folder}}}/(\S+)", " ".join(self.commands_of(system)))
         return tuple(name for name in dict.fromkeys(read) if name not in others)
 
     @property
     def systems(self) -> dict[str, System]:
         """Name -> system, those with rows."""
         return {row.system.name: row.system for row in self.rows}
+
+
+def fill(text: str, places: Mapping[str, str]) -> str:
+    """Returns a text with the names in braces that are known replaced, in the order of `places`."""
+    for name, value in places.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
 
 
 def ledger_folder() -> pathlib.Path:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from etils import epath
 
-from xmodal.apps.ledger.ledger_entries import Ledger, System
+from xmodal.apps.ledger.ledger_entries import Ledger, System, fill
 from xmodal.base.config import UserError
 from xmodal.base.json_files import read_numbers
 
@@ -37,8 +37,8 @@ def commands_of(
     places |= {"work": str(work), "model": str(work / "models" / system.name), "seed": str(seed)}
     places["out"] = str(results_of(system, work, seed))
     # A placeholder stands for a word of the command, whatever is in the folder's name.
-    whole = [_fill(command, ledger.commands) for command in system.run]
-    return [[_fill(word, places) for word in shlex.split(command)] for command in whole]
+    whole = map(shlex.split, ledger.commands_of(system))
+    return [[fill(word, places) for word in words] for words in whole]
 
 
 def results_of(system: System, work: pathlib.Path, seed: int | None = None) -> pathlib.Path:
@@ -67,13 +67,6 @@ def run_system(
                 _run(arguments)
         found.append(_read(results_of(system, work, seed)))
     return found
-
-
-def _fill(text: str, places: Mapping[str, str]) -> str:
-    """The text with the names in braces that are known replaced."""
-    for name, value in places.items():
-        text = text.replace(f"{{{name}}}", value)
-    return text
 
 
 def _output(arguments: Sequence[str]) -> pathlib.Path:
