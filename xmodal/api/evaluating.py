@@ -1,6 +1,6 @@
 """Evaluates any model from two embedding functions or from its files."""
 
-import functools
+import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, cast
@@ -124,52 +124,43 @@ def evaluate(
     functions = {side: function for side, function in functions.items() if function is not None}
     files = {"embeddings": embeddings, "scores": scores, "rankings": rankings}
     files = {kind: file for kind, file in files.items() if file is not None}
-    of_labels = {"ids": ids, "boards": boards, "partial": partial, "other": other}
-    beside = [key for key, value in of_labels.items() if value is not None and value is not False]
+    for_files = {"ids": ids, "boards": boards, "partial": partial or None, "other": other}
+    for_files = {key: value for key, value in for_files.items() if value is not None}
     folders = {"data_dir": data_dir, "manual_dir": manual_dir, "ratings_dir": ratings_dir}
     section = {"dataset": dataset, "config": config, **folders}
     bootstrap = {"bootstrap_samples": bootstrap_samples, "seed": seed}
-    given = {"split": split, "annotations": annotations, "partial": partial, "name": name}
-    check_options("evaluate", evaluate, section | bootstrap | given | {"examples": examples})
+    options = {"split": split, "annotations": annotations, "partial": partial, "name": name}
+    check_options("evaluate", evaluate, section | bootstrap | options | {"examples": examples})
     _check_mesh(mesh)
     section |= {key: os.fspath(folder) for key, folder in folders.items()}
     annotations = os.fspath(annotations)
-    open_dataset = functools.partial(
-        _open_dataset,
-        section,
-        split,
-        annotations=annotations,
-        evaluator=evaluator,
-        bootstrap=bootstrap,
-        similarity=similarity,
-        mesh=mesh,
-    )
+    prepared = _Dataset(section, split, annotations, evaluator, bootstrap, similarity, mesh)
     if functions:
-        if extra := sorted([*files, *beside]):
+        if extra := sorted([*files, *for_files]):
             raise UserError(f"{extra} cannot be used with embedding functions.")
-        similarity = _checked(dataset, similarity, functions)
-        provider: Provider = FunctionProvider(functions, batch_size, similarity)
-        made = open_dataset(sorted(functions))
-        return _evaluate_items(made, provider, name or "model", examples)
+        similarity = _check_functions(functions, dataset, similarity)
+        provider = FunctionProvider(functions, batch_size, similarity)
+        chosen, items = prepared.open(sorted(functions))
+        return _evaluate_items(chosen, items, provider, name or "model", examples)
     kind, file = _only_file(files)
     if batch_size is not None:
         raise UserError(f"batch_size={batch_size} is for embedding functions; remove it.")
     if dataset:
-        if extra := sorted({*beside} - {"ids"}):
+        if extra := sorted(for_files.keys() - {"ids"}):
             raise UserError(
                 f"{extra} cannot be used with a dataset: remove them, or pass annotations instead "
                 "of the dataset."
             )
         saved = open_items(kind, file, ids, similarity)
-        made = open_dataset(sorted(sides_of(saved)))
-        made[0].check_provider("evaluator", saved)
-        return _evaluate_items(made, saved, name or name_of(file), examples)
-    of_dataset = section | {"evaluator": evaluator, "examples": examples}
-    if unused := [key for key, value in of_dataset.items() if value]:
+        chosen, items = prepared.open(sorted(sides_of(saved)))
+        chosen.check_provider("evaluator", saved)
+        return _evaluate_items(chosen, items, saved, name or name_of(file), examples)
+    for_datasets = section | {"evaluator": evaluator, "examples": examples}
+    if unused := [key for key, value in for_datasets.items() if value]:
         raise UserError(f"{unused} need a dataset: pass dataset=NAME, or remove them.")
-    options = _read_labels(annotations, boards, bootstrap)
+    labels = _read_labels(annotations, boards, bootstrap)
     source = open_source(kind, file, ids, similarity)
-    on_labels = _open_annotations(options, split, source, partial=partial, mesh=mesh)
+    on_labels = _open_annotations(labels, split, source, partial=partial, mesh=mesh)
     if other is not None:
         if not isinstance(other, StoredResults):
             raise UserError(f"evaluate.other is {other!r:.80}; pass `Evaluation.stored` of it.")
@@ -214,10 +205,9 @@ def _read_labels(annotations: str, boards: Any, bootstrap: Mapping[str, int]) ->
 
 
 def _evaluate_items(
-    made: tuple[Evaluator, Items], provider: Provider, name: str, examples: int | None
+    evaluator: Evaluator, items: Items, provider: Provider, name: str, examples: int | None
 ) -> Evaluation:
     """Evaluates a model on the items of a dataset, with a page of examples if there are boards."""
-    evaluator, items = made
     if examples and not isinstance(evaluator, BoardsEvaluator):
         raise UserError(
             f"examples={examples} shows queries of boards, but the evaluator is of type "
@@ -241,7 +231,8 @@ def _open_annotations(
     return boards_of_annotations(options, split, source.place, ids, partial=partial, mesh=mesh)
 
 
-def _checked(dataset: str, similarity: str | None, functions: Mapping[str, Any]) -> str:
+def _check_functions(functions: Mapping[str, Any], dataset: str, similarity: str | None) -> str:
+    """Returns the similarity of embedding functions; raises an error if they cannot be used."""
     if not dataset:
         raise UserError("dataset is empty: name the dataset whose items the functions embed.")
     if similarity is None or similarity not in SIMILARITIES:
@@ -257,68 +248,71 @@ def _checked(dataset: str, similarity: str | None, functions: Mapping[str, Any])
     return similarity
 
 
-def _open_dataset(
-    section: Mapping[str, Any],
-    split: str,
-    sides: Sequence[str],
-    *,
-    annotations: str,
-    evaluator: Mapping[str, Any] | None,
-    bootstrap: Mapping[str, int],
-    similarity: str | None,
-    mesh: Mesh | None,
-) -> tuple[Evaluator, Items]:
-    """Returns an evaluator and the items of a split of a dataset, which is built if possible."""
-    from xmodal import data  # Slow to import.
+@dataclasses.dataclass(frozen=True)
+class _Dataset:
+    """A split of a dataset and its evaluator, as the arguments of `evaluate` name them.
 
-    where, given = "evaluate", None
-    if evaluator is not None:
+    Attributes:
+      section: its part of `config.data`.
+    """
+
+    section: Mapping[str, Any]
+    split: str
+    annotations: str
+    evaluator: Mapping[str, Any] | None
+    bootstrap: Mapping[str, int]
+    similarity: str | None
+    mesh: Mesh | None
+
+    def open(self, sides: Sequence[str]) -> tuple[Evaluator, Items]:
+        """Returns the evaluator and the items of the split, which is built if possible."""
+        from xmodal import data  # Slow to import.
+
+        options = None if self.evaluator is None else self._read_evaluator(self.evaluator)
+        section = {
+            **self.section,
+            "config": self.section["config"] or "images",
+            # Pictures are read whole; it only matters whether there are any.
+            "image": {"size": 1} if "image" in sides else None,
+            "text": {},
+            "labels": () if options is None else options.labels_read,
+        }
+        for split in (self.split, *(() if options is None else options.splits_read)):
+            data.prepare(section, splits=[split])
+        items = data.eval_split(section, split=self.split)
+        if self.annotations and items.has_pairs:
+            raise UserError(
+                f"annotations are labels of images and captions, and {items.name} has pairs of "
+                "sentences; remove them."
+            )
+        where = "evaluate" if options is None else "evaluate.evaluator"
+        if options is None:
+            entry = {"type": "boards", "annotations": self.annotations}
+            if items.has_pairs:  # With scores, the metric is the correlation, as in STS.
+                entry = {"type": "pairs"}
+            options = read_entry(where, {**self.bootstrap, **entry})
+        shown = cast(Items, items)
+        return EVALUATORS[options.type].make(where, options, shown, sides, self.mesh), shown
+
+    def _read_evaluator(self, entry: Mapping[str, Any]) -> Options:
+        """Returns the options of an evaluator that other arguments do not contradict."""
         where = "evaluate.evaluator"
-        given = _read_evaluator(where, evaluator, bootstrap, annotations, similarity)
-    section = {
-        **section,
-        "config": section["config"] or "images",
-        # Pictures are read whole; it only matters whether there are any.
-        "image": {"size": 1} if "image" in sides else None,
-        "text": {},
-        "labels": () if given is None else given.labels_read,
-    }
-    for each in (split,) if given is None else (split, *given.splits_read):
-        data.prepare(section, splits=[each])
-    items = data.eval_split(section, split=split)
-    if annotations and items.has_pairs:
-        raise UserError(
-            f"annotations are labels of images and captions, and {items.name} has pairs of "
-            "sentences; remove them."
-        )
-    # For sentence pairs with scores, the metric is the correlation, as in STS.
-    kind = {"type": "pairs"} if items.has_pairs else {"type": "boards", "annotations": annotations}
-    options = given or read_entry(where, {**bootstrap, **kind})
-    shown = cast(Items, items)
-    return EVALUATORS[options.type].make(where, options, shown, sides, mesh), shown
-
-
-def _read_evaluator(
-    where: str,
-    evaluator: Mapping[str, Any],
-    bootstrap: Mapping[str, int],
-    annotations: str,
-    similarity: str | None,
-) -> Options:
-    """Returns the options of an evaluator that other arguments do not contradict."""
-    entry = {**bootstrap, **evaluator} if isinstance(evaluator, Mapping) else evaluator
-    options = read_entry(where, entry)
-    if annotations:
-        raise UserError(
-            f"annotations are not read beside an evaluator: name them in it, as "
-            f"evaluator={{'type': 'boards', 'annotations': {annotations!r}}}."
-        )
-    if options.data is not None:
-        raise UserError(f"{where}.data is for runs: name the dataset in the argument `dataset`.")
-    own = None if options.similarity is None else options.similarity["name"]
-    if own and similarity and own != similarity:
-        raise UserError(
-            f"similarity is {similarity!r}, and {where}.similarity is {own!r}: leave the "
-            "evaluator's out, or make them equal."
-        )
-    return options
+        if isinstance(entry, Mapping):  # Otherwise, the error names what it is.
+            entry = {**self.bootstrap, **entry}
+        options = read_entry(where, entry)
+        if self.annotations:
+            raise UserError(
+                "annotations are not read beside an evaluator: name them in it, as "
+                f"evaluator={{'type': 'boards', 'annotations': {self.annotations!r}}}."
+            )
+        if options.data is not None:
+            raise UserError(
+                f"{where}.data is for runs: name the dataset in the argument `dataset`."
+            )
+        own = None if options.similarity is None else options.similarity["name"]
+        if own and self.similarity and own != self.similarity:
+            raise UserError(
+                f"similarity is {self.similarity!r}, and {where}.similarity is {own!r}: leave the "
+                "evaluator's out, or make them equal."
+            )
+        return options
