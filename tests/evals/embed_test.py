@@ -1,6 +1,7 @@
 """Embedding the items of a split, and boards small enough to compute by hand."""
 
 import dataclasses
+import types
 
 import jax
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from tests.evals.tiny_split import CAPTIONS, IMAGES, PARAMS, TinySplit, look_up, rated
 from xmodal.base import mesh as mesh_lib
 from xmodal.evals import Embedder, evaluate_source, make_evaluator, read_options
-from xmodal.evals.embed import _Group
+from xmodal.evals.embed import Predictor, _Group
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports.summary import summarize
 from xmodal.similarity import make_similarity
@@ -92,6 +93,20 @@ def test_unknown_dataset_has_a_board_of_its_own_pairs():
 def test_rating_of_another_split():
     with pytest.raises(ValueError, match="image id 77"):
         run(TinySplit(ratings={"sis": rated([(40, 77, 1.0)])}))
+
+
+def test_predictors_read_vectors_and_no_other_field():
+    def embed_both(*inputs):
+        vector = look_up(*inputs).vector
+        return types.SimpleNamespace(vector=vector, log_sigma=None, extras={"mean": -vector})
+
+    predict = {"topics": Predictor(frozenset({"image"}), lambda params, images, _: images)}
+    embedder = Embedder(embed_both, ["image"], similarity=DOT, predict=predict)
+    found = embedder(PARAMS, {}, TinySplit(), 3)
+    np.testing.assert_array_equal(found.predictions["topics"].images, IMAGES)
+    means = embedder(PARAMS, {}, TinySplit(), 3, field="mean")
+    np.testing.assert_array_equal(means.images, -IMAGES)
+    assert not means.predictions
 
 
 def test_each_side_is_compiled_once_and_vectors_are_float32():

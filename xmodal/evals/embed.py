@@ -23,6 +23,10 @@ Batch = Mapping[str, np.ndarray]
 # (side, params, model_state, columns of a batch) -> an object whose `.vector` is [B, D] or
 # [B, K, D] and whose `.log_sigma` is [B, D] or None.
 Embed = Callable[[str, Any, Any, Mapping[str, jax.Array]], Any]
+# Columns of a batch of one side -> arrays by name.
+_EmbedBatch = Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]]
+# Positions [R] of items in the split, and their arrays [R, ...] by name.
+_Part = tuple[np.ndarray, dict[str, np.ndarray]]
 
 # Side -> the column with the ids of its items.
 _ID_COLUMNS = {side: f"{kind}_id" for side, kind in KINDS.items()}
@@ -153,29 +157,16 @@ class Embedder:
         tokens: dict[str, RaggedTokens] = {}
         of_pairs: dict[str, Tokens] = {}
         for side in (each for each in self._sides if each in split.sides):
-            groups = self._group(side, split, batch_size)
-            if not groups:
-                raise ValueError(f"The split has no {side} to embed.")
             embed = functools.partial(self._embed, side, field, params, model_state)
-            count = sum(len(group.rows) for group in groups)
-            what = f"Embedding {count:,} {KINDS[side]}s of {split.title} {split.split}"
-            with progress(what, count, jointly=True) as advance:
-                parts = [self._embed_group(embed, side, split, each, advance) for each in groups]
-            for name, found in ((_VECTORS, vectors), (_LOG_SIGMA, log_sigma)):
-                if name in parts[0]:
-                    found[side] = np.empty((count, *parts[0][name].shape[1:]), np.float32)
-                    for group, part in zip(groups, parts, strict=True):
-                        found[side][group.rows] = part[name]
-            if _TOKENS[0] in parts[0]:
-                ragged = [
-                    RaggedTokens.from_padded(*(part[name] for name in _TOKENS)) for part in parts
-                ]
-                order = np.argsort(np.concatenate([group.rows for group in groups]))
-                tokens[side] = RaggedTokens.join(ragged).take(order)
+            parts = self._embed_side(embed, side, split, batch_size)
+            names = parts[0][1]
+            vectors[side] = _gather(parts, _VECTORS)
+            if _LOG_SIGMA in names:
+                log_sigma[side] = _gather(parts, _LOG_SIGMA)
+            if _TOKENS[0] in names:
+                tokens[side] = _gather_tokens(parts)
             if self._pairs is not None:
-                of_pairs[side] = Tokens.join(
-                    [(group.rows, _of_pairs(p)) for group, p in zip(groups, parts, strict=True)]
-                )
+                of_pairs[side] = Tokens.join([(rows, _of_pairs(part)) for rows, part in parts])
         return Embeddings(
             place=f"{split.name} {split.split}",
             image_ids=np.asarray(split.image_ids, np.int64) if "image" in vectors else None,
@@ -184,7 +175,8 @@ class Embedder:
             captions=vectors.get("text"),
             similarity=self._similarity.name,
             parameters=self._learned(params),
-            predictions=self._make_predictions(params, vectors),
+            # Predictors read the vectors, and no other array of an embedding.
+            predictions=self._make_predictions(params, vectors) if field == "vector" else {},
             log_sigma=log_sigma,
             tokens=tokens,
             options=self._similarity.options,
@@ -252,9 +244,24 @@ class Embedder:
             for length in np.unique(of_batch)
         ]
 
+    def _embed_side(
+        self, embed: _EmbedBatch, side: str, split: Items, batch_size: int
+    ) -> list[_Part]:
+        """Embeds all items of a side, group by group."""
+        groups = self._group(side, split, batch_size)
+        if not groups:
+            raise ValueError(f"The split has no {side} to embed.")
+        count = sum(len(group.rows) for group in groups)
+        what = f"Embedding {count:,} {KINDS[side]}s of {split.title} {split.split}"
+        with progress(what, count, jointly=True) as advance:
+            return [
+                (group.rows, self._embed_group(embed, side, split, group, advance))
+                for group in groups
+            ]
+
     def _embed_group(
         self,
-        embed: Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]],
+        embed: _EmbedBatch,
         side: str,
         split: Items,
         group: "_Group",
@@ -301,6 +308,22 @@ class Embedder:
         if self.mesh is None:
             return jnp.asarray(rows)
         return mesh_lib.global_batch({"rows": rows}, self.mesh)["rows"]
+
+
+def _gather(parts: Sequence[_Part], name: str) -> np.ndarray:
+    """The array `name` of all parts in the order of the split, float32 [N, ...]."""
+    shape = parts[0][1][name].shape[1:]
+    gathered = np.empty((sum(len(rows) for rows, _ in parts), *shape), np.float32)
+    for rows, part in parts:
+        gathered[rows] = part[name]
+    return gathered
+
+
+def _gather_tokens(parts: Sequence[_Part]) -> RaggedTokens:
+    """The tokens of all parts in the order of the split."""
+    ragged = [RaggedTokens.from_padded(*(part[name] for name in _TOKENS)) for _, part in parts]
+    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+    return RaggedTokens.join(ragged).take(order)
 
 
 def _of_pairs(part: Mapping[str, np.ndarray]) -> Tokens:
