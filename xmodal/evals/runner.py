@@ -76,17 +76,18 @@ def compute_boards(
         the predictions of the task.
     """
     stage: SecondStage | ScoredCandidates | None = None
+    rating: dict[Modalities, ScoresOfPairs] = {}
     if isinstance(source, RankedLists):
-        answers, correlations = _read_lists(source, boards, labels), {}
+        answers = _read_lists(source, boards, labels)
     elif isinstance(source, Candidates):
         if reranker is not None:
             raise UserError(
                 f"{source.place} has candidates, which are ranked; remove the reranker."
             )
         stage = ScoredCandidates(source, labels, block_size=block_size, mesh=mesh)
-        answers, whole = stage.answer(boards), stage.whole()
-        between = {} if whole is None else {("image", "text"): whole}
-        correlations = correlate(between, labels, boards, bootstrap_samples, seed)
+        answers = stage.answer(boards)
+        if (whole := stage.whole()) is not None:
+            rating["image", "text"] = whole
     else:
         scores, ordered, first = _open(source, labels, block_size, mesh, reranker)
         reranked = (
@@ -94,10 +95,10 @@ def compute_boards(
         )
         _check_finite(scores, boards, source.place)
         answers = _rank(scores, boards, reranked)
-        rating: dict[Modalities, ScoresOfPairs] = dict(scores)
+        rating |= scores
         if isinstance(reranked, SecondStage):
             stage, rating["image", "text"] = reranked, reranked
-        correlations = correlate(rating, labels, boards, bootstrap_samples, seed)
+    correlations = correlate(rating, labels, boards, bootstrap_samples, seed)
     queries = _Queries(labels)
     results = []
     for board in boards:
