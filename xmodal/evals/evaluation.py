@@ -15,7 +15,7 @@ from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance
 from xmodal.evals.example_page import make_example_page
 from xmodal.evals.examples import find_examples
-from xmodal.evals.inputs.sources import Candidates, Embeddings, Provider, RankedLists
+from xmodal.evals.inputs.sources import Candidates, Embeddings, Provider, RankedLists, ScoreMatrix
 from xmodal.evals.reports.evaluation_report import format_report
 from xmodal.evals.reports.paired_differences import Differences, compare
 from xmodal.evals.reports.store import RANKS, StoredResults, find_ranks, pack_ranks
@@ -227,21 +227,23 @@ def evaluate_source(
       UserError: the model does not allow a single number, or a value is not finite; or a page is
         requested of a file that does not score all pairs.
     """
-    scores_all = not isinstance(provider, Candidates | RankedLists)
-    if examples and not scores_all:
+    if examples and isinstance(provider, Candidates | RankedLists):
         raise UserError(
             f"examples={examples} shows queries with the scores of all items, and "
             f"{provider.place} has only some; set it to 0."
         )
     results, source = evaluator.run(provider), evaluator.source(provider)
-    ranked_by = "rankings" if isinstance(source, RankedLists) else "scores"
-    lines: list[str] = []
-    page = None
+    similarity = "rankings" if isinstance(source, RankedLists) else "scores"
     if isinstance(source, Embeddings):
         # A model without embeddings has a similarity in name only.
-        ranked_by = evaluator.ranks_by or (source.similarity if source.sides else "none")
-    if split is not None and isinstance(evaluator, BoardsEvaluator) and scores_all:
-        assert not isinstance(source, Candidates | RankedLists)
+        similarity = evaluator.ranks_by or (source.similarity if source.sides else "none")
+    lines: list[str] = []
+    page = None
+    if (
+        split is not None
+        and isinstance(evaluator, BoardsEvaluator)
+        and isinstance(source, Embeddings | ScoreMatrix)
+    ):
         rankings = evaluator.open_rankings(source)
         boards = [each for each in results if isinstance(each, BoardResult)]
         if any("t2i" in board.directions for board in boards):
@@ -250,21 +252,14 @@ def evaluate_source(
             page = make_example_page(
                 evaluator, rankings, boards, split, examples, name=name, other=other
             )
-    provenance = evaluator.provenance
+    provenance, options = evaluator.provenance, evaluator.options
+    notes = [*provenance.notes, *notes, *provider.notes]
     return Evaluation(
-        name=name,
-        results=results,
-        similarity=ranked_by,
-        provenance=dataclasses.replace(
-            provenance, notes=[*provenance.notes, *notes, *provider.notes]
-        ),
-        samples=evaluator.options.bootstrap_samples,
-        seed=evaluator.options.seed,
-        evaluator=evaluator_name,
-        trained_on=trained_on or {},
-        examples=lines,
-        page=page,
-    )
+        name=name, results=results, similarity=similarity,
+        provenance=dataclasses.replace(provenance, notes=notes),
+        samples=options.bootstrap_samples, seed=options.seed, evaluator=evaluator_name,
+        trained_on=trained_on or {}, examples=lines, page=page,
+    )  # fmt: skip
 
 
 def _describe_second_stage(boards: Sequence[BoardResult]) -> list[str]:
