@@ -67,16 +67,15 @@ def read_embeddings(place: str, arrays: Mapping[str, np.ndarray]) -> Embeddings:
     for (ids_name, name), (side, spread) in zip(_EMBEDDING_NAMES, _LOG_SIGMA.items(), strict=True):
         if ids_name in arrays and name in arrays:
             ids = check_ids(arrays[ids_name], place, ids_name)
-            found[name] = ids, check_embeddings(arrays[name], ids, place, ids_name, name)
+            found[side] = ids, check_embeddings(arrays[name], ids, place, ids_name, name)
             refuse_tiny(arrays[name], ids, place, name)
             if spread in arrays:
-                found_spread = check_embeddings(arrays[spread], ids, place, ids_name, spread)
-                if found_spread.ndim != 2:
+                log_sigma[side] = check_embeddings(arrays[spread], ids, place, ids_name, spread)
+                if log_sigma[side].ndim != 2:
                     raise UserError(
-                        f"{spread} in {place} have shape {list(found_spread.shape)}; they are "
+                        f"{spread} in {place} have shape {list(arrays[spread].shape)}; they are "
                         "[N, D], one log standard deviation per number of an item's mean."
                     )
-                log_sigma[side] = found_spread
         elif ids_name in arrays or name in arrays:
             has, lacks = (ids_name, name) if ids_name in arrays else (name, ids_name)
             raise UserError(f"{place} has {has!r} but no {lacks!r}; save both or neither.")
@@ -86,13 +85,25 @@ def read_embeddings(place: str, arrays: Mapping[str, np.ndarray]) -> Embeddings:
             f"{place} holds {sorted(arrays)}, none of which is known; embeddings are expected "
             f"under {wanted}."
         )
-    image_ids, image = found.get("image_embeddings", (None, None))
-    caption_ids, captions = found.get("caption_embeddings", (None, None))
-    if image is not None and captions is not None and image.shape[-1] != captions.shape[-1]:
+    image_ids, images = found.get("image", (None, None))
+    caption_ids, captions = found.get("text", (None, None))
+    if images is not None and captions is not None and images.shape[-1] != captions.shape[-1]:
         raise UserError(
-            f"{place}: images have {image.shape[-1]} dimensions and captions "
+            f"{place}: images have {images.shape[-1]} dimensions and captions "
             f"{captions.shape[-1]}; both must come from one joint space."
         )
+    counts = {side: len(ids) for side, (ids, _) in found.items()}
+    tokens, options, of_module = read_tokens(arrays, place, counts)
+    return Embeddings(
+        place, image_ids, images, caption_ids, captions, read_similarity(arrays, place),
+        _read_parameters(arrays, place) | of_module,
+        _read_predictions(arrays, place, image_ids, caption_ids),
+        log_sigma, tokens, options, origin=read_origin(arrays, place),
+    )  # fmt: skip
+
+
+def _read_parameters(arrays: Mapping[str, np.ndarray], place: str) -> dict[str, Any]:
+    """The numbers of a similarity by name."""
     parameters = {}
     for name in _PARAMETERS:
         if (number := arrays.get(name)) is None:
@@ -102,15 +113,7 @@ def read_embeddings(place: str, arrays: Mapping[str, np.ndarray]) -> Embeddings:
         if number.size != 1 or not numeric:
             raise UserError(f"{name} in {place} is {number.tolist()}, not one number of float32.")
         parameters[name] = float(number.reshape(()))
-    predictions = _read_predictions(arrays, place, image_ids, caption_ids)
-    sides = (image_ids, image, caption_ids, captions)
-    ids_of_sides = {"image": image_ids, "text": caption_ids}
-    counts = {side: len(ids) for side, ids in ids_of_sides.items() if ids is not None}
-    tokens, options, of_module = read_tokens(arrays, place, counts)
-    return Embeddings(
-        place, *sides, read_similarity(arrays, place), parameters | of_module, predictions,
-        log_sigma, tokens, options, origin=read_origin(arrays, place),
-    )  # fmt: skip
+    return parameters
 
 
 def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
