@@ -10,6 +10,7 @@ import pytest
 from configs import blip
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, read
+from xmodal.base.tree_paths import unflatten
 from xmodal.models import Features, make_dual_encoder
 from xmodal.pretrained.model_folder import read_model, read_part
 from xmodal.runs import run
@@ -19,7 +20,7 @@ from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.initialization.from_towers import load_towers
 from xmodal.runs.sections import InitConfig
 from xmodal.training.state import TrainState
-from xmodal.training.tree import flatten, unflatten
+from xmodal.training.tree import flatten
 
 ROWS, WIDTH, EMBED = 16, 64, 10
 ENC = ROWS - 1

@@ -17,6 +17,7 @@ from torch_resnet import make_resnet
 from configs import cmcm_clue, released
 from tests.saved_run import evaluate_weights
 from xmodal.base.config import UserError
+from xmodal.base.tree_paths import unflatten
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking.rerank import refine_selectively
 from xmodal.losses import LOSSES, Context
@@ -30,7 +31,7 @@ from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.initialization import from_towers
 from xmodal.similarity import make_similarity
-from xmodal.training.tree import flatten, unflatten
+from xmodal.training.tree import flatten
 
 SMALL, CHANNELS = (2, 2), 512
 # The empty word results from two tabs; "Red" is a different word from "red".

@@ -1,6 +1,7 @@
 import pytest
 
 from xmodal.base.config import UserError
+from xmodal.base.tree_paths import unflatten
 from xmodal.training import tree
 
 PARAMS = {
@@ -18,7 +19,7 @@ def test_flatten_names_leaves_by_path():
         "text/bert/word": 4,
         "text/projection/kernel": 5,
     }
-    assert tree.unflatten(flat) == PARAMS
+    assert unflatten(flat) == PARAMS
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from data_prep.untrusted.json_text import parse_json_text
 from xmodal.api.model import Model
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, read
+from xmodal.base.tree_paths import unflatten
 from xmodal.evals.ranking.second_stage import PairReranker
 from xmodal.models import Devices, make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_vocabulary
@@ -24,7 +25,7 @@ from xmodal.pretrained.packaged_towers import locate_tower
 from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.pair_functions import make_pair_functions
-from xmodal.training.tree import Tree, merge, unflatten
+from xmodal.training.tree import Tree, merge
 
 
 @dataclasses.dataclass(frozen=True)

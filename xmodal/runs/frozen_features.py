@@ -26,11 +26,12 @@ from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
 from xmodal.base.progress import progress
 from xmodal.base.result_files import check_writable
+from xmodal.base.tree_paths import unflatten
 from xmodal.models.tower import Tower
 from xmodal.runs.frozen_checks import check_folder
 from xmodal.runs.parts import Parts
 from xmodal.training.state import TrainState
-from xmodal.training.tree import Tree, flatten, unflatten
+from xmodal.training.tree import Tree, flatten
 
 # Texts of this many batches are sorted by length, so that each batch has texts of similar length.
 _SORTED_BATCHES = 16

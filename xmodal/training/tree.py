@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from xmodal.base.config import UserError
+from xmodal.base.tree_paths import unflatten
 
 Tree = dict[str, Any]
 """A nested plain dict of arrays."""
@@ -17,18 +18,6 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         path = f"{prefix}/{key}" if prefix else key
         flat.update(flatten(value, path) if isinstance(value, Mapping) else {path: value})
     return flat
-
-
-def unflatten(flat: Mapping[str, Any]) -> Tree:
-    """Returns the inverse of `flatten`."""
-    tree: Tree = {}
-    for path, leaf in flat.items():
-        *parents, last = path.split("/")
-        node = tree
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[last] = leaf
-    return tree
 
 
 def matches(patterns: Iterable[str], path: str) -> bool:

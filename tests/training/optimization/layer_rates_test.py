@@ -7,9 +7,10 @@ import optax
 import pytest
 
 from xmodal.base.config import UserError, read
+from xmodal.base.tree_paths import unflatten
 from xmodal.training.optimization.layer_rates import layer_rates
 from xmodal.training.optimization.optimizer import OptimizerConfig, make_optimizer
-from xmodal.training.tree import flatten, unflatten
+from xmodal.training.tree import flatten
 
 DECAY, STEPS = 0.7, 3
 # Path -> shape, and the number of layers above each layer, from the bottom up.

@@ -8,7 +8,7 @@ import numpy as np
 
 from data_prep.untrusted.json_text import parse_json_text
 from xmodal.base.config import UserError
-from xmodal.base.tree_paths import leaves_by_path
+from xmodal.base.tree_paths import leaves_by_path, unflatten
 from xmodal.evals.boards.definitions import KINDS
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.inputs.sources import Embeddings
@@ -78,14 +78,8 @@ def read_tokens(
         tokens[side] = RaggedTokens(values, lengths)
     if not tokens:
         return {}, {}, {}
-    parameters: dict[str, Any] = {}
-    for name in arrays:
-        if name.startswith(PARAMETERS):
-            *parents, last = name.removeprefix(PARAMETERS).split("/")
-            node = parameters
-            for parent in parents:
-                node = node.setdefault(parent, {})
-            node[last] = arrays[name]
+    learned = {name: array for name, array in arrays.items() if name.startswith(PARAMETERS)}
+    parameters = unflatten({name.removeprefix(PARAMETERS): x for name, x in learned.items()})
     try:
         options = parse_json_text(str(arrays[OPTIONS]))
     except (KeyError, ValueError) as error:

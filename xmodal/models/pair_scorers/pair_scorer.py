@@ -7,8 +7,8 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from flax.traverse_util import flatten_dict, unflatten_dict
 
+from xmodal.base.tree_paths import leaves_by_path, unflatten
 from xmodal.models.features import Features
 from xmodal.models.mode import Mode
 
@@ -63,8 +63,8 @@ class PairScorer:
             return found(images, texts, Mode.EVALUATE)
 
         fresh = dict(nn.init(run, self.module)(key, image, text)["params"])
-        own = flatten_dict(fresh, sep="/")
-        return unflatten_dict({k: own[k] for k in own.keys() - self._shared(params)}, sep="/")
+        own, shared = leaves_by_path(fresh), self._shared(params)
+        return unflatten({path: leaf for path, leaf in own.items() if path not in shared})
 
     def _shared(self, params: Tree) -> Tree:
         return {} if self.shared is None else self.shared(params["text"]["encoder"])
@@ -73,7 +73,7 @@ class PairScorer:
         """Returns the parameters of the module, with those that it shares."""
         own = params["pair_scorer"]
         if shared := self._shared(params):
-            own = unflatten_dict({**shared, **flatten_dict(own, sep="/")}, sep="/")
+            own = unflatten({**shared, **leaves_by_path(own)})
         return own
 
     def _variables(self, params: Tree) -> Tree:

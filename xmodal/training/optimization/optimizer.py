@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import optax
 
 from xmodal.base.config import UserError, lookup, read, set_whole, setting
-from xmodal.base.tree_paths import path_of
+from xmodal.base.tree_paths import path_of, unflatten
 from xmodal.training.optimization import plateau as plateau_lib
 from xmodal.training.optimization.layer_rates import layer_rates
 from xmodal.training.optimization.outliers import SkipOutliersConfig, skip_outliers
 from xmodal.training.optimization.parameter_groups import GroupConfig, assign_groups, select
 from xmodal.training.optimization.schedules import Lengths, Rate, make_schedule, read_schedule
 from xmodal.training.optimization.update_rules import RULES, Rule
-from xmodal.training.tree import Tree, flatten, unflatten
+from xmodal.training.tree import Tree, flatten
 
 State = dict[str, Any]
 """An optimizer state; see `make_optimizer`."""
