@@ -1,6 +1,6 @@
 """Tables with an image file name or an image in every row."""
 
-import collections
+import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -32,6 +32,27 @@ from data_prep.reading.image_files import ImageFile
 Source = tuple[Table, Columns]
 
 
+@dataclasses.dataclass(slots=True)
+class _Picture:
+    """An image that rows of tables name.
+
+    Attributes:
+      image: its file.
+      split: its split; "" if the files do not say.
+      table: the first table that names it.
+      captions: the captions of all its rows.
+      rows: how many of its rows have a caption.
+      in_several: whether several tables name it.
+    """
+
+    image: ImageFile
+    split: str
+    table: Table
+    captions: list[str] = dataclasses.field(default_factory=list)
+    rows: int = 0
+    in_several: bool = False
+
+
 class TableLayout(Layout):
     """Tables with one row per image or one per caption.
 
@@ -49,24 +70,23 @@ class TableLayout(Layout):
         self._folder, self._sources, self._with_splits = folder, sources, with_splits
         self._files = PictureFiles(folder)
         self._rows = self._lost = 0
-        self._rows_of: collections.Counter[str] = collections.Counter()
         self._left_out: list[LeftOut] = []
-        self._images: dict[str, ImageFile] = {}
-        self._captions: dict[str, list[str]] = {}
-        self._splits: dict[str, str] = {}
-        self._table_of: dict[str, Table] = {}
-        self._in_several: set[str] = set()
+        self._pictures: dict[str, _Picture] = {}
         for table, columns in sources:
             self._read(table, columns)
-        missing = [key for key, image in self._images.items() if isinstance(image, MissingPicture)]
-        unused = set(self._files.places()) - self._images.keys()
-        check_numbers(self._images, missing, unused)
+        missing = [
+            name
+            for name, picture in self._pictures.items()
+            if isinstance(picture.image, MissingPicture)
+        ]
+        unused = set(self._files.places()) - self._pictures.keys()
+        check_numbers(self._pictures, missing, unused)
 
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
         paths = [self._place(table) for table, _ in self._sources]
         rows = f"{self._rows:,} rows"
-        if several := len(self._in_several):
+        if several := sum(picture.in_several for picture in self._pictures.values()):
             rows += f"; {several:,} images have captions in several tables"
         return {
             "files": f"{', '.join(paths)} ({rows}), {len(self._files):,} image files",
@@ -77,35 +97,29 @@ class TableLayout(Layout):
         """See `Layout`."""
         del part
         yield from self._left_out
-        for name, image in self._images.items():
-            captions, copies = without_copies(self._captions[name], name)
+        used = {self._place(table) for table, _ in self._sources} | self._pictures.keys()
+        for name, picture in self._pictures.items():
+            captions, copies = without_copies(picture.captions, name)
             yield from copies
-            yield CaptionedPicture(name, captions, self._splits[name], image.read)
-        used = {*self._images, *(self._place(table) for table, _ in self._sources)}
-        for image in self._images.values():
-            used |= set(image.places) if isinstance(image, MissingPicture) else set()
+            yield CaptionedPicture(name, captions, picture.split, picture.image.read)
+            if isinstance(picture.image, MissingPicture):
+                used |= set(picture.image.places)
         yield from without_row(self._files, used)
 
     def _place(self, table: Table) -> str:
         return table.path.relative_to(self._folder).as_posix()
 
-    def _key(self, image: ImageFile, table: Table) -> str:
-        """What the rows of a picture have in common."""
-        if not isinstance(image, MissingPicture):
-            return image.where
-        # The same name in two tables may stand for two pictures.
-        first = self._table_of.setdefault(image.where, table)
-        return image.where if first is table else f"{self._place(table)}: {image.where}"
-
     def rows_lost(self, unusable: Sequence[str]) -> tuple[int, int]:
         """See `Layout`."""
-        return self._lost + sum(map(self._rows_of.__getitem__, unusable)), self._rows
+        rows = (self._pictures[name].rows for name in unusable if name in self._pictures)
+        return self._lost + sum(rows), self._rows
 
     def explain(self, fault: LeftOut) -> str:
         """See `Layout`."""
-        image = self._images.get(fault.where)
-        if fault.reason != "no image" or image is None:
+        picture = self._pictures.get(fault.where)
+        if fault.reason != "no image" or picture is None:
             return super().explain(fault)
+        image = picture.image
         for table, columns in self._sources:
             for row in table.rows():
                 if not isinstance(row, LeftOut) and _name(row[1].get(columns.image)) == image.where:
@@ -148,25 +162,32 @@ class TableLayout(Layout):
             split = split_of_table or split_of_folder(image.where) if self._with_splits else ""
             if columns.split is not None:
                 split = split_of_value(cells.get(columns.split))
-            key = self._key(image, table)
-            before = self._splits.setdefault(key, split)
-            if before != split and not isinstance(image, MissingPicture):
-                raise UnexpectedFilesError(
-                    f"{table.path.parent / where}: {name} is in the split {split or 'none'!r}, but "
-                    f"in {before or 'none'!r} above; an image must be in only one split{BY_CONTENT}"
-                )
-            self._images.setdefault(key, image)
-            if self._table_of.setdefault(key, table) is not table:
-                self._in_several.add(key)
+            picture = self._add(image, split, table, f"{table.path.parent / where}: {name}")
             found = list(cell_captions(map(cells.get, columns.captions), where))
             captions = [each for each in found if isinstance(each, str)]
-            self._captions.setdefault(key, []).extend(captions)
+            picture.captions += captions
             self._left_out += [each for each in found if isinstance(each, LeftOut)]
             if captions:
-                self._rows_of[key] += 1
+                picture.rows += 1
             else:
                 self._lost += 1
         numeric.check(table.path, columns.others)
+
+    def _add(self, image: ImageFile, split: str, table: Table, row: str) -> _Picture:
+        """Returns the picture of a row, which other rows may share."""
+        name, is_missing = image.where, isinstance(image, MissingPicture)
+        first = self._pictures.get(name)
+        if is_missing and first is not None and first.table is not table:
+            # The same name in two tables may stand for two pictures.
+            name = f"{self._place(table)}: {name}"
+        picture = self._pictures.setdefault(name, _Picture(image, split, table))
+        if picture.split != split and not is_missing:
+            raise UnexpectedFilesError(
+                f"{row} is in the split {split or 'none'!r}, but in {picture.split or 'none'!r} "
+                f"above; an image must be in only one split{BY_CONTENT}"
+            )
+        picture.in_several |= picture.table is not table
+        return picture
 
 
 class EmbeddedLayout(Layout):
