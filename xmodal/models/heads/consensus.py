@@ -24,14 +24,11 @@ CONSTANTS = "constants"
 
 
 @dataclasses.dataclass(frozen=True)
-class ConsensusConfig:
-    """Settings of the head "consensus".
+class ConsensusConfig(GlobalAttentionConfig):
+    """Settings of the head "consensus": those of its attention, and its own.
 
     Attributes:
-      width: see `GlobalAttentionConfig`.
-      batch_norm: see `GlobalAttentionConfig`.
-      dropout: see `GlobalAttentionConfig`.
-      unit_query: see `GlobalAttentionConfig`.
+      init: see `GlobalAttentionConfig`; here, torch's default, as in the authors' code.
       concepts: K, number of concepts.
       concept_width: E, width of their word vectors.
       graph_width: width of the hidden layer of their graph.
@@ -44,10 +41,7 @@ class ConsensusConfig:
       concept_share: share of the concepts' inner product in the score of two items.
     """
 
-    width: int | None = setting(None, at_least=1)
-    batch_norm: bool = False
-    dropout: float = setting(0.4, at_least=0, below=1)
-    unit_query: bool = False
+    init: str = setting("torch", one_of=LINEAR)
     concepts: int = setting(300, at_least=1)
     concept_width: int = setting(300, at_least=1)
     graph_width: int = setting(512, at_least=1)
@@ -82,10 +76,7 @@ class Consensus(nn.Module):
           UserError: see `GlobalAttention`; or the side has labels, but no token ids.
         """
         config = self.config
-        attention = GlobalAttentionConfig(
-            config.width, config.batch_norm, config.dropout, "torch", config.unit_query
-        )
-        own = GlobalAttention(attention, name="instance")(features, mode).vector
+        own = GlobalAttention(config, name="instance")(features, mode).vector
         concepts = ConceptGraph(config, own.shape[-1], name="graph")()
         log_weights = self._predict(own, concepts, mode)
         if config.vocab_size and config.label_share:
