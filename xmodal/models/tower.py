@@ -13,6 +13,7 @@ from xmodal.models.attention import KEPT
 from xmodal.models.content import hash_items
 from xmodal.models.devices import ONE_CPU, Devices
 from xmodal.models.encoders import make_encoder
+from xmodal.models.encoders.encoder import Encoder
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import OF_PAIRS, Features, join_summands, split_summands
 from xmodal.models.heads import make_head
@@ -47,7 +48,7 @@ class Side(nn.Module):
         tokens int32 [N, T, 1]; or "", nothing.
     """
 
-    encoder: nn.Module
+    encoder: Encoder
     head: nn.Module
     projection: nn.Module | None
     keeps: str = ""
@@ -81,8 +82,8 @@ class Side(nn.Module):
 
     def pools_frozen_features(self) -> bool:
         """Returns whether frozen features are pooled: only a head without parameters reads them."""
-        may_pool = self.encoder.feature_column and self.encoder.may_pool_features
-        return bool(may_pool) and isinstance(self.head, Pooling) and not self.keeps
+        may_pool = self.encoder.feature_column != "" and self.encoder.may_pool_features
+        return may_pool and isinstance(self.head, Pooling) and not self.keeps
 
     def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """Returns the encoder's frozen features by column, see `Tower.frozen_features`."""
@@ -190,8 +191,8 @@ class Tower:
         return not isinstance(self.module.head, NoVector)
 
     @property
-    def feature_column(self) -> str | None:
-        """The column of frozen features, or None if the encoder has none."""
+    def feature_column(self) -> str:
+        """The column of frozen features; "" if the encoder has none."""
         return self.module.encoder.feature_column
 
     @property
@@ -232,7 +233,7 @@ class Tower:
         return [f"encoder/{path}" for path in paths if makes(path.partition("/")[0])]
 
     def _check_feature_column(self) -> None:
-        if self.feature_column is None:
+        if not self.feature_column:
             name = type(self.module.encoder).__name__
             raise UserError(f"The encoder {name} has no frozen features to store.")
 

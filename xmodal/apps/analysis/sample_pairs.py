@@ -32,7 +32,7 @@ from data_prep.sampling.groups import Groups
 from data_prep.sampling.nearest_neighbors import NEIGHBORS
 from data_prep.sampling.scheme import PER_SOURCE
 from xmodal.apps.analysis.ratings.rated_files import is_rated, read_folder
-from xmodal.apps.analysis.sampling.encoders import Encoder, embedded_groups
+from xmodal.apps.analysis.sampling.encoders import EncodedItems, embedded_groups
 from xmodal.apps.analysis.sampling.facts import Fact, format_facts
 from xmodal.apps.analysis.sampling.group_files import read_dataset_groups, read_groups
 from xmodal.apps.analysis.sampling.overlap import format_overlap
@@ -166,7 +166,7 @@ def _read_groups(args: argparse.Namespace) -> Groups:
     return read_groups(pathlib.Path(args.groups), args.split)
 
 
-def _read_encoder(kind: str, path: str) -> Encoder:
+def _read_encoder(kind: str, path: str) -> EncodedItems:
     from xmodal.evals.inputs.arrays import load_embeddings  # Imports JAX.
 
     saved = load_embeddings(path)
@@ -176,7 +176,7 @@ def _read_encoder(kind: str, path: str) -> Encoder:
     }[kind]
     if vectors is None:
         raise UserError(f"{path} has no {kind}_ids and {kind}_embeddings; use another --{kind}s.")
-    return Encoder(path, kind, ids, vectors)
+    return EncodedItems(path, kind, ids, vectors)
 
 
 def _check_output(args: argparse.Namespace, ratings: tuple[str, ...]) -> None:

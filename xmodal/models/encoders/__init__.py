@@ -1,9 +1,7 @@
-"""Encoders by name: inputs -> `Features`."""
+"""Encoders by name: columns of a batch -> `Features`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
-
-import flax.linen as nn
 
 from xmodal.models.devices import Devices
 from xmodal.models.encoders import (
@@ -24,10 +22,11 @@ from xmodal.models.encoders import (
     vit,
     word_embedding,
 )
+from xmodal.models.encoders.encoder import Encoder
 from xmodal.models.entry_table import Row, make_part
 
 
-def _alike(config: type, encoder: Callable[[Any], nn.Module]) -> Row:
+def _alike(config: type, encoder: Callable[[Any], Encoder]) -> Row:
     """The row of an encoder that is the same on all devices."""
     return Row(config, lambda section, devices: encoder(section))
 
@@ -54,14 +53,9 @@ ENCODERS: Mapping[str, Row] = {
     "vit": Row(vit.VitConfig, vit.make_vit),
     "words": _alike(word_embedding.WordsConfig, word_embedding.Words),
 }
-"""An encoder is called with the columns of a batch and a `Mode`, and returns `Features`.
-
-Its `feature_column` names the column of frozen features, or is None if it has none. Encoders
-with frozen features also have `frozen_features(inputs)`, `makes_frozen_features(name)`, and
-`may_pool_features`: whether these are its whole output, so that a head may reduce them first.
-"""
+"""Encoders, see `Encoder`, by name."""
 
 
-def make_encoder(where: str, config: Mapping[str, Any], devices: Devices) -> nn.Module:
+def make_encoder(where: str, config: Mapping[str, Any], devices: Devices) -> Encoder:
     """Returns the encoder that a section with `name` and keywords describes."""
     return make_part(where, config, ENCODERS, devices)

@@ -7,7 +7,6 @@ Understanding" (2019).
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -15,6 +14,7 @@ import jax
 from xmodal.base.config import UserError, setting
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders.encoder import Encoder
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import Features
 from xmodal.models.fused_attention import ATTENTIONS, EINSUM, choose
@@ -76,7 +76,7 @@ class BertConfig:
     layer_init: str = setting("bert", one_of=LAYER_INITS)
 
 
-class Bert(nn.Module):
+class Bert(Encoder):
     """Token ids to the sequence output of the last layer.
 
     The parameters of the layers are stacked along a first axis, as `layers`, so that one layer is
@@ -86,7 +86,7 @@ class Bert(nn.Module):
     `lower_layers`, or of the last layer if none are separate. All tokens have type 0.
     """
 
-    feature_column: ClassVar[str] = "text_features"
+    feature_column = "text_features"
 
     config: BertConfig
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -14,6 +14,7 @@ from xmodal.models.batch_norm import POLICIES, STATISTICS, VARIANCES, BatchNorm
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders import pixels
+from xmodal.models.encoders.encoder import Encoder
 from xmodal.models.features import Features
 from xmodal.models.mode import Mode
 
@@ -60,11 +61,10 @@ class ConvEncoderConfig(ImageEncoderConfig):
         return partial(BatchNorm, groups=groups, policy=policy, variance=variance, **attributes)
 
 
-class ImageEncoder(nn.Module):
+class ImageEncoder(Encoder):
     """Base of the pixel encoders, which define `encode`."""
 
-    feature_column: ClassVar[str] = "image_features"
-    may_pool_features: ClassVar[bool] = True
+    feature_column = "image_features"
 
     config: ImageEncoderConfig
 
@@ -86,14 +86,6 @@ class ImageEncoder(nn.Module):
             return Features(inputs[self.feature_column].astype(self.dtype))
         x = pixels.normalize(inputs["image"], self.config.normalization).astype(self.dtype)
         return Features(self.encode(x, mode))
-
-    def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """Returns the tokens [B, T, C] as the column `image_features`."""
-        return {self.feature_column: self(inputs, Mode.EVALUATE).tokens}
-
-    def makes_frozen_features(self, name: str) -> bool:
-        """Returns whether frozen features depend on the parameters `name`: always true."""
-        return True
 
 
 class ConvEncoder(ImageEncoder):

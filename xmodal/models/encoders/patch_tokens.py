@@ -6,7 +6,6 @@ Kim et al., "ViLT: Vision-and-Language Transformer Without Convolution or Region
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -14,6 +13,7 @@ import jax.numpy as jnp
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders.encoder import Encoder
 from xmodal.models.encoders.image_encoder import ImageEncoderConfig
 from xmodal.models.encoders.pixels import normalize
 from xmodal.models.features import Features
@@ -38,15 +38,12 @@ class PatchTokensConfig(ImageEncoderConfig):
     dropout: float = setting(0.0, at_least=0, below=1)
 
 
-class PatchTokens(nn.Module):
+class PatchTokens(Encoder):
     """A linear layer of the patches and positions, after a class token.
 
     Parameters: `patches`, `class_token` [W] and `position_embeddings` [1 + G^2, W], the class
     token's first.
     """
-
-    feature_column: ClassVar[None] = None
-    may_pool_features: ClassVar[bool] = False
 
     config: PatchTokensConfig
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -11,6 +10,7 @@ import numpy as np
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders.encoder import Encoder
 from xmodal.models.features import Features
 from xmodal.models.mode import Mode
 from xmodal.models.normalize import l2_normalize
@@ -47,11 +47,10 @@ class PrecomputedConfig:
     dtype: str = setting("float32", one_of=DTYPES)
 
 
-class Precomputed(nn.Module):
+class Precomputed(Encoder):
     """Applies hidden layers to normalized features, region by region."""
 
-    feature_column: ClassVar[str] = "image_features"
-    may_pool_features: ClassVar[bool] = True
+    feature_column = "image_features"
 
     config: PrecomputedConfig
 
@@ -84,11 +83,3 @@ class Precomputed(nn.Module):
             )
             x = drop(jax.nn.relu(layer(x)))
         return Features(x, mask)
-
-    def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """Returns the tokens [B, R, F'] as the column `image_features`."""
-        return {self.feature_column: self(inputs, Mode.EVALUATE).tokens}
-
-    def makes_frozen_features(self, name: str) -> bool:
-        """Returns whether frozen features depend on the parameters called `name`: on all."""
-        return True

@@ -7,13 +7,13 @@ microsoft/Oscar, oscar/modeling/modeling_bert.py.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar
 
 import flax.linen as nn
 import jax
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders.encoder import Encoder
 from xmodal.models.features import Features
 from xmodal.models.layer_init import BERT
 from xmodal.models.mode import Mode
@@ -39,11 +39,8 @@ class RegionTokensConfig:
     dtype: str = setting("float32", one_of=DTYPES)
 
 
-class RegionTokens(nn.Module):
+class RegionTokens(Encoder):
     """A linear layer, `regions`, and a layer norm, `norm`; regions have no positions."""
-
-    feature_column: ClassVar[None] = None
-    may_pool_features: ClassVar[bool] = False
 
     config: RegionTokensConfig
 

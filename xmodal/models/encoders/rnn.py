@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar
 
 import flax.linen as nn
 import jax
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders.encoder import Encoder
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.encoders.word_embedding import WordTableConfig, embed_words
 from xmodal.models.features import Features
@@ -48,13 +48,11 @@ class RnnConfig(WordTableConfig):
             )
 
 
-class Rnn(nn.Module):
+class Rnn(Encoder):
     """Maps token ids through a table of word vectors and recurrent layers.
 
     Parameters: `table` [V, E] and `recurrent`; see `recurrent.Recurrent`.
     """
-
-    feature_column: ClassVar[None] = None
 
     config: RnnConfig
 

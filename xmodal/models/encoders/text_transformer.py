@@ -8,7 +8,6 @@ padding too if `config.data.text.reads_pads` is set, as SigLIP needs.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -16,6 +15,7 @@ import jax
 from xmodal.base.config import UserError, setting
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders.encoder import Encoder
 from xmodal.models.encoders.position_resize import POSITION_RESIZES
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.encoders.word_embedding import look_up
@@ -82,14 +82,12 @@ class TextTransformerConfig:
     attention: str = setting(EINSUM, one_of=ATTENTIONS)
 
 
-class TextTransformer(nn.Module):
+class TextTransformer(Encoder):
     """Token ids to the normalized output of the last pre-norm layer.
 
     Parameters: `word_embeddings` [V, W], `position_embeddings` [T, W], `layers`, stacked along a
     first axis, and `norm`.
     """
-
-    feature_column: ClassVar[None] = None
 
     config: TextTransformerConfig
 

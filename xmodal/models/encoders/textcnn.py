@@ -7,7 +7,6 @@ both ends of a text; here a text is padded only up to the largest window.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -16,6 +15,7 @@ from jax.typing import DTypeLike
 
 from xmodal.base.config import UserError, setting
 from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders.encoder import Encoder
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.encoders.word_embedding import WordTableConfig, embed_words
 from xmodal.models.features import Features
@@ -48,13 +48,11 @@ class TextCnnConfig(WordTableConfig):
             )
 
 
-class TextCnn(nn.Module):
+class TextCnn(Encoder):
     """Token ids through a table of word vectors and one convolution per window.
 
     Parameters: `table` [V, E] and `window3/kernel` [3, E, maps], `window3/bias`, ...
     """
-
-    feature_column: ClassVar[None] = None
 
     config: TextCnnConfig
 

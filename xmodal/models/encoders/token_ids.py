@@ -2,12 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar
 
-import flax.linen as nn
 import jax
 
 from xmodal.base.config import setting
+from xmodal.models.encoders.encoder import Encoder
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import Features
 from xmodal.models.mode import Mode
@@ -24,11 +23,8 @@ class TokenIdsConfig:
     vocab_size: int = setting(at_least=0)
 
 
-class TokenIds(nn.Module):
+class TokenIds(Encoder):
     """Has no parameters."""
-
-    feature_column: ClassVar[None] = None
-    may_pool_features: ClassVar[bool] = False
 
     config: TokenIdsConfig
 

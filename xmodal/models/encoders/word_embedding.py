@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -11,6 +10,7 @@ from jax.typing import DTypeLike
 
 from xmodal.base.config import setting
 from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders.encoder import Encoder
 from xmodal.models.encoders.text_inputs import read_ids
 from xmodal.models.features import Features
 from xmodal.models.initializers import WORDS, initialize_words
@@ -69,10 +69,8 @@ class WordsConfig(WordTableConfig):
     width: int = setting(300, at_least=1)
 
 
-class Words(nn.Module):
+class Words(Encoder):
     """Token ids to the rows of a table. Parameters: `table` [V, W]."""
-
-    feature_column: ClassVar[None] = None
 
     config: WordsConfig
 

@@ -5,7 +5,7 @@ import pytest
 
 from data_prep.errors import UnexpectedFilesError
 from data_prep.sampling.groups import make_groups
-from xmodal.apps.analysis.sampling.encoders import Encoder, embedded_groups
+from xmodal.apps.analysis.sampling.encoders import EncodedItems, embedded_groups
 from xmodal.apps.analysis.sampling.overlap import format_overlap
 
 
@@ -16,7 +16,7 @@ def groups():
 
 
 def encoder(kind, ids, vectors):
-    return Encoder(f"{kind}.npz", kind, np.array(ids), np.array(vectors, np.float32))
+    return EncodedItems(f"{kind}.npz", kind, np.array(ids), np.array(vectors, np.float32))
 
 
 def test_vectors_come_by_id_and_captions_as_means(groups):

@@ -10,7 +10,7 @@ from data_prep.sampling.groups import Groups, positions
 
 
 @dataclasses.dataclass(frozen=True)
-class Encoder:
+class EncodedItems:
     """Embeddings of the items of one kind by one encoder.
 
     Attributes:
@@ -27,7 +27,7 @@ class Encoder:
 
 
 def embedded_groups(
-    encoders: Sequence[Encoder], groups: Groups, *, partial: bool = False
+    encoders: Sequence[EncodedItems], groups: Groups, *, partial: bool = False
 ) -> tuple[Groups, dict[str, list[np.ndarray]]]:
     """Sorts embeddings in the order of the groups.
 
@@ -67,7 +67,7 @@ def embedded_groups(
     return groups.take(usable), kept
 
 
-def _group_vectors(encoder: Encoder, groups: Groups) -> np.ndarray:
+def _group_vectors(encoder: EncodedItems, groups: Groups) -> np.ndarray:
     """One vector per image, float64 [N, D]; zero if it is not known."""
     if encoder.vectors.ndim != 2:
         raise UnexpectedFilesError(
