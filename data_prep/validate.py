@@ -9,7 +9,7 @@ import sys
 
 import data_prep
 from data_prep.command_line import check_config, run
-from data_prep.errors import NotPreparedError
+from data_prep.errors import NotPreparedError, UnexpectedFilesError
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
             if not args.json:
                 print(f"{name} in {builder.data_dir}")
                 print(figure_rows.table(found[-1][1]), end="\n\n", flush=True)
-    except (NotPreparedError, FileNotFoundError) as error:
+    except (NotPreparedError, FileNotFoundError, UnexpectedFilesError) as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
     if args.json:

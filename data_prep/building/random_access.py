@@ -122,6 +122,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
         Raises:
           FileNotFoundError: the folder does not exist, and the location depends on it.
+          UnexpectedFilesError: `data_dir` is inside the folder, likewise.
         """
         if not cls.reads_own_files(config) or not manual_dir:
             return data_dir

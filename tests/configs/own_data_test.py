@@ -173,6 +173,17 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path):
         loop.train(make_config(tmp_path / "nowhere"), str(tmp_path / "run"))
 
 
+def test_what_is_written_among_the_pictures_would_be_another_dataset(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("a dog")
+    with pytest.raises(UserError, match=r"run is inside config.data.manual_dir=.* a --workdir out"):
+        loop.train(make_config(tmp_path), str(tmp_path / "run"))
+    monkeypatch.chdir(tmp_path)
+    config = make_config(tmp_path)
+    config.data.manual_dir, config.data.data_dir = ".", "data"
+    with pytest.raises(UserError, match="data, where the dataset would be stored, is inside .,"):
+        loop.train(config, f"{tmp_path}_run")
+
+
 def test_overrides_stand(config_of_flags):
     convnet = {"name": "convnet", "channels": (8, 16), "units": (1, 1)}
     small = config_of_flags(

@@ -16,7 +16,7 @@ from xmodal.data.feature_records import FeatureReader, open_features, write_feat
 from xmodal.data.learned_concepts import load_concepts
 from xmodal.data.learned_vocabulary import load_tokenizer, load_vocabulary, vocabulary_size
 from xmodal.data.pipeline import num_train_examples, train_batches
-from xmodal.data.preparation import prepare
+from xmodal.data.preparation import check_outside, prepare
 from xmodal.data.seen_sentences import count_seen
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "EvalSplit",
     "FeatureReader",
     "batch_spec",
+    "check_outside",
     "count_seen",
     "cut_texts",
     "eval_split",

@@ -245,7 +245,7 @@ def describe_builder(config: DataConfig) -> tfds.core.DatasetBuilder:
         data_dir = cls.data_dir_of(
             config.config, config.data_dir or None, config.manual_dir or None
         )
-    except FileNotFoundError as error:
+    except (FileNotFoundError, UnexpectedFilesError) as error:
         raise UserError(f"config.data.manual_dir: {error}") from error
     return cls(config=config.config, data_dir=data_dir)
 

@@ -1,12 +1,15 @@
-"""The check of a dataset before a run starts."""
+"""The checks of a dataset before a run starts."""
 
+import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from absl import logging
 
+from data_prep.building.folder_key import is_below
+from xmodal.base.config import UserError
 from xmodal.data.data_config import DataConfig, parse
-from xmodal.data.datasets import open_builder
+from xmodal.data.datasets import follows_files, open_builder
 from xmodal.data.ratings import load_ratings
 from xmodal.data.sentence_pairs import open_captions
 
@@ -37,3 +40,16 @@ def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = (
             )
     for split in ("validation", "test"):
         load_ratings(config, split)
+
+
+def check_outside(config: DataConfig, folder: str) -> None:
+    """Checks that a folder that is written is not among the files that a dataset follows.
+
+    Raises:
+      UserError: it is, so that every start would prepare the dataset again.
+    """
+    if follows_files(config) and is_below(folder, pathlib.Path(config.manual_dir)):
+        raise UserError(
+            f"{folder} is inside config.data.manual_dir={config.manual_dir!r}, which is another "
+            "dataset whenever a file in it changes: use a --workdir outside of it."
+        )

@@ -73,6 +73,8 @@ def resolve(
     mesh = mesh_lib.make_mesh() if mesh is None else mesh
     config = inherit(config, run_dir)
     source, train_split = _training_data(config)
+    if run_dir is not None:
+        data.check_outside(source, run_dir)
     known = facts_without_data(source, run_dir)
     if needs_data and not data.is_prepared(source):
         _build_checked(config, known, run_dir, mesh, allow_changes)
