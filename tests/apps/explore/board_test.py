@@ -12,6 +12,8 @@ import pytest
 
 from tests.apps.explore.compare_test import save
 from tests.browser import check_accessibility, check_layout, open_page
+from xmodal import data
+from xmodal.api.run_splits import read_run_data
 from xmodal.apps.explore import board as board_lib
 from xmodal.apps.explore.compare import open_results
 from xmodal.apps.explore.result_board import ResultBoard
@@ -95,7 +97,12 @@ def test_the_command_writes_tables_and_a_page(stored, tmp_path, monkeypatch, cap
     text = (tmp_path / "out/board.md").read_text()
     assert "| Paper & Co (published) " in text
     assert f"{numbers[TAG]:.2f} [{numbers[f'{TAG}_low']:.2f}, " in text
-    assert r"Paper \& Co (published)" in (tmp_path / "out/board.tex").read_text()
+    latex = (tmp_path / "out/board.tex").read_text()
+    assert r"Paper \& Co (published)" in latex
+    lines = [line.split(" & ") for line in latex.splitlines() if " & " in line]
+    values, column = lines[: len(lines) // 2], lines[0].index(TAG.replace("_", r"\_"))
+    bold = {name for name, *cells in values if r"\textbf" in cells[column - 1]}
+    assert bold == set(open_results(stored).find_best(TAG))
     page = (tmp_path / "out/board.html").read_text()
     assert "by third, " in page
 
@@ -119,6 +126,21 @@ def test_queries_are_those_with_the_largest_change(stored):
     assert groups[0].sections[0].query.text == f"image {shown[0][1]}"
     with pytest.raises(UserError, match=r"fifth.*first"):
         board_lib.query_differences(comparison, "first", "fifth", 1, show)
+
+
+@pytest.mark.slow
+def test_the_queries_of_a_run_are_shown(saved_run_dir, tmp_path, monkeypatch):
+    split = data.eval_split(read_run_data(saved_run_dir), split="test")
+    for seed, name in enumerate(("one", "other")):
+        save(str(tmp_path / name), seed, split)
+    arguments = [*(str(tmp_path / name) for name in ("one", "other")), "--queries=2"]
+    arguments += [f"--items={saved_run_dir}", f"--output={tmp_path}/out"]
+    monkeypatch.setattr(sys, "argv", ["board", *arguments])
+    board_lib.main()
+    page = (tmp_path / "out/board.html").read_text()
+    shown = page[page.index("by one, ") :]
+    assert shown.count('src="data:image/png') >= 2
+    assert any(f": {caption}" in shown for caption in split.caption_texts)
 
 
 def test_published_tables_that_cannot_be_read(stored, tmp_path):
