@@ -1,6 +1,7 @@
 """The board of several models: ranks, tables, and the page in a browser."""
 
 import csv
+import dataclasses
 import io
 import itertools
 import json
@@ -141,6 +142,32 @@ def test_the_queries_of_a_run_are_shown(saved_run_dir, tmp_path, monkeypatch):
     shown = page[page.index("by one, ") :]
     assert shown.count('src="data:image/png') >= 2
     assert any(f": {caption}" in shown for caption in split.caption_texts)
+
+
+def test_queries_of_other_records_are_not_shown_as_items_with_their_ids(stored, monkeypatch):
+    comparison, show = open_results(stored), lambda side, item: PageItem(f"{side} {item}")
+    results = {
+        name: {"own": dataclasses.replace(comparison.stored(name)["."], records={"a/1 test": "x"})}
+        for name in stored
+    }
+    monkeypatch.setattr(comparison, "stored", results.__getitem__)
+    for hashes, knows in (
+        (None, True),
+        ({"a/1 test": "x", "a/ratings/1 test": "z"}, True),
+        ({"a/1 test": "y"}, False),
+        ({"b/1 test": "x"}, False),
+    ):
+        groups = board_lib.query_differences(comparison, "first", "second", 1, show, hashes)
+        (section, *_) = groups[0].sections
+        assert bool(section.query.text) == knows
+        assert ("only ids are shown" in groups[0].note) == (not knows)
+
+
+def test_models_without_any_of_the_metrics_have_no_row(stored, tmp_path):
+    other = write_numbers(tmp_path / "other", {"sts/pearson": 70.0})
+    sources = stored | {"other": other}
+    board = ResultBoard(open_results(sources), sources, {"paper": {"sts/spearman": 1.0}}, [TAG])
+    assert [row.name for row in board.rows] == list(stored)
 
 
 def test_published_tables_that_cannot_be_read(stored, tmp_path):

@@ -13,7 +13,7 @@ of the papers; its rows are gray and have no rank.
 import argparse
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from etils import epath
@@ -31,6 +31,7 @@ from xmodal.evals.example_rules import Pick, cut_pick, pick_changed
 
 Show = Callable[[str, int], PageItem]
 """From a side and an id to the item."""
+_OTHER_RECORDS = "They are of other records than the test split of --items, so only ids are shown."
 
 
 def load_published(path: str) -> dict[str, dict[str, float]]:
@@ -67,7 +68,12 @@ def load_published(path: str) -> dict[str, dict[str, float]]:
 
 
 def query_differences(
-    comparison: Comparison, ours: str, theirs: str, count: int, show: Show
+    comparison: Comparison,
+    ours: str,
+    theirs: str,
+    count: int,
+    show: Show,
+    hashes: Mapping[str, str] | None = None,
 ) -> list[Group]:
     """Returns the queries whose ranks differ most between two models.
 
@@ -77,6 +83,8 @@ def query_differences(
       theirs: name of another model.
       count: largest number of queries per board and direction.
       show: makes the item of a query.
+      hashes: hashes of the records that it shows, see `Split`, so that no query gets an item of
+        another dataset that has the same id; None if it needs no records.
 
     Raises:
       UserError: a model is unknown, or no ranks are stored.
@@ -86,6 +94,7 @@ def query_differences(
     one, other = comparison.stored(ours), comparison.stored(theirs)
     groups = []
     for evaluator in (name for name in one if name in other):
+        knows = hashes is None or _are_among(one[evaluator].records, hashes)
         boards = {board.name: board for board in other[evaluator].results}
         for board in one[evaluator].results:
             found = boards[board.name].directions if board.name in boards else {}
@@ -93,7 +102,7 @@ def query_differences(
                 if name in found and direction.rank is not None:
                     pick = cut_pick(pick_changed(board.name, name, direction, found[name]), count)
                     if len(pick.queries):
-                        groups.append(_make_group(pick, ours, theirs, show))
+                        groups.append(_make_group(pick, ours, theirs, show if knows else None))
     if not groups:
         raise UserError(
             f"{ours} and {theirs} have no query with stored ranks that differ: leave out --queries."
@@ -101,28 +110,36 @@ def query_differences(
     return groups
 
 
-def _make_group(pick: Pick, ours: str, theirs: str, show: Show) -> Group:
+def _are_among(records: Mapping[str, str], hashes: Mapping[str, str]) -> bool:
+    """Whether results are on some of the records with these hashes; also if it is not known."""
+    return not records or not records.items().isdisjoint(hashes.items())
+
+
+def _make_group(pick: Pick, ours: str, theirs: str, show: Show | None) -> Group:
+    """The group of some queries; `show` is None if their items are not known."""
     assert pick.others is not None
     side = DIRECTIONS[pick.direction][0]
     sections = [
         Section(
             f"{side.capitalize()} {query}: rank {rank + 1:,} by {ours}, {other + 1:,} by {theirs}",
             [],
-            show(side, int(query)),
+            PageItem() if show is None else show(side, int(query)),
         )
         for query, rank, other in zip(pick.queries, pick.ranks, pick.others, strict=True)
     ]
-    return Group(f"{ours} and {theirs}, {pick.title}", sections, pick.note)
+    note = pick.note if show is not None else f"{pick.note} {_OTHER_RECORDS}"
+    return Group(f"{ours} and {theirs}, {pick.title}", sections, note)
 
 
-def _open_items(run: str) -> Show:
-    """Shows items of the test split of a run's dataset."""
+def _open_items(run: str) -> tuple[Show, Mapping[str, str]]:
+    """Shows items of the test split of a run's dataset; and the hashes of its records."""
     from xmodal import data
     from xmodal.api.run_splits import read_run_data
     from xmodal.evals.embed import Items
     from xmodal.evals.example_page import ShownItems
 
-    return ShownItems(cast(Items, data.eval_split(read_run_data(run), split="test")))
+    split = data.eval_split(read_run_data(run), split="test")
+    return ShownItems(cast(Items, split)), split.hashes
 
 
 def _differences(args: argparse.Namespace, comparison: Comparison) -> Sequence[Group]:
@@ -135,9 +152,10 @@ def _differences(args: argparse.Namespace, comparison: Comparison) -> Sequence[G
     pair = args.between.split(",") if args.between else list(comparison.metrics)[:2]
     if len(pair) != 2:
         raise UserError(f"--queries compares two models; name them, --between=A,B; got {pair}.")
-    show: Show = _open_items(args.items) if args.items else lambda side, item: PageItem()
-    ours, theirs = pair
-    return query_differences(comparison, ours, theirs, args.queries, show)
+    shown: tuple[Show, Mapping[str, str] | None] = (lambda side, item: PageItem()), None
+    if args.items:
+        shown = _open_items(args.items)
+    return query_differences(comparison, *pair, args.queries, *shown)
 
 
 @console.readable_errors()
@@ -166,11 +184,12 @@ def main() -> None:
     write_files(args.output, files)
     print(f"{args.output}: {len(board.rows)} models x {len(board.tags)} metrics; board.html")
     shown = {row.name for row in board.rows}
-    if absent := [name for name in published if name not in shown]:
-        named = ", ".join(f"{name} ({next(iter(published[name]), 'none')})" for name in absent)
+    given = {**comparison.metrics, **published}
+    if absent := [name for name in given if name not in shown]:
+        named = ", ".join(f"{name} ({next(iter(given[name]), 'none')})" for name in absent)
         print(
-            "Published models left out, which have none of these metrics (--metrics may name "
-            f"theirs): {named}"
+            "Models left out, which have none of these metrics (--metrics may name theirs): "
+            f"{named}"
         )
 
 

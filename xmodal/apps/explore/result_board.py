@@ -73,7 +73,7 @@ class ResultBoard:
 
     Attributes:
       tags: the metrics.
-      rows: the models, measured ones first, without published ones that have none of the metrics.
+      rows: the models that have one of the metrics, measured ones first.
     """
 
     def __init__(
@@ -109,9 +109,9 @@ class ResultBoard:
         quoted = [
             ModelRow(name, [Cell(tag, numbers.get(tag, math.nan)) for tag in self.tags], "", True)
             for name, numbers in published.items()
-            if not numbers.keys().isdisjoint(self.tags)
         ]
-        self.rows = [*measured, *quoted]
+        rows = (*measured, *quoted)
+        self.rows = [row for row in rows if any(not math.isnan(cell.value) for cell in row.cells)]
 
     def document(self, format: str) -> str:
         """Returns the tables of values and of ranks; `format` is "markdown" or "latex"."""
