@@ -155,7 +155,8 @@ def _differences(args: argparse.Namespace, comparison: Comparison) -> Sequence[G
     shown: tuple[Show, Mapping[str, str] | None] = (lambda side, item: PageItem()), None
     if args.items:
         shown = _open_items(args.items)
-    return query_differences(comparison, *pair, args.queries, *shown)
+    ours, theirs = pair
+    return query_differences(comparison, ours, theirs, args.queries, *shown)
 
 
 @console.readable_errors()
