@@ -118,6 +118,15 @@ def global_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.A
     }
 
 
+def pad_rows(array: np.ndarray, rows: int) -> np.ndarray:
+    """Returns an array [N, ...] as [rows, ...], so that one shape is compiled.
+
+    It repeats the last row: a row of zeros may be a text without a token.
+    """
+    padding = [(0, rows - len(array))] + [(0, 0)] * (array.ndim - 1)
+    return np.pad(array, padding, mode="edge")
+
+
 def process_count(mesh: Mesh) -> int:
     """The number of processes with a device of the mesh."""
     return len({device.process_index for device in mesh.devices.flat})

@@ -301,10 +301,8 @@ class Embedder:
         return {name: group.restore_order(array) for name, array in found.items()}
 
     def _place(self, rows: np.ndarray, size: int) -> jax.Array:
-        """Pads this process's rows, so that one shape is compiled, and shards them."""
-        # Repeating a real item avoids fully masked texts in the padding.
-        missing = size - len(rows)
-        rows = np.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1), mode="edge")
+        """Pads this process's rows to a batch and shards them."""
+        rows = mesh_lib.pad_rows(rows, size)
         if self.mesh is None:
             return jnp.asarray(rows)
         return mesh_lib.global_batch({"rows": rows}, self.mesh)["rows"]

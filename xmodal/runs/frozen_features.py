@@ -227,10 +227,7 @@ def _compute(
     def run(columns: Mapping[str, np.ndarray]) -> np.ndarray:
         size = -(-batch_size // mesh.size) * mesh.size
         rows = len(next(iter(columns.values())))
-        padded = {
-            name: np.pad(column, [(0, size - rows)] + [(0, 0)] * (column.ndim - 1), mode="edge")
-            for name, column in columns.items()
-        }
+        padded = {name: mesh_lib.pad_rows(column, size) for name, column in columns.items()}
         placed = jax.device_put(padded, mesh_lib.batch_sharded(mesh))
         return np.asarray(_features(tower, params, statistics, placed))[:rows]
 

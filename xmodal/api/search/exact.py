@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xmodal.base.mesh import pad_rows
 from xmodal.evals.ranking.nearest import merge_best
 from xmodal.similarity import Similarity
 from xmodal.similarity.offset import remove_offset
@@ -72,10 +73,8 @@ class ExactSearch:
         self._size = min(_BLOCK, len(vectors))
         with in_precision(scorer.dtype):
             self._blocks = [
-                scorer.prepare(
-                    _filled(scorer.place(vectors[start : start + self._size]), self._size)
-                )
-                for start in range(0, len(vectors), self._size)
+                scorer.prepare(jnp.asarray(pad_rows(scorer.place(block), self._size)))
+                for block in np.split(vectors, range(self._size, len(vectors), self._size))
             ]
         self._merge = jax.jit(
             lambda best, queries, block, *place: merge_best(
@@ -108,9 +107,3 @@ class ExactSearch:
             start = number * self._size
             best = self._merge(best, prepared, block, start, self._count - start)
         return np.asarray(best[0]), np.asarray(best[1])
-
-
-def _filled(vectors: np.ndarray, size: int) -> jax.Array:
-    missing = size - len(vectors)
-    padded = np.pad(vectors, [(0, missing)] + [(0, 0)] * (vectors.ndim - 1), mode="edge")
-    return jnp.asarray(padded)
