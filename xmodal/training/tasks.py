@@ -173,13 +173,35 @@ def make_tasks(config: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
 def _make_task(name: str, section: Mapping[str, Any]) -> Task:
     where = f"config.tasks.{name}"
     config = read(TaskConfig, where, section)
+    loss = lookup(f"{where}.loss.name", config.loss.name, LOSSES)
+    _check_views(where, config, loss)
+    check_options(
+        f"{where}.loss.options",
+        loss.function,
+        config.loss.options,
+        instead=set_whole(f"{where}.loss", name=config.loss.name),
+        expand=_expand,
+    )
+    for each in schedules.values(f"{where}.weight", config.weight):
+        check_value(f"{where}.weight", NonNegative, each)
+    similarity = module = None
+    if config.similarity is not None:
+        similarity = make_similarity(config.similarity, where=f"{where}.similarity")
+    if config.loss.module and not loss.module:
+        raise UserError(f"{where}.loss.module is set, but {config.loss.name!r} has no parameters.")
+    if loss.module:
+        module = make_task_module(f"{where}.loss.module", loss.module, config.loss.module)
+    return Task(name, config, loss, similarity, module)
+
+
+def _check_views(where: str, config: TaskConfig, loss: Loss) -> None:
+    """Raises an error if the views, inputs and negatives of a task do not fit its loss."""
     for view in config.views:
         if not VIEW.fullmatch(view):
             raise UserError(
                 f"{where}.views has {view!r}, which is not a view of a batch; "
                 "known: image, caption_0, caption_1, ..."
             )
-    loss = lookup(f"{where}.loss.name", config.loss.name, LOSSES)
     if len(config.views) not in loss.views:
         raise UserError(
             f"{where}.views={list(config.views)} has {len(config.views)} view(s), but the loss "
@@ -202,24 +224,6 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
             f"{where}.negatives is 'none', but the loss {config.loss.name!r} compares items with "
             "others of the batch; set it to 'image' or 'pair'."
         )
-    check_options(
-        f"{where}.loss.options",
-        loss.function,
-        config.loss.options,
-        instead=set_whole(f"{where}.loss", name=config.loss.name),
-        expand=_expand,
-    )
-    for each in schedules.values(f"{where}.weight", config.weight):
-        check_value(f"{where}.weight", NonNegative, each)
-    similarity = None
-    if config.similarity is not None:
-        similarity = make_similarity(config.similarity, where=f"{where}.similarity")
-    if config.loss.module and not loss.module:
-        raise UserError(f"{where}.loss.module is set, but {config.loss.name!r} has no parameters.")
-    module = None
-    if loss.module:
-        module = make_task_module(f"{where}.loss.module", loss.module, config.loss.module)
-    return Task(name, config, loss, similarity, module)
 
 
 def _of_texts(names: Iterable[str]) -> list[str]:

@@ -56,19 +56,7 @@ def inherit(
         from_word_vectors.check_file(source, bool(config.model.get("text")))
         if source.model and not any(config.model.get(side) for side in SIDES):
             _take_model(config, source.model, level)
-        origins = [model_origin(source.model)] if source.model else []
-        for side, folder in from_towers.named_folders(source).items():
-            if not config.model.get(side):
-                what = "model" if source.model else f"towers.{side}"
-                raise UserError(
-                    f"config.init_from.{what}={folder!r}, but config.model.{side} is None."
-                )
-            origins.append(tower_origin(side, folder, of_model=bool(source.model)))
-        origins += [run_origin(source)] if source.run else []
-        if source.blend.run:
-            run, step = source.blend.run, source.blend.step
-            second = InitConfig(run=run, step=step, optimizer=False)
-            origins.append(run_origin(second))
+        origins = _find_origins(config, source)
     for origin in origins:
         _fill(config, origin, level)
         if wrong := _contradictions(config, origin):
@@ -86,6 +74,22 @@ def inherit(
                 f"config.init_from.towers.{side}, or an encoder."
             )
     return config
+
+
+def _find_origins(config: ml_collections.ConfigDict, source: InitConfig) -> list[Origin]:
+    """Returns the weights that `config.init_from` names."""
+    origins = [model_origin(source.model)] if source.model else []
+    for side, folder in from_towers.named_folders(source).items():
+        if not config.model.get(side):
+            what = "model" if source.model else f"towers.{side}"
+            raise UserError(f"config.init_from.{what}={folder!r}, but config.model.{side} is None.")
+        origins.append(tower_origin(side, folder, of_model=bool(source.model)))
+    if source.run:
+        origins.append(run_origin(source))
+    if source.blend.run:
+        blend = InitConfig(run=source.blend.run, step=source.blend.step, optimizer=False)
+        origins.append(run_origin(blend))
+    return origins
 
 
 def _convert_published(config: ml_collections.ConfigDict) -> None:

@@ -226,12 +226,9 @@ class EvalSuite:
             evaluations.append(evaluation)
             if view is not None and isinstance(source := evaluator.source(provider), Embeddings):
                 view(each, evaluator, source, evaluation.results, items)
-        if request.save_embeddings is not None and jax.process_index() == 0:
-            assert isinstance(provider, ModelProvider)
+        if request.save_embeddings is not None:
             shared = self.items(*next(iter(splits.items())))
-            found = provider.items(shared, similarity=similarity)
-            found = dataclasses.replace(found, origin=FileOrigin(subject.name, shared.hashes))
-            arrays.save_embeddings(request.save_embeddings, found)
+            _save_embeddings(request.save_embeddings, subject, shared, similarity)
         if request.save_scores is not None:
             self._save_scores(request.save_scores, reranked, splits[reranked], subject)
         return evaluations
@@ -305,6 +302,16 @@ class EvalSuite:
                 "writes one: use --evaluators to name evaluators that share a similarity."
             )
         return None
+
+
+def _save_embeddings(
+    path: str, subject: Subject, items: Items, similarity: Mapping[str, Any] | None
+) -> None:
+    if jax.process_index() == 0:
+        found = subject.provider.items(items, similarity=similarity)
+        assert isinstance(found, Embeddings)
+        origin = FileOrigin(subject.name, items.hashes)
+        arrays.save_embeddings(path, dataclasses.replace(found, origin=origin))
 
 
 def _share_labels(sources: Mapping[str, SplitSource]) -> dict[str, SplitSource]:
