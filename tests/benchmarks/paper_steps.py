@@ -41,7 +41,7 @@ from xmodal.base.processor import describe_processor
 # Batch size, pixels of an image's side or tokens of a caption, and the goal on CPUs.
 FIGURES = {
     "efficientnet_b4": (8, 380, 1.25),
-    "text": (32, 32, 0.55),
+    "text": (32, 32, 1.0),
     "stored": (32, 32, 0.25),
     "clip_b32": (8, 224, 1.1),
 }
