@@ -144,37 +144,30 @@ def whole(name: str) -> LayerRule:
     return lambda leaf: Taken(name)
 
 
-def linear(layer: str) -> LayerRule:
-    """The rule for `torch.nn.Linear`."""
+def with_kernel(layer: str, change: Callable[[np.ndarray], np.ndarray], how: str) -> LayerRule:
+    """The rule for a layer whose kernel torch stores in another layout; see `Taken`."""
 
     def rule(leaf: str) -> Taken:
         if leaf == "kernel":
-            return Taken(f"{layer}.weight", np.transpose, "transposed")
+            return Taken(f"{layer}.weight", change, how)
         return Taken(f"{layer}.{leaf}")
 
     return rule
+
+
+def linear(layer: str) -> LayerRule:
+    """The rule for `torch.nn.Linear`."""
+    return with_kernel(layer, np.transpose, "transposed")
 
 
 def convolution(layer: str) -> LayerRule:
     """The rule for `torch.nn.Conv1d` over single positions, which is a linear layer."""
-
-    def rule(leaf: str) -> Taken:
-        if leaf == "kernel":
-            return Taken(f"{layer}.weight", lambda kernel: kernel[:, :, 0].T, "OIL to IO")
-        return Taken(f"{layer}.{leaf}")
-
-    return rule
+    return with_kernel(layer, lambda kernel: kernel[:, :, 0].T, "OIL to IO")
 
 
 def convolution_2d(layer: str) -> LayerRule:
     """The rule for `torch.nn.Conv2d`."""
-
-    def rule(leaf: str) -> Taken:
-        if leaf == "kernel":
-            return Taken(f"{layer}.weight", lambda x: x.transpose(2, 3, 1, 0), "OIHW to HWIO")
-        return Taken(f"{layer}.{leaf}")
-
-    return rule
+    return with_kernel(layer, lambda kernel: kernel.transpose(2, 3, 1, 0), "OIHW to HWIO")
 
 
 def norm(layer: str) -> LayerRule:

@@ -7,9 +7,10 @@ authors' zero-shot evaluation.
 
 from typing import NamedTuple
 
+import numpy as np
+
 from xmodal.base.config import UserError
 from xmodal.pretrained import layer_rules, torch_models
-from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
 
@@ -159,16 +160,10 @@ def _describe_image(
 def _patches(layer: str) -> LayerRule:
     """The rule for a convolution of patches, which is a linear layer of their pixels."""
 
-    def rule(leaf: str) -> Taken:
-        if leaf == "bias":
-            return Taken(f"{layer}.bias")
-        return Taken(
-            f"{layer}.weight",
-            lambda kernel: kernel.transpose(2, 3, 1, 0).reshape(-1, len(kernel)),
-            "OIHW to (HWI)O",
-        )
+    def change(kernel: np.ndarray) -> np.ndarray:
+        return kernel.transpose(2, 3, 1, 0).reshape(-1, len(kernel))
 
-    return rule
+    return torch_models.with_kernel(layer, change, "OIHW to (HWI)O")
 
 
 def _scorer_rules(arrays: Arrays, start: str, names: _Names) -> dict[str, LayerRule]:
