@@ -165,29 +165,32 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
         raise UserError(f"{path} is not an npz file; name the ranks.npz of an evaluation.")
     try:
         with load_arrays(io.BytesIO(content)) as file:
-            arrays = dict(file)
-        header = parse_json_text(str(arrays[_HEADER])) if _HEADER in arrays else {}
-        if not isinstance(header, dict) or header.get("format") != _FORMAT:
-            problem = (
-                f"holds the arrays {sorted(arrays)[:5]} but no header of an evaluation; name the "
-                "ranks.npz of one."
-            )
-        elif header["version"] != _VERSION:
-            problem = (
-                f"has version {header['version']} of the format, but this is version {_VERSION}; "
-                "evaluate that model again, or read the file with the xmodal that wrote it."
-            )
-        else:
-            boards = [_unpack_board(board, arrays) for board in header["boards"]]
-            numbers = [_unpack_numbers(each, arrays) for each in header.get("numbers", ())]
-            folder = str(path.parent) if path.parent.name else path.name
-            records = dict(header.get("records", {}))
-            return StoredResults(boards, header["model"], folder, numbers, records)
+            return _unpack(path, dict(file))
+    except UserError:
+        raise
     except (AttributeError, *DAMAGE) as error:
         raise UserError(
             f"{path} is cut off or damaged ({error}); write it again with xmodal.eval_main."
         ) from error
-    raise UserError(f"{path} {problem}")
+
+
+def _unpack(path: epath.Path, arrays: Mapping[str, np.ndarray]) -> StoredResults:
+    header = parse_json_text(str(arrays[_HEADER])) if _HEADER in arrays else {}
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        raise UserError(
+            f"{path} holds the arrays {sorted(arrays)[:5]} but no header of an evaluation; name "
+            "the ranks.npz of one."
+        )
+    if header["version"] != _VERSION:
+        raise UserError(
+            f"{path} has version {header['version']} of the format, but this is version "
+            f"{_VERSION}; evaluate that model again, or read the file with the xmodal that wrote "
+            "it."
+        )
+    boards = [_unpack_board(board, arrays) for board in header["boards"]]
+    numbers = [_unpack_numbers(each, arrays) for each in header.get("numbers", ())]
+    folder = str(path.parent) if path.parent.name else path.name
+    return StoredResults(boards, header["model"], folder, numbers, dict(header.get("records", {})))
 
 
 def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
