@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from xmodal import data
+from xmodal.base.config import UserError
 from xmodal.evals.evaluators import Options
+from xmodal.preprocessing import TextConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,14 +31,17 @@ class SplitSource:
         """Returns the source of the evaluator `config.evals.NAME` of a config.
 
         Raises:
-          UserError: an unknown key or a value out of range in the evaluator's section `data`.
+          UserError: an unknown key or a value out of range in the evaluator's section `data`, or
+            one of `text` that the run's tokenizer has already decided.
         """
         run, train_split = config["data"], config.get("train_split", "train")
-        own = dict(run) | {"labels": options.labels_read} | dict(options.data or {})
+        own = _change({**run, "labels": options.labels_read}, options.data or {})
         # Image-only boards also use the captions' ids.
         own["text"] = own.get("text") or {}
         where = f"config.evals.{name}.data"
-        return cls(data.parse(run), data.parse(own, where), train_split, bool(options.data))
+        found = cls(data.parse(run), data.parse(own, where), train_split, bool(options.data))
+        _check_text(where, found.run.text, found.own.text)
+        return found
 
     def with_labels(self, labels: tuple[str, ...]) -> "SplitSource":
         """Returns the same dataset with other label columns."""
@@ -48,4 +53,25 @@ class SplitSource:
         tokenizer = data.load_tokenizer(self.run, self.train_split) if reads_text else None
         return data.eval_split(
             self.own, split=split, tokenizer=tokenizer, train_split=self.train_split
+        )
+
+
+def _change(section: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `config.data` with changes, also to single keys of `image` and `text`."""
+    changed = {**section, **changes}
+    for part in ("image", "text"):
+        if section.get(part) and changes.get(part):
+            changed[part] = {**section[part], **changes[part]}
+    return changed
+
+
+def _check_text(where: str, run: TextConfig | None, own: TextConfig | None) -> None:
+    """Raises an error if an evaluator changes the tokenizer, which would have no effect."""
+    if run is None or own is None:
+        return
+    vocabulary = own.vocabulary or run.vocabulary  # The run may have learned one.
+    if dataclasses.replace(own, prompt=run.prompt, vocabulary=vocabulary) != run:
+        raise UserError(
+            f"{where}.text may only change the prompt: every evaluator reads texts with the "
+            "tokenizer of config.data.text."
         )
