@@ -181,6 +181,14 @@ def test_mistakes_are_found_without_any_data(text_config, where, value, message)
         resolve(text_config)
 
 
+@pytest.mark.usefixtures("without_data")
+def test_a_plateau_needs_evaluations_before_the_last_step(text_config):
+    text_config.optimizer.plateau = {"mode": "max"}
+    text_config.evals.shapes.every = 0
+    with pytest.raises(UserError, match="plateau waits for 'shapes/.*, but config.evals.shapes.ev"):
+        resolve(text_config)
+
+
 @pytest.mark.parametrize("engine", ["dense", "chunked", "ring", "auto:1"])
 @pytest.mark.usefixtures("without_data")
 def test_a_config_without_mistakes_asks_for_data(text_config, engine):

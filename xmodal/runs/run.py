@@ -14,7 +14,7 @@ from xmodal.base.config import UserError
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.models.fused_attention import check_platform
 from xmodal.runs import frozen_checks
-from xmodal.runs.config.awaited_metrics import check_awaited, check_mode
+from xmodal.runs.config.awaited_metrics import check_awaited, check_mode, check_plateau
 from xmodal.runs.config.dataset_facts import DatasetFacts, ask_dataset, facts_without_data
 from xmodal.runs.config.fill_config import fill
 from xmodal.runs.config.inheritance import inherit
@@ -130,6 +130,7 @@ def _build_checked(
         check_platform(f"config.model.{side}.encoder", encoder, platform)
     check_mode(settings.select)
     check_awaited(settings.awaited_metrics, spec.evals, spec.config.to_dict(), parts.model.towers)
+    check_plateau(settings.optimizer.plateau, spec.evals)
     check_widths(settings.model, parts.model, parts.tasks, spec.evals, parts.shapes, parts.batch)
     published = settings.init_from.published
     check_patterns("config.init_from.published", published, flatten(parts.shapes[0]))

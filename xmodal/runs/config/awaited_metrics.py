@@ -15,6 +15,7 @@ from xmodal.evals.evaluators.boards import BoardsOptions, tags_of_boards
 from xmodal.evals.metrics import lower_is_better
 from xmodal.evals.results import evaluator_tag
 from xmodal.runs.sections import SelectConfig
+from xmodal.training.optimization.plateau import PlateauConfig
 
 
 def check_awaited(
@@ -94,6 +95,25 @@ def check_mode(select: SelectConfig) -> None:
         raise UserError(
             f"config.select.mode={worst!r} selects the worst checkpoint by config.select.metric="
             f"{select.metric!r}; set it to {best!r}{lower if worst == 'min' else ''}."
+        )
+
+
+def check_plateau(plateau: PlateauConfig | None, evals: Mapping[str, Options]) -> None:
+    """Raises an error if a plateau would never see an evaluation before the last step.
+
+    Args:
+      plateau: settings whose metric is filled in and exists; None for no plateau.
+      evals: evaluators of the run, by name.
+
+    Raises:
+      UserError: names the evaluator.
+    """
+    name = "" if plateau is None else plateau.metric.partition("/")[0]
+    if plateau is not None and not evals[name].every:
+        raise UserError(
+            f"config.optimizer.plateau waits for {plateau.metric!r}, but config.evals.{name}.every "
+            "is 0, so that only the last step is evaluated: set it to the steps between two "
+            "evaluations, or remove the plateau."
         )
 
 
