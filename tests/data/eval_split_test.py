@@ -6,6 +6,8 @@ import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
 from xmodal.data import datasets
+from xmodal.data.columns import RaggedColumn
+from xmodal.data.eval_split import _label_columns
 from xmodal.preprocessing import TextConfig, make_tokenizer
 
 
@@ -24,6 +26,13 @@ def test_every_image_once_in_the_order_of_the_ids(tiny_config, batch_size):
     assert images["image"].shape == (11, 24, 24, 3)
     assert sorted(evaluated.image_ids.tolist()) == list(range(100, 111))
     assert evaluated.image_ids.dtype == images["image_id"].dtype == np.int32
+
+
+def test_labels_of_several_dimensions_keep_them():
+    boxes = np.arange(24).reshape(3, 2, 4)
+    column = RaggedColumn(boxes.reshape(6, 4), np.full(3, 2))  # Two boxes in every record.
+    found = _label_columns({"boxes": column}, ["boxes"])
+    np.testing.assert_array_equal(found["boxes"], boxes)
 
 
 def test_pictures_do_not_depend_on_the_batch_size(tiny_config):

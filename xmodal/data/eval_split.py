@@ -328,7 +328,7 @@ def _label_columns(
                         f"{shortest} to {longest} values of it; remove it"
                     )
                 continue
-            column = column.values.reshape(-1, longest)
+            column = column.values.reshape(-1, longest, *column.values.shape[1:])
         if column.dtype == STRING:
             column = np.vectorize(bytes.decode, otypes=[object])(column)
         labels[name] = column

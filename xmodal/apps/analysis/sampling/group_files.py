@@ -7,11 +7,11 @@ import numpy as np
 from data_prep.cxc.rating_files import file_name
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import read_csv
+from data_prep.reading.split_names import split_of_name
 from data_prep.sampling.groups import Groups, make_groups
 from xmodal.apps.analysis.ratings.rated_files import read_folder
 
 _COLUMNS = ("caption_id", "image_id")
-_SPLITS = {"val": "validation", "dev": "validation"}  # other names in files
 
 
 def read_groups(place: pathlib.Path, split: str) -> Groups:
@@ -31,8 +31,8 @@ def read_groups(place: pathlib.Path, split: str) -> Groups:
         return _from_original_pairs(place, split)
     ids = []
     for where, row in read_csv(place, columns=_COLUMNS):
-        of_row = row.get("split", split)
-        if _SPLITS.get(of_row, of_row) == split:
+        of_row = row.get("split", split).strip()
+        if (split_of_name(of_row) or of_row) == split:
             if not all(row[name].isdecimal() and len(row[name]) < 19 for name in _COLUMNS):
                 names = " and ".join(repr(row[name]) for name in _COLUMNS)
                 raise UnexpectedFilesError(f"{place.parent / where}: {names} are not ids")
