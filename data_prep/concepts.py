@@ -52,7 +52,9 @@ def _count(args: argparse.Namespace) -> dict[str, Any]:
     lemmatize, is_concept = load_wordnet()
     names = read_names(args.concepts) if args.concepts else ()
     vectors = read_vectors(args.word_vectors) if args.word_vectors else None
-    builder, *others = open_configs(args.dataset, args.config, args.data_dir)
+    place_of = data_prep.builder_class(args.dataset).data_dir_of
+    data_dir = place_of(args.config, args.data_dir, args.manual_dir)
+    builder, *others = open_configs(args.dataset, args.config, data_dir)
     if others:
         prepared = ", ".join(each.builder_config.name for each in (builder, *others))
         raise UnexpectedFilesError(
@@ -139,6 +141,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--dataset", required=True, choices=sorted(data_prep.BUILDERS))
     parser.add_argument("--config", help="its builder config; may be left out if one is prepared")
     parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
+    parser.add_argument("--manual_dir", help="for files of your own: their folder")
     parser.add_argument("--split", default="train", help="split whose captions are counted")
     parser.add_argument("--count", type=int, default=300, help="number of concepts")
     parser.add_argument(

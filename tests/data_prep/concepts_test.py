@@ -10,6 +10,13 @@ import pytest
 
 from data_prep import concepts
 from data_prep.concept_counts import count_concepts
+from tests.data_prep.captioned_images.own_folders import (
+    NUMBERS,
+    prepare,
+    rows,
+    write_csv,
+    write_images,
+)
 from xmodal.base.config import UserError
 from xmodal.preprocessing.concept_graph import read_concepts
 
@@ -42,9 +49,21 @@ def test_published_words_keep_their_order_and_the_first_of_one_lemma_counts():
     assert found["joint"] == [[0, 1, 1]]
 
 
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["concepts", "--dataset=crisscrossed_shapes", *arguments])
+def run(monkeypatch, *arguments, dataset="crisscrossed_shapes"):
+    monkeypatch.setattr(sys, "argv", ["concepts", f"--dataset={dataset}", *arguments])
     concepts.main()
+
+
+def test_the_captions_of_a_folder_of_your_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(concepts, "load_wordnet", lambda: (lemmatize, bool))
+    folder = tmp_path / "pets"
+    write_images(folder, NUMBERS)
+    write_csv(folder / "all.csv", [["image", "caption"], *rows()])
+    prepare(folder)
+    places = [f"--data_dir={folder}_tfds", f"--manual_dir={folder}"]
+    output = tmp_path / "concepts.json"
+    run(monkeypatch, *places, f"--output={output}", dataset="captioned_images")
+    assert list(read_concepts(str(output)).words) == ["caption"]
 
 
 def test_the_command_counts_a_dataset_and_adds_vectors(few_shapes, tmp_path, monkeypatch, capsys):
