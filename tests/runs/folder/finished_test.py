@@ -44,6 +44,19 @@ def test_a_finished_run_answers_until_its_config_or_a_file_changes(tmp_path):
     assert not finished_reports(config, run_dir)
 
 
+def test_a_changed_file_that_the_config_names_is_a_change(tmp_path):
+    config, templates = quickstart.get_config(), tmp_path / "templates.txt"
+    templates.write_text("a {}\n")
+    config.evals = {"classes": {"type": "zero_shot", "templates": [str(templates)]}}
+    report = tmp_path / "test/classes/report.md"
+    report.parent.mkdir(parents=True)
+    report.write_text("")
+    mark_finished(config, str(tmp_path))
+    assert finished_reports(config, str(tmp_path)) == [report]
+    templates.write_text("a {}\na photo of a {}\n")
+    assert not finished_reports(config, str(tmp_path))
+
+
 def test_a_torn_mark_is_none(tmp_path, caplog):
     config = quickstart.get_config()
     mark_finished(config, str(tmp_path))

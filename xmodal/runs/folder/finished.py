@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import ml_collections
@@ -92,4 +92,17 @@ def _read_mark(path: epath.Path) -> dict[str, Any]:
 
 
 def _hash(config: ml_collections.ConfigDict) -> str:
-    return hashlib.sha256(config.to_json_best_effort(sort_keys=True).encode()).hexdigest()
+    """The hash of a config, and of the sizes and times of the files it names, such as templates."""
+    text = config.to_json_best_effort(sort_keys=True)
+    paths = {each for each in _strings(json.loads(text)) if os.path.isfile(each)}
+    stamps = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in sorted(paths)]
+    return hashlib.sha256(f"{text}{stamps or ''}".encode()).hexdigest()
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """The strings among the values of JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _strings(each)
