@@ -22,11 +22,10 @@ from data_prep.captioned_images.sidecars import (
     has_caption,
     is_sidecar,
     same_stem,
-    stem_of,
 )
 from data_prep.captioned_images.unused_files import is_description, unused_files
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.fetched_files import Fetched
+from data_prep.reading.fetched_files import Fetched, stem_of
 from data_prep.reading.fetched_images import FetchedPart, fetched_parts
 from data_prep.reading.folders import walk
 from data_prep.reading.picture_names import is_picture, is_unread_picture

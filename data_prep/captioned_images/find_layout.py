@@ -14,12 +14,12 @@ from data_prep.captioned_images.sidecars import (
     has_caption,
     is_caption,
     is_sidecar,
-    stem_of,
 )
 from data_prep.captioned_images.table_layouts import EmbeddedLayout, TableLayout
 from data_prep.captioned_images.tables import TABLE_ENDINGS, ending
 from data_prep.captioned_images.unused_files import RATINGS, is_description
 from data_prep.errors import DamagedFileError, UnexpectedFilesError
+from data_prep.reading.fetched_files import stem_of
 from data_prep.reading.folders import files_below, walk
 from data_prep.reading.image_files import is_archive
 from data_prep.reading.picture_names import is_picture

@@ -31,7 +31,7 @@ def summary(
     lines = {
         "layout": layout.TITLE,
         **layout.describe(),
-        "images": f"{len(counts):,} with {of_an_image}, {int(counts.sum()):,} in all",
+        "images": f"{len(counts):,} with {of_an_image}, {_number(found)}",
         "split": f"{sizes}, {_rule(found)}",
     }
     if together := notes["kept together"]:
@@ -48,6 +48,14 @@ def summary(
         captions = " | ".join(" ".join(caption.split()) for caption in each.captions)
         lines[f"example {number}"] = f"{each.name} -> {captions:.{_WIDTH}}"
     return "\n".join(f"  {name:<9} {text}" for name, text in lines.items())
+
+
+def _number(found: Survey) -> str:
+    """The number of captions, and of those with different words if some have the same."""
+    keys = found.caption_keys[found.usable[found.caption_rows]]
+    different = len(np.unique(keys))
+    different_too = f", {different:,} different" if different < len(keys) else ""
+    return f"{found.num_captions[found.usable].sum():,} in all{different_too}"
 
 
 def _rule(found: Survey) -> str:

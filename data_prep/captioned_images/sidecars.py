@@ -8,19 +8,14 @@ from collections.abc import Iterator
 from data_prep.captioned_images.column_names import caption_groups
 from data_prep.captioned_images.row_numbers import check_numbers
 from data_prep.captioned_images.unused_files import is_description
-from data_prep.reading.fetched_files import SIDECAR_ENDINGS, parse_meta, sidecar_key
+from data_prep.reading.fetched_files import SIDECAR_ENDINGS, parse_meta, sidecar_key, stem_of
 from data_prep.reading.folders import walk
-from data_prep.reading.picture_names import composed, is_picture
+from data_prep.reading.picture_names import is_picture
 
 
 def is_sidecar(name: str) -> bool:
     """Returns whether a file may describe the image of the same name, according to its ending."""
     return name.lower().endswith(SIDECAR_ENDINGS)
-
-
-def stem_of(name: str) -> str:
-    """Returns the name of a file without its ending, the same for all that look the same."""
-    return os.path.splitext(composed(name))[0]
 
 
 def has_caption(path: pathlib.Path) -> bool:

@@ -186,6 +186,8 @@ def _first_line(path: pathlib.Path) -> str:
     line = start.decode("utf-8-sig", "replace").rstrip("\r\n")
     if "\r" in line:
         raise UnexpectedFilesError(f"{path} has lines that end in CR alone; save them with LF")
+    if re.fullmatch(r'"?sep=."?', line, re.IGNORECASE):
+        raise UnexpectedFilesError(f"{path} starts with {line!r}, a note to Excel; delete the line")
     return line
 
 

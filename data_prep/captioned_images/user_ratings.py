@@ -105,5 +105,7 @@ def _score(cell: Any, where: str) -> float:
     except (TypeError, ValueError):
         score = math.nan
     if not math.isfinite(score):
-        raise UnexpectedFilesError(f"{where}: the score {cell!r:.60} is not a number")
+        raise UnexpectedFilesError(
+            f"{where}: the score {cell!r:.60} is not a number, such as 3 or 2.5"
+        )
     return score

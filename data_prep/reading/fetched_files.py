@@ -8,16 +8,25 @@ import dataclasses
 import functools
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
-from data_prep.reading.picture_names import IMAGE_ENDINGS, composed, is_picture, read_picture
+from data_prep.reading.picture_names import (
+    IMAGE_ENDINGS,
+    UNREAD_ENDINGS,
+    composed,
+    is_picture,
+    read_picture,
+)
 from data_prep.untrusted.json_text import parse_json_text
 from data_prep.untrusted.parquet_rows import UnreadableRow, parquet_rows
 
 SIDECAR_ENDINGS = (".txt", ".json")
+_ENDINGS = "|".join(map(re.escape, (*IMAGE_ENDINGS, *UNREAD_ENDINGS)))
+_IMAGE_ENDING = re.compile(rf"({_ENDINGS})(\.[^.]*)?$", re.IGNORECASE)
 
 # Rows of a parquet table in memory at once.
 _BATCH = 64
@@ -115,12 +124,11 @@ def read_images(
         if name.lower().endswith(SIDECAR_ENDINGS) and (parent / name).is_file()
     }
     for name in names:
-        stem, ending = os.path.splitext(name)
-        if ending and not is_picture(name):
+        if os.path.splitext(name)[1] and not is_picture(name):
             continue
         path = parent / name
         relative = path.relative_to(folder).as_posix()
-        beside = [sidecars.get(sidecar_key(stem + each)) for each in (".json", ".txt")]
+        beside = [sidecars.get(stem_of(name) + each) for each in (".json", ".txt")]
         meta, text = ((parent / each).read_bytes() if each else b"" for each in beside)
         yield Fetched(
             where=f"{where}/{relative}",
@@ -132,10 +140,18 @@ def read_images(
         )
 
 
+def stem_of(name: str) -> str:
+    """Returns the name of a file without its ending, the same for an image and its texts.
+
+    Some tools add to the whole name of an image: photo.jpg.txt, and in exports of Google Photos
+    photo.jpg.supplemental-metadata.json. Names that look the same have the same stem.
+    """
+    return _IMAGE_ENDING.sub("", os.path.splitext(composed(name))[0])
+
+
 def sidecar_key(name: str) -> str:
-    """Returns the name of a file, the same for all that look the same, with a lower-case ending."""
-    stem, ending = os.path.splitext(composed(name))
-    return stem + ending.lower()
+    """Returns what a text beside an image is called: its stem with an ending in lower case."""
+    return stem_of(name) + os.path.splitext(name)[1].lower()
 
 
 def _give(image: Any) -> bytes:

@@ -74,8 +74,8 @@ def is_note(name: str) -> bool:
 
 
 def is_private(folder: str) -> bool:
-    """Returns whether the name of a folder is that of a tool's own: `.git`, `__MACOSX`, ..."""
-    return folder.startswith(".") or folder == "__MACOSX"
+    """Returns whether a tool keeps a folder for itself: `.git`, `@eaDir` with thumbnails, ..."""
+    return folder.startswith(".") or folder in ("__MACOSX", "@eaDir")
 
 
 def files_below(folder: pathlib.Path, *patterns: str) -> list[pathlib.Path]:

@@ -12,7 +12,7 @@ IMAGE_ENDINGS = (
     *((".avif",) if PIL.features.check("avif") else ()),
 )  # fmt: skip
 # Pictures of these formats are missing records; files with other endings are only listed.
-_UNREAD = (
+UNREAD_ENDINGS = (
     ".avif", ".heic", ".heif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".ico", ".tga", ".exr",
     ".cr2", ".cr3", ".nef", ".arw", ".dng", ".raf", ".orf", ".rw2",
 )  # fmt: skip
@@ -25,7 +25,7 @@ def is_picture(name: str) -> bool:
 
 def is_unread_picture(name: str) -> bool:
     """Returns whether a file is a picture in a format that is not read."""
-    return not is_picture(name) and name.lower().endswith(_UNREAD)
+    return not is_picture(name) and name.lower().endswith(UNREAD_ENDINGS)
 
 
 def composed(name: str) -> str:

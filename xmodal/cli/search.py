@@ -157,11 +157,13 @@ def _query(args: argparse.Namespace) -> None:
         text = formats.as_table(hits) if args.format == "table" else formats.as_json(query, hits)
     # Names of files need not be UTF-8; their bytes are escaped, as JSON does it.
     encoded = text.encode(errors="backslashreplace")
-    if args.output:
-        write_file(args.output, encoded)
-        print(f"{len(hits):,} hits in {args.output}")
-    else:
+    if not args.output:
         print(encoded.decode(), end="")
+        return
+    write_file(args.output, encoded)
+    print(f"{len(hits):,} hits in {args.output}")
+    if args.format == "html" and (missing := shown.missing):
+        print(f"pictures that were moved or deleted: {len(missing):,}, such as {missing[0]}")
 
 
 def _serve(args: argparse.Namespace) -> None:
@@ -176,11 +178,16 @@ def _serve(args: argparse.Namespace) -> None:
 
 
 class _Pictures:
-    """The pictures of hits, from their files or from their dataset; None for captions."""
+    """The pictures of hits, from their files or from their dataset; None for captions.
+
+    Attributes:
+      missing: paths of files that no longer exist.
+    """
 
     def __init__(self, gallery: "IndexGallery", kind: str) -> None:
         self._split = None
         self._kind = kind
+        self.missing: list[str] = []
         if gallery.dataset is not None:
             from xmodal.api.search.items import open_split
 
@@ -191,7 +198,10 @@ class _Pictures:
             return None
         if self._split is None:
             path = pathlib.Path(hit.item)
-            return _open(path) if path.is_file() else None
+            if path.is_file():
+                return _open(path)
+            self.missing += [hit.item] if path.is_absolute() else []  # Features have no path.
+            return None
         import numpy as np
 
         from data_prep.untrusted.picture_formats import open_picture

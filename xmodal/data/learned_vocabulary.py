@@ -2,6 +2,7 @@
 
 import functools
 import importlib.metadata
+import itertools
 import runpy
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from xmodal.preprocessing.wordpiece import SPECIAL_TOKENS, count_words
 from xmodal.preprocessing.words import cut_text
 
 _TRAIN = "train"
+_LOOKED_AT = 1000
 _LEARNER = "tensorflow_text/tools/wordpiece_vocab/wordpiece_tokenizer_learner_lib.py"
 
 
@@ -81,6 +83,7 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
     texts = list(map(cut, texts))  # As the tokenizer reads them.
     if config.tokenizer != "wordpiece":
         found = learn_words(texts, word_splitter(config), config.min_count)
+        _warn_of_unknown_words(texts[:_LOOKED_AT], found, config)
         return [*(word for word in found if word != MASK), MASK] if needs_mask(config) else found
     # Run as a file: its package imports tensorflow, which takes seconds.
     package = importlib.metadata.distribution("tensorflow-text")
@@ -88,6 +91,21 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
     # With the tool's own threshold, 10 occurrences, small datasets stay far below the size.
     options = {"reserved_tokens": list(SPECIAL_TOKENS), "lower_thresh": 2}
     return learn(count_words(texts, config.lower_case), config.vocabulary_size, **options)
+
+
+def _warn_of_unknown_words(texts: Sequence[str], known: Sequence[str], config: TextConfig) -> None:
+    """Says if most words are unknown, as in languages that write no spaces between words."""
+    words = list(itertools.chain.from_iterable(map(word_splitter(config), texts)))
+    rows = set(known)
+    unknown = sum(word not in rows for word in words)
+    if 2 * unknown > len(words):
+        logging.warning(
+            "%.0f %% of the words of the training captions are unknown, since they occur less than "
+            "config.data.text.min_count=%d times. If the language has no spaces between words, set "
+            "tokenizer='wordpiece', min_count=1 and unknown='drop' in config.data.text.",
+            100 * unknown / len(words),
+            config.min_count,
+        )
 
 
 # A process learns it only once even if the file cannot be written: a start needs it repeatedly.

@@ -53,7 +53,8 @@ def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
     PIL.Image.open(paths[1]).rotate(90, expand=True).save(paths[1], exif=exif)
     output = tmp_path / "page.html"
     printed = search("query", index, "a red star", "--format=html", f"--output={output}")
-    assert printed == f"4 hits in {output}\n"
+    lost = f"pictures that were moved or deleted: 1, such as {paths[0]}\n"
+    assert printed == f"4 hits in {output}\n{lost}"
     shown = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', output.read_text())
     sizes = [PIL.Image.open(io.BytesIO(base64.b64decode(each))).size for each in shown]
     assert sizes == [(60, 50)] * 3  # One is missing, and one was rotated.

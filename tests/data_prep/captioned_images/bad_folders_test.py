@@ -76,6 +76,10 @@ def two_columns_of_one_name(folder):
     folders.write_csv(folder / "all.csv", [header, *lines])
 
 
+def note_to_excel(folder):
+    _table(folder, [["image", "caption"], *folders.rows()], ["sep=,"])
+
+
 def utf_16(folder):
     folders.write_images(folder, NUMBERS)
     folders.write_csv(
@@ -143,6 +147,7 @@ def mostly_missing(folder):
         (only_text, r"has neither images nor captions"),
         (two_tables, r"all.csv and .*more.csv both have images and captions"),
         (two_columns_of_one_name, r"all.csv has several columns 'caption', of which only one"),
+        (note_to_excel, r"all.csv starts with '\"sep=,\"', a note to Excel; delete the line"),
         (utf_16, r"all.csv is UTF-16 or not text; save it as UTF-8"),
         (latin_1, r"all.csv line 2 \(invalid .* at byte 12 of the line; save the file as UTF-8\)"),
         (latin_1_header, r"all.csv line 1, its header, is not UTF-8; save the file as UTF-8"),

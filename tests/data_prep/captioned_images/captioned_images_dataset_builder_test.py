@@ -77,7 +77,7 @@ def test_every_layout_gives_the_same_records_in_the_same_splits(layout, expected
     builder = prepare(folder)
     assert contents(builder) == expected
     said = capfd.readouterr().err
-    assert "30 with 2 captions, 60 in all" in said
+    assert "30 with 2 captions, 60 in all\n" in said
     assert "by content" in said
     assert "left out  nothing" in said
     assert builder.info.metadata["understood"] in said
@@ -270,7 +270,9 @@ def test_copies_and_shared_captions_stay_in_one_split(tmp_path, capfd):
     assert all(split_of[folders.name(n)] == split_of[f"copy{n}.jpg"] for n in NUMBERS)
     assert split_of["p011.png"] == split_of["p022.png"]
     assert len(set(split_of.values())) == 3
-    assert "60 copies or images with a shared caption are kept together" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "60 copies or images with a shared caption are kept together" in said
+    assert "62 in all, 61 different\n" in said
 
 
 def test_turned_photos_are_seen_upright_by_training_and_by_the_model(tmp_path):

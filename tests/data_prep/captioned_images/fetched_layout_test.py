@@ -58,6 +58,7 @@ def test_everything_in_the_folder_is_read_or_listed(tmp_path):
             "dataset_infos.json": {},
             ".git/HEAD": "",
             "__MACOSX/a.jpg": b"",
+            "@eaDir/a.jpg/thumbnail.jpg": _PICTURE,
             "Thumbs.db": b"",
         },
     )
@@ -81,6 +82,36 @@ def test_everything_in_the_folder_is_read_or_listed(tmp_path):
     }
     lost = {name for name, item in left_out.items() if item.is_record}
     assert lost == {"orphan.txt", "orphan2.json", "phone.heic", "gone.png"}
+
+
+def test_texts_may_keep_the_ending_of_their_image(tmp_path):
+    _write(
+        tmp_path,
+        {
+            "a.JPG": _PICTURE,
+            "a.JPG.txt": "of a",
+            "b.jpg": _PICTURE,
+            "b.jpg.supplemental-metadata.json": {"description": "of b"},
+            "c.jpg.webp": _PICTURE,
+            "c.jpg.txt": "of c",
+            "d.jpg": _PICTURE,
+            "d.txt": "of d",
+            "d.jpg.txt": "again d",
+            "e.heic": _PICTURE,
+            "e.heic.json": {"description": "of e"},
+            "f.jpg of mine.jpg": _PICTURE,
+            "f.jpg of mine.txt": "of f",
+        },
+    )
+    found, left_out = _read(tmp_path)
+    assert found == {
+        "a.JPG": ["of a"],
+        "b.jpg": ["of b"],
+        "c.jpg.webp": ["of c"],
+        "f.jpg of mine.jpg": ["of f"],
+    }
+    assert _reasons(left_out) == {"d.jpg": "several texts of an image", "e.heic": "unread ending"}
+    assert left_out["d.jpg"].detail == "d.jpg.txt and d.txt"
 
 
 def test_a_text_that_could_be_of_two_images_is_of_none(tmp_path):
