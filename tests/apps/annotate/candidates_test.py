@@ -199,6 +199,7 @@ def test_sets_of_candidates_with_two_golden_pairs(tmp_path):
                 golden[q.golden].append((q.left, q.right))
     assert set(golden["yes"]) <= own
     assert not set(golden["no"]) & (near | own)
+    assert {caption for caption, _ in golden["no"]} <= set(queries["t2i"].tolist())
     assert len(set(golden["yes"])) == len(golden["yes"])
     assert not set(golden["yes"]) & set(pool.pairs)  # there are enough others
     places = collections.Counter(
@@ -220,7 +221,7 @@ def test_the_qualification_shares_no_pair_with_any_set():
     split = random_split(images=40, captions=40)
     own = [*zip(split.caption_ids.tolist(), split.caption_image_ids.tolist(), strict=True)]
     pool = Pool([*own[4:], *((c, i % 40 + 1) for c, i in own), *((c, i // 2) for c, i in own[9:])],
-                200, set())  # fmt: skip
+                200, set(), {"t2i": split.caption_ids})  # fmt: skip
     generator = np.random.default_rng(0)
     test, *sets = draw_up(pool, split, per_hit=2, qualification=7, generator=generator)
     pairs = [[(q.left, q.right) for q in unit.questions] for unit in (test, *sets)]

@@ -120,6 +120,15 @@ def test_rejected_units_are_not_compared():
     assert [rows[rater]["agreement"] for rater in ("a", "b", "bot")] == ["1.000", "1.000", ""]
 
 
+def test_raters_of_equal_answers_agree_equally_with_the_others():
+    """Where the others are tied, none of their answers is that of most."""
+    given = {"a": "yes", "b": "no", "c": "yes"}
+    answers = [answer(1, rater, value, "match") for rater, value in given.items()]
+    answers += [answer(2, rater, "yes", "match") for rater in "abc"]
+    assert [read(answers)[rater]["agreement"] for rater in "abc"] == ["1.000", "0.500", "1.000"]
+    assert [read(answers[:3])[rater]["agreement"] for rater in "abc"] == ["", "0.000", ""]
+
+
 def test_a_rater_beside_golden_pairs_and_the_choice_of_others():
     answers = [
         answer(1, "a", "weak_yes", "match", golden="yes"),

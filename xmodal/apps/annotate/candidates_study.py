@@ -33,11 +33,13 @@ class Pool:
       pairs: (caption, image) of every candidate, once.
       proposed: number of candidates before repeated ones were dropped.
       near: all pairs that some model ranks among its first 25.
+      queries: direction -> ids of the queries, for which `near` is known.
     """
 
     pairs: list[_Pair]
     proposed: int
     near: set[_Pair]
+    queries: Mapping[str, np.ndarray]
 
 
 def draw_queries(ids: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
@@ -75,7 +77,7 @@ def collect(
                 near.update(found[:DEPTH])
                 pairs.update(dict.fromkeys(found[:top]))
                 proposed += len(found[:top])
-    return Pool(list(pairs), proposed, near)
+    return Pool(list(pairs), proposed, near, queries)
 
 
 def draw_up(
@@ -126,10 +128,15 @@ class _Golden:
         self._generator, self._near = generator, pool.near | set(pool.pairs)
         self._captions, self._images = split.caption_ids.tolist(), split.image_ids.tolist()
         owners = split.caption_image_ids.tolist()
-        self._own = set(zip(self._captions, owners, strict=True))
+        originals = [*zip(self._captions, owners, strict=True)]
+        self._own = set(originals)
+        # A pair without a query may be right: no model has ranked it.
+        if "t2i" in pool.queries:
+            self._captions = pool.queries["t2i"].tolist()
+        else:
+            self._images = pool.queries["i2t"].tolist()
         # Candidates are asked anyway, so they come last.
         self._candidates = candidates = set(pool.pairs)
-        originals = [*zip(self._captions, owners, strict=True)]
         shuffled = [originals[row] for row in generator.permutation(len(originals))]
         self._positives = sorted(shuffled, key=candidates.__contains__)
 

@@ -65,6 +65,8 @@ def _make_eccv(
     }
     models = [read_source(path, options["similarity"]) for path in options["models"]]
     queries = {direction: ids for direction, ids in queries.items() if len(ids)}
+    if not queries:
+        raise UserError("--images=0 and --captions=0 leave no query to ask about; draw some.")
     pool = candidates_study.collect(models, split, queries, options["top"])
     units = candidates_study.draw_up(
         pool,

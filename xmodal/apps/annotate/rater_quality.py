@@ -54,9 +54,9 @@ def quality_file(answers: Sequence[Answer]) -> str:
 
     `golden_right` is the share of golden pairs with a right answer. `agreement` is, of sliders, the
     correlation with the mean of the others; of choices, the share of answers that most of the
-    others give, too (of matches, as yes or no). Like `compute_alphas`, it leaves out golden pairs,
-    the qualification and rejected units, the rater's and others'; it is empty where nobody else
-    answered the same.
+    others give, too (of matches, as yes or no), where these are not tied. Like `compute_alphas`, it
+    leaves out golden pairs, the qualification and rejected units, the rater's and others'; it is
+    empty where nobody else answered the same.
     """
     by_question = group(_compared(answers), question_of)
     rows = []
@@ -113,11 +113,12 @@ def _agreement(mine: Sequence[Answer], by_question: Mapping[tuple[int, int], lis
             for each in by_question.get(question_of(answer), ())
             if each.rater != answer.rater
         ]
-        if rest:
-            choices = KINDS[answer.kind].answers is not None
+        choices = KINDS[answer.kind].answers is not None
+        found = statistics.multimode(rest) if choices else [statistics.fmean(rest)] if rest else []
+        if len(found) == 1:
             own.append(_comparable(answer))
-            others.append(statistics.mode(rest) if choices else statistics.fmean(rest))
-    if choices:
+            others.append(found[0])
+    if choices and own:
         return f"{np.mean(np.equal(own, others)):.3f}"
     if len(own) < 2 or np.ptp(own) == 0 or np.ptp(others) == 0:
         return ""
