@@ -126,15 +126,14 @@ class _Golden:
 
     def __init__(self, pool: Pool, split: "EvalSplit", generator: np.random.Generator) -> None:
         self._generator, self._near = generator, pool.near | set(pool.pairs)
-        self._captions, self._images = split.caption_ids.tolist(), split.image_ids.tolist()
-        owners = split.caption_image_ids.tolist()
-        originals = [*zip(self._captions, owners, strict=True)]
+        captions, images = split.caption_ids.tolist(), split.image_ids.tolist()
+        originals = [*zip(captions, split.caption_image_ids.tolist(), strict=True)]
         self._own = set(originals)
         # A pair without a query may be right: no model has ranked it.
-        if "t2i" in pool.queries:
-            self._captions = pool.queries["t2i"].tolist()
-        else:
-            self._images = pool.queries["i2t"].tolist()
+        self._ranked = [
+            (asked.tolist(), images) if direction == "t2i" else (captions, asked.tolist())
+            for direction, asked in pool.queries.items()
+        ]
         # Candidates are asked anyway, so they come last.
         self._candidates = candidates = set(pool.pairs)
         shuffled = [originals[row] for row in generator.permutation(len(originals))]
@@ -164,9 +163,10 @@ class _Golden:
 
     def _negative(self) -> _Pair:
         for _ in range(_ATTEMPTS):
+            captions, images = self._ranked[self._generator.integers(len(self._ranked))]
             pair = (
-                self._captions[self._generator.integers(len(self._captions))],
-                self._images[self._generator.integers(len(self._images))],
+                captions[self._generator.integers(len(captions))],
+                images[self._generator.integers(len(images))],
             )
             if pair not in self._near and pair not in self._own:
                 self._near.add(pair)  # It is not drawn again.
