@@ -17,8 +17,8 @@ Other published towers, on one side or both, are fine-tuned:
 hundred pictures: on 600, training the text tower afterwards was no clear gain, nor was the last
 stage of the image tower (configs/results.md has the commands and numbers).
 
-After pictures were added to the folder, this goes on from the weights of an earlier run, in another
-workdir; without `:frozen` if it was `small`:
+After pictures were added to the folder, this continues from the weights of an earlier run, in
+another workdir; without `:frozen` if it was `small`:
 
     python -m xmodal.main --config=configs/own_data.py:frozen --config.data.manual_dir=FOLDER \\
         --config.init_from.run=RUN --config.init_from.optimizer=False --workdir=ANOTHER

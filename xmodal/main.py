@@ -54,7 +54,7 @@ config_flag.define_answer(
 )
 
 
-@ends_at_sigterm("Stopped by a signal, with nothing to save; the same command goes on.")
+@ends_at_sigterm("Stopped by a signal, with nothing to save; the same command starts again.")
 def main(argv: list[str]) -> None:
     """Connects the processes and starts the training loop."""
     del argv

@@ -71,7 +71,7 @@ def test_clip_of_openai_and_open_clip(torch, clip, tmp_path):
         "optimizer": {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 0.1}]},
     }
     torch.save(checkpoint, tmp_path / "epoch_3.pt")
-    with pytest.raises(UserError, match="nothing in it tells the activation .*--variant=quick_gel"):
+    with pytest.raises(UserError, match="nothing in it names the activation .*--variant=quick_gel"):
         published.convert("clip", tmp_path / "epoch_3.pt", **merges)
     found, exact = published.convert("clip", tmp_path / "epoch_3.pt", variant="gelu", **merges)
     assert_equal(found, wanted)
@@ -118,7 +118,7 @@ def test_siglip_of_big_vision_and_open_clip(siglip, tmp_path, kind):
                          "proj_bias": True, "pool_type": "last", "norm_kwargs": {"eps": 1e-6}},
         }}  # fmt: skip
         published.write(tmp_path / "open", published.timm_arrays(own), open_clip_config=config)
-        with pytest.raises(UserError, match="tells the activation .*--variant=gelu_tanh"):
+        with pytest.raises(UserError, match="names the activation .*--variant=gelu_tanh"):
             published.convert("siglip", source, **pieces)
         found, made = published.convert("siglip", source, variant="gelu_tanh", **pieces)
         check_without_a_projection(source, published.timm_arrays(own), config, found, pieces)

@@ -223,7 +223,7 @@ def test_the_resnet_equals_torch(torch, clip, tmp_path):
     arrays |= {f"visual.{name}": array.numpy() for name, array in resnet.state_dict().items()}
     published.write(tmp_path / "rn", arrays)
     source, merges = tmp_path / "rn", str(folder / "merges.txt")
-    with pytest.raises(UserError, match="nothing in it tells the activation"):
+    with pytest.raises(UserError, match="nothing in it names the activation"):
         published.convert("clip", source, vocabulary=merges)
     made = convert_model("clip", source, "quick_gelu", merges)
     save_model(tmp_path / "made", *made)

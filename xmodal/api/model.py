@@ -159,7 +159,7 @@ class Model:
         Args:
           images: paths, contents of files (bytes), PIL images, or uint8 arrays [H, W, 3], any
             number, also from an iterator; float features [F] or [R, F] for a model of features,
-            of which one with `data.image.max_regions` reads at most so many rows.
+            of which one with `data.image.max_regions` reads at most that many rows.
             Transparent pixels are put on white, as in prepared datasets.
           batch_size: items per call over all devices.
           upright: whether files, their contents and PIL images are rotated according to their EXIF

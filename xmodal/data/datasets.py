@@ -286,7 +286,7 @@ def follows_files(config: DataConfig) -> bool:
 
 
 def title_of(config: DataConfig) -> str:
-    """Returns the name of a dataset for people: that of the folder that they brought, if any."""
+    """Returns the display name of a dataset: that of the user's folder, if it has one."""
     return (
         pathlib.Path(config.manual_dir).resolve().name if follows_files(config) else config.dataset
     )

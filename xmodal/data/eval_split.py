@@ -36,7 +36,7 @@ class EvalSplit:
     Attributes:
       config: config of the dataset.
       name: name of the dataset.
-      title: its name for people, see `title_of`.
+      title: its display name, see `title_of`.
       split: name of the split.
       image_ids: int32 [N], ids of the records.
       caption_ids: int32 [M], grouped by image; empty for a config without text.

@@ -39,10 +39,10 @@ from xmodal.evals.ranking.score_tiles import one_device
 
 _TEXTS_PER_IMAGE = 16  # At most, in a call; an image with more is scored in several calls.
 # Texts are padded to a multiple of this, so that few shapes are compiled. Many pairs repay more
-# shapes: even numbers of so many leading binary digits, 2, 4, ..., 16, 20, 24, 28, 32, 40, ...
+# shapes: even numbers with this many leading binary digits, 2, 4, ..., 16, 20, 24, 28, 32, 40, ...
 _LENGTHS, _DIGITS = 8, 3
 _MANY_PAIRS = 1 << 22
-_IMAGE_LENGTHS = 4  # Images, to one of so many lengths that some of them have.
+_IMAGE_LENGTHS = 4  # Images are padded to one of this many lengths, which some of them have.
 _MOST_IMAGES = 64  # Per device and block.
 # Of a device that does not say how much it has, such as a CPU; its cache should hold a block.
 _UNKNOWN_MEMORY = 320 << 20

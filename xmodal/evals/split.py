@@ -13,7 +13,7 @@ class Split(Protocol):
 
     Attributes:
       name: name of the dataset.
-      title: its name for people, see `data.title_of`.
+      title: its display name, see `data.title_of`.
       image_ids: int [N].
       caption_ids: int [M].
       caption_image_ids: int [M], the image of every caption.
@@ -51,7 +51,7 @@ class Split(Protocol):
 
 
 def name_image(split: Split, image_id: int) -> str:
-    """Returns the name of an image for people: its file, or its id if the dataset has no names."""
+    """Returns the display name of an image: its file, or its id if the dataset has no names."""
     files = split.labels.get("picture")
     rows = np.flatnonzero(split.image_ids == image_id)
     return f"image {image_id}" if files is None or not len(rows) else str(files[rows[0]])

@@ -92,8 +92,8 @@ class TransformerLayer(nn.Module):
     ) -> tuple[jax.Array, None]:
         """X [N, T, W] and bool mask [N, T] or None -> ([N, T, W], nothing to stack).
 
-        With `queries`, only so many first tokens are computed, [N, queries, W]; with `drop_path`, a
-        scalar, each of the two branches of an item is dropped with that probability.
+        With `queries`, only that many tokens are computed, the first, [N, queries, W]; with
+        `drop_path`, a scalar, each of the two branches of an item is dropped with that probability.
         """
         spec, width = self.spec, x.shape[-1]
         dense = partial(nn.Dense, dtype=spec.dtype)

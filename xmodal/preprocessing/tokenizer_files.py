@@ -98,7 +98,7 @@ _SUFFIXES = {".model": "sentencepiece.model", ".json": "tokenizer.json"}
 
 
 def read_vocabulary(path: epath.PathLike) -> TokenizerFile:
-    """Returns the file of a tokenizer, whose name tells its kind, see `TextConfig.vocabulary`.
+    """Returns the file of a tokenizer, whose name determines its kind, see `TextConfig.vocabulary`.
 
     Raises:
       UserError: there is no such file, or it is not of its kind.
@@ -131,7 +131,7 @@ def parse_file(name: str, content: bytes, where: str) -> TokenizerFile:
         tokens = FILES[name](content)
     except ValueError as error:
         raise UserError(
-            f"{where} is not a {name}: {error}. The name of a tokenizer's file tells its kind: "
+            f"{where} is not a {name}: {error}. The name of a tokenizer's file defines its kind: "
             "merges.txt, NAME.model (SentencePiece), NAME.json (tokenizer.json), or a vocab.txt."
         ) from error
     if len(tokens) < 2:

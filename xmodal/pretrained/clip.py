@@ -44,10 +44,10 @@ def describe_clip(source: WeightSource, variant: str) -> Published:
 
     Args:
       source: the weights, with the files beside them.
-      variant: one of `MODELS['clip']`; "" if the source tells its activation.
+      variant: one of `MODELS['clip']`; "" if the source specifies its activation.
 
     Raises:
-      UserError: the source is none, does not tell its activation, or has another than `variant`.
+      UserError: the source is none, does not specify its activation, or has another than `variant`.
     """
     arrays, layout = source.arrays, find_layout(source.arrays)
     is_resnet = "encoder" in layout.image
@@ -88,10 +88,10 @@ def describe_siglip(source: WeightSource, variant: str) -> Published:
 
     Args:
       source: the weights, with the files beside them.
-      variant: one of `MODELS['siglip']`; "" if the source tells its activation.
+      variant: one of `MODELS['siglip']`; "" if the source specifies its activation.
 
     Raises:
-      UserError: the source is none, does not tell its activation, or has another than `variant`.
+      UserError: the source is none, does not specify its activation, or has another than `variant`.
     """
     arrays, layout = source.arrays, find_layout(source.arrays)
     if not layout.has(arrays, "image/head/probe"):
@@ -133,7 +133,7 @@ def _decide(
         return dict(known)
     if not variant:
         raise UserError(
-            "nothing in it tells the activation that it was trained with, and a wrong one costs "
+            "nothing in it names the activation that it was trained with, and a wrong one costs "
             f"accuracy in silence: use --variant={' or --variant='.join(variants)}, as its "
             "publisher says, or put its config file beside it (open_clip_config.json or "
             "config.json)."

@@ -109,11 +109,11 @@ def _train(
     state = starting_state(parts, run_dir)
     features = frozen_features.open_or_compute(parts, state)
     first_step, total_steps = int(state.step), parts.settings.total_steps
-    # The first ones come during compilation. Their threads end with the steps, in any case.
+    # The first batches are read during compilation. Their threads end with the steps, or an error.
     with contextlib.closing(make_batches(parts, first_step, features)) as batches:
-        # A finished run may have got another evaluator.
+        # An evaluator may have been added to a finished run.
         compiled = compile_step(parts, state, features) if first_step < total_steps else None
-        # Only now, as what was allocated for the start is not needed again.
+        # Only now: what the start allocated is not needed again.
         keep_freed_memory(parts.mesh.devices.flat[0].platform)
         compute = Compute.of(
             parts.mesh,

@@ -198,7 +198,7 @@ def feature_shapes(parts: Parts, side: str) -> data.FeatureReader:
 def _try_out(
     parts: Parts, run_dir: str, evaluation: RunEvaluation, compiled: CompiledStep
 ) -> dict[str, Any]:
-    """Makes two steps and an evaluation, as the run would."""
+    """Runs two steps and one evaluation, as the run would."""
     state = start.starting_state(parts, run_dir, newest_whole(run_dir))
     first = int(state.step)
     features = frozen_features.open_or_compute(parts, state, compute=False)

@@ -28,7 +28,7 @@ _LINES, _LONGEST_SECONDS = 20, 600.0
 
 
 def is_finite(scalars: Mapping[str, float]) -> bool:
-    """Returns whether a step was made: its loss and gradient are finite, as `step` asks.
+    """Returns whether a step changed the state: its loss and gradient are finite, as `step` asks.
 
     Another scalar, such as one of a loss of your own, may be NaN.
     """
@@ -80,7 +80,7 @@ class NonFiniteLossError(UserError):
 
 
 def forget_skipped(run_dir: str, first_step: int) -> None:
-    """Removes the steps that a start makes again from `RUN_DIR/skipped.jsonl`, on process 0."""
+    """Removes the steps that a start runs again from `RUN_DIR/skipped.jsonl`, on process 0."""
     path = epath.Path(run_dir) / _SKIPPED
     if jax.process_index() > 0 or not path.exists():
         return
@@ -142,7 +142,7 @@ class Reporter:
           total_steps: steps of the run, for the ETA.
           batch_size: global batch size, for examples per second.
           every: steps between reports.
-          first_step: first step that this process makes.
+          first_step: first step that this process runs.
           on_skip: called with every step that is not finite; many consecutive ones raise an
             error. With None, the first one raises an error.
         """

@@ -62,7 +62,7 @@ def resolve(
       run_dir: the run's folder; an existing run is resumed. None for no folder.
       mesh: devices of the run; None for all available ones.
       allow_changes: see `loop.train`.
-      needs_data: whether a missing dataset is an error; if not, `Spec.missing` tells, and sizes
+      needs_data: whether a missing dataset is an error; if not, `Spec.missing` says why, and sizes
         that depend on the dataset are arbitrary.
 
     Raises:

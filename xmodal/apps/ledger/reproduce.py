@@ -267,7 +267,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="all systems that have commands")
     parser.add_argument("--available", action="store_true", help="only those with all files")
     parser.add_argument("--minutes", type=float, help="only those known to take no longer (CPU)")
-    parser.add_argument("--seeds", type=positive_int, help="at most so many seeds of each")
+    parser.add_argument("--seeds", type=positive_int, help="at most this many seeds of each")
     parser.add_argument("--workdir", default="reproduced", help="folder of everything written")
     parser.add_argument("--write_tables", action="store_true", help="make Markdown tables again")
     parser.add_argument("--write_published", metavar="FILE", help="CSV of papers for `board`")

@@ -228,14 +228,14 @@ class ProbeEvaluator(ClassificationEvaluator):
         """Image embeddings of the training split, see `_features`.
 
         Raises:
-          UserError: ids of a file do not tell the splits apart.
+          UserError: ids of a file do not distinguish the splits.
         """
         shared = np.intersect1d(self._train.image_ids, self._split.image_ids)
         if isinstance(provider, Embeddings) and len(shared):
             raise UserError(
                 f"{self._where}: the splits {self._train.split!r} and {self._split.split!r} of "
                 f"{self._split.name} share {len(shared):,} image ids, the first is {shared[0]}, so "
-                f"{provider.place} does not tell their images apart. Evaluate the model itself, "
+                f"{provider.place} does not distinguish their images. Evaluate the model itself, "
                 "with --run=RUN or with the functions of xmodal.evaluate, or prepare the dataset "
                 "with ids that are unique over its splits."
             )

@@ -27,7 +27,7 @@ from xmodal.evals.ranking.entrants import find_entrants, mark_entrants
 _SLABS = (8, 16)
 # Both counts of a tile share an int32: items ahead in the lower half, equal ones in the upper.
 _EQUAL = 1 << 16
-# So many items of a tile that enter a list are few, and twice its length.
+# A tile has few items that enter a list if they are at most this many, or twice its length.
 _FEW = 16
 
 

@@ -99,7 +99,7 @@ def _fill_vocabulary(config: ml_collections.ConfigDict, entries: int | None) -> 
 
 
 def _count_rows(config: ml_collections.ConfigDict, entries: int) -> int:
-    """Rows of the word table for a vocabulary with so many entries.
+    """Rows of the word table for a vocabulary with this many entries.
 
     A file's vocabulary is the same in every run. Losses that share the table, and a sum of squares
     over parameters, would depend on rows that are not in use.
