@@ -1,7 +1,8 @@
 """The device mesh and the placement of arrays on it."""
 
+import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -110,12 +111,10 @@ def _first_match(patterns: Sequence[str], path: str) -> int:
     )
 
 
-def global_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
-    """Joins every process's rows into global arrays, the leading dimension split over the mesh."""
-    sharding = batch_sharded(mesh)
-    return {
-        key: jax.make_array_from_process_local_data(sharding, value) for key, value in batch.items()
-    }
+def global_batch(batch: Any, mesh: Mesh) -> Any:
+    """Joins every process's rows of a tree into global arrays, split over the mesh by rows."""
+    join = functools.partial(jax.make_array_from_process_local_data, batch_sharded(mesh))
+    return jax.tree.map(join, batch)
 
 
 def pad_rows(array: np.ndarray, rows: int) -> np.ndarray:

@@ -23,16 +23,9 @@ Batch = Mapping[str, np.ndarray]
 # (side, params, model_state, columns of a batch) -> an object whose `.vector` is [B, D] or
 # [B, K, D] and whose `.log_sigma` is [B, D] or None.
 Embed = Callable[[str, Any, Any, Mapping[str, jax.Array]], Any]
-# Columns of a batch of one side -> arrays by name.
-_EmbedBatch = Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]]
-# Positions [R] of items in the split, and their arrays [R, ...] by name.
-_Part = tuple[np.ndarray, dict[str, np.ndarray]]
 
 # Side -> the column with the ids of its items.
 _ID_COLUMNS = {side: f"{kind}_id" for side, kind in KINDS.items()}
-_VECTORS, _LOG_SIGMA = "vectors", "log_sigma"
-_TOKENS = ("tokens", "mask")
-_OF_PAIRS = "of_pairs/"  # Prefix of the arrays for the pair scorer.
 
 
 class Predictor(NamedTuple):
@@ -46,6 +39,28 @@ class Predictor(NamedTuple):
 
     sides: frozenset[str]
     predict: Callable[[Any, jax.Array | None, jax.Array | None], jax.Array]
+
+
+class _Embedded(NamedTuple):
+    """What is kept of the embeddings of N items: arrays, items first.
+
+    Attributes:
+      vectors: float32, the array that is ranked.
+      log_sigma: float32, of a probabilistic model; or None.
+      tokens: tokens and mask, float32, for a similarity of token sets; or None.
+      features: `Tokens` for a pair scorer; or None.
+    """
+
+    vectors: Any
+    log_sigma: Any = None
+    tokens: Any = None
+    features: Any = None
+
+
+# Columns of a batch of one side -> what is kept.
+_EmbedBatch = Callable[[Mapping[str, jax.Array]], _Embedded]
+# Positions [R] of items in the split, and what is kept of them.
+_Part = tuple[np.ndarray, _Embedded]
 
 
 class Items(Split, Protocol):
@@ -116,20 +131,17 @@ class Embedder:
 
         def embed_batch(
             side: str, field: str, params: Any, model_state: Any, columns: Any
-        ) -> dict[str, jax.Array]:
+        ) -> _Embedded:
             embedding = embed(side, params, model_state, columns)
-            found = {_VECTORS: select_field(embedding, field)}
-            if embedding.log_sigma is not None:
-                found[_LOG_SIGMA] = embedding.log_sigma
-            extras = getattr(embedding, "extras", {})
-            if similarity.module is not None and _TOKENS[0] in extras:
-                found |= {name: extras[name] for name in _TOKENS}
-            found = {name: array.astype(jnp.float32) for name, array in found.items()}
+            extras, tokens, kept = getattr(embedding, "extras", {}), None, None
+            if similarity.module is not None and "tokens" in extras:
+                tokens = extras["tokens"], extras["mask"]
             if pairs is not None:
                 features = extras["features"]
-                kept = {**features.extras, "tokens": features.tokens, "mask": features.full_mask()}
-                found |= {f"{_OF_PAIRS}{name}": array for name, array in kept.items()}
-            return found
+                kept = Tokens(features.tokens, features.full_mask(), dict(features.extras))
+            single = _Embedded(select_field(embedding, field), embedding.log_sigma, tokens)
+            single = jax.tree.map(lambda array: array.astype(jnp.float32), single)
+            return single._replace(features=kept)
 
         self._embed = jax.jit(embed_batch, static_argnums=(0, 1), out_shardings=by_row)
 
@@ -155,18 +167,20 @@ class Embedder:
         vectors: dict[str, np.ndarray] = {}
         log_sigma: dict[str, np.ndarray] = {}
         tokens: dict[str, RaggedTokens] = {}
-        of_pairs: dict[str, Tokens] = {}
+        features: dict[str, Tokens] = {}
         for side in (each for each in self._sides if each in split.sides):
             embed = functools.partial(self._embed, side, field, params, model_state)
             parts = self._embed_side(embed, side, split, batch_size)
-            names = parts[0][1]
-            vectors[side] = _gather(parts, _VECTORS)
-            if _LOG_SIGMA in names:
-                log_sigma[side] = _gather(parts, _LOG_SIGMA)
-            if _TOKENS[0] in names:
-                tokens[side] = _gather_tokens(parts)
-            if self._pairs is not None:
-                of_pairs[side] = Tokens.join([(rows, _of_pairs(part)) for rows, part in parts])
+            _, first = parts[0]
+            vectors[side] = _gather([(rows, part.vectors) for rows, part in parts])
+            if first.log_sigma is not None:
+                log_sigma[side] = _gather([(rows, part.log_sigma) for rows, part in parts])
+            if first.tokens is not None:
+                ragged = [RaggedTokens.from_padded(*part.tokens) for _, part in parts]
+                order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+                tokens[side] = RaggedTokens.join(ragged).take(order)
+            if first.features is not None:
+                features[side] = Tokens.join([(rows, part.features) for rows, part in parts])
         return Embeddings(
             place=f"{split.name} {split.split}",
             image_ids=np.asarray(split.image_ids, np.int64) if "image" in vectors else None,
@@ -181,8 +195,8 @@ class Embedder:
             tokens=tokens,
             options=self._similarity.options,
             pairs=None
-            if self._pairs is None or len(of_pairs) < len(_ID_COLUMNS)
-            else PairScores(self._pairs, params, of_pairs["image"], of_pairs["text"]),
+            if self._pairs is None or len(features) < len(_ID_COLUMNS)
+            else PairScores(self._pairs, params, features["image"], features["text"]),
         )
 
     def _learned(self, params: Any) -> dict[str, Any]:
@@ -266,8 +280,8 @@ class Embedder:
         split: Items,
         group: "_Group",
         advance: Callable[[int], None],
-    ) -> dict[str, np.ndarray]:
-        """Arrays [R, ...] of the items of a group, in its order."""
+    ) -> _Embedded:
+        """Embeds the items of a group, in its order."""
         own, size = group.own_rows(jax.process_index() if group.processes > 1 else 0), group.size
         if side == "image":
             read = split.images(size, own)
@@ -295,43 +309,25 @@ class Embedder:
                 f"The {side} items of {split.name} came in a different order or number than "
                 "requested."
             )
-        found = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-        if group.processes > 1:
+        found = jax.tree.map(lambda *arrays: np.concatenate(arrays), *batches)
+        if self.mesh is not None and group.processes > 1:
             found = mesh_lib.to_host(mesh_lib.global_batch(found, self.mesh), self.mesh)
-        return {name: group.restore_order(array) for name, array in found.items()}
+        return jax.tree.map(group.restore_order, found)
 
     def _place(self, rows: np.ndarray, size: int) -> jax.Array:
         """Pads this process's rows to a batch and shards them."""
         rows = mesh_lib.pad_rows(rows, size)
         if self.mesh is None:
             return jnp.asarray(rows)
-        return mesh_lib.global_batch({"rows": rows}, self.mesh)["rows"]
+        return mesh_lib.global_batch(rows, self.mesh)
 
 
-def _gather(parts: Sequence[_Part], name: str) -> np.ndarray:
-    """The array `name` of all parts in the order of the split, float32 [N, ...]."""
-    shape = parts[0][1][name].shape[1:]
-    gathered = np.empty((sum(len(rows) for rows, _ in parts), *shape), np.float32)
-    for rows, part in parts:
-        gathered[rows] = part[name]
+def _gather(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Joins arrays [R, ...] of items at positions [R], in the order of the split, float32."""
+    gathered = np.empty((sum(len(rows) for rows, _ in parts), *parts[0][1].shape[1:]), np.float32)
+    for rows, array in parts:
+        gathered[rows] = array
     return gathered
-
-
-def _gather_tokens(parts: Sequence[_Part]) -> RaggedTokens:
-    """The tokens of all parts in the order of the split."""
-    ragged = [RaggedTokens.from_padded(*(part[name] for name in _TOKENS)) for _, part in parts]
-    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
-    return RaggedTokens.join(ragged).take(order)
-
-
-def _of_pairs(part: Mapping[str, np.ndarray]) -> Tokens:
-    """The inputs of the pair scorer from embedded items."""
-    found = {
-        name.removeprefix(_OF_PAIRS): array
-        for name, array in part.items()
-        if name.startswith(_OF_PAIRS)
-    }
-    return Tokens(found.pop("tokens"), found.pop("mask"), found)
 
 
 @dataclasses.dataclass(frozen=True)
