@@ -104,7 +104,8 @@ def _check_folders(data_dir: str | None, manual_dir: str | None) -> None:
                 "machine, but a prepared dataset may be copied there"
             )
     if manual_dir and not (os.path.isdir(manual_dir) and os.listdir(manual_dir)):
-        raise FileNotFoundError(f"{manual_dir} does not exist or is empty{explain(manual_dir)}")
+        fault = "is not a folder" if os.path.isfile(manual_dir) else "does not exist or is empty"
+        raise FileNotFoundError(f"{manual_dir} {fault}{explain(manual_dir)}")
 
 
 def _check_encoding(data_dir: str) -> None:

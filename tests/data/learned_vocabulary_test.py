@@ -12,7 +12,6 @@ from xmodal.data import learned_vocabulary
 from xmodal.data.datasets import Source
 from xmodal.preprocessing import TextConfig
 from xmodal.preprocessing.treebank import split_nltk
-from xmodal.preprocessing.vocabulary import WORD_TOKENS
 from xmodal.preprocessing.words import split_words
 
 
@@ -84,19 +83,21 @@ def test_words_are_learned_as_the_tokenizer_reads_them(tiny_config):
         assert set(tokenizer.vocabulary[4:]) <= {tokenizer.vocabulary[k] for k in ids[mask > 0]}
 
 
-def test_captions_without_spaces_are_mostly_unknown_words(caplog):
+def test_captions_without_known_words_are_told(caplog):
     config = TextConfig(tokenizer="nltk", min_count=2, unknown="token")
-    learned_vocabulary.learn_vocabulary(["a red dog", "a red cat", "red"], config)
-    assert not caplog.messages
-    chinese = ["红色的狗在草地上。", "白色的狗在海滩上。", "狗", "狗"]
-    words = learned_vocabulary.learn_vocabulary(chinese, config)
-    assert words == [*WORD_TOKENS, "狗"]
-    assert not caplog.messages
-    learned_vocabulary.learn_vocabulary(chinese[:3], config)
+    english = [f"a {word} dog" for word in ("red", "blue", "small", "large", "wet", "old")]
+    learned_vocabulary.learn_vocabulary([*english, "green."], config)
     (said,) = caplog.messages
-    assert said.startswith("100 % of the words of the training captions are unknown")
+    assert said.startswith("1 of 7 training captions have no word that occurs")
+    caplog.clear()
+    learned_vocabulary.learn_vocabulary(english * 2, config)
+    assert not caplog.messages
+    chinese = ["红色的狗, 在草地上.", "白色的狗, 在海滩上.", "猫."]
+    learned_vocabulary.learn_vocabulary([*english, *chinese], config)
+    (said,) = caplog.messages
+    assert said.startswith("3 of 9 training captions have no word that occurs")
     pieces = TextConfig(tokenizer="wordpiece", vocabulary_size=30)
-    assert "狗" in learned_vocabulary.learn_vocabulary(chinese[:3], pieces)
+    assert "狗" in learned_vocabulary.learn_vocabulary(chinese, pieces)
 
 
 def test_a_vocabulary_is_learned_once_from_text_alone(tiny_config, monkeypatch):

@@ -54,9 +54,12 @@ def test_unknown_names_list_the_known_ones(monkeypatch, capsys):
 
 def test_a_missing_folder_is_named_without_a_stack_trace(tmp_path, monkeypatch):
     folder = tmp_path / "files"
-    message = f"flickr8k/images: {folder} does not exist or is empty"
-    with pytest.raises(SystemExit, match=message):
-        _run(monkeypatch, "--dataset=flickr8k", f"--manual_dir={folder}", f"--data_dir={tmp_path}")
+    flags = "--dataset=flickr8k", f"--manual_dir={folder}", f"--data_dir={tmp_path}"
+    with pytest.raises(SystemExit, match=f"flickr8k/images: {folder} does not exist or is empty"):
+        _run(monkeypatch, *flags)
+    folder.touch()
+    with pytest.raises(SystemExit, match=f"flickr8k/images: {folder} is not a folder"):
+        _run(monkeypatch, *flags)
 
 
 @pytest.mark.parametrize("name", ["incomplete.2_1.0.0", "linked"])

@@ -2,7 +2,6 @@
 
 import functools
 import importlib.metadata
-import itertools
 import runpy
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -83,7 +82,7 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
     texts = list(map(cut, texts))  # As the tokenizer reads them.
     if config.tokenizer != "wordpiece":
         found = learn_words(texts, word_splitter(config), config.min_count)
-        _warn_of_unknown_words(texts[:_LOOKED_AT], found, config)
+        _warn_of_equal_captions(texts[:_LOOKED_AT], found, config)
         return [*(word for word in found if word != MASK), MASK] if needs_mask(config) else found
     # Run as a file: its package imports tensorflow, which takes seconds.
     package = importlib.metadata.distribution("tensorflow-text")
@@ -93,18 +92,17 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
     return learn(count_words(texts, config.lower_case), config.vocabulary_size, **options)
 
 
-def _warn_of_unknown_words(texts: Sequence[str], known: Sequence[str], config: TextConfig) -> None:
-    """Says if most words are unknown, as in languages that write no spaces between words."""
-    words = list(itertools.chain.from_iterable(map(word_splitter(config), texts)))
-    rows = set(known)
-    unknown = sum(word not in rows for word in words)
-    if 2 * unknown > len(words):
+def _warn_of_equal_captions(texts: Sequence[str], known: Sequence[str], config: TextConfig) -> None:
+    """Says if many texts have no known word, as in languages without spaces between words."""
+    words = {word for word in known if any(map(str.isalnum, word))}
+    equal = sum(map(words.isdisjoint, map(word_splitter(config), texts)))
+    if 10 * equal > len(texts):
         logging.warning(
-            "%.0f %% of the words of the training captions are unknown, since they occur less than "
-            "config.data.text.min_count=%d times. If the language has no spaces between words, set "
-            "tokenizer='wordpiece', min_count=1 and unknown='drop' in config.data.text.",
-            100 * unknown / len(words),
-            config.min_count,
+            "%s of %s training captions have no word that occurs config.data.text.min_count=%d "
+            "times, so the model cannot distinguish them. min_count=1 keeps all words; if the "
+            "language has no spaces between them, set tokenizer='wordpiece' and unknown='drop', "
+            "too.",
+            *(f"{equal:,}", f"{len(texts):,}", config.min_count),
         )
 
 
