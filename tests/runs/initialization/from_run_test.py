@@ -69,6 +69,16 @@ def test_all_weights_come_and_nothing_else(source):
     assert all(jax.tree.leaves(same))
 
 
+def test_copies_of_the_towers_and_their_queues_start_anew(source):
+    """Another run may have none, of another size, or of images whose ids mean others here."""
+    fresh, anew = make_state(seed=2), np.full(3, 7)
+    own = {"momentum": {"text": {"a": anew}}, "tasks": {"itc": {"queue": {"ids": anew}}}}
+    fresh = dataclasses.replace(fresh, model_state=fresh.model_state | own)
+    state = from_run.take_weights(fresh, settings(source))
+    tiny.assert_identical({name: state.model_state.pop(name) for name in own}, own)
+    tiny.assert_identical(state.model_state, source[1].model_state)
+
+
 def test_damaged_weights_are_refused(source, tmp_path):
     folder = shutil.copytree(source[0], tmp_path / "run")
     path = max(folder.glob("checkpoints/30/params/**/d/*"), key=lambda each: each.stat().st_size)

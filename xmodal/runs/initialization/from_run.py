@@ -15,6 +15,10 @@ from xmodal.training.optimization.optimizer import moments_of, with_moments
 from xmodal.training.state import TrainState, replace_arrays
 from xmodal.training.tree import Tree, flatten, matches, part_of
 
+# No weights: copies of the towers, which follow those that are taken, and embeddings of items that
+# another dataset may not have.
+_STARTS_ANEW = ("momentum/", "tasks/[^/]+/queue/")
+
 
 def take_weights(state: TrainState, source: InitConfig) -> TrainState:
     """Returns a state with initial weights replaced by another run's; the step stays 0.
@@ -26,7 +30,8 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
         over in either case).
 
     Returns:
-      The state with the weights in place and the same sharding.
+      The state with the weights and running statistics in place and the same sharding; momentum
+      copies and their queues start anew.
 
     Raises:
       UserError: an unknown key, run or step; a pattern that matches nothing; an included array
@@ -140,7 +145,7 @@ def _check_leaf(path: str, leaf: Any, source: Mapping[str, Any], run: str) -> No
 def _take(tree: Tree, source: Mapping[str, np.ndarray], include: Sequence[str], run: str) -> Tree:
     taken = {}
     for path, leaf in flatten(tree).items():
-        if matches(include, part_of(path)):
+        if matches(include, part_of(path)) and not matches(_STARTS_ANEW, path):
             _check_leaf(path, leaf, source, run)
             taken[path] = source[path]
     return replace_arrays(tree, taken)
