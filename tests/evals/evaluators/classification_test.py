@@ -233,13 +233,33 @@ def test_classes_of_the_training_split_alone_count(split):
 
 
 @pytest.mark.parametrize(
+    ("train_split", "evaluated", "shared"),
+    [
+        ("train+validation", "validation", "validation"),
+        ("train", "train[:10%]+test", r"train\[:10%\]"),
+        ("train[10%:]", "train[10%:]", r"train\[10%:\]"),
+        ("train[10%:]", "train[:10%]", ""),
+    ],
+)
+def test_evaluated_images_are_not_learned_from(split, monkeypatch, train_split, evaluated, shared):
+    """A neighbor at distance 0 votes for the right class."""
+    split.split, options = evaluated, options_of(type="knn", train_split=train_split)
+    monkeypatch.setattr(split, "beside", lambda name: split.train)
+    if shared:
+        with pytest.raises(UserError, match=f"of which it evaluates '{shared}'; name another"):
+            make_evaluator("x", options, split, SIDES)
+    else:
+        make_evaluator("x", options, split, SIDES)
+
+
+@pytest.mark.parametrize(
     ("section", "sides", "message"),
     [
         ({"type": "zero_shot"}, ["image"], r"compares images with the names .* only \['image'\]"),
         ({"type": "knn"}, ["text"], "classifies images, but the model has no image side"),
         ({"type": "zero_shot", "labels": "breed"}, SIDES, "needs the label column 'breed'"),
         ({"type": "zero_shot", "names": ("dog",)}, SIDES, "names for 1 classes, .* of class 2"),
-        ({"type": "knn", "train_split": "test"}, SIDES, "learns from the split 'test', which it"),
+        ({"type": "knn", "train_split": "test"}, SIDES, "from the split 'test', of which it eval"),
         ({"type": "zero_shot", "templates": ("foto",)}, SIDES, "Unknown name 'foto'.*contains {}"),
         ({"type": "zero_shot", "templates": ()}, SIDES, "templates is empty"),
         ({"type": "knn", "k": 0}, SIDES, "k is 0"),

@@ -1,6 +1,7 @@
 """Classification of images: accuracies of any scores of images and classes, with intervals."""
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -203,10 +204,10 @@ class ProbeEvaluator(ClassificationEvaluator):
 
     def _read(self, sides: Collection[str]) -> None:
         split = self._split
-        if self.options.train_split == split.split:
+        if shared := _find_shared(self.options.train_split, split.split):
             raise UserError(
-                f"{self._where} learns from the split {split.split!r}, which it evaluates; name "
-                f"another one in {self._where}.train_split."
+                f"{self._where} learns from the split {self.options.train_split!r}, of which it "
+                f"evaluates {shared!r}; name another one in {self._where}.train_split."
             )
         self._train: Split = split.beside(self.options.train_split)
         super()._read(sides)
@@ -240,6 +241,21 @@ class ProbeEvaluator(ClassificationEvaluator):
                 "with ids that are unique over its splits."
             )
         return self._features(provider, self._train)
+
+
+def _find_shared(split: str, other: str) -> str:
+    """Returns a part of a split in TFDS notation that another one has; "" if none is known.
+
+    Different slices of a split may be disjoint.
+    """
+    pairs = itertools.product(
+        *([part.strip() for part in each.split("+")] for each in (split, other))
+    )
+    for one, two in pairs:
+        first, second = (part.partition("[")[0] for part in (one, two))
+        if one == two or (first == second and first in (one, two)):
+            return two
+    return ""
 
 
 def score_images(
