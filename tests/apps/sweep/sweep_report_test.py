@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 
+import matplotlib
 import numpy as np
 import optuna
 import pytest
@@ -155,7 +156,9 @@ def test_a_panel_for_every_parameter(plan, studied):
 def test_sections_are_drawn(plan):
     space = {"l2": choices((None, '{"scale": 0.1}'))}
     plan = dataclasses.replace(plan, space=space)
+    color = matplotlib.rcParams["axes.facecolor"]
     assert sweep_report.draw_scores(plan, make_trials(plan, [1.0, 2.0])).startswith(b"\x89PNG")
+    assert matplotlib.rcParams["axes.facecolor"] == color  # That of other figures is their own.
 
 
 def test_values_and_metrics_for_tensorboard(plan, tmp_path):

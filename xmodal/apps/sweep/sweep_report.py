@@ -152,13 +152,16 @@ def format_csv(plan: Plan, trials: Sequence[FrozenTrial]) -> str:
 
 def draw_scores(plan: Plan, trials: Sequence[FrozenTrial]) -> bytes:
     """Returns a PNG with Optuna's slice plot: the score over each parameter."""
+    import matplotlib  # Slow to import.
+
     study = optuna.create_study(direction="minimize" if plan.sign < 0 else "maximize")
     study.add_trials([each for each in trials if each.state == TrialState.COMPLETE])
-    with warnings.catch_warnings(action="ignore"):
+    # Optuna changes the style of all figures of the process.
+    with warnings.catch_warnings(action="ignore"), matplotlib.rc_context():
         axes = optuna.visualization.matplotlib.plot_slice(study, target_name=plan.select)
-    figure = np.asarray(axes, dtype=object).flat[0].figure
-    figure.set_size_inches(3.4 * len(plan.parameters) + 1, 3.4)
-    return to_png(figure, bbox_inches="tight")
+        figure = np.asarray(axes, dtype=object).flat[0].figure
+        figure.set_size_inches(3.4 * len(plan.parameters) + 1, 3.4)
+        return to_png(figure, bbox_inches="tight")
 
 
 def format_value(value: Any) -> str:
