@@ -225,12 +225,15 @@ def _check_unchanged(split: "EvalSplit", hit: "Hit") -> None:
 
 def _open(path: pathlib.Path) -> "PIL.Image.Image":
     from data_prep.untrusted.picture_formats import open_picture
+    from xmodal.base.folder_walk import fault_of_file, is_unread_picture
     from xmodal.preprocessing.images import stand_upright
 
     try:
         return stand_upright(open_picture(path))
     except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
-        raise UserError(f"{path} cannot be read as a picture: {error}.") from error
+        is_other = path.is_file() and is_unread_picture(path.name)
+        fault = fault_of_file(path) if is_other else error
+        raise UserError(f"{path} cannot be read as a picture: {fault}.") from error
 
 
 def _parse() -> argparse.Namespace:

@@ -143,6 +143,17 @@ def test_a_dataset_that_changed_after_the_build_shows_no_pictures(monkeypatch):
             shown(Hit(1, row, "photos test 4", 0.5))
 
 
+def test_a_picture_of_an_unread_format_is_to_be_converted(tmp_path):
+    path = tmp_path / "phone.HEIC"
+    with pytest.raises(xmodal.UserError, match=r"phone.HEIC cannot be read .*No such file"):
+        command._open(path)
+    path.write_bytes(b"\0\0\0\x18ftypheic")
+    with pytest.raises(
+        xmodal.UserError, match=r"phone.HEIC cannot be read .*; convert it to one of"
+    ):
+        command._open(path)
+
+
 def test_names_of_pictures_need_not_be_utf8(of_pixels, search, tmp_path):
     (path, *_), index = save_pictures(tmp_path / "photos", count=1), tmp_path / "index"
     named = os.fsdecode(os.path.join(os.fsencode(path.parent), b"bad\xff.png"))
