@@ -167,6 +167,21 @@ def task(
     }
 
 
+def bert_base(**changes: object) -> dict:
+    """The encoder of texts with the sizes of BERT-Base, uncased."""
+    return {
+        "name": "bert",
+        "vocab_size": 30522,
+        "width": 768,
+        "depth": 12,
+        "heads": 12,
+        "mlp_dim": 3072,
+        "max_positions": 512,
+        "dropout": 0.0,
+        "dtype": "float32",
+    } | changes
+
+
 def small_convnet(width: float = 0.25, batch_norm: str = "batch") -> dict:
     """An EfficientNet small enough for a laptop CPU."""
     return {

@@ -58,20 +58,17 @@ def experiment() -> ConfigDict:
     """ViT-B/16 at 384 pixels and BERT-Base on COCO."""
     config = base.base("blip")
     config.total_steps, config.batch_size = "6 epochs", 256
-    sizes = {"width": 768, "depth": 12, "heads": 12, "mlp_dim": 3072, "dtype": "bfloat16"}
     config.model = {
         "image": {
             "encoder": {
-                "name": "vit", "patch": 16, "normalization": "clip", "remat": True, **sizes
+                "name": "vit", "patch": 16, "width": 768, "depth": 12, "heads": 12,
+                "mlp_dim": 3072, "normalization": "clip", "remat": True, "dtype": "bfloat16",
             },
             "head": {"name": "first"},
             "projection": {"width": 256},
         },
         "text": {
-            "encoder": {
-                "name": "bert", "vocab_size": 30522, "max_positions": 512, "types": 0,
-                "dropout": 0.1, **sizes,
-            },
+            "encoder": base.bert_base(types=0, dropout=0.1, dtype="bfloat16"),
             "head": {"name": "first"},
             "projection": {"width": 256},
         },

@@ -45,18 +45,7 @@ def efficientnet_b4() -> dict:
 def frozen_bert(projection: int | None = 1792) -> dict:
     """The text side: BERT-Base, three new layers, a linear projection."""
     return {
-        "encoder": {
-            "name": "bert",
-            "vocab_size": 30522,
-            "width": 768,
-            "depth": 12,
-            "lower_depth": 0,
-            "heads": 12,
-            "mlp_dim": 3072,
-            "max_positions": 512,
-            "dropout": 0.0,
-            "dtype": "bfloat16",
-        },
+        "encoder": base.bert_base(lower_depth=0, dtype="bfloat16"),
         "head": {
             "name": "transformer",
             "block": "milan",
@@ -74,18 +63,7 @@ def frozen_bert(projection: int | None = 1792) -> dict:
 def minilm(lower_depth: int, projection: int | None = None) -> dict:
     """The sentence encoder all-MiniLM-L6-v2, with its first layers separate, to be frozen."""
     return {
-        "encoder": {
-            "name": "bert",
-            "vocab_size": 30522,
-            "width": 384,
-            "depth": 6,
-            "lower_depth": lower_depth,
-            "heads": 12,
-            "mlp_dim": 1536,
-            "max_positions": 512,
-            "dropout": 0.0,
-            "dtype": "float32",
-        },
+        "encoder": base.bert_base(width=384, depth=6, lower_depth=lower_depth, mlp_dim=1536),
         "head": {"name": "mean"},
         "projection": None if projection is None else {"width": projection},
     }

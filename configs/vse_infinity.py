@@ -116,17 +116,7 @@ def wsl(config: ConfigDict) -> ConfigDict:
 
 def bert(config: ConfigDict) -> ConfigDict:
     """BERT-Base, trained with a tenth of the learning rate; all its tokens are pooled."""
-    encoder = {
-        "name": "bert",
-        "vocab_size": 30522,
-        "width": 768,
-        "depth": 12,
-        "heads": 12,
-        "mlp_dim": 3072,
-        "max_positions": 512,
-        "dropout": 0.1,
-        "dtype": "float32",
-    }
+    encoder = base.bert_base(dropout=0.1)
     head = {"name": "gpo", "width": itm.DIMENSION, "init": "torch"}
     config.model.text = {"encoder": encoder, "head": head, "projection": None}
     config.init_from.published += ("text/encoder/",)
