@@ -145,6 +145,16 @@ def as_dict(section: Any) -> Any:
     return {key: as_dict(value) for key, value in section.items()}
 
 
+def flatten_section(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns nested sections as `{"optimizer.learning_rate": 0.001}`; an empty one is a value."""
+    flat: dict[str, Any] = {}
+    for key, value in section.items():
+        path = f"{prefix}{key}"
+        is_nested = isinstance(value, Mapping) and value
+        flat |= flatten_section(value, f"{path}.") if is_nested else {path: value}
+    return flat
+
+
 def read_named(
     where: str,
     section: Mapping[str, Any],

@@ -22,6 +22,8 @@ from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
+from xmodal.base.config import flatten_section
+
 _QUALITY = 60  # Of JPEG, where text is still sharp.
 _FLUSH_SECONDS = 120.0  # A bucket stores the whole file again at each flush.
 _files = itertools.count()
@@ -117,10 +119,8 @@ def _picture_pb(tag: str, data: bytes) -> Summary:
 
 def flat_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """`{"optimizer.learning_rate": 0.001}` from a nested config, values TensorBoard can show."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= {f"{key}.{inner}": v for inner, v in flat_config(value).items()}
-        else:
-            flat[key] = value if isinstance(value, bool | int | float | str) else str(value)
-    return flat
+    return {
+        path: value if isinstance(value, bool | int | float | str) else str(value)
+        for path, value in flatten_section(config).items()
+        if not isinstance(value, Mapping)
+    }

@@ -21,7 +21,7 @@ from absl import logging
 from jax._src import distributed  # jax.distributed has no public key-value store
 from jax.experimental import multihost_utils
 
-from xmodal.base.config import UserError
+from xmodal.base.config import UserError, flatten_section
 
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 
@@ -125,7 +125,12 @@ def check_equal(settings: Mapping[str, Any]) -> None:
     """
     if count() == 1:
         return
-    flat = {"version of the code": _hash_code()} | dict(_flat(settings))
+    flat = {"version of the code": _hash_code()}
+    flat |= {
+        path: json.dumps(value, default=str)
+        for path, value in flatten_section(settings).items()
+        if path.rpartition(".")[2].removeprefix("--") not in _OF_A_HOST
+    }
     text = json.dumps(flat, sort_keys=True)  # Commands may collect flags in a set.
     _set(f"settings/{index()}", text)
     digests = gather("compare the settings", hashlib.sha256(text.encode()).hexdigest())
@@ -293,14 +298,6 @@ def _wait(key: str, peer: int, what: str) -> str:
         # So that a wait is at most a twentieth longer than it has to be.
         pause = max((now - started) / 20, _SHORTEST_POLL_SECONDS)
         time.sleep(min(pause, _LONGEST_POLL_SECONDS))
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        elif key.removeprefix("--") not in _OF_A_HOST:
-            yield f"{prefix}{key}", json.dumps(value, default=str)
 
 
 def _hash_code() -> str:

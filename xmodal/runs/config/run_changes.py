@@ -4,10 +4,10 @@ import dataclasses
 import difflib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from xmodal.base.config import UserError
+from xmodal.base.config import UserError, flatten_section
 from xmodal.evals import read_options
 from xmodal.preprocessing.text_config import ID_FIELDS
 from xmodal.runs.config.run_config import RunConfig, read_settings
@@ -195,17 +195,8 @@ def _with_evaluators(settings: RunConfig, names: Collection[str]) -> RunConfig:
 
 
 def _flat(settings: RunConfig) -> dict[str, Any]:
-    """Returns path -> value, lists and empty sections included."""
-
-    def flatten(section: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        flat: dict[str, Any] = {}
-        for key, value in section.items():
-            is_section = isinstance(value, Mapping) and value
-            flat |= flatten(value, f"{prefix}{key}.") if is_section else {f"{prefix}{key}": value}
-        return flat
-
-    # As in JSON, where tuples are lists and keys are strings.
-    return flatten(json.loads(json.dumps(dataclasses.asdict(settings))), "")
+    """Returns path -> value, as in JSON, where tuples are lists and keys are strings."""
+    return flatten_section(json.loads(json.dumps(dataclasses.asdict(settings))))
 
 
 def _arrow(values: tuple[Any, Any]) -> str:
