@@ -15,6 +15,7 @@ import pytest
 
 from configs import base, cxc
 from tests import tiny_encoder as tiny
+from tests import tiny_run
 from xmodal.base.config import UserError
 from xmodal.runs import loop, preflight, start
 from xmodal.runs.folder import checkpoints, run_folder
@@ -50,17 +51,8 @@ def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
     found = json.loads(output.read_text())
     assert (found["devices"], found["batch_size"], found["device"]) == (8, 16, "cpu")
 
-    # The actual run makes the same steps.
-    losses = {}
-    with pytest.MonkeyPatch.context() as patch:
-        record = loop.reporting.Reporter.record
-
-        def recording(self, step, scalars, *others):
-            losses[step] = float(scalars["train/loss"])
-            record(self, step, scalars, *others)
-
-        patch.setattr(loop.reporting.Reporter, "record", recording)
-        loop.train(config, str(run))
+    # The actual run has the same losses.
+    losses = tiny_run.train(config, run)
     assert found["run"]["losses"] == [losses[0], losses[1]]
     assert len(found["run"]["step_seconds"]) == 2
     assert np.isfinite(found["run"]["metrics"][f"{TINY}/mean_recall@10"])
