@@ -180,20 +180,11 @@ def convert_model(
             source = dataclasses.replace(source, arrays=given)
             published = _describe(model, source, variant)
             text = dataclasses.replace(published.sides["text"], files=_as_file(words))
-        mapper = Mapper(source.arrays)
-        for name, shape in published.shapes().items():
-            mapper.take(name, published.find(name), shape)
-        for name, scalar in published.parameters.items():
-            taken = Taken(scalar, np.squeeze) if isinstance(scalar, str) else scalar
-            mapper.take(f"similarity/{name}", taken, ())
-        arrays, report = mapper.result([name for name in source.arrays if COUNTERS.match(name)])
-        report = dataclasses.replace(report, notes=published.notes)
+        arrays, report = _take_arrays(published, source.arrays)
         show(report.text())
         report.check(allow_missing, (*converter.expected_unexpected, *allow_unexpected))
     except UserError as error:
-        likely = max(MODELS, key=lambda name: _count_used(name, source))
-        is_likely = likely != model and _count_used(likely, source) and "--model" not in str(error)
-        hint = f" It looks like {likely}: use --model={likely}." if is_likely else ""
+        hint = "" if "--model" in str(error) else _suggest_model(model, source)
         raise UserError(f"{source.path}: {error}{hint}") from error
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
     sides = {**published.sides, "text": text}
@@ -217,6 +208,25 @@ def _describe(model: str, source: WeightSource, variant: str) -> Published:
         )
     usual = next(iter(VARIANTS[model]), "") if converter.has_default else ""
     return converter.describe(source, variant or trained or usual)
+
+
+def _take_arrays(published: Published, arrays: Arrays) -> tuple[dict[str, np.ndarray], Report]:
+    """Returns the arrays of a model by our names, those of `parameters` as `similarity/NAME`."""
+    mapper = Mapper(arrays)
+    for name, shape in published.shapes().items():
+        mapper.take(name, published.find(name), shape)
+    for name, scalar in published.parameters.items():
+        taken = Taken(scalar, np.squeeze) if isinstance(scalar, str) else scalar
+        mapper.take(f"similarity/{name}", taken, ())
+    found, report = mapper.result([name for name in arrays if COUNTERS.match(name)])
+    return found, dataclasses.replace(report, notes=published.notes)
+
+
+def _suggest_model(model: str, source: WeightSource) -> str:
+    """Returns a sentence on the model whose arrays a source has, or "" if that is `model`."""
+    likely = max(MODELS, key=lambda name: _count_used(name, source))
+    is_other = likely != model and _count_used(likely, source)
+    return f" It looks like {likely}: use --model={likely}." if is_other else ""
 
 
 def _count_used(model: str, source: WeightSource) -> int:
