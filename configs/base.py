@@ -167,8 +167,8 @@ def task(
     }
 
 
-def bert_base(**changes: object) -> dict:
-    """The encoder of texts with the sizes of BERT-Base, uncased."""
+def bert(**changes: object) -> dict:
+    """The text encoder BERT, by default with the sizes of BERT-Base, uncased."""
     return {
         "name": "bert",
         "vocab_size": 30522,

@@ -68,7 +68,7 @@ def experiment() -> ConfigDict:
             "projection": {"width": 256},
         },
         "text": {
-            "encoder": base.bert_base(types=0, dropout=0.1, dtype="bfloat16"),
+            "encoder": base.bert(types=0, dropout=0.1, dtype="bfloat16"),
             "head": {"name": "first"},
             "projection": {"width": 256},
         },

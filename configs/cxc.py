@@ -45,7 +45,7 @@ def efficientnet_b4() -> dict:
 def frozen_bert(projection: int | None = 1792) -> dict:
     """The text side: BERT-Base, three new layers, a linear projection."""
     return {
-        "encoder": base.bert_base(lower_depth=0, dtype="bfloat16"),
+        "encoder": base.bert(lower_depth=0, dtype="bfloat16"),
         "head": {
             "name": "transformer",
             "block": "milan",
@@ -63,7 +63,7 @@ def frozen_bert(projection: int | None = 1792) -> dict:
 def minilm(lower_depth: int, projection: int | None = None) -> dict:
     """The sentence encoder all-MiniLM-L6-v2, with its first layers separate, to be frozen."""
     return {
-        "encoder": base.bert_base(width=384, depth=6, lower_depth=lower_depth, mlp_dim=1536),
+        "encoder": base.bert(width=384, depth=6, lower_depth=lower_depth, mlp_dim=1536),
         "head": {"name": "mean"},
         "projection": None if projection is None else {"width": projection},
     }

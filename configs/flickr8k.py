@@ -77,17 +77,9 @@ def from_scratch() -> ConfigDict:
         "projection": {"width": DIMENSION},
     }
     config.model.text = {
-        "encoder": {
-            "name": "bert",
-            "vocab_size": 0,
-            "width": 256,
-            "depth": 1,
-            "heads": 4,
-            "mlp_dim": 512,
-            "max_positions": 32,
-            "dropout": 0.2,
-            "dtype": "float32",
-        },
+        "encoder": base.bert(
+            vocab_size=0, width=256, depth=1, heads=4, mlp_dim=512, max_positions=32, dropout=0.2
+        ),
         "head": {"name": "mean"},
         "projection": {"width": DIMENSION},
     }

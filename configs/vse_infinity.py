@@ -116,7 +116,7 @@ def wsl(config: ConfigDict) -> ConfigDict:
 
 def bert(config: ConfigDict) -> ConfigDict:
     """BERT-Base, trained with a tenth of the learning rate; all its tokens are pooled."""
-    encoder = base.bert_base(dropout=0.1)
+    encoder = base.bert(dropout=0.1)
     head = {"name": "gpo", "width": itm.DIMENSION, "init": "torch"}
     config.model.text = {"encoder": encoder, "head": head, "projection": None}
     config.init_from.published += ("text/encoder/",)
