@@ -9,7 +9,9 @@ import PIL.Image
 import pytest
 
 from xmodal.api.search import items
+from xmodal.api.search.hits import Hit
 from xmodal.base.config import UserError
+from xmodal.cli import search
 
 
 def _save(path):
@@ -76,10 +78,27 @@ def test_regions_of_a_dataset_are_read_without_their_padding():
         name="photos",
         split="test",
         image_ids=np.arange(2),
+        labels={},
         images=lambda size, rows: iter([{"image": regions[rows], "image_mask": mask[rows]}]),
     )
     found = list(items.from_split(split, features=True).read(0, 2))
     assert [each.tolist() for each in found] == [regions[0, :1].tolist(), regions[1, :2].tolist()]
+
+
+def test_a_picture_in_the_place_of_another_is_not_shown_for_it():
+    def split_of(*names):
+        labels = {"picture": np.array(names, object)} if names else {}
+        ids = np.array([3, 7])
+        return types.SimpleNamespace(name="pets", split="test", image_ids=ids, labels=labels)
+
+    assert items.from_split(split_of(), features=False).names == ["pets test 3", "pets test 7"]
+    first, second = items.from_split(split_of("a/1.jpg", "b.jpg"), features=False).names
+    assert (first, second) == ("pets test a/1.jpg", "pets test b.jpg")
+    # The ids are those of before, but the second picture has been replaced.
+    after = split_of("a/1.jpg", "c.jpg")
+    search._check_unchanged(after, Hit(1, 0, first, 0.5))
+    with pytest.raises(UserError, match="has no 'pets test b.jpg' at position 1: the dataset was"):
+        search._check_unchanged(after, Hit(2, 1, second, 0.5))
 
 
 def test_a_table_is_no_list_of_captions(tmp_path):

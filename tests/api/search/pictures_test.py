@@ -122,6 +122,7 @@ def test_pictures_of_a_dataset_are_embedded_as_its_evaluation_does(of_pixels):
         name="photos",
         split="test",
         image_ids=np.arange(2),
+        labels={},
         pictures=lambda rows: np.array(stored, object)[rows],
     )
     model = xmodal.load(of_pixels)
@@ -135,7 +136,9 @@ def test_pictures_of_a_dataset_are_embedded_as_its_evaluation_does(of_pixels):
 
 
 def test_a_dataset_that_changed_after_the_build_shows_no_pictures(monkeypatch):
-    split = types.SimpleNamespace(name="photos", split="test", image_ids=np.array([7, 4]))
+    split = types.SimpleNamespace(
+        name="photos", split="test", image_ids=np.array([7, 4]), labels={}
+    )
     monkeypatch.setattr(items, "open_split", lambda section: split)
     shown = command._Pictures(IndexGallery(["photos test 4"], np.ones((1, 2)), dataset={}), "image")
     for row in (0, 2):

@@ -22,7 +22,7 @@ class Hit:
     Attributes:
       rank: rank, starting at 1.
       row: its position in the index.
-      item: path, caption, or position in a dataset.
+      item: path, caption, or image of a dataset.
       score: larger is more similar.
       definition: names the score: the model's similarity, or the score of its pair scorer, such as
         "logit of cross_attention + cosine".

@@ -27,7 +27,7 @@ class SearchItems:
     """Items of one kind.
 
     Attributes:
-      names: shown for each item: a path, a caption, or the position in a dataset.
+      names: shown for each item: a path, a caption, or the image of a dataset.
       read: (start, stop) -> inputs of the model, in this order.
       dataset: section of the dataset that has their pictures; None for other items.
       stamps: further marks of identity: sizes and times of files, hashes.
@@ -145,8 +145,13 @@ def from_split(split: "EvalSplit", *, features: bool) -> SearchItems:
 
 
 def name_item(split: "EvalSplit", row: int) -> str:
-    """Returns the name in an index of an image of a dataset, by its row in the split."""
-    return f"{split.name} {split.split} {split.image_ids[row]}"
+    """Returns the name in an index of an image of a dataset, by its row in the split.
+
+    It ends in the name of the picture, if the dataset has names: ids of a user's pictures change
+    with the folder.
+    """
+    shown = split.labels.get("picture", split.image_ids)[row]
+    return f"{split.name} {split.split} {shown}"
 
 
 def open_split(
