@@ -18,7 +18,7 @@ from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.building.record_parts import OneProcess, PartedRecords
 from data_prep.captioned_images import find_layout
-from data_prep.captioned_images.captioned_pictures import APPEARS_TWICE, CaptionedPicture
+from data_prep.captioned_images.captioned_pictures import APPEARS_TWICE
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.lost_records import count_lost, why_lost
 from data_prep.captioned_images.options import ReadingOptions
@@ -27,10 +27,13 @@ from data_prep.captioned_images.reading_summary import summary
 from data_prep.captioned_images.split_choice import choose_splits
 from data_prep.captioned_images.survey import Survey, look_at_part, survey
 from data_prep.captioned_images.user_ratings import Item, rated_pairs
+from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.image_files import ImageFile
 from data_prep.reading.picture_names import composed, is_picture
 from data_prep.reading.split_names import SPLITS
+
+_CHANGED = "was added, removed or renamed during the build; build again"
 
 
 class Builder(RandomAccessBuilder):
@@ -135,7 +138,7 @@ class Builder(RandomAccessBuilder):
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """Ids and splits of the pictures in a part, "" for one without a row; see `Survey`.
+    """Ids, names and splits of the pictures in a part, "" for one without a row; see `Survey`.
 
     Attributes:
       joined: picture -> all its captions, if it got those of other pictures.
@@ -144,6 +147,7 @@ class _Plan:
 
     image_ids: np.ndarray
     caption_ids: np.ndarray
+    names: list[str]
     splits: list[str]
     joined: dict[int, tuple[str, ...]]
     copies: dict[int, int]
@@ -159,6 +163,7 @@ def _plans(found: Survey, splits: list[str]) -> Iterator[_Plan]:
         yield _Plan(
             image_ids[taken],
             caption_ids[taken],
+            [found.names[row] if row >= 0 else "" for row in rows],
             [splits[row] if row >= 0 else "" for row in rows],
             {number: found.joined[row] for number, row in enumerate(rows) if row in found.joined},
             copies[part],
@@ -168,13 +173,21 @@ def _plans(found: Survey, splits: list[str]) -> Iterator[_Plan]:
 def _examples(
     layout: Layout, parts: Sequence[Any], plans: Sequence[_Plan], wanted: str, number: int
 ) -> Iterator[Record | LeftOut]:
-    """Yields the examples of a split that are in a part."""
-    plan = plans[number]
-    for item, row in _numbered(layout.read(parts[number])):
+    """Yields the examples of a split that are in a part.
+
+    Raises:
+      UnexpectedFilesError: it has other pictures than in the first pass.
+    """
+    plan, row = plans[number], -1
+    for item in layout.read(parts[number]):
         if isinstance(item, LeftOut):
             if wanted == SPLITS[0]:
                 yield item
-        elif not plan.splits[row] and wanted == SPLITS[0]:
+            continue
+        row += 1
+        if row >= len(plan.names) or plan.names[row] not in ("", item.name):
+            raise UnexpectedFilesError(f"{item.name} {_CHANGED}")
+        if not plan.splits[row] and wanted == SPLITS[0]:
             for _ in range(plan.copies.get(row, 0)):
                 yield LeftOut(item.name, APPEARS_TWICE, is_record=False)
         elif plan.splits[row] == wanted:
@@ -187,16 +200,8 @@ def _examples(
                     int(plan.image_ids[row]), captions, image=image, picture=item.name
                 ),
             )
-
-
-def _numbered(
-    items: Iterable[CaptionedPicture | LeftOut],
-) -> Iterator[tuple[CaptionedPicture | LeftOut, int]]:
-    """Pictures with their numbers."""
-    number = 0
-    for item in items:
-        yield item, number
-        number += isinstance(item, CaptionedPicture)
+    if row + 1 < len(plan.names):
+        raise UnexpectedFilesError(f"{plan.names[row + 1] or parts[number]} {_CHANGED}")
 
 
 def _rating_splits(

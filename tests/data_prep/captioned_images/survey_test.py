@@ -9,6 +9,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from data_prep.captioned_images import captioned_images_dataset_builder as dataset_builder
+from data_prep.captioned_images import split_choice
+from data_prep.errors import UnexpectedFilesError
 from data_prep.prepared import read_columns
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import prepare
@@ -91,3 +94,29 @@ def test_the_same_content_in_two_splits_stays_two_pictures(tmp_path, capfd):
         "test": 2,
     }
     assert "1 images of validation or test have a copy" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / "images/p000.png").unlink(), "images/p001.png was added, rem"),
+        (lambda folder: (folder / "images/p029.png").unlink(), "images/p029.png was added, rem"),
+        (lambda folder: folders.write_images(folder, [30]), "images/p030.png was added, removed"),
+    ],
+)
+def test_pictures_that_come_or_go_during_the_build(change, message, tmp_path, monkeypatch):
+    """They would get the ids and the splits of others."""
+    folder = tmp_path / "files"
+    folders.write_images(folder, folders.NUMBERS)
+    for number in folders.NUMBERS:
+        text = folder / "images" / folders.name(number)
+        text.with_suffix(".txt").write_text(f"caption {number}")
+
+    def choose_later(*arguments):
+        (folder / "images/p030.txt").write_text("another")
+        change(folder)
+        return split_choice.choose_splits(*arguments)
+
+    monkeypatch.setattr(dataset_builder, "choose_splits", choose_later)
+    with pytest.raises(UnexpectedFilesError, match=message):
+        prepare(folder)
