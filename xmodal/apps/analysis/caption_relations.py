@@ -97,12 +97,14 @@ def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict
         raise UserError("config.evals has no evaluator of type 'relations' to evaluate with.")
     evaluations = {}
     for name, options in found.items():
-        section = config["data"] | {"labels": options.labels_read, "image": None}
-        train = data.eval_split(section, split=config["train_split"])
+        read = {"labels": options.labels_read, "image": None}
+        section = config["data"] | dict(options.data or {}) | read
+        split = data.eval_split(section, split=options.final_split)
+        evaluator = make_evaluator(name, options, cast("Split", split), ["text"])
+        train = data.eval_split(config["data"] | read, split=config["train_split"])
         select = list(options.select) or slice(None)
         labels = train.labels[options.labels][train.caption_rows] > 0
         regression = CaptionRegression(train.caption_texts, labels[:, select], inverse_penalty)
-        split = data.eval_split(section, split=options.final_split)
         source = Embeddings(
             _NAME,
             image_ids=None,
@@ -112,7 +114,6 @@ def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict
             similarity="cosine",
             predictions={options.task: Predictions(None, regression.predict(split.caption_texts))},
         )
-        evaluator = make_evaluator(name, options, cast("Split", split), source.sides)
         evaluations[name] = evaluate_source(evaluator, source, name=_NAME, evaluator_name=name)
     return evaluations
 
