@@ -22,6 +22,7 @@ FILES = {"annotations": "labels", "output": "out"}
         ({"run": "r", "follow": True, "save_embeddings": "f"}, "--save_embeddings cannot be used"),
         ({"run": "r", "interpolate": ["0"], "save_scores": "f"}, "--save_scores cannot be used"),
         ({"run": "r", "timeout": 5.0}, "--timeout cannot be used with --run"),
+        ({"embeddings": "e", "manual_dir": "d"} | FILES, "--manual_dir cannot be used with --emb"),
         ({"run": "a,b", "follow": True}, "--follow takes one run; --run names several"),
         ({"follow": True, "config": None}, "Give one of .*; given: --follow"),
         ({"embeddings": "e", "step": "5"} | FILES, "--step cannot be used with --embeddings"),

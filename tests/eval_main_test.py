@@ -220,6 +220,21 @@ def test_an_unknown_evaluator(saved_run_dir, tmp_path):
         evaluate(run=str(saved_run_dir), evaluators=["cxc"], output=str(tmp_path / "out"))
 
 
+def test_a_run_whose_dataset_was_moved(saved_run_dir, few_shapes, tmp_path):
+    run_dir = tmp_path / "run"
+    shutil.copytree(saved_run_dir, run_dir)
+    config = json.loads((run_dir / "config.json").read_text())
+    config["data"] |= {"dataset": "captioned_images", "manual_dir": str(tmp_path / "gone")}
+    (run_dir / "config.json").write_text(json.dumps(config))
+    given = {"run": str(run_dir), "output": str(tmp_path / "out"), "evaluators": ["shapes"]}
+    with pytest.raises(UserError, match="config.data.manual_dir: .*gone does not exist"):
+        evaluate(**given)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/notes.txt").write_text("")
+    with pytest.raises(UserError, match="here/notes.txt has no image column"):
+        evaluate(**given, manual_dir=str(tmp_path / "here"))
+
+
 def test_annotations_are_for_boards_of_ms_coco(saved_run_dir, tmp_path):
     config = ConfigDict({"data": {"dataset": "coco_captions"}, "evals": {}})
     config.evals.own = {"type": "boards"}

@@ -21,6 +21,8 @@ EVALUATOR/BOARD/DIRECTION/METRIC, for a run those of the last evaluated checkpoi
 `steps/STEP.json` those of each checkpoint. --output defaults to RUN/SPLIT for the best checkpoint,
 whose results in RUN/test are those that training wrote, and to RUN/step_STEP/SPLIT for another
 --step.
+`--manual_dir`, `--data_dir` and `--ratings_dir` say where the folders of a run's `config.data` are
+now, if they were moved.
 `--interpolate=0,0.5,1` evaluates averages of the checkpoint and the weights that its run started
 from, into RUN/interpolation/SPLIT: `steps/PERCENT.json`, and `curve.md` and `curve.tex`, a table
 with intervals.
@@ -51,6 +53,7 @@ from xmodal.cli.eval_flags import (
     NAME,
     OVERWRITE,
     PARTIAL,
+    PLACES,
     RUN,
     SAMPLES,
     SAVE_EMBEDDINGS,
@@ -211,8 +214,8 @@ def _open_ensemble() -> "Opened":
     if len(set(folders)) < 2:
         raise UserError(f"--run={RUN.value} names one run; remove the comma, or name several runs.")
     configs = [run_folder.load_run(folder) for folder in folders]
-    for config in configs if ANNOTATIONS.value else ():
-        add_annotations(config, ANNOTATIONS.value)
+    for config in configs:
+        _add_flags(config)
     return run_subjects.open_runs(
         folders, configs, split=SPLIT.value, step=STEP.value, names=EVALUATORS.value
     )
@@ -282,10 +285,18 @@ def _evaluation_of(config: ConfigDict) -> "RunEvaluation":
     from xmodal.runs import run
     from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 
-    if ANNOTATIONS.value:
-        add_annotations(config, ANNOTATIONS.value)
+    _add_flags(config)
     parts = run.build(config, mesh_lib.make_mesh())
     return RunEvaluation(parts, names=EVALUATORS.value, trains=False)
+
+
+def _add_flags(config: ConfigDict) -> None:
+    """Sets what flags say of the dataset of a run: its labels, and where its folders are now."""
+    for place in PLACES:
+        if place.value is not None:
+            config.data[place.name] = place.value
+    if ANNOTATIONS.value:
+        add_annotations(config, ANNOTATIONS.value)
 
 
 def add_annotations(config: ConfigDict, folder: str) -> None:

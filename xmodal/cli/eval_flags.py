@@ -44,6 +44,14 @@ INTERPOLATE = flags.DEFINE_list(
     "Weights from 0 to 1, such as 0,0.25,0.5,0.75,1: averages the run's checkpoint with the "
     "weights that the run started from (WiSE-FT), 0 being the start, and evaluates each average.",
 )
+PLACES = [
+    flags.DEFINE_string(f"{name}_dir", None, f"With --run: where {what} now, if moved.")
+    for name, what in {
+        "manual": "the files of its dataset are",
+        "data": "its prepared datasets are",
+        "ratings": "its ratings are",
+    }.items()
+]
 
 EMBEDDINGS = flags.DEFINE_string(
     "embeddings",
@@ -88,11 +96,12 @@ _WRITTEN = {"split", "output", "overwrite", "compare"}
 _LABELED = _WRITTEN | {"annotations", "boards", "name", "bootstrap_samples", "seed"}
 _SAVED = {"save_embeddings", "save_scores"}
 _CONFIGURED = _WRITTEN | _SAVED | {"evaluators", "examples"}
+_OF_RUN = _CONFIGURED | {"annotations", *(place.name for place in PLACES)}
 # Flags that together name the source -> the flags that go with them.
 SOURCES: dict[tuple[str, ...], set[str]] = {
-    ("run",): _CONFIGURED | {"step", "annotations"},
-    ("run", "follow"): _CONFIGURED - _SAVED | {"timeout", "annotations"},
-    ("run", "interpolate"): _CONFIGURED - _SAVED | {"step", "annotations"},
+    ("run",): _OF_RUN | {"step"},
+    ("run", "follow"): _OF_RUN - _SAVED | {"timeout"},
+    ("run", "interpolate"): _OF_RUN - _SAVED | {"step"},
     ("config",): _CONFIGURED,
     ("embeddings", "config"): _WRITTEN | {"evaluators", "examples", "name", "similarity"},
     ("scores", "config"): _WRITTEN | {"evaluators", "examples", "name", "ids"},
