@@ -263,12 +263,12 @@ class Model:
         ]
 
     def attend_images(
-        self, images: Iterable[Picture] | np.ndarray, *, batch_size: int = 64
+        self, images: Iterable[Picture] | np.ndarray, *, batch_size: int = 64, upright: bool = True
     ) -> np.ndarray:
         """Returns the weights of an image's patches in the attention that pools them.
 
         It is that of the head, such as SigLIP's `map` or `attention_pool` of CLIP's ResNets; with
-        `first`, as in CLIP's ViTs, that of the first token in the last layer.
+        `first`, as in CLIP's ViTs, that of the first token in the last layer. See `embed_images`.
 
         Returns:
           float32 [N, G, G], means over heads with the sum 1, over the square of `preprocess`.
@@ -276,9 +276,9 @@ class Model:
         Raises:
           UserError: see `embed_images`; or the model has no attention over patches.
         """
-        found = self._embed_images(self._attend, "attend_images", images, batch_size)
-        side = math.isqrt(np.shape(found)[1])
-        return np.asarray(found).reshape(-1, side, side)
+        given = self._attend, "attend_images", images, batch_size
+        found = np.asarray(self._embed_images(*given, upright=upright))
+        return found.reshape(-1, *[math.isqrt(found.shape[1])] * 2)
 
     def tokenize(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the inputs of the text encoder: ids and mask, int32 [N, T].
@@ -292,7 +292,7 @@ class Model:
         _check_strings(texts)
         return tokenizer.encode(texts)
 
-    def preprocess(self, images: Iterable[Picture]) -> np.ndarray:
+    def preprocess(self, images: Iterable[Picture], *, upright: bool = True) -> np.ndarray:
         """Returns the inputs of the image encoder, uint8 [N, size, size, 3] for pictures.
 
         Raises:
@@ -300,7 +300,7 @@ class Model:
           ValueError: an item is not an image.
         """
         config = self._require_images()
-        return np.stack([prepare_image(each, config) for each in images])
+        return np.stack([prepare_image(each, config, upright=upright) for each in images])
 
     def hash_weights(self) -> str:
         """Returns the SHA-256 of the weights, the tokenizer and the preprocessing of images.

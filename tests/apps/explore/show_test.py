@@ -72,6 +72,7 @@ def test_the_best_are_ranked_again_by_the_pair_scorer():
         split="test",
         sides=("image", "text"),
         image_ids=np.arange(12),
+        labels={},
         images=lambda batch_size, rows: [{"image": features[rows]}],
     )
     texts = make_texts(2)
@@ -88,11 +89,16 @@ def test_the_best_are_ranked_again_by_the_pair_scorer():
 
 def test_a_picture_is_dark_where_the_model_attends_little():
     """Its view has four patches, of which the last one has half of the weights."""
+
+    def seen(function):
+        """The function of pictures that are not rotated, as evaluation sees them."""
+        return lambda pictures, *, upright: function(pictures) if not upright else None
+
     weights = np.array([[[0.25, 0.25], [0.0, 0.5]]])
     model = SimpleNamespace(
         sides=["image"],
-        attend_images=lambda pictures: np.repeat(weights, len(pictures), axis=0),
-        preprocess=lambda pictures: np.stack([np.full((40, 40, 3), each) for each in pictures]),
+        attend_images=seen(lambda pictures: np.repeat(weights, len(pictures), axis=0)),
+        preprocess=seen(lambda pictures: np.stack([np.full((40, 40, 3), x) for x in pictures])),
     )
     split = SimpleNamespace(has_pictures=True, pictures=lambda places: 100 + places)
     _, shown = show._attended_pictures(model, split, np.array([100, 0]))

@@ -126,11 +126,12 @@ def _attended_pictures(
         return None
     pictures = list(split.pictures(places))
     try:
-        weights = model.attend_images(pictures)
+        weights = model.attend_images(pictures, upright=False)  # As in evaluation.
     except UserError:  # As above.
         return None
     shares = weights / weights.max(axis=(1, 2), keepdims=True)
-    return [_darken(*each) for each in zip(model.preprocess(pictures), shares, strict=True)]
+    views = model.preprocess(pictures, upright=False)
+    return [_darken(*each) for each in zip(views, shares, strict=True)]
 
 
 def _darken(view: np.ndarray, shares: np.ndarray) -> PIL.Image.Image:
