@@ -1,14 +1,13 @@
 """Text and JSON files beside the images of the same name."""
 
 import collections
-import os
 import pathlib
 from collections.abc import Iterator
 
 from data_prep.captioned_images.column_names import caption_groups
 from data_prep.captioned_images.row_numbers import check_numbers
 from data_prep.captioned_images.unused_files import is_description
-from data_prep.reading.fetched_files import SIDECAR_ENDINGS, parse_meta, sidecar_key, stem_of
+from data_prep.reading.fetched_files import SIDECAR_ENDINGS, parse_meta, stem_of, texts_of_images
 from data_prep.reading.folders import walk
 from data_prep.reading.picture_names import is_picture
 
@@ -63,18 +62,18 @@ def same_stem(folder: pathlib.Path) -> dict[str, tuple[str, str]]:
     """
     _, names = next(walk(folder))
     images: dict[str, list[str]] = collections.defaultdict(list)
-    texts: dict[str, list[str]] = collections.defaultdict(list)
-    for name in names:
-        if is_picture(name):
-            images[stem_of(name)].append(name)
-        elif is_sidecar(name):
-            texts[sidecar_key(name)].append(name)
     found: dict[str, tuple[str, str]] = {}
-    for key, files in texts.items():
-        own = images.get(os.path.splitext(key)[0], [])
+    for image, texts in texts_of_images(names).items():
+        if not is_picture(image):
+            continue
+        for ending in SIDECAR_ENDINGS:
+            same = [each for each in texts if each.lower().endswith(ending)]
+            if len(same) > 1:
+                found[image] = ("several texts of an image", f"{same[0]} and {same[1]}")
+        for text in texts:
+            images[text].append(image)
+    for text, own in images.items():
         if len(own) > 1:
-            detail = f"{own[0]} and {own[1]} share {files[0]}"
+            detail = f"{own[0]} and {own[1]} share {text}"
             found |= dict.fromkeys(own, ("several images of the same name", detail))
-        elif own and len(files) > 1:
-            found[own[0]] = ("several texts of an image", f"{files[0]} and {files[1]}")
     return found

@@ -4,6 +4,7 @@ The files are those of img2dataset. Its keys are positions in shards, which are 
 url list only for some shard sizes, so a sample is identified by its stored url.
 """
 
+import collections
 import dataclasses
 import functools
 import os
@@ -19,6 +20,7 @@ from data_prep.reading.picture_names import (
     UNREAD_ENDINGS,
     composed,
     is_picture,
+    is_unread_picture,
     read_picture,
 )
 from data_prep.untrusted.json_text import parse_json_text
@@ -118,18 +120,12 @@ def read_images(
       folder: the folder that image names are relative to.
       where: its name in reports.
     """
-    sidecars = {
-        sidecar_key(name): name
-        for name in names
-        if name.lower().endswith(SIDECAR_ENDINGS) and (parent / name).is_file()
-    }
-    for name in names:
-        if os.path.splitext(name)[1] and not is_picture(name):
-            continue
+    for name, texts in texts_of_images(names).items():
         path = parent / name
         relative = path.relative_to(folder).as_posix()
-        beside = [sidecars.get(stem_of(name) + each) for each in (".json", ".txt")]
-        meta, text = ((parent / each).read_bytes() if each else b"" for each in beside)
+        beside = {os.path.splitext(each)[1].lower(): parent / each for each in texts}
+        present = {ending: each.read_bytes() for ending, each in beside.items() if each.is_file()}
+        meta, text = (present.get(ending, b"") for ending in (".json", ".txt"))
         yield Fetched(
             where=f"{where}/{relative}",
             name=relative,
@@ -149,9 +145,36 @@ def stem_of(name: str) -> str:
     return _IMAGE_ENDING.sub("", os.path.splitext(composed(name))[0])
 
 
-def sidecar_key(name: str) -> str:
-    """Returns what a text beside an image is called: its stem with an ending in lower case."""
-    return stem_of(name) + os.path.splitext(name)[1].lower()
+def texts_of_images(names: Sequence[str]) -> dict[str, list[str]]:
+    """Returns the text and JSON files about every image of a folder, by its name.
+
+    photo.jpg.txt is about photo.jpg alone, even beside photo.png. Other texts are about the images
+    with the same name but for the ending, or if there are none, with the same `stem_of`.
+
+    Args:
+      names: names of the files of the folder; those without an ending may be images.
+    """
+    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = collections.defaultdict(list)
+    by_stem: dict[str, list[str]] = collections.defaultdict(list)
+    # No text of another image's whole name is about an image that is read.
+    whole: dict[str, list[str]] = {composed(name): [] for name in names if is_unread_picture(name)}
+    for name in names:
+        stem, ending = os.path.splitext(composed(name))
+        if ending and not is_picture(name):
+            continue
+        found[name] = []
+        by_name[stem].append(name)
+        by_stem[stem_of(name)].append(name)
+        if ending:
+            whole[composed(name)] = [name]
+    for text in names:
+        if text.lower().endswith(SIDECAR_ENDINGS):
+            about = os.path.splitext(composed(text))[0]
+            images = whole.get(about, by_name.get(about) or by_stem.get(stem_of(text), []))
+            for image in images:
+                found[image].append(text)
+    return found
 
 
 def _give(image: Any) -> bytes:

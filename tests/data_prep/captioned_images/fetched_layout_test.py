@@ -114,6 +114,27 @@ def test_texts_may_keep_the_ending_of_their_image(tmp_path):
     assert left_out["d.jpg"].detail == "d.jpg.txt and d.txt"
 
 
+def test_a_text_with_the_whole_name_of_an_image_is_of_no_other(tmp_path):
+    _write(
+        tmp_path,
+        {
+            **{name: _PICTURE for name in ("a.jpg", "a.png", "b.jpg", "b.heic")},
+            **{f"{name}.txt": f"of {name}" for name in ("a.jpg", "a.png", "b.jpg", "b.heic")},
+            **{f"c.gif.{n}.png": _PICTURE for n in range(2)},
+            **{f"c.gif.{n}.txt": f"frame {n}" for n in range(2)},
+        },
+    )
+    found, left_out = _read(tmp_path)
+    assert found == {
+        "a.jpg": ["of a.jpg"],
+        "a.png": ["of a.png"],
+        "b.jpg": ["of b.jpg"],
+        "c.gif.0.png": ["frame 0"],
+        "c.gif.1.png": ["frame 1"],
+    }
+    assert _reasons(left_out) == {"b.heic": "unread ending"}
+
+
 def test_a_text_that_could_be_of_two_images_is_of_none(tmp_path):
     _write(
         tmp_path,
