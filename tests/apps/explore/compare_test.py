@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -232,6 +233,14 @@ def test_the_best_and_the_inseparable_are_bold_in_latex(saved, tmp_path):
     (row,) = [line for line in three.table([tag], "latex").splitlines() if "recall" in line]
     assert row.endswith(r"& \textbf{100.00} \\")
     assert row.count(r"\textbf") == 1
+
+
+def test_folders_with_an_equals_sign(tmp_path):
+    folders = [str(tmp_path / f"rate={rate}") for rate in (0.1, 0.2)]
+    for folder in folders:
+        pathlib.Path(folder).mkdir()
+    expected = {"rate=0.1": folders[0], "slow": folders[1]}
+    assert compare_lib.read_names([folders[0], f"slow={folders[1]}"]) == expected
 
 
 def test_two_models_of_one_name_are_named_apart():

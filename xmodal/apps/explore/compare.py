@@ -74,13 +74,20 @@ def read_names(models: Sequence[str]) -> dict[str, str]:
     Raises:
       UserError: two models have the same name.
     """
-    named = (each.rpartition("=") for each in models)
-    folders = [(name or os.path.basename(os.path.normpath(at)), at) for name, _, at in named]
+    folders = list(map(_read_name, models))
     counts = collections.Counter(name for name, _ in folders)
     if shared := [name for name, count in counts.items() if count > 1]:
         places = " and ".join(at for name, at in folders if name == shared[0])
         raise UserError(f"{places} share the name {shared[0]!r}: write NAME=FOLDER.")
     return dict(folders)
+
+
+def _read_name(given: str) -> tuple[str, str]:
+    """The name and the folder of an argument; the path of a folder may have "=", too."""
+    name, mark, folder = given.partition("=")
+    if not mark or epath.Path(given).exists():
+        name, folder = "", given
+    return name or os.path.basename(os.path.normpath(folder)), folder
 
 
 def _find(folder: str | os.PathLike) -> epath.Path:
