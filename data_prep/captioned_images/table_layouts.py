@@ -224,7 +224,10 @@ class EmbeddedLayout(Layout):
         table, columns = part
         path = table.path.relative_to(self._folder).as_posix()
         for row in table.rows():
-            assert not isinstance(row, LeftOut)  # only text files have them
+            if isinstance(row, LeftOut):
+                place = row.where.removeprefix(table.path.name)
+                yield dataclasses.replace(row, where=f"{path}{place}")
+                continue
             where, cells = row
             name = f"{path}{where.removeprefix(table.path.name)}"
             found = list(cell_captions(map(cells.get, columns.captions), name))

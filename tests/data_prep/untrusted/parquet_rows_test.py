@@ -9,6 +9,7 @@ from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.tables import _parquet_rows
 from data_prep.reading.fetched_files import read_table
+from tests.data_prep.captioned_images.own_folders import picture, read_layout
 
 
 def test_rows_that_are_not_utf8_are_listed(tmp_path):
@@ -21,6 +22,16 @@ def test_rows_that_are_not_utf8_are_listed(tmp_path):
     assert (bad.where, bad.reason) == ("a row 1", "not UTF-8")
     first, bad, last = _parquet_rows(tmp_path / "a.parquet")
     assert (first[1]["url"], bad.reason, last[0]) == ("a", "not UTF-8", "a.parquet row 2")
+
+
+def test_pictures_of_rows_that_are_not_utf8_are_listed(tmp_path):
+    texts = pyarrow.array([b"a dog", b"b\xff", b"a cat"]).view(pyarrow.utf8())
+    table = pyarrow.table({"image": [picture(n) for n in range(3)], "caption": texts})
+    (tmp_path / "data").mkdir()
+    pyarrow.parquet.write_table(table, tmp_path / "data/a.parquet")
+    found, left_out = read_layout(tmp_path)
+    assert found == {"data/a.parquet row 0": ["a dog"], "data/a.parquet row 2": ["a cat"]}
+    assert left_out == {"data/a.parquet row 1": "not UTF-8"}
 
 
 def test_days_that_no_calendar_has_are_listed(tmp_path):
