@@ -216,7 +216,9 @@ def _rating_splits(
             if is_picture(item.where):
                 images.setdefault(item.where, {})
             continue
-        row = next(rows)
+        row = next(rows, None)
+        if row is None or (row >= 0 and found.names[row] != item.name):
+            raise UnexpectedFilesError(f"{item.name} {_CHANGED}")
         if row < 0 or not found.usable[row]:
             images[item.name] = {}
             continue

@@ -118,5 +118,10 @@ def test_pictures_that_come_or_go_during_the_build(change, message, tmp_path, mo
         return split_choice.choose_splits(*arguments)
 
     monkeypatch.setattr(dataset_builder, "choose_splits", choose_later)
-    with pytest.raises(UnexpectedFilesError, match=message):
-        prepare(folder)
+    folders.write_csv(folder / "ratings.csv", [["left", "right", "score"], ["p003", "p004", 1]])
+    configs = ["images"] if "p029" in message else ["images", "ratings"]
+    for config in configs:
+        with pytest.raises(UnexpectedFilesError, match=message):
+            prepare(folder, config)
+        folders.write_images(folder, folders.NUMBERS)
+        (folder / "images/p030.png").unlink(missing_ok=True)
