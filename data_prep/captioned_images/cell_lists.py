@@ -10,8 +10,8 @@ from typing import Any
 
 from data_prep.untrusted.json_text import parse_json_text
 
-NOTHING = frozenset(("nan", "NaN", "None", "null", "NULL", "NaT", "<NA>"))
-"""How writers of tables spell a missing value."""
+NOTHING = frozenset(("nan", "NaN", "None", "null", "NULL", "NaT", "<NA>", "NA", "#N/A"))
+"""How writers of tables spell a missing value; the last two are R's and spreadsheets'."""
 
 _TEXT = r"""[ub]?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _ITEM = re.compile(rf"({_TEXT}|{'|'.join(NOTHING)})(\s*,\s*|\s+|$)", re.DOTALL)

@@ -44,7 +44,9 @@ def test_missing_values_in_a_list_are_left_out_and_reported(cell):
     assert (missing.reason, missing.is_record) == ("empty caption", False)
 
 
-@pytest.mark.parametrize("cell", ["", "nan", "[]", "[nan]", "['']", '[""]', None, float("nan")])
+@pytest.mark.parametrize(
+    "cell", ["", "nan", "NA", "#N/A", "[]", "[nan]", "['']", '[""]', None, float("nan")]
+)
 def test_a_cell_without_a_caption(cell):
     (missing,) = cell_captions([cell], "a.csv line 2")
     assert isinstance(missing, LeftOut)
