@@ -222,6 +222,7 @@ def test_images_are_read_batch_by_batch_in_order(tmp_path):
         (lambda model: model.embed_images(np.zeros((9, 8, 3), np.uint8)), "put one in a list"),
         (lambda model: model.embed_images(["star.jpg"]), r"Image 0 \(star.jpg\) cannot be embed"),
         (lambda model: model.similarity(np.ones((2, 3)), np.ones((2, 4))), "cannot be compared"),
+        (lambda model: model.similarity(np.ones(4), np.ones(4)), r"\[4\] and \[4\] cannot be comp"),
         (lambda model: model.similarity(["a"], ["b"]), "takes embeddings: could not convert"),
         (
             lambda model: model.embed_texts(["a"], batch_size=2.5),

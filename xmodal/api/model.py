@@ -204,7 +204,7 @@ class Model:
             first, second = (np.asarray(side, np.float32) for side in (left, right))
         except (ValueError, TypeError, RuntimeError) as error:  # Of NumPy and of PyTorch.
             raise UserError(f"similarity takes embeddings: {error}.") from error
-        if first.ndim != second.ndim or first.shape[1:] != second.shape[1:]:
+        if first.ndim < 2 or first.ndim != second.ndim or first.shape[1:] != second.shape[1:]:
             raise UserError(
                 f"Embeddings of the shapes {list(first.shape)} and {list(second.shape)} cannot be "
                 "compared: pass [N, D] and [M, D] of one model."
