@@ -14,8 +14,8 @@ from data_prep.cxc.rating_files import METHOD, RELEASED, SCORE, SIDES, file_name
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import without_bad_rows
 from data_prep.reading.text_files import AnyPath
-from data_prep.untrusted.cells import inert_cell
 from xmodal.base.config import UserError
+from xmodal.base.result_files import csv_text
 
 __all__ = [
     "HOME",
@@ -117,9 +117,9 @@ def format_cxc_file(rating: str, columns: Mapping[str, np.ndarray]) -> str:
     """
     names = ["COCO_val2014:sentid:{}" if "caption" in side else "COCO_val2014_{:012d}.jpg"
              for side in SIDES[rating]]  # fmt: skip
-    lines = [",".join([*SIDES[rating], SCORE, METHOD])]
-    rows = (columns[name].tolist() for name in ("left_ids", "right_ids", "scores", "methods"))
-    for left, right, score, method in zip(*rows, strict=True):
-        ids = f"{names[0].format(left)},{names[1].format(right)}"
-        lines.append(f"{ids},{round(score, 2)},{inert_cell(method)}")
-    return "\n".join([*lines, ""])
+    pairs = (columns[name].tolist() for name in ("left_ids", "right_ids", "scores", "methods"))
+    rows = (
+        (names[0].format(left), names[1].format(right), round(score, 2), method)
+        for left, right, score, method in zip(*pairs, strict=True)
+    )
+    return csv_text([(*SIDES[rating], SCORE, METHOD), *rows])

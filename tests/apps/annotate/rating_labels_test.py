@@ -52,6 +52,19 @@ def test_pairs_without_all_their_raters_do_not_count(tmp_path):
         aggregate(study, tmp_path / "labels", human_only=True)
 
 
+def test_sampling_methods_with_commas_can_be_read_again(tmp_path):
+    method = 'random, "by hand"'
+    columns = {
+        "left_ids": np.array([10]),
+        "right_ids": np.array([20]),
+        "scores": np.array([1.75]),
+        "methods": np.array([method]),
+    }
+    path = epath.Path(tmp_path / "sts_test.csv")
+    path.write_text(format_cxc_file("sts", columns))
+    assert read_cxc_file(path, "sts")["methods"].tolist() == [method]
+
+
 # Section 2 of the specification: rows, and those of at least 3 (images: 2.5).
 RELEASED = {
     "sts": {"c2c_isim": ("19,045", "583"), "c2c_cocaption": ("25,000", "15,601")},
