@@ -118,6 +118,17 @@ def test_published_numbers_are_those_that_the_board_reads(ledger, monkeypatch, t
     assert "'cvs' is not in the ledger" in run(monkeypatch, "cvs", f"--write_published={path}")
 
 
+def test_the_tables_of_pages_are_written_in_latex(ledger, monkeypatch, tmp_path):
+    assert run(monkeypatch, f"--write_latex={tmp_path / 'tables.tex'}") == 0
+    text = (tmp_path / "tables.tex").read_text()
+    names = {row.table.name for row in ledger.rows if row.table.page}
+    assert text.count(r"\begin{table}") == len(names)
+    (row,) = (each for each in ledger.of_system("flickr8k_itm/vsepp"))
+    recall = row.measured["flickr8k/i2t/recall@1"].text.replace("±", r"$\pm$")
+    assert f"vsepp & hardest & {recall} & " in text
+    assert "`" not in text
+
+
 @pytest.mark.slow
 def test_a_real_row(ledger, real_data, tmp_path, monkeypatch, capfd):
     """A baseline of relations is inside; a row with another number is outside."""

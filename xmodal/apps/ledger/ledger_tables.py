@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from xmodal.apps.ledger.ledger_entries import Ledger, LedgerRow, Value
 from xmodal.base.config import UserError
+from xmodal.base.text_table import Rows, format_document
 
 COUNTS = "counts"
 _PLACE = re.compile(r"(<!--ledger:(?P<name>[^>]*)-->\n).*?(<!--end-->)", re.DOTALL)
@@ -67,12 +68,31 @@ def count_rows(ledger: Ledger) -> str:
     )
 
 
+def tables_as_latex(ledger: Ledger) -> str:
+    """Returns the tables of all pages in LaTeX, each with its name as caption."""
+    names = dict.fromkeys(row.table.name for row in ledger.rows if row.table.page)
+    parts: list[str | Rows] = []
+    for name in names:
+        cells = [[cell.replace("`", "") for cell in line] for line in _cells_of(name, ledger)]
+        parts += [f"# {name}", cells]
+    return format_document(parts, "latex")
+
+
 def table_of(name: str, ledger: Ledger) -> str:
     """Returns a table in Markdown.
 
     Raises:
       UserError: the ledger has no such table on a page.
     """
+    cells = _cells_of(name, ledger)
+    rule = "|---" + "|---:" * (len(cells[0]) - 1) + "|"
+    head, *lines = ("|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|"
+                    for line in cells)  # fmt: skip
+    return "\n".join([head, rule, *lines])
+
+
+def _cells_of(name: str, ledger: Ledger) -> list[list[str]]:
+    """The cells of a table, the heads first."""
     rows = [row for row in ledger.rows if row.table.name == name and row.table.page]
     if not rows:
         raise UserError(f"The ledger has no table {name!r} for a page.")
@@ -81,12 +101,7 @@ def table_of(name: str, ledger: Ledger) -> str:
             for system in table.above]  # fmt: skip
     body += [[row.label, *_cells(row, ledger)] for row in rows]
     cells = [[table.corner, *table.heads], *body]
-    if table.transposed:
-        cells = [list(column) for column in zip(*cells, strict=True)]
-    rule = "|---" + "|---:" * (len(cells[0]) - 1) + "|"
-    head, *lines = ("|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|"
-                    for line in cells)  # fmt: skip
-    return "\n".join([head, rule, *lines])
+    return [list(column) for column in zip(*cells, strict=True)] if table.transposed else cells
 
 
 def _cells(row: LedgerRow, ledger: Ledger) -> list[str]:

@@ -21,9 +21,9 @@ compares its metrics with every number of the ledger; `reproduced.md`, `reproduc
 number is outside of its tolerance, other than an unverified one, and 2 if files are missing.
 Folders are those in `XMODAL_TEST_DATA`, or --folder=NAME=PATH. The name of a group, the part before
 the slash, stands for all of its systems that have commands. `--write_tables` makes the tables of
-README.md and configs/results.md in the working directory again. `--write_published=papers.csv`
-writes the papers' numbers, of all systems or of those that are named, for `xmodal board
---published=papers.csv`; unverified ones are left out.
+README.md and configs/results.md in the working directory again, and `--write_latex=tables.tex`
+writes them in LaTeX. `--write_published=papers.csv` writes the papers' numbers, of all systems or
+of those that are named, for `xmodal board --published=papers.csv`; unverified ones are left out.
 """
 
 import argparse
@@ -44,7 +44,7 @@ from xmodal.apps.ledger.comparison import (
     write_report,
 )
 from xmodal.apps.ledger.ledger_entries import Ledger, System, read_ledger
-from xmodal.apps.ledger.ledger_tables import count_rows, rewrite_pages
+from xmodal.apps.ledger.ledger_tables import count_rows, rewrite_pages, tables_as_latex
 from xmodal.apps.ledger.system_commands import commands_of, results_of, run_system
 from xmodal.base import console
 from xmodal.base.config import UserError, suggest
@@ -69,6 +69,10 @@ def main() -> None:
         text = published_csv(ledger, args.names)
         write_file(args.write_published, text)
         print(f"{args.write_published} has {len(text.splitlines()) - 1} published numbers.")
+        return
+    if args.write_latex:
+        write_file(args.write_latex, tables_as_latex(ledger))
+        print(f"{args.write_latex} has the tables of all pages.")
         return
     folders = folders_of(ledger, args.folder)
     runs, systems = bool(args.names or args.all), list(ledger.systems.values())
@@ -270,6 +274,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--seeds", type=positive_int, help="at most this many seeds of each")
     parser.add_argument("--workdir", default="reproduced", help="folder of everything written")
     parser.add_argument("--write_tables", action="store_true", help="make Markdown tables again")
+    parser.add_argument("--write_latex", metavar="FILE", help="the same tables in LaTeX")
     parser.add_argument("--write_published", metavar="FILE", help="CSV of papers for `board`")
     return parser.parse_args()
 
