@@ -36,8 +36,6 @@ class SplitSource:
         """
         run, train_split = config["data"], config.get("train_split", "train")
         own = _change({**run, "labels": options.labels_read}, options.data or {})
-        # Image-only boards also use the captions' ids.
-        own["text"] = own.get("text") or {}
         where = f"config.evals.{name}.data"
         found = cls(data.parse(run), data.parse(own, where), train_split, bool(options.data))
         _check_text(where, found.run.text, found.own.text)
@@ -57,11 +55,17 @@ class SplitSource:
 
 
 def _change(section: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `config.data` with changes, also to single keys of `image` and `text`."""
+    """Returns `config.data` with changes, also to single keys of `image` and `text`.
+
+    Without `image`, no pictures are read; all evaluators have the run's tokenizer, so that a `text`
+    of None changes nothing.
+    """
     changed = {**section, **changes}
     for part in ("image", "text"):
         if section.get(part) and changes.get(part):
             changed[part] = {**section[part], **changes[part]}
+    # Image-only boards also use the captions' ids.
+    changed["text"] = changed.get("text") or section.get("text") or {}
     return changed
 
 
