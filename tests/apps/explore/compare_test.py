@@ -241,6 +241,8 @@ def test_folders_with_an_equals_sign(tmp_path):
         pathlib.Path(folder).mkdir()
     expected = {"rate=0.1": folders[0], "slow": folders[1]}
     assert compare_lib.read_names([folders[0], f"slow={folders[1]}"]) == expected
+    assert compare_lib.read_names([f"a=b={folders[0]}"]) == {"a=b": folders[0]}
+    assert compare_lib.read_names(["a=b=nowhere"]) == {"a=b": "nowhere"}
 
 
 def test_two_models_of_one_name_are_named_apart():

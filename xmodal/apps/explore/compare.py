@@ -83,10 +83,11 @@ def read_names(models: Sequence[str]) -> dict[str, str]:
 
 
 def _read_name(given: str) -> tuple[str, str]:
-    """The name and the folder of an argument; the path of a folder may have "=", too."""
-    name, mark, folder = given.partition("=")
-    if not mark or epath.Path(given).exists():
-        name, folder = "", given
+    """The name and the folder of an argument; either may have "=", too."""
+    parts = given.split("=")
+    readings = [("=".join(parts[:end]), "=".join(parts[end:])) for end in range(len(parts))]
+    there = (each for each in readings if epath.Path(each[1]).exists())
+    name, folder = next(there, readings[-1])
     return name or os.path.basename(os.path.normpath(folder)), folder
 
 
