@@ -88,14 +88,14 @@ def test_captions_without_known_words_are_told(caplog):
     english = [f"a {word} dog" for word in ("red", "blue", "small", "large", "wet", "old")]
     learned_vocabulary.learn_vocabulary([*english, "green."], config)
     (said,) = caplog.messages
-    assert said.startswith("1 of 7 training captions have no word that occurs")
+    assert said.startswith("1 of the first 7 training captions have no word that occurs")
     caplog.clear()
     learned_vocabulary.learn_vocabulary(english * 2, config)
     assert not caplog.messages
     chinese = ["红色的狗, 在草地上.", "白色的狗, 在海滩上.", "猫."]
     learned_vocabulary.learn_vocabulary([*english, *chinese], config)
     (said,) = caplog.messages
-    assert said.startswith("3 of 9 training captions have no word that occurs")
+    assert said.startswith("3 of the first 9 training captions have no word that occurs")
     pieces = TextConfig(tokenizer="wordpiece", vocabulary_size=30)
     assert "狗" in learned_vocabulary.learn_vocabulary(chinese, pieces)
 

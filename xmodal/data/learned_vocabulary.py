@@ -98,10 +98,10 @@ def _warn_of_equal_captions(texts: Sequence[str], known: Sequence[str], config: 
     equal = sum(map(words.isdisjoint, map(word_splitter(config), texts)))
     if 10 * equal > len(texts):
         logging.warning(
-            "%s of %s training captions have no word that occurs config.data.text.min_count=%d "
-            "times, so the model cannot distinguish them. min_count=1 keeps all words; if the "
-            "language has no spaces between them, set tokenizer='wordpiece' and unknown='drop', "
-            "too.",
+            "%s of the first %s training captions have no word that occurs "
+            "config.data.text.min_count=%d times, so the model cannot distinguish them. "
+            "min_count=1 keeps all words; if the language has no spaces between them, set "
+            "tokenizer='wordpiece' and unknown='drop', too.",
             *(f"{equal:,}", f"{len(texts):,}", config.min_count),
         )
 
