@@ -7,7 +7,7 @@ import re
 from tensorflow_datasets.core.constants import DATA_DIR
 
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.folders import hash_files
+from data_prep.reading.folders import hash_files, is_private
 
 
 def place_of(folder: pathlib.Path, data_dir: str | None) -> str:
@@ -28,10 +28,14 @@ def place_of(folder: pathlib.Path, data_dir: str | None) -> str:
 
 
 def is_below(path: str | os.PathLike, folder: pathlib.Path) -> bool:
-    """Returns whether a path is that of a folder, or inside it; one on an object store is not."""
-    return "://" not in os.fspath(path) and pathlib.Path(path).resolve().is_relative_to(
-        folder.resolve()
-    )
+    """Returns whether files below a path are among those of a folder, see `walk`.
+
+    Those on an object store are not, nor those in its private folders, such as `.runs`.
+    """
+    place, folder = pathlib.Path(path).resolve(), folder.resolve()
+    if "://" in os.fspath(path) or not place.is_relative_to(folder):
+        return False
+    return not any(map(is_private, place.relative_to(folder).parts))
 
 
 def others(place: pathlib.Path) -> list[pathlib.Path]:

@@ -7,7 +7,10 @@ import pytest
 from absl import flags, logging
 
 from configs import base, own_data
+from data_prep.building.folder_key import place_of
 from tests.data_prep.captioned_images import own_folders
+from xmodal import data
+from xmodal.api import run_training
 from xmodal.base.config import UserError
 from xmodal.cli import config_flag
 from xmodal.pretrained import packaged_towers
@@ -177,11 +180,19 @@ def test_what_is_written_among_the_pictures_would_be_another_dataset(tmp_path, m
     (tmp_path / "a.txt").write_text("a dog")
     with pytest.raises(UserError, match=r"run is inside config.data.manual_dir=.* a --workdir out"):
         loop.train(make_config(tmp_path), str(tmp_path / "run"))
+    with pytest.raises(UserError, match="sweep is inside config.data.manual_dir="):
+        run_training.check_folder(str(tmp_path / "sweep"), make_config(tmp_path))
     monkeypatch.chdir(tmp_path)
     config = make_config(tmp_path)
     config.data.manual_dir, config.data.data_dir = ".", "data"
     with pytest.raises(UserError, match="data, where the dataset would be stored, is inside .,"):
         loop.train(config, f"{tmp_path}_run")
+    # Hidden folders are not read.
+    data.check_outside(data.parse(config.data), str(tmp_path / ".runs" / "first"))
+    before = place_of(tmp_path, str(tmp_path / ".data"))
+    (tmp_path / ".data").mkdir()
+    (tmp_path / ".data" / "records").write_text("stored")
+    assert place_of(tmp_path, str(tmp_path / ".data")) == before
 
 
 def test_overrides_stand(config_of_flags):

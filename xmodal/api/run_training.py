@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import ml_collections
 
+from xmodal import data
 from xmodal.base.result_files import check_writable
 from xmodal.runs import loop
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
@@ -40,13 +41,15 @@ class CheckedConfig:
         return RunEvaluation(self._parts, trains=False).tags()
 
 
-def check_folder(folder: str) -> None:
-    """Raises an error if a folder cannot hold runs.
+def check_folder(folder: str, config: ml_collections.ConfigDict) -> None:
+    """Raises an error if a folder cannot hold runs of a config.
 
     Raises:
-      UserError: it cannot be written, or its path has a character that paths of runs cannot have.
+      UserError: it cannot be written, is among the files of the dataset, or its path has a
+        character that paths of runs cannot have.
     """
     run_folder.check_path(folder)
+    data.check_outside(data.parse(config.data), folder)
     check_writable(folder)
 
 

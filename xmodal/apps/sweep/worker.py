@@ -89,7 +89,7 @@ def search(
       UserError: the folder has another sweep, the disk is full, a dataset is missing, or several
         trials in a row fail with the same error.
     """
-    run_training.check_folder(str(folder))
+    run_training.check_folder(str(folder), plan.config)
     lock = filelock.FileLock(folder / "sweep.lock")
     with lock:
         keep(plan, folder)
