@@ -78,10 +78,9 @@ class FeatureStores:
         number = number_of_name(name)
         if number is None:
             raise UnexpectedFilesError(f"{path}: the name {name!r} contains no image number")
-        first, first_place = self._places.setdefault(number, (store, place))
-        if first_place is not place and not np.array_equal(
-            first.read(first_place), store.read(place)
-        ):
+        entry = store, place
+        first, first_place = known = self._places.setdefault(number, entry)
+        if known is not entry and not np.array_equal(first.read(first_place), store.read(place)):
             raise UnexpectedFilesError(
                 f"{path}: image {number} appears twice with different features: keep one of them"
             )

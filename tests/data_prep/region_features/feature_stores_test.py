@@ -2,6 +2,7 @@
 
 import pytest
 
+from data_prep.errors import UnexpectedFilesError
 from data_prep.region_features.feature_stores import FeatureStores, number_of_name
 
 
@@ -18,6 +19,13 @@ from data_prep.region_features.feature_stores import FeatureStores, number_of_na
 def test_damaged_lines_are_faults_of_their_image(tmp_path, content, fault):
     (tmp_path / "some.tsv").write_text(content)
     assert fault in FeatureStores(tmp_path).read(7)
+
+
+def test_one_line_of_two_files_is_two_places(tmp_path):
+    for name, features in (("a", "AACAPw=="), ("b", "AAAAQA==")):  # 1.0 and 2.0
+        (tmp_path / f"{name}.tsv").write_text(f"7\t1\t{features}\n")
+    with pytest.raises(UnexpectedFilesError, match="image 7 appears twice with different features"):
+        FeatureStores(tmp_path)
 
 
 def test_numbers_of_names():
