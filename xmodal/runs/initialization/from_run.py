@@ -17,7 +17,7 @@ from xmodal.training.tree import Tree, flatten, matches, part_of
 
 # No weights: copies of the towers, which follow those that are taken, and embeddings of items that
 # another dataset may not have.
-_STARTS_ANEW = ("momentum/", "tasks/[^/]+/queue/")
+_STARTS_ANEW = ("momentum/", "tasks/[^/]+/module/queue/")
 
 
 def take_weights(state: TrainState, source: InitConfig) -> TrainState:
