@@ -46,12 +46,12 @@ def run(run_command, files, tmp_path):
     [
         ([], "There is nothing to draw: the config file has no function get_space. Use --space="),
         (["--space=seed:chioce:1,2"], "Did you mean 'choice'?"),
-        ([RATE, "--config.optimizer.learning_rate=1"], "fixes a value that --space or --study"),
+        ([RATE, "--config.optimizer.learning_rate=1"], "fixes a value that --space, --study"),
         (
             [RATE, "--config.optimizer={'name': 'adam', 'learning_rate': 1.0}"],
-            "--config.optimizer fixes a value that --space or --study draws as optimizer.learning",
+            "--config.optimizer fixes a value that --space, --study or get_space draws as opt",
         ),
-        (["--study=seed=0,1", "--config.seed=1"], "fixes a value that --space or --study"),
+        (["--study=seed=0,1", "--config.seed=1"], "fixes a value that --space, --study"),
         (["--study=seed=0,1"], "--study=seed=0,1 alone draws nothing, so all --trials=100 would"),
         ([RATE, "--trials=0"], "--trials"),
         ([RATE, "--select=shapes/rsmu"], "Unknown name 'shapes/rsmu' in --select=shapes/rsmu; "),
@@ -66,6 +66,15 @@ def test_mistakes_end_with_a_message(run, tmp_path, arguments, message):
     assert message in said
     assert "Traceback" not in said
     assert not (tmp_path / "sweep").exists()
+
+
+def test_a_value_in_a_section_that_the_config_file_draws_cannot_be_fixed(run, tmp_path):
+    rules = [{"name": name, "learning_rate": 0.1} for name in ("adam", "sgd")]
+    with (tmp_path / "plain.py").open("a") as file:
+        file.write(f"\n\ndef get_space():\n    return {{'optimizer': ('choice', *{rules})}}\n")
+    code, said = run("plain", "--config.optimizer.learning_rate=0.5", "--dry_run")
+    assert code == 1
+    assert "--config.optimizer.learning_rate fixes a value" in said
 
 
 @pytest.fixture

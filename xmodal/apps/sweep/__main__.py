@@ -124,16 +124,16 @@ def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
         ((path, each),) = [parse_space(f"{path}:choice:{values}")]
         studied = path, ends(each)
     fixed = config_flag.overrides()
-    for path in [*given, *([studied[0]] if studied else [])]:
+    own = read_space(config_flag.call_config_file("get_space") or {}, "get_space()")
+    free = [p for p in own if not any(f"{p}.".startswith(f"{other}.") for other in fixed)]
+    for path in [*free, *given, *([studied[0]] if studied else [])]:
         for other, value in fixed.items():
             # Other keys of a section that the command line replaces may be drawn.
             if any(_overlap(path, each) for each in flat_config({other: value})):
                 raise UserError(
-                    f"--config.{other} fixes a value that --space or --study draws as {path}: "
-                    "leave one out, or set what is fixed in a copy of the config file."
+                    f"--config.{other} fixes a value that --space, --study or get_space draws as "
+                    f"{path}: leave one out, or set what is fixed in a copy of the config file."
                 )
-    own = read_space(config_flag.call_config_file("get_space") or {}, "get_space()")
-    free = [p for p in own if not any(f"{p}.".startswith(f"{other}.") for other in fixed)]
     space = {path: own[path] for path in free} | given
     if studied:
         space.pop(studied[0], None)
