@@ -59,6 +59,14 @@ def test_unknown_times_are_told(ledger, tmp_path):
     assert "2 systems can run here, in up to 3 CPU minutes and the unknown time of 1." in said
 
 
+def test_missing_files_of_one_set_are_those_of_all_systems(monkeypatch, capsys):
+    monkeypatch.delenv("XMODAL_TEST_DATA", raising=False)
+    assert run(monkeypatch, "sgraf/saf_flickr30k", "sgraf/sgr_flickr30k") == 2
+    said = capsys.readouterr().err
+    assert "f30k_SAF/model_best" in said
+    assert "f30k_SGR/model_best" in said
+
+
 def test_missing_files_end_with_2_and_unknown_names_with_an_error(monkeypatch, capsys):
     monkeypatch.delenv("XMODAL_TEST_DATA", raising=False)
     assert run(monkeypatch, "pcme/pcme") == 2

@@ -156,7 +156,9 @@ def reproduce(
     """
     missing: dict[str, list[str]] = {}
     for system in systems:
-        missing |= missing_files(system, ledger, folders)
+        for key, names in missing_files(system, ledger, folders).items():
+            # Systems may need other files of one set.
+            missing[key] = list(dict.fromkeys([*missing.get(key, ()), *names]))
     if missing:
         print(f"Error: {describe_missing(missing, ledger)}", file=sys.stderr)
         return MISSING
