@@ -95,7 +95,7 @@ def test_rating_of_another_split():
         run(TinySplit(ratings={"sis": rated([(40, 77, 1.0)])}))
 
 
-def test_predictors_read_vectors_and_no_other_field():
+def test_predictors_read_vectors_whatever_field_is_ranked():
     def embed_both(*inputs):
         vector = look_up(*inputs).vector
         return types.SimpleNamespace(vector=vector, log_sigma=None, extras={"mean": -vector})
@@ -106,7 +106,7 @@ def test_predictors_read_vectors_and_no_other_field():
     np.testing.assert_array_equal(found.predictions["topics"].images, IMAGES)
     means = embedder(PARAMS, {}, TinySplit(), 3, field="mean")
     np.testing.assert_array_equal(means.images, -IMAGES)
-    assert not means.predictions
+    np.testing.assert_array_equal(means.predictions["topics"].images, IMAGES)
 
 
 def test_each_side_is_compiled_once_and_vectors_are_float32():

@@ -49,12 +49,14 @@ class _Embedded(NamedTuple):
       log_sigma: float32, of a probabilistic model; or None.
       tokens: tokens and mask, float32, for a similarity of token sets; or None.
       features: `Tokens` for a pair scorer; or None.
+      predicted: float32, the vectors, which predictors read, if another array is ranked; or None.
     """
 
     vectors: Any
     log_sigma: Any = None
     tokens: Any = None
     features: Any = None
+    predicted: Any = None
 
 
 # Columns of a batch of one side -> what is kept.
@@ -140,6 +142,8 @@ class Embedder:
                 features = extras["features"]
                 kept = Tokens(features.tokens, features.full_mask(), dict(features.extras))
             single = _Embedded(select_field(embedding, field), embedding.log_sigma, tokens)
+            if self._predict and field != "vector":
+                single = single._replace(predicted=embedding.vector)
             single = jax.tree.map(lambda array: array.astype(jnp.float32), single)
             return single._replace(features=kept)
 
@@ -165,6 +169,7 @@ class Embedder:
           ValueError: the order or number of the items differs from the request.
         """
         vectors: dict[str, np.ndarray] = {}
+        predicted: dict[str, np.ndarray] = {}
         log_sigma: dict[str, np.ndarray] = {}
         tokens: dict[str, RaggedTokens] = {}
         features: dict[str, Tokens] = {}
@@ -172,7 +177,11 @@ class Embedder:
             embed = functools.partial(self._embed, side, field, params, model_state)
             parts = self._embed_side(embed, side, split, batch_size)
             _, first = parts[0]
-            vectors[side] = _gather([(rows, part.vectors) for rows, part in parts])
+            vectors[side] = predicted[side] = _gather(
+                [(rows, part.vectors) for rows, part in parts]
+            )
+            if first.predicted is not None:
+                predicted[side] = _gather([(rows, part.predicted) for rows, part in parts])
             if first.log_sigma is not None:
                 log_sigma[side] = _gather([(rows, part.log_sigma) for rows, part in parts])
             if first.tokens is not None:
@@ -189,8 +198,7 @@ class Embedder:
             captions=vectors.get("text"),
             similarity=self._similarity.name,
             parameters=self._learned(params),
-            # Predictors read the vectors, and no other array of an embedding.
-            predictions=self._make_predictions(params, vectors) if field == "vector" else {},
+            predictions=self._make_predictions(params, predicted),
             log_sigma=log_sigma,
             tokens=tokens,
             options=self._similarity.options,
