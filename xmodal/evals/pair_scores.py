@@ -259,7 +259,7 @@ class PairScores:
         unread: tuple[jax.Array, Any] | None = None
         with progress(f"Scoring {total:,} pairs", total, jointly=True) as advance:
             for block in self._image_blocks(names, size):
-                padded = np.pad(block, (0, size - len(block)), mode="edge")
+                padded = mesh_lib.pad_rows(block, size)
                 longest = self._image_lengths[block[0]]
                 placed = program.put(tokens.take(padded, longest))
                 prepared = program.prepare("image", self._bound(), placed)
@@ -312,7 +312,7 @@ class PairScores:
         parts: list[Any] = []
         for start in range(0, len(at), size):
             rows = at[start : start + size]
-            padded = np.pad(rows, (0, size - len(rows)), mode="edge")
+            padded = mesh_lib.pad_rows(rows, size)
             placed = program.put(self._captions.take(padded, length))
             found = program.prepare("text", self._bound(), placed)
             found = mesh_lib.to_host(found, program.mesh)

@@ -70,8 +70,7 @@ class TextCnn(Encoder):
         ids, mask = read_ids(inputs)
         words, x = embed_words(self, config, config.embedding_width, ids, mode)
         largest, length = max(config.windows), ids.shape[1]
-        # Selected, not multiplied, since vectors of padding may be NaN.
-        x = jnp.pad(jnp.where(mask[..., None], x, 0), ((0, 0), (0, largest - 1), (0, 0)))
+        x = jnp.pad(Features(x, mask).real_tokens(), ((0, 0), (0, largest - 1), (0, 0)))
         ends = jnp.maximum(jnp.sum(mask, axis=1, keepdims=True), largest)
         places = jnp.arange(length)
         tokens = []

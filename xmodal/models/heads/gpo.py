@@ -70,9 +70,7 @@ class Gpo(nn.Module):
         config, mask = self.config, features.mask
         if config.drop and mode.drops:
             mask = self._drop(features.full_mask())
-        tokens = features.tokens
-        if mask is not None:
-            tokens = jnp.where(mask[..., None], tokens, 0)
+        tokens = Features(features.tokens, mask).real_tokens()
         tokens = self._project(tokens, mask, mode).astype(jnp.float32)
         kept = Features(tokens, mask)
         weights = PositionWeights(config, name="position_weights")(kept)

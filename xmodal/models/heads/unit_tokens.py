@@ -57,9 +57,7 @@ def normalize_tokens(features: Features, width: int | None) -> jax.Array:
       features: tokens [N, T, W].
       width: D of the layer `linear`, which the calling module then has; None for none.
     """
-    mask = features.full_mask()[..., None]
-    # Selected, not multiplied: a padding token may be NaN.
-    tokens = jnp.where(mask, features.tokens, 0).astype(jnp.float32)
+    tokens = features.real_tokens().astype(jnp.float32)
     if width is not None:
         tokens = nn.Dense(width, kernel_init=LINEAR["xavier"], name="linear")(tokens)
-    return jnp.where(mask, l2_normalize(tokens), 0)
+    return Features(l2_normalize(tokens), features.mask).real_tokens()

@@ -87,7 +87,7 @@ class CaptionDecoder(nn.Module):
         regions = nn.Dense(config.width, kernel_init=_XAVIER_NORMAL, name="regions")(regions)
         encoder = Recurrent("gru", config.width, 1, False, 0.0, jnp.float32, name="encoder")
         encoded = encoder(drop(regions), Features(regions, mask).lengths(), False)
-        outputs, state = jnp.where(mask[..., None], encoded.tokens, 0), encoded.state
+        outputs, state = Features(encoded.tokens, mask).real_tokens(), encoded.state
 
         init = nn.initializers.normal(1.0)
         words = self.param("words", init, (config.vocab_size, config.word_width))
