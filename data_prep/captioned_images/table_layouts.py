@@ -162,7 +162,7 @@ class TableLayout(Layout):
             split = split_of_table or split_of_folder(image.where) if self._with_splits else ""
             if columns.split is not None:
                 split = split_of_value(cells.get(columns.split))
-            picture = self._add(image, split, table, f"{table.path.parent / where}: {name}")
+            picture = self._add(image, split, table, where)
             found = list(cell_captions(map(cells.get, columns.captions), where))
             captions = [each for each in found if isinstance(each, str)]
             picture.captions += captions
@@ -173,8 +173,8 @@ class TableLayout(Layout):
                 self._lost += 1
         numeric.check(table.path, columns.others)
 
-    def _add(self, image: ImageFile, split: str, table: Table, row: str) -> _Picture:
-        """Returns the picture of a row, which other rows may share."""
+    def _add(self, image: ImageFile, split: str, table: Table, where: str) -> _Picture:
+        """Returns the picture of the row at `where`, which other rows may share."""
         name, is_missing = image.where, isinstance(image, MissingPicture)
         first = self._pictures.get(name)
         if is_missing and first is not None and first.table is not table:
@@ -183,8 +183,8 @@ class TableLayout(Layout):
         picture = self._pictures.setdefault(name, _Picture(image, split, table))
         if picture.split != split and not is_missing:
             raise UnexpectedFilesError(
-                f"{row} is in the split {split or 'none'!r}, but in {picture.split or 'none'!r} "
-                f"above; an image must be in only one split{BY_CONTENT}"
+                f"{table.path.parent / where}: {name} is in the split {split or 'none'!r}, but in "
+                f"{picture.split or 'none'!r} above; an image must be in only one split{BY_CONTENT}"
             )
         picture.in_several |= picture.table is not table
         return picture

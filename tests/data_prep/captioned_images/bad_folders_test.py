@@ -139,7 +139,7 @@ def mostly_missing(folder):
         (column_of_links, r"all.csv has the column 'Image URL' but none of image files; download"),
         (classes, r"images but no captions; .*; if the folders are classes, build --dataset=class"),
         (one_image, r"1 usable picture for training .*; training, .* need at least 6"),
-        (two_splits, r"line 32: p003.png is in the split 'test', but in 'train' above"),
+        (two_splits, r"line 32: images/p003.png is in the split 'test', but in 'train' above"),
         (unknown_split, r"all.csv: the split 'fold 3' is not known; found: 'fold 3' 30; known"),
         (some_without_a_split, r"1 of 30 pictures have no split; the first is images/p000.png"),
         (only_a_test_split, r"found: test 30.*, or split by content with .\"split\": \"none\""),
