@@ -200,7 +200,9 @@ class _Pictures:
             path = pathlib.Path(hit.item)
             if path.is_file():
                 return _open(path)
-            self.missing += [hit.item] if path.is_absolute() else []  # Features have no path.
+            # Features have no picture; their names are ROW or FILE.npy#ROW.
+            if path.is_absolute() and not path.suffix.startswith(".npy#"):
+                self.missing.append(hit.item)
             return None
         import numpy as np
 

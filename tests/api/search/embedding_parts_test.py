@@ -80,6 +80,15 @@ def test_a_killed_build_goes_on_at_the_first_missing_part(files, build, monkeypa
         np.testing.assert_allclose(index.galleries[kind].vectors, gallery.vectors, atol=1e-6)
 
 
+def test_hits_of_features_are_not_called_lost_pictures(files, build, monkeypatch, capsys):
+    build("index")
+    page = files / "page.html"
+    query = ["query", f"--index={files / 'index'}", make_texts(1)[0], "--find=image", "--top=3"]
+    monkeypatch.setattr(sys, "argv", ["search", *query, "--format=html", f"--output={page}"])
+    command.main()
+    assert capsys.readouterr().out == f"3 hits in {page}\n"
+
+
 def test_parts_of_another_build_are_refused(files, build, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Model, "embed_texts", lambda *_: 1 / 0)
