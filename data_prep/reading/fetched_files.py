@@ -28,7 +28,7 @@ from data_prep.untrusted.parquet_rows import UnreadableRow, parquet_rows
 
 SIDECAR_ENDINGS = (".txt", ".json")
 _ENDINGS = "|".join(map(re.escape, (*IMAGE_ENDINGS, *UNREAD_ENDINGS)))
-_IMAGE_ENDING = re.compile(rf"({_ENDINGS})(\.[^.]*)?$", re.IGNORECASE)
+_IMAGE_ENDING = re.compile(rf"({_ENDINGS})(\.[^.(]*)?(?P<number>\(\d+\))?$", re.IGNORECASE)
 
 # Rows of a parquet table in memory at once.
 _BATCH = 64
@@ -140,9 +140,10 @@ def stem_of(name: str) -> str:
     """Returns the name of a file without its ending, the same for an image and its texts.
 
     Some tools add to the whole name of an image: photo.jpg.txt, and in exports of Google Photos
-    photo.jpg.supplemental-metadata.json. Names that look the same have the same stem.
+    photo.jpg.supplemental-metadata.json. With a number at its end, as of a second photo.jpg there,
+    it is about photo(1).jpg. Names that look the same have the same stem.
     """
-    return _IMAGE_ENDING.sub("", os.path.splitext(composed(name))[0])
+    return _IMAGE_ENDING.sub(r"\g<number>", os.path.splitext(composed(name))[0])
 
 
 def texts_of_images(names: Sequence[str]) -> dict[str, list[str]]:

@@ -92,6 +92,8 @@ def test_texts_may_keep_the_ending_of_their_image(tmp_path):
             "a.JPG.txt": "of a",
             "b.jpg": _PICTURE,
             "b.jpg.supplemental-metadata.json": {"description": "of b"},
+            "b(1).jpg": _PICTURE,
+            "b.jpg.supplemental-metadata(1).json": {"description": "of another b"},
             "c.jpg.webp": _PICTURE,
             "c.jpg.txt": "of c",
             "d.jpg": _PICTURE,
@@ -107,6 +109,7 @@ def test_texts_may_keep_the_ending_of_their_image(tmp_path):
     assert found == {
         "a.JPG": ["of a"],
         "b.jpg": ["of b"],
+        "b(1).jpg": ["of another b"],
         "c.jpg.webp": ["of c"],
         "f.jpg of mine.jpg": ["of f"],
     }
