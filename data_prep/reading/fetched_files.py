@@ -40,7 +40,7 @@ class Fetched:
 
     Attributes:
       where: for reports: shard and member, or file.
-      name: file name of the image, with the folders above it; "" in a table.
+      name: file name of the image, with the folders above it, a shard among them; "" in a table.
       meta: data stored with it: the content of a JSON file, or a row without the image; None
         if the file is not a JSON object.
       error: why there is no image; "" if there is one.

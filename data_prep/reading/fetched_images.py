@@ -126,7 +126,7 @@ def text_hash(text: str | bytes) -> int:
 def row_of_name(name: str) -> Sequence[int]:
     """The row that a loose file is named after: `12.jpg` or `00012.png` is row 12."""
     stem = os.path.splitext(name)[0]
-    # A number in a subfolder is a position in a shard, not a row.
+    # A number in a subfolder or an archive is a position in a shard, not a row.
     return [int(stem)] if stem.isdecimal() and stem.isascii() else []
 
 

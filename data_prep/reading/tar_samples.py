@@ -140,7 +140,7 @@ class _Sample:
             return
         yield Fetched(
             where=f"{where}:{picture.name}",
-            name=picture.name,
+            name=f"{where}/{picture.name}",
             meta=meta,
             error="",
             read=_reader(file, picture),

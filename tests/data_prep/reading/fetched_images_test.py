@@ -1,5 +1,6 @@
 """Fetched images in every layout, intact and damaged, and how they are matched to rows."""
 
+import io
 import json
 import tarfile
 
@@ -128,6 +129,17 @@ def test_a_sample_without_its_json_has_no_row(tmp_path):
     # Not even the image whose key happens to be its row number.
     assert set(found) == {1, 3, 4}
     assert [item.where for item in left_out] == ["list row 0", "list row 2"]
+
+
+def test_a_member_of_an_archive_is_named_by_position_not_by_row(tmp_path):
+    with tarfile.open(tmp_path / "00001.tar", "w") as archive:
+        member = tarfile.TarInfo("00004.jpg")
+        member.size = len(jpeg(4))
+        archive.addfile(member, io.BytesIO(jpeg(4)))
+    assert _join(tmp_path, names=fetched_images.row_of_name)[0] == {}
+    by_name = fetched_images.RowIndex(["00004.jpg"])
+    found, _ = _join(tmp_path, names=lambda name: by_name.rows(name.rpartition("/")[2]))
+    assert found == {0: jpeg(4)}
 
 
 def test_loose_images_are_named_by_row_or_as_a_dataset_says(tmp_path):
