@@ -202,6 +202,11 @@ class LedgerRow:
     label: str
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        """The tag of every column."""
+        return _tags(self.table, self.system)
+
+    @property
     def tolerance(self) -> tuple[float, str]:
         """The largest difference that counts as reproduced, and why it is not 0."""
         if self.system.tolerance > self.table.tolerance:
@@ -323,12 +328,16 @@ def _cells(table: LedgerTable, system: System, cells: str | list[str] | None) ->
     """Tag -> value of the cells that are not empty."""
     if cells is None:
         return {}
-    tags = table.columns
-    if system.metric:
-        tags = tuple(f"{tag.rpartition('/')[0]}/{system.metric}" for tag in tags)
     texts = cells.split() if isinstance(cells, str) else cells
-    pairs = zip(tags, texts, strict=True)
+    pairs = zip(_tags(table, system), texts, strict=True)
     return {tag: Value(text) for tag, text in pairs if text not in ("", "-")}
+
+
+def _tags(table: LedgerTable, system: System) -> tuple[str, ...]:
+    """The columns of a table, with the metric that a system has in place of theirs."""
+    if not system.metric:
+        return table.columns
+    return tuple(f"{tag.rpartition('/')[0]}/{system.metric}" for tag in table.columns)
 
 
 def _expand(columns: str) -> tuple[str, ...]:

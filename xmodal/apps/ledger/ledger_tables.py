@@ -106,11 +106,7 @@ def _cells_of(name: str, ledger: Ledger) -> list[list[str]]:
 
 def _cells(row: LedgerRow, ledger: Ledger) -> list[str]:
     """The measured numbers, with the paper's in parentheses if the table has them."""
-    values = list(row.measured.values()) if row.system.metric else None
-    texts = [
-        values[i].text if values else row.measured.get(tag, Value("")).text
-        for i, tag in enumerate(row.table.columns)
-    ]
+    texts = [row.measured.get(tag, Value("")).text for tag in row.tags]
     if row.table.beside:
         papers = row.published or _by_tag(row.system.like, ledger)
         texts = [
