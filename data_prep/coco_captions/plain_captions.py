@@ -35,7 +35,7 @@ def read_plain_captions(folder: pathlib.Path) -> Photographs:
 
     Raises:
       UnexpectedFilesError: a column or field is missing, an id appears twice, a split is unknown or
-        an image is in two.
+        an image is in two, or an image has two JSON lines.
     """
     found = _Found()
     _read_tables(folder, found)
@@ -100,6 +100,10 @@ def _read_json_lines(folder: pathlib.Path, found: _Found) -> None:
                 ) from error
             if image_id not in with_ids:
                 captions = found.captions_of(image_id, split, where)
+                if captions:
+                    raise UnexpectedFilesError(
+                        f"{where}: image {image_id} has a line already; keep one line per image"
+                    )
                 captions += [(next(new_ids), caption) for caption in texts]
 
 

@@ -56,6 +56,15 @@ def test_lines_alone(tmp_path):
     assert list(_read(builder, "test")) == [74]
 
 
+def test_an_image_has_one_line(tmp_path):
+    """A packed copy beside the file would give every image its captions twice."""
+    _write(tmp_path, _rows())
+    lines = (tmp_path / "captions_more.jsonl").read_bytes()
+    (tmp_path / "captions_more.jsonl.gz").write_bytes(gzip.compress(lines))
+    with pytest.raises(UnexpectedFilesError, match=r"jsonl.gz line 2: image 25 has a line already"):
+        plain_captions.read_plain_captions(tmp_path)
+
+
 @pytest.fixture
 def built(tmp_path):
     _write(tmp_path, _rows())
