@@ -59,6 +59,8 @@ def test_a_converted_tower(tmp_path):
     np.testing.assert_allclose(model.embed_texts(TEXTS), reference(params), rtol=1e-5)
     with pytest.raises(xmodal.UserError, match="has no image side, only text"):
         model.embed_images(np.ones((1, 5), np.float32))
+    with pytest.raises(xmodal.UserError, match="has no steps; remove step=3"):
+        xmodal.load(tmp_path / "tower", step=3)
 
 
 def test_a_converted_tower_that_reads_its_pads(tmp_path):

@@ -80,6 +80,8 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
         metrics = run_folder.load_metrics(os.fspath(source), number)
         origin = {"kind": "run", "step": number, "metrics": metrics}
         config, weights = run_folder.load_run(os.fspath(source)), _run_weights(source, number)
+    elif step != "best" and any((folder / f"{kind}.json").exists() for kind in ("model", "tower")):
+        raise UserError(f"{source} is not a run, and has no steps; remove step={step!r}.")
     elif (folder / "model.json").exists():
         origin, config = {"kind": "model"}, _model_config(source)
         weights = _tower_weights({side: folder / side for side in SIDES})
