@@ -167,7 +167,7 @@ class _Hdf5(FeatureStore):
                     yield key.removesuffix(self._SUFFIX), (key, ())
             return
         bounds = self._read("pos_boxes")
-        for name, row in self._rows().items():
+        for name, row in self._rows():
             yield name, (shared, row if bounds is None else slice(*map(int, bounds[row])))
 
     def read(self, place: tuple[str, Any]) -> np.ndarray:
@@ -181,12 +181,12 @@ class _Hdf5(FeatureStore):
     def _read(self, name: str) -> np.ndarray | None:
         return self._bounded.read(self._file[name]) if name in self._file else None
 
-    def _rows(self) -> dict[str, int]:
-        """Name of an image -> its row."""
+    def _rows(self) -> list[tuple[str, int]]:
+        """The name and the row of every image."""
         if (ids := self._read("image_ids")) is not None:
             if ids.dtype.kind not in "iu":
                 raise UnexpectedFilesError(f"{self._path}: image_ids are {ids.dtype}, not integers")
-            return {str(number): row for row, number in enumerate(ids)}
+            return [(str(number), row) for row, number in enumerate(ids)]
         path = self._path.with_name(f"{self._path.stem}_imgid2idx.pkl")
         if not path.exists():
             raise UnexpectedFilesError(
@@ -194,7 +194,7 @@ class _Hdf5(FeatureStore):
                 f"image_ids, and there is no {path.name} beside it"
             )
         with path.open("rb") as file:
-            return {str(number): int(row) for number, row in load_plain(file).items()}
+            return [(str(number), int(row)) for number, row in load_plain(file).items()]
 
 
 class _Lmdb(FeatureStore):

@@ -1,5 +1,7 @@
 """Lines of feature files, and numbers in their names."""
 
+import h5py
+import numpy as np
 import pytest
 
 from data_prep.errors import UnexpectedFilesError
@@ -24,6 +26,14 @@ def test_damaged_lines_are_faults_of_their_image(tmp_path, content, fault):
 def test_one_line_of_two_files_is_two_places(tmp_path):
     for name, features in (("a", "AACAPw=="), ("b", "AAAAQA==")):  # 1.0 and 2.0
         (tmp_path / f"{name}.tsv").write_text(f"7\t1\t{features}\n")
+    with pytest.raises(UnexpectedFilesError, match="image 7 appears twice with different features"):
+        FeatureStores(tmp_path)
+
+
+def test_an_id_of_two_rows_is_ambiguous(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["features"] = np.arange(1, 13, dtype=np.float32).reshape(2, 3, 2)
+        file["image_ids"] = np.array([7, 7])
     with pytest.raises(UnexpectedFilesError, match="image 7 appears twice with different features"):
         FeatureStores(tmp_path)
 
