@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from xmodal.base.config import UserError
+from xmodal.pretrained import layer_rules, torch_models
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 
 
@@ -72,6 +73,24 @@ def test_what_is_not_expected_is_an_error():
 def test_another_shape_is_named(shape):
     with pytest.raises(UserError, match=r"a.weight has the shape \[.*\], which does not give \[2"):
         convert(**{"a.weight": shape})
+
+
+@pytest.mark.parametrize(
+    ("rule", "leaf", "shape", "wanted"),
+    [
+        (layer_rules.by_part({}, "attn.qkv."), "key/bias", (4,), (4,)),  # Of one part alone.
+        (
+            torch_models.convolution("attn.qkv"),
+            "kernel",
+            (4, 2, 3),
+            (2, 4),
+        ),  # Of several positions.
+    ],
+)
+def test_an_array_that_cannot_be_changed_is_not_taken_as_it_is(rule, leaf, shape, wanted):
+    taken = rule(leaf)
+    with pytest.raises(UserError, match="which does not give"):
+        Mapper({taken.name: np.ones(shape)}).take("params/w", taken, wanted)
 
 
 def test_numbers_that_are_no_weights():

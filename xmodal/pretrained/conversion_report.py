@@ -138,17 +138,17 @@ class Mapper:
             array = np.asarray(self._arrays[source])
             _check_floats(array, source)
             try:
-                changed.append(array if taken.change is None else taken.change(array))
+                found = array if taken.change is None else taken.change(array)
             except (ValueError, IndexError):
-                changed.append(array)  # Its shape is so different that it cannot be changed.
-            if changed[-1].shape != wanted:
+                found = None  # Its shape is so different that it cannot be changed.
+            if found is None or found.shape != wanted:
                 raise UserError(
                     f"{source} has the shape {list(array.shape)}, which does not give "
                     f"{list(wanted)} for {name}: the source has a different size or architecture "
                     "from the requested one."
                 )
             with np.errstate(over="ignore"):
-                changed[-1] = np.asarray(changed[-1], np.float32)
+                changed.append(np.asarray(found, np.float32))
             if not np.isfinite(changed[-1]).all():
                 raise UserError(
                     f"{source} has numbers that are not finite in float32: it is damaged, download "

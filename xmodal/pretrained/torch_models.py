@@ -162,7 +162,7 @@ def linear(layer: str) -> LayerRule:
 
 def convolution(layer: str) -> LayerRule:
     """The rule for `torch.nn.Conv1d` over single positions, which is a linear layer."""
-    return with_kernel(layer, lambda kernel: kernel[:, :, 0].T, "OIL to IO")
+    return with_kernel(layer, lambda kernel: np.squeeze(kernel, 2).T, "OIL to IO")
 
 
 def convolution_2d(layer: str) -> LayerRule:
