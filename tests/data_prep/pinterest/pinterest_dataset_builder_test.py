@@ -84,6 +84,16 @@ def test_missing_lists_and_folders_are_named(manual_dir):
         build(Builder, manual_dir, "images")
 
 
+def test_the_published_number_of_pins_counts_those_without_a_caption(tmp_path):
+    path = tmp_path / "pin_2016_v1_0000.npy"
+    python2_arrays.write(path, [_pin(0, 0), _pin(0, 1) | {"sentences": ["", "an owl"]}, {}])
+    pins = Pins({0: path}, {path.name: 3})
+    assert [item.reason for item in pins.load()] == ["empty caption or no text", "malformed entry"]
+    assert len(pins) == 2
+    with pytest.raises(UnexpectedFilesError, match="3 instead of 2"):
+        list(Pins({0: path}, {path.name: 2}).load())
+
+
 def test_bad_entries_and_sentences_are_left_out_one_by_one(tmp_path):
     path = tmp_path / "pin_2016_v1_0005.npy"
     good = _pin(0, 2)
@@ -108,7 +118,7 @@ def test_bad_entries_and_sentences_are_left_out_one_by_one(tmp_path):
     assert [item.is_record for item in found[9:]] == [False, False, True]
     assert found[3].captions == [((5 << 24) + 3, "café")]
     assert found[8].captions[0] == ((5 << 24) + 4, "Pencil drawing 2 of an owl")
-    loaded = Pins({5: path}, {path.name: 2})
+    loaded = Pins({5: path}, {path.name: 7})
     assert list(loaded.load()) == [item for item in found if isinstance(item, LeftOut)]
     assert [loaded[number] for number in range(len(loaded))] == [found[3], found[8]]
 
