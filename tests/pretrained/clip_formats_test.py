@@ -204,16 +204,23 @@ def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
         published.convert("clip", folder, variant="gelu", vocabulary=merges)
 
 
-@pytest.mark.slow
-def test_bad_input_is_named(torch, clip, siglip, tmp_path):
-    (model, folder), (_, other) = clip, siglip
-    arrays = published.openai_arrays(published.arrays_of(model))
-    merges, config = {"vocabulary": str(folder / "merges.txt")}, {"model_cfg": QUICK}
+@pytest.fixture
+def refused(clip):
+    """Checks that a conversion raises an error; the tokenizer is that of `clip` by default."""
+    merges = str(clip[1] / "merges.txt")
 
-    def refused(message, kind, source, **options):
+    def check(message, kind, source, **options):
         with pytest.raises(UserError, match=message):
-            published.convert(kind, source, **{**merges, **options})
+            published.convert(kind, source, **{"vocabulary": merges, **options})
 
+    return check
+
+
+@pytest.mark.slow
+def test_settings_and_arrays_that_do_not_fit(clip, refused, tmp_path):
+    model, folder = clip
+    arrays = published.openai_arrays(published.arrays_of(model))
+    config = {"model_cfg": QUICK}
     source = published.write(tmp_path / "open", arrays, open_clip_config=config)
     refused("open_clip_config.json, it was trained with quick_gelu, not .*gelu; leave --variant",
             "clip", source, variant="gelu")  # fmt: skip
@@ -247,9 +254,12 @@ def test_bad_input_is_named(torch, clip, siglip, tmp_path):
     refused("open_clip_config.json says gelu, but it is an archive of OpenAI.*: remove the file",
             "clip", source)  # fmt: skip
     published.write(source, arrays | sizes, open_clip_config=config)
-    published.convert("clip", source, **merges)
+    published.convert("clip", source, vocabulary=str(folder / "merges.txt"))
 
-    # Another model, another tokenizer, no tokenizer.
+
+@pytest.mark.slow
+def test_other_models_and_tokenizers_are_named(clip, siglip, refused, tmp_path):
+    (_, folder), (_, other) = clip, siglip
     trunk = published.timm_arrays(published.arrays_of(siglip[0]))
     trunk = {name: array for name, array in trunk.items() if "attn_pool" not in name}
     published.write(tmp_path / "mean", trunk)
@@ -278,7 +288,10 @@ def test_bad_input_is_named(torch, clip, siglip, tmp_path):
     })  # fmt: skip
     refused("model_type='siglip2'; known: .*NaFlex is not supported", "siglip", tmp_path / "bare")
 
-    # Positions of SigLIP 2 with NaFlex, of big_vision and of open_clip.
+
+@pytest.mark.slow
+def test_naflex_is_not_supported(refused, tmp_path):
+    """Positions of SigLIP 2 with NaFlex, of big_vision and of open_clip."""
     positions = np.ones((3, 3, 64), np.float32)
     np.savez(tmp_path / "naflex.npz", **{"params/img/pos_embedding": positions})
     refused(r"NaFlex .*img/pos_embedding is \[3, 3, 64\]\), which is not supported", "siglip",
@@ -287,14 +300,20 @@ def test_bad_input_is_named(torch, clip, siglip, tmp_path):
     refused("it is a NaFlex model, whose pictures keep their aspect ratio", "siglip",
             tmp_path / "none")  # fmt: skip
 
-    # A truncated archive, and one that would run a command if it were unpickled.
+
+@pytest.mark.slow
+def test_damaged_and_dangerous_archives(torch, clip, refused, tmp_path):
+    """A truncated one, and one that would run a command if it were unpickled."""
+    model, folder = clip
+    arrays = published.openai_arrays(published.arrays_of(model))
     published.script(torch, arrays, tmp_path / "whole.pt")
     content = (tmp_path / "whole.pt").read_bytes()
     (tmp_path / "cut.pt").write_bytes(content[: len(content) // 2])
     refused("cut.pt cannot be read as a file of torch.save", "clip", tmp_path / "cut.pt")
     torch.save({**{n: torch.tensor(np.array(a)) for n, a in arrays.items()}, "x": Evil(tmp_path)},
                tmp_path / "evil.pt")  # fmt: skip
-    published.convert("clip", tmp_path / "evil.pt", variant="gelu", **merges)
+    merges = str(folder / "merges.txt")
+    published.convert("clip", tmp_path / "evil.pt", variant="gelu", vocabulary=merges)
     assert not (tmp_path / "ran").exists()
 
 

@@ -42,7 +42,7 @@ class Predictor(NamedTuple):
 
 
 class _Embedded(NamedTuple):
-    """What is kept of the embeddings of N items: arrays, items first.
+    """The kept arrays of the embeddings of N items, items first.
 
     Attributes:
       vectors: float32, the array that is ranked.
@@ -59,9 +59,9 @@ class _Embedded(NamedTuple):
     predicted: Any = None
 
 
-# Columns of a batch of one side -> what is kept.
+# Columns of a batch of one side -> kept arrays.
 _EmbedBatch = Callable[[Mapping[str, jax.Array]], _Embedded]
-# Positions [R] of items in the split, and what is kept of them.
+# Positions [R] of items in the split, and their kept arrays.
 _Part = tuple[np.ndarray, _Embedded]
 
 

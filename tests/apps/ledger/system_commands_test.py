@@ -6,6 +6,7 @@ import itertools
 import pathlib
 import re
 import shlex
+import subprocess
 
 import pytest
 
@@ -103,6 +104,25 @@ def test_nothing_is_trained_twice():
                 found[training].add(folder.replace("{out}", system.name))
     assert len(found) > 90
     assert [folders for folders in found.values() if len(folders) > 1] == []
+
+
+def test_weights_are_kept_and_evaluations_replaced(tmp_path, monkeypatch):
+    """Results of other code are no reason to stop, since nothing else writes there."""
+    commands = ("convert --output={model}", "evaluate --run=x --output={out}", "evaluate --run=x")
+    system = System("group/key", "", run=commands)
+    ran = []
+    done = subprocess.CompletedProcess([], 0)
+    monkeypatch.setattr(subprocess, "run", lambda words: ran.append(words[3:]) or done)
+    out = tmp_path / "results/group/key"
+    out.mkdir(parents=True)
+    (out / "metrics.json").write_text('{"a": 1.0}')
+    for exists in (False, True):
+        assert run_system(system, Ledger({}, (), {}, {}), {}, tmp_path) == [{"a": 1.0}]
+        convert = [] if exists else [["convert", f"--output={tmp_path}/models/group/key"]]
+        replaced = ["evaluate", "--run=x", f"--output={out}", "--overwrite"]
+        assert ran == [*convert, replaced, ["evaluate", "--run=x"]]
+        ran.clear()
+        (tmp_path / "models/group/key").mkdir(parents=True, exist_ok=True)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from data_prep.reading.tar_samples import read_tar
 
 
 def _read(folder, *names, ending=".tar"):
-    """Names of the pictures with the lengths of texts, and what is left out of an archive."""
+    """Names of the pictures with the lengths of texts, and the ignored members of an archive."""
     path = folder / f"0{ending}"
     with tarfile.open(path, "w:gz" if "gz" in ending.lower() else "w") as archive:
         for name in names:

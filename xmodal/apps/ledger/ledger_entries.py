@@ -95,7 +95,7 @@ class Files:
         return name.split("|")
 
     def describe(self, name: str) -> str:
-        """A name and its alternatives, with what is known of them."""
+        """A name and its alternatives, with their known sizes and checksums."""
         return " or ".join(map(self._describe, self.alternatives(name)))
 
     def _describe(self, path: str) -> str:
@@ -140,7 +140,7 @@ class System:
     def first_seeds(self, count: int) -> "System":
         """Returns the system with at most `count` seeds, and their share of the minutes.
 
-        The first one takes longer if later ones read what it stored.
+        The first one takes longer if later ones read its stored features.
         """
         if len(self.seeds) <= count:
             return self

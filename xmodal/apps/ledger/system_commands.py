@@ -36,7 +36,7 @@ def commands_of(
     places = {name: str(folder) for name, folder in folders.items()}
     places |= {"work": str(work), "model": str(work / "models" / system.name), "seed": str(seed)}
     places["out"] = str(results_of(system, work, seed))
-    # A placeholder stands for a word of the command, whatever is in the folder's name.
+    # Words are split first: a folder's name may have spaces.
     whole = map(shlex.split, ledger.commands_of(system))
     return [[fill(word, places) for word in words] for words in whole]
 
@@ -55,7 +55,8 @@ def run_system(
 ) -> list[Numbers]:
     """Runs a system's commands; returns the metrics of every seed.
 
-    A command whose weights exist already is left out; runs that ended before are not repeated.
+    A command whose weights exist already is left out; runs that ended before are not repeated;
+    evaluations are, and replace those of other code.
 
     Raises:
       UserError: a command failed, or wrote no metrics.
@@ -63,16 +64,18 @@ def run_system(
     found = []
     for seed in system.seeds or (None,):
         for arguments in commands_of(system, ledger, folders, work, seed):
-            if arguments[0] != "convert" or not _output(arguments).exists():
+            output = _output(arguments)
+            if arguments[0] == "evaluate" and output is not None:
+                _run([*arguments, "--overwrite"])
+            elif arguments[0] != "convert" or output is None or not output.exists():
                 _run(arguments)
         found.append(_read(results_of(system, work, seed)))
     return found
 
 
-def _output(arguments: Sequence[str]) -> pathlib.Path:
-    return pathlib.Path(
-        next(word.removeprefix("--output=") for word in arguments if word.startswith("--output="))
-    )
+def _output(arguments: Sequence[str]) -> pathlib.Path | None:
+    given = (word.removeprefix("--output=") for word in arguments if word.startswith("--output="))
+    return next(map(pathlib.Path, given), None)
 
 
 def _run(arguments: Sequence[str]) -> None:

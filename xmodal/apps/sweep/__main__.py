@@ -132,7 +132,7 @@ def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
             if any(_overlap(path, each) for each in flat_config({other: value})):
                 raise UserError(
                     f"--config.{other} fixes a value that --space, --study or get_space draws as "
-                    f"{path}: leave one out, or set what is fixed in a copy of the config file."
+                    f"{path}: leave one out, or set the fixed value in a copy of the config file."
                 )
     space = {path: own[path] for path in free} | given
     if studied:
