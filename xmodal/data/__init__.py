@@ -1,7 +1,7 @@
 """Turns numbered records into decoded, augmented and tokenized batches with ids."""
 
 from xmodal.data.batch_spec import BatchSpec, batch_spec, cut_texts
-from xmodal.data.data_config import DataConfig, parse
+from xmodal.data.data_config import DataConfig, parse, with_changes
 from xmodal.data.datasets import (
     UNKNOWN_HASH,
     DatasetMissingError,
@@ -46,5 +46,6 @@ __all__ = [
     "title_of",
     "train_batches",
     "vocabulary_size",
+    "with_changes",
     "write_features",
 ]

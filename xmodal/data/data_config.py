@@ -149,3 +149,18 @@ def parse(config: Mapping[str, Any] | DataConfig, where: str = "config.data") ->
       UserError: a key is unknown (the known ones are listed) or a value is out of range.
     """
     return read(DataConfig, where, config)
+
+
+def with_changes(section: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `config.data` as the section `data` of an evaluator changes it.
+
+    Single keys of `image` and `text` may change. With an `image` of None, no pictures are read; all
+    evaluators have the run's tokenizer, so that a `text` of None changes nothing.
+    """
+    changed = {**section, **changes}
+    for part in ("image", "text"):
+        if section.get(part) and changes.get(part):
+            changed[part] = {**section[part], **changes[part]}
+    # Image-only boards also use the captions' ids.
+    changed["text"] = changed.get("text") or section.get("text") or {}
+    return changed

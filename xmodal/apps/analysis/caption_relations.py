@@ -98,7 +98,7 @@ def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict
     evaluations = {}
     for name, options in found.items():
         read = {"labels": options.labels_read, "image": None}
-        section = config["data"] | dict(options.data or {}) | read
+        section = data.with_changes(config["data"], options.data or {}) | read
         split = data.eval_split(section, split=options.final_split)
         evaluator = make_evaluator(name, options, cast("Split", split), ["text"])
         train = data.eval_split(config["data"] | read, split=config["train_split"])

@@ -35,7 +35,7 @@ class SplitSource:
             one of `text` that the run's tokenizer has already decided.
         """
         run, train_split = config["data"], config.get("train_split", "train")
-        own = _change({**run, "labels": options.labels_read}, options.data or {})
+        own = data.with_changes({**run, "labels": options.labels_read}, options.data or {})
         where = f"config.evals.{name}.data"
         found = cls(data.parse(run), data.parse(own, where), train_split, bool(options.data))
         _check_text(where, found.run.text, found.own.text)
@@ -52,21 +52,6 @@ class SplitSource:
         return data.eval_split(
             self.own, split=split, tokenizer=tokenizer, train_split=self.train_split
         )
-
-
-def _change(section: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `config.data` with changes, also to single keys of `image` and `text`.
-
-    Without `image`, no pictures are read; all evaluators have the run's tokenizer, so that a `text`
-    of None changes nothing.
-    """
-    changed = {**section, **changes}
-    for part in ("image", "text"):
-        if section.get(part) and changes.get(part):
-            changed[part] = {**section[part], **changes[part]}
-    # Image-only boards also use the captions' ids.
-    changed["text"] = changed.get("text") or section.get("text") or {}
-    return changed
 
 
 def _check_text(where: str, run: TextConfig | None, own: TextConfig | None) -> None:
