@@ -94,16 +94,16 @@ def compute_r_precision(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
 
 
 def compute_average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
-    """Returns the mean precision at the positives' ranks, in 0..1; NaN without positives.
+    """Returns the mean over positives of the precision at their scores, in 0..1; NaN without any.
 
-    Items are ranked by descending score, float [N]; of equal scores the earlier comes first (as in
-    torchnet's `APMeter`).
+    The precision at a score, float [N], is the share of positives, bool [N], among all items that
+    score at least as high. The order of the items does not matter.
     """
-    hits = positive[np.argsort(-scores, kind="stable")]
-    if not hits.any():
+    if not positive.any():
         return float("nan")
-    precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
-    return float(precision[hits].mean())
+    own = -scores[positive]
+    hits, items = (np.searchsorted(np.sort(x), own, side="right") for x in (own, -scores))
+    return float(np.mean(hits / items))
 
 
 def draw_pairs(pairs_of_query: Ragged, *, samples: int, seed: int) -> np.ndarray:

@@ -9,17 +9,26 @@ from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split
 from xmodal.base.config import UserError
 from xmodal.evals import evaluate_source, load_embeddings, make_evaluator, save_embeddings
 from xmodal.evals.inputs.sources import Predictions
+from xmodal.evals.metrics import compute_average_precision
 from xmodal.evals.reports.store import load_ranks
 
 
 def slow_average_precision(scores, positive):
-    order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
-    hits, total = 0, 0.0
-    for place, i in enumerate(order, 1):
-        if positive[i]:
-            hits += 1
-            total += hits / place
-    return total / hits
+    """Mean over positives of the precision among the items that score at least as high."""
+    found = [positive[scores >= each].mean() for each in scores[positive > 0]]
+    return np.mean(found)
+
+
+@pytest.mark.parametrize("levels", [1, 2, 5, 1000])
+def test_average_precision_does_not_depend_on_the_order_of_equal_scores(levels):
+    generator = np.random.default_rng(levels)
+    scores, positive = generator.integers(0, levels, 60), generator.random(60) < 0.3
+    expected = slow_average_precision(scores, positive)
+    for order in (slice(None), np.argsort(positive), np.argsort(~positive)):
+        found = compute_average_precision(scores[order].astype(np.float32), positive[order])
+        assert found == pytest.approx(expected)
+    if levels == 1:
+        assert expected == positive.mean()
 
 
 def test_predictions_of_a_diverged_model_are_refused():

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Collection
 
 import numpy as np
-from absl import logging
 
 from xmodal.base.config import UserError, setting
 from xmodal.evals.boards.ids import Positions
@@ -82,10 +81,6 @@ class RelationsEvaluator(NumbersEvaluator):
         )
         if absent:
             self._definition += f" No pair has {', '.join(absent)}, which the mean leaves out."
-            logging.warning(
-                "%s: no pair of %s %s has %s; the mean leaves it out.",
-                where, split.name, split.split, ", ".join(absent),
-            )  # fmt: skip
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
