@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 from data_prep.captioned_images.captioned_pictures import BY_CONTENT
 from data_prep.captioned_images.survey import Survey
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.split_names import SPLITS
+from data_prep.reading.split_names import SPLITS, count_in_earlier
 
 SHARE, MOST = 0.1, 5000
 """Share of the pictures in validation and in test, and the largest number of pictures there."""
@@ -64,10 +64,10 @@ def choose_splits(survey: Survey, why_lost: Callable[[], str]) -> tuple[list[str
     _check_number(survey, splits, missing, why_lost)
     _take_out_of_train(survey, splits, missing, _places(survey, groups))
     _check_filled(survey, splits)
-    copies = _components(len(survey.names), pairs)
+    copies, usable = _components(len(survey.names), pairs), survey.usable
     notes = {
-        "kept together": int((kept_together & survey.usable).sum()) if missing else 0,
-        "copies in two splits": _copies_in_two(survey, copies, splits),
+        "kept together": int((kept_together & usable).sum()) if missing else 0,
+        "copies in two splits": count_in_earlier(copies[usable], splits[usable]),
     }
     return splits.tolist(), notes
 
@@ -162,12 +162,3 @@ def _check_filled(survey: Survey, splits: np.ndarray) -> None:
                 "caption stay together, which here are nearly all; specify the splits in a "
                 "column `split`"
             )
-
-
-def _copies_in_two(survey: Survey, groups: np.ndarray, splits: np.ndarray) -> int:
-    """Number of pictures outside `train` with a copy in an earlier split."""
-    usable = survey.usable
-    codes = np.array([SPLITS.index(split) for split in splits])
-    earliest = np.full(len(groups), len(SPLITS))
-    np.minimum.at(earliest, groups[usable], codes[usable])
-    return int((usable & (codes > earliest[groups])).sum())

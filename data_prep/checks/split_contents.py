@@ -8,7 +8,6 @@ a hash is three in ten million.
 import array
 import collections
 import concurrent.futures
-import hashlib
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ import tensorflow_datasets as tfds
 
 from data_prep.building.image_check import BadImageError, checked_image
 from data_prep.building.split_hash import SplitHash
+from data_prep.same_text import content_hash
 
 # Features that distinguish kinds of rows: rows and scores are counted for each combination.
 CATEGORIES = ("rating", "direction", "method", "year", "dataset", "fold")
@@ -150,7 +150,7 @@ class SplitContents:
         for name in self.image_names:
             image = example[name]
             encoded = image if isinstance(image, bytes) else image.tobytes()
-            self.images.setdefault(name, NumberColumn("Q")).add([_digest(encoded)])
+            self.images.setdefault(name, NumberColumn("Q")).add([content_hash(encoded)])
         if self._categories:
             self._add_to_group(example)
         if self._sides:
@@ -167,7 +167,7 @@ class SplitContents:
         self.first_bad.setdefault(reason, str(example.get("image_id", "of unknown id")))
 
     def _add_texts(self, name: str, texts: Sequence[bytes]) -> None:
-        self.texts.setdefault(name, NumberColumn("Q")).add([_digest(text) for text in texts])
+        self.texts.setdefault(name, NumberColumn("Q")).add(list(map(content_hash, texts)))
         self.empty[name] += sum(not text.decode(errors="replace").strip() for text in texts)
         self.replaced[name] += sum(_REPLACEMENT in text for text in texts)
 
@@ -241,10 +241,6 @@ def _problem(image: bytes | np.ndarray) -> str:
     except BadImageError as error:
         return error.reason
     return f"not converted: {converted}" if converted else ""
-
-
-def _digest(value: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(value, digest_size=8).digest(), "little")
 
 
 def _is_text(feature: Any) -> bool:

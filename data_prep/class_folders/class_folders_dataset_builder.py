@@ -3,6 +3,7 @@
 import functools
 import itertools
 import pathlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -24,7 +25,9 @@ from data_prep.reading.picture_names import (
     is_unread_picture,
     read_picture,
 )
-from data_prep.reading.split_names import SPLITS, split_of_name
+from data_prep.reading.split_names import SPLITS, count_in_earlier, split_of_name
+from data_prep.same_text import content_hash
+from data_prep.untrusted.names import name_key
 
 _ONLY_SPLIT = "test"
 
@@ -93,24 +96,38 @@ class Builder(RandomAccessBuilder):
         depth = 1 if named else 0
         classes = sorted({_class_of(name, depth) for name in names} - {""})
         _check_below(folder, names, classes, depth)
+        _check_spellings(folder, names, depth)
         self.info.metadata["label"] = classes
-        found = {split_of_name(top) for top in named}
-        splits = [split for split in SPLITS if split in found] or [_ONLY_SPLIT]
-        places: dict[str, list[int]] = {split: [] for split in splits}
-        others: dict[str, list[LeftOut]] = {split: [] for split in splits}
-        numbers = {name: place for place, name in enumerate(names)}
+        self._stored: list[tuple[str, int, int]] = []  # Split, class and content of every picture.
+        found = set(map(split_of_name, named)) or {_ONLY_SPLIT}
+        places: dict[str, list[str]] = {split: [] for split in SPLITS if split in found}
         for name in files:
             split = split_of_name(name.partition("/")[0]) if "/" in name else ""
             # A file that is in no split is listed with the first one.
-            split = split if split in places else splits[0]
-            if name in numbers:
-                places[split].append(numbers[name])
-            else:
-                others[split].append(_unread(folder, name))
-        return {
-            split: itertools.chain(_examples(folder, names, own, classes, depth), others[split])
-            for split, own in places.items()
-        }
+            places[split if split in places else next(iter(places))].append(name)
+        ids = {name: place for place, name in enumerate(names)}
+        return {split: _examples(folder, own, ids, classes, depth) for split, own in places.items()}
+
+    def _generate_examples(
+        self, split: str, records: Iterable[Record | LeftOut]
+    ) -> Iterator[Record]:
+        """See `RandomAccessBuilder`; remembers the contents of the pictures."""
+        for key, example in super()._generate_examples(split, records):
+            self._stored.append((split, example["label"], content_hash(example["image"])))
+            yield key, example
+
+    def _check_share(self) -> None:
+        """See `RandomAccessBuilder`; prints what may mislead an evaluation."""
+        super()._check_share()
+        splits, labels, contents = zip(*self._stored, strict=True)
+        if copied := count_in_earlier(np.array(contents, np.uint64), splits):
+            _warn(f"{copied:,} images of validation or test have a copy in an earlier split")
+        if mixed := len(set(zip(contents, labels, strict=True))) - len(set(contents)):
+            _warn(f"{mixed:,} images are in several classes")
+
+
+def _warn(text: str) -> None:
+    print(f"class_folders: warning: {text}", file=sys.stderr, flush=True)
 
 
 def _check_below(
@@ -136,11 +153,25 @@ def _check_below(
         )
 
 
-def _unread(folder: pathlib.Path, name: str) -> LeftOut:
-    """Returns the entry of a file that no reader of pictures takes."""
-    reason, _, detail = fault_of_file(folder / name).partition(": ")
-    # Pictures that cannot be read count as missing records; other files are only listed.
-    return LeftOut(name, reason, detail, is_record=is_unread_picture(name))
+def _check_spellings(folder: pathlib.Path, names: Sequence[str], depth: int) -> None:
+    """Checks that all splits spell a class alike.
+
+    Raises:
+      UnexpectedFilesError: two splits spell it differently.
+    """
+    spelled: dict[str, dict[str, set[str]]] = {}  # Key, spelling, folders of splits.
+    for name in names:
+        if own := _class_of(name, depth):
+            top = name.partition("/")[0] if depth else ""
+            spelled.setdefault(name_key(own), {}).setdefault(own, set()).add(top)
+    for spellings in spelled.values():
+        for (one, tops), (two, others) in itertools.combinations(spellings.items(), 2):
+            if tops != others:
+                raise UnexpectedFilesError(
+                    f"{folder} has the folders {f'{min(tops)}/{one}'!r} and "
+                    f"{f'{min(others)}/{two}'!r}, two spellings of one class: rename one"
+                )
+            _warn(f"{one!r} and {two!r} are two classes with the same name")
 
 
 def _class_of(name: str, depth: int) -> str:
@@ -152,19 +183,23 @@ def _class_of(name: str, depth: int) -> str:
 def _examples(
     folder: pathlib.Path,
     names: Sequence[str],
-    places: Sequence[int],
+    ids: Mapping[str, int],
     classes: Sequence[str],
     depth: int,
 ) -> Iterator[Record | LeftOut]:
-    """Yields the pictures at some places of all names; the place is the id."""
-    for place in places:
-        name = names[place]
+    """Yields the files of a split, of which those with an id are pictures."""
+    for name in names:
+        if name not in ids:
+            reason, _, detail = fault_of_file(folder / name).partition(": ")
+            # Pictures that cannot be read count as missing records; other files are only listed.
+            yield LeftOut(name, reason, detail, is_record=is_unread_picture(name))
+            continue
         if not (own := _class_of(name, depth)):
             yield LeftOut(name, "no class", "it is in no folder of a class")
             continue
         example: dict[str, Any] = {
             "image": ImageFile(name, functools.partial(read_picture, folder / name)),
-            "image_id": place,
+            "image_id": ids[name],
             "label": classes.index(own),
             "picture": name,
         }

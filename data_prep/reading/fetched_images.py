@@ -10,7 +10,6 @@ Nothing is downloaded. Memory use is about 20 bytes per row of the list and one 
 
 import bisect
 import dataclasses
-import hashlib
 import os
 import pathlib
 import sys
@@ -24,6 +23,7 @@ from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_files import Fetched, read_images, read_table
 from data_prep.reading.folders import walk
 from data_prep.reading.tar_samples import TAR_ENDINGS, read_tar
+from data_prep.same_text import content_hash
 
 # Largest number of different downloader messages in a report.
 _MAX_ERRORS = 1000
@@ -120,7 +120,7 @@ class RowIndex:
 def text_hash(text: str | bytes) -> int:
     """A 64-bit hash of a text, the same on every machine."""
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-    return int.from_bytes(hashlib.blake2b(data.strip(), digest_size=8).digest(), "little")
+    return content_hash(data.strip())
 
 
 def row_of_name(name: str) -> Sequence[int]:

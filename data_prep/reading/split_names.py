@@ -1,8 +1,11 @@
 """The three splits of a dataset, and the words that stand for them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from data_prep.errors import UnexpectedFilesError
+from data_prep.untrusted.names import name_key
 
 SPLITS = ("train", "validation", "test")
 # `eval` is not here: it is validation to some and test to others.
@@ -15,8 +18,22 @@ _SPLIT_OF = {word: split for split, words in SYNONYMS.items() for word in words}
 
 
 def split_of_name(name: str) -> str:
-    """Returns the split that a word stands for, in any case; "" if it is none."""
-    return _SPLIT_OF.get(name.strip().lower(), "")
+    """Returns the split that a word stands for, in any spelling; "" if it is none."""
+    return _SPLIT_OF.get(name_key(name), "")
+
+
+def count_in_earlier(pictures: np.ndarray, splits: Sequence[str]) -> int:
+    """Returns the number of pictures with a copy in an earlier split.
+
+    Args:
+      pictures: int [N], equal for copies.
+      splits: N names of `SPLITS`.
+    """
+    codes = np.array([SPLITS.index(split) for split in splits], np.int64)
+    groups = np.unique(pictures, return_inverse=True)[1]
+    earliest = np.full(len(groups), len(SPLITS))
+    np.minimum.at(earliest, groups, codes)
+    return int((codes > earliest[groups]).sum())
 
 
 def check_split_names(counts: Mapping[str, int], where: str, remedy: str = "") -> None:

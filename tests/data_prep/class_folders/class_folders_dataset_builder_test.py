@@ -105,3 +105,47 @@ def test_names_that_look_the_same_are_one_class_and_links_may_be_broken(tmp_path
     assert builder.info.metadata["label"] == [names[0]]
     assert builder.info.metadata["kept"] == {"train": 1, "test": 2}
     assert builder.info.metadata["left_out"]["test"] == {"broken link": 1}
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["train/Cat/1.png", "test/cat/2.png"], "'test/cat' and 'train/Cat', two spellings"),
+        (["train/polar bear/1.png", "val/polar_bear/2.png"], "polar bear' and 'val/polar_bear'"),
+        (["train/\uff44og/1.png", "train/owl/1.png", "test/dog /2.png"], "dog ' and '.*\uff44og'"),
+        (["train/a/1.png", "training/A/2.png", "test/a/3.png"], "'test/a' and 'training/A'"),
+    ],
+)
+def test_two_spellings_of_a_class_in_two_splits_are_an_error(tmp_path, names, message):
+    write(tmp_path / "mine", *names)
+    with pytest.raises(UnexpectedFilesError, match=message):
+        prepare(tmp_path / "mine", tmp_path / "tfds")
+
+
+@pytest.mark.parametrize("splits", [[""], ["train/", "test/"]])
+def test_two_spellings_in_every_split_are_two_classes(tmp_path, splits, capfd):
+    names = ["a/1.png", "A/2.png", "_/3.png"]
+    write(tmp_path / "mine", *(split + name for split in splits for name in names))
+    builder = prepare(tmp_path / "mine", tmp_path / "tfds")
+    assert builder.info.metadata["label"] == ["A", "_", "a"]
+    assert "A' and '" in capfd.readouterr().err
+
+
+def test_copies_in_two_splits_or_classes_are_counted(tmp_path, capfd):
+    mine = tmp_path / "mine"
+    write(
+        mine, *(f"{split}/{each}/1.png" for split in ("train", "test") for each in ("cat", "dog"))
+    )
+    for source, copy in {
+        "train/cat/1.png": "test/cat/2.png",
+        "train/dog/1.png": "test/dog/2.png",
+        "test/cat/1.png": "test/dog/3.png",
+    }.items():
+        (mine / copy).write_bytes((mine / source).read_bytes())
+    # Files that are not stored are no copies.
+    for split in ("train", "test"):
+        (mine / split / "cat/none.png").write_bytes(b"")
+    prepare(mine, tmp_path / "tfds", min_kept=0.5)
+    said = capfd.readouterr().err
+    assert "warning: 2 images of validation or test have a copy in an earlier split" in said
+    assert "warning: 1 images are in several classes" in said

@@ -9,7 +9,7 @@ from data_prep.reading.split_names import check_split_names, split_of_name
 @pytest.mark.parametrize(
     ("split", "names"),
     [
-        ("train", ["train", "Training", " TRAIN ", "restval"]),
+        ("train", ["train", "Training", " TRAIN ", "restval", "\uff54rain_"]),
         ("validation", ["validation", "val", "valid", "dev", "Dev"]),
         ("test", ["test", "testing", "TEST"]),
         ("", ["", "eval", "fold 3", "train2", "0"]),
