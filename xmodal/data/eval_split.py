@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from data_prep.same_text import content_hash
 from xmodal.base.config import UserError
 from xmodal.base.cxc_files import describe_differences
 from xmodal.base.read_ahead import read_ahead
@@ -118,6 +119,14 @@ class EvalSplit:
 
     def _load_tokenizer(self) -> Tokenizer:
         return self._tokenizer or load_tokenizer(self.config, self._train_split)
+
+    @functools.cached_property
+    def image_hashes(self) -> np.ndarray:
+        """See `evals.split.Split`; reads all records."""
+        blocks = np.array_split(np.arange(count := len(self.image_ids)), count // 256 + 1)
+        read = map(self.pictures, blocks if self.has_pictures else ())
+        hashes = (content_hash(picture) for block in read for picture in block)
+        return np.fromiter(hashes, np.uint64).view(np.int64)
 
     @property
     def folder(self) -> epath.Path:

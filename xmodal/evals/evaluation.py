@@ -254,9 +254,10 @@ def evaluate_source(
             )
     provenance, options = evaluator.provenance, evaluator.options
     notes = [*provenance.notes, *notes, *provider.notes]
+    warnings = [*provenance.warnings, *evaluator.warnings()]
     return Evaluation(
         name=name, results=results, similarity=similarity,
-        provenance=dataclasses.replace(provenance, notes=notes),
+        provenance=dataclasses.replace(provenance, notes=notes, warnings=warnings),
         samples=options.bootstrap_samples, seed=options.seed, evaluator=evaluator_name,
         trained_on=trained_on or {}, examples=lines, page=page,
     )  # fmt: skip

@@ -18,6 +18,7 @@ class Split(Protocol):
       caption_ids: int [M].
       caption_image_ids: int [M], the image of every caption.
       caption_texts: M strings.
+      image_hashes: int64 [N], equal for equal pictures; empty if the dataset stores none.
       ratings: see `boards.types.Labels`.
       lists: see `boards.types.Labels`; may be read at the first use.
       categories: see `boards.types.Labels`, as for `caption_categories`, `partial` and
@@ -35,6 +36,7 @@ class Split(Protocol):
     caption_ids: np.ndarray
     caption_image_ids: np.ndarray
     caption_texts: Sequence[str]
+    image_hashes: np.ndarray
     ratings: Mapping[str, Mapping[str, np.ndarray]]
     lists: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]]
     categories: np.ndarray | None

@@ -37,7 +37,8 @@ def accuracies(scores, labels):
     """By one image after the other; `accuracy@5` of three classes would be 100."""
     hits, by_class = {1: [], 5: []}, {}
     for row, label in zip(scores, labels, strict=True):
-        ahead = sum(score > row[label] for score in row) if np.isfinite(row[label]) else len(row)
+        order = sorted(range(len(row)), key=lambda each: (-row[each], each))
+        ahead = order.index(label) if np.isfinite(row[label]) else len(row)
         for depth, found in hits.items():
             found.append(ahead < depth)
         by_class.setdefault(label, []).append(ahead < 1)
@@ -90,11 +91,63 @@ def test_prompts_have_spaces_for_the_underscores_of_names(split):
     assert sorted(provider.asked) == sorted(f"a_big old {name}" for name in NAMES)
 
 
-def test_equal_classes_are_counted_as_ties(split):
-    split.label_names = {"label": ["dog", "dog", "cat"]}
-    found = evaluate(split, Clusters(), type="zero_shot")
+class Constant(Clusters):
+    """All images, all texts, or both have one vector."""
+
+    def __init__(self, value, sides=SIDES, classes=3):
+        super().__init__(classes=classes)
+        self._value, self._sides = value, sides
+
+    def items(self, split, **options):
+        found = super().items(split, **options)
+        images = np.full_like(found.images, self._value)
+        return dataclasses.replace(found, images=images) if "image" in self._sides else found
+
+    def embed(self, side, given, **options):
+        found = super().embed(side, given, **options)
+        return np.full_like(found, self._value) if "text" in self._sides else found
+
+
+@pytest.mark.parametrize("value", [0, 0.3])
+@pytest.mark.parametrize(
+    ("kind", "sides"),
+    [(kind, SIDES) for kind in ("zero_shot", "knn", "linear_probe")]
+    + [("zero_shot", side) for side in SIDES],
+)
+def test_a_constant_model_is_at_chance(split, kind, sides, value):
+    split.train.labels = {"label": np.arange(41) % 3}
+    evaluator = make_evaluator("x", options_of(type=kind), split, SIDES)
+    found = evaluate_source(evaluator, Constant(value, sides), name="constant")
+    assert found.metrics["mean_class_accuracy"] == pytest.approx(100 / 3)
+    if kind == "zero_shot" and (value == 0 or "text" in sides):
+        # The first class comes first.
+        share = 100 * np.mean(split.labels["label"] == 0)
+        assert found.metrics["accuracy@1"] == pytest.approx(share)
+        assert found.metrics["tied_queries"] == 37
+        assert (
+            "**MOST QUERIES ARE TIED: 37 of 37; the order of the items decides.**" in found.report()
+        )
+
+
+def test_five_of_ten_equal_classes_are_among_the_first_five():
+    split, names = make_split(40, 0), tuple(f"{n} dog" for n in range(10))
+    split.labels = {"label": np.arange(40) % 10}
+    found = evaluate(split, Constant(1, classes=10), type="zero_shot", names=names).metrics
+    assert (found["accuracy@1"], found["accuracy@5"]) == (10, 50)
+
+
+@pytest.mark.parametrize("names", [("dog", "dog"), ("old dog", "old_dog"), ("a dog", " a  dog")])
+def test_two_classes_with_one_prompt_share_their_hits(split, names):
+    split.label_names, provider = {"label": [*names, "bird"]}, Clusters(noise=0.01)
+    provider._centers[1] = provider._centers[0]
+    templates = ("a {}", "the {}") if names[1][0] != " " else ("name",)
+    options = options_of(type="zero_shot", templates=templates)
+    found = evaluate_source(make_evaluator("x", options, split, SIDES), provider, name="m")
     labels = split.labels["label"]
-    assert found.metrics["tied_queries"] == np.sum(labels < 2)
+    if names[1][0] != " ":
+        assert found.metrics["accuracy@1"] == pytest.approx(100 * np.mean(labels != 1))
+        assert found.metrics["tied_queries"] == np.sum(labels < 2)
+    assert f"CLASSES WITH THE SAME NAME: {names[0]!r}, {names[1]!r}." in found.report()
 
 
 @pytest.mark.parametrize("k", [1, 7, 200])
@@ -111,6 +164,28 @@ def test_neighbors_by_hand(split, k):
         rows.append([vote if vote else -np.inf for vote in votes])
     expected = accuracies(np.array(rows), split.labels["label"])
     assert {tag: found.metrics[tag] for tag in expected} == pytest.approx(expected)
+
+
+def test_of_equally_near_neighbors_those_with_the_lowest_ids_vote(split):
+    ids, labels = np.array([7, 3, 5, 1]), np.array([2, 1, 0, 1])
+    for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
+        split.train.image_ids, split.train.labels = ids[order], {"label": labels[order]}
+        for k in (1, 2, 3):
+            found = evaluate(split, Constant(1), type="knn", k=k).metrics
+            share = 100 * np.mean(split.labels["label"] == 1)
+            assert found["accuracy@1"] == pytest.approx(share)
+
+
+def test_classes_without_training_images_and_copies_are_named(split):
+    split.image_hashes, split.train.image_hashes = np.arange(37), np.arange(30, 71)
+    split.labels = {"label": np.arange(37) % 3}
+    # No class 1, so two of seven copies are of another class.
+    split.train.labels = {"label": np.arange(30, 71) % 3 // 2 * 2}
+    for kind in ("knn", "linear_probe"):
+        evaluator = make_evaluator("x", options_of(type=kind), split, SIDES)
+        report = evaluate_source(evaluator, Clusters(), name="m").report()
+        assert "CLASSES WITHOUT TRAINING IMAGES: animals train has none of 'cat'." in report
+        assert "COPIES: 7 of 37 evaluated images are also in animals train; 2 images" in report
 
 
 def test_classes_without_a_vote_have_no_rank():
@@ -221,6 +296,7 @@ def test_two_models_are_compared_on_the_same_images(split, kind, tmp_path):
 
 def test_classes_of_the_training_split_alone_count(split):
     split.train.labels = {"label": np.append(split.train.labels["label"][1:], 4)}
+    split.label_names = {}
     found = evaluate(split, Clusters(classes=5), type="knn", k=1)
     assert found.metrics["gallery"] == 5
     assert "37 images among 5" in found.definition
@@ -228,7 +304,7 @@ def test_classes_of_the_training_split_alone_count(split):
     split.train.labels["label"][-1] = 5
     found = evaluate(split, Clusters(classes=6), type="knn", k=1)
     assert found.metrics["accuracy@5"] >= found.metrics["accuracy@1"]
-    with pytest.raises(UserError, match="names names 3 classes, .* train has images of class 5"):
+    with pytest.raises(UserError, match="has names for 3 classes, .* has images of class 5"):
         make_evaluator("x", options_of(type="knn", names=NAMES), split, SIDES)
 
 
@@ -255,8 +331,8 @@ def test_evaluated_images_are_not_learned_from(split, monkeypatch, train_split, 
 @pytest.mark.parametrize(
     ("section", "sides", "message"),
     [
-        ({"type": "zero_shot"}, ["image"], r"compares images with the names .* only \['image'\]"),
-        ({"type": "knn"}, ["text"], "classifies images, but the model has no image side"),
+        ({"type": "zero_shot"}, ["image"], "with text embeddings; this one has only image"),
+        ({"type": "knn"}, ["text"], "with image embeddings; this one has only text"),
         ({"type": "zero_shot", "labels": "breed"}, SIDES, "needs the label column 'breed'"),
         ({"type": "zero_shot", "names": ("dog",)}, SIDES, "names for 1 classes, .* of class 2"),
         ({"type": "knn", "train_split": "test"}, SIDES, "from the split 'test', of which it eval"),
@@ -285,8 +361,8 @@ def test_labels_and_vectors_that_cannot_be_used(split):
     ids = np.append(split.image_ids, np.arange(2000, 2005))
     several = Embeddings("m", ids, np.ones((14, 2, 3), np.float32), None, None, "dot")
     split.train = make_split(5, 3, split="train")
-    with pytest.raises(UserError, match="m lacks 5 of the 5 images of animals train.*one file"):
-        evaluate(split, several, type="knn", k=1)
+    with pytest.raises(UserError, match="m lacks images of animals train, .* in one file"):
+        evaluate(split, dataclasses.replace(several, images=several.images[:, 0]), type="knn", k=1)
     split.train.image_ids = ids[9:]
     with pytest.raises(UserError, match="classifies by one vector per item, and m has 2"):
         evaluate(split, several, type="knn", k=1)

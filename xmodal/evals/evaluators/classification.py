@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -49,8 +49,9 @@ class ClassificationOptions(Options):
 class ClassificationEvaluator(NumbersEvaluator):
     """Accuracies over the images of a split, see `Evaluator`.
 
-    `accuracy@1` and `accuracy@5` are the shares of images for which fewer than 1 or 5 classes
-    score strictly higher than their own; `accuracy@5` exists for more than 5 classes only.
+    `accuracy@1` and `accuracy@5` are the shares of images whose own class is among the first 1 or
+    5, by descending score and, for equal scores, by number; `accuracy@5` exists for more than 5
+    classes only.
     `mean_class_accuracy` is the mean over classes of `accuracy@1` among the images of a class. All
     are in percent, with a 95 % interval from a bootstrap over images. `tied_queries` counts images
     for which another class scores the same as their own.
@@ -58,24 +59,33 @@ class ClassificationEvaluator(NumbersEvaluator):
 
     options: ClassificationOptions
     ranks_by = "cosine"
+    _trained = np.zeros(0, np.int64)  # The classes of training images.
 
     def _read(self, sides: Collection[str]) -> None:
-        if "image" not in sides:
-            raise UserError(f"{self._where} classifies images, but the model has no image side.")
+        if missing := sorted({"image", *self.asks} - set(sides)):
+            raise UserError(
+                f"{self._where} ({self.options.type}) needs a model with {' and '.join(missing)} "
+                f"embeddings; this one has only {' and '.join(sides)}."
+            )
         self._classes = self._read_classes(self._split)
-        counts = np.bincount(self._classes, minlength=1)
+        highest = max(self._classes.max(initial=0), self._trained.max(initial=0))
         given = read_lines(self.options.names, f"{self._where}.names")
         names = given or self._split.label_names.get(self.options.labels, ())
-        if names and len(names) < len(counts):
+        if names and len(names) <= highest:
             raise UserError(
                 f"{self._where} has names for {len(names)} classes, but {self._split.name} has "
-                f"images of class {len(counts) - 1}, counted from 0; name all classes in "
+                f"images of class {highest}, counted from 0; name all classes in "
                 f"{self._where}.names."
             )
-        self._names = tuple(names) or tuple(map(str, range(len(counts))))
+        self._names = tuple(names) or tuple(map(str, range(highest + 1)))
         self._is_named = bool(names)
         self._label_hash.add("images by id", np.asarray(self._split.image_ids), self._classes)
-        self._definition = self._define()
+        self._definition = (
+            f"Classes of {len(self._classes):,} images among {len(self._names):,}, from the column "
+            f"{self.options.labels!r}: {self._describe()} Intervals: 95 %, from "
+            f"{self.options.bootstrap_samples:,} bootstrap samples of the images; seed "
+            f"{self.options.seed}."
+        )
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
@@ -87,7 +97,8 @@ class ClassificationEvaluator(NumbersEvaluator):
         """See `Evaluator`."""
         scores, figures = self._score(provider)
         own = np.take_along_axis(scores, self._classes[:, None], axis=1)
-        rank = (scores > own).sum(axis=1)
+        is_earlier = np.arange(scores.shape[1]) < self._classes[:, None]
+        rank = ((scores > own) | (scores == own) & is_earlier).sum(axis=1)
         # A class without a vote among neighbors has no rank.
         rank[np.isneginf(own[:, 0])] = len(self._names)
         tied = ((scores == own).sum(axis=1) > 1) & np.isfinite(own[:, 0])
@@ -115,15 +126,6 @@ class ClassificationEvaluator(NumbersEvaluator):
     def _depths(self) -> list[int]:
         """1, and the other depths below the number of classes."""
         return [depth for depth in DEPTHS if depth == 1 or depth < len(self._names)]
-
-    def _define(self) -> str:
-        """The definition, from the classes that are known."""
-        return (
-            f"Classes of {len(self._classes):,} images among {len(self._names):,}, from the column "
-            f"{self.options.labels!r}: {self._describe()} Intervals: 95 %, from "
-            f"{self.options.bootstrap_samples:,} bootstrap samples of the images; seed "
-            f"{self.options.seed}."
-        )
 
     def _describe(self) -> str:
         """A sentence on the method, for the report."""
@@ -156,13 +158,10 @@ class ClassificationEvaluator(NumbersEvaluator):
         found = provider.items(split, similarity=options.similarity, batch_size=options.batch_size)
         if not isinstance(found, Embeddings) or found.images is None:
             raise UserError(f"{self._where} needs embeddings of images; {found.place} has none.")
-        assert found.image_ids is not None
-        known = np.isin(split.image_ids, found.image_ids)
-        if not known.all():
+        if not np.isin(split.image_ids, np.asarray(found.image_ids)).all():
             raise UserError(
-                f"{found.place} lacks {np.sum(~known):,} of the {len(known):,} images of "
-                f"{split.name} {split.split}, which {self._where} reads: save the embeddings of "
-                "all of them in one file, or evaluate the model itself."
+                f"{found.place} lacks images of {split.name} {split.split}, which {self._where} "
+                "reads: save the embeddings of all of them in one file."
             )
         return self._unit(order_embeddings(found, split).images, found.place)
 
@@ -210,23 +209,31 @@ class ProbeEvaluator(ClassificationEvaluator):
                 f"evaluates {shared!r}; name another one in {self._where}.train_split."
             )
         self._train: Split = split.beside(self.options.train_split)
+        self._trained = self._read_classes(self._train)
+        self._by_id = np.argsort(self._train.image_ids, kind="stable")
         super()._read(sides)
-        self._train_classes = self._read_classes(self._train)
-        if (highest := self._train_classes.max(initial=0)) >= len(self._names):
-            # A class that the evaluated split lacks.
-            if self.options.names:
-                raise UserError(
-                    f"{self._where}.names names {len(self._names)} classes, but "
-                    f"{self._train.name} {self._train.split} has images of class {highest}, "
-                    "counted from 0; name all classes, in the order of their numbers."
-                )
-            missing = range(len(self._names), highest + 1)
-            self._names = (*self._names, *map(str, missing))
-            self._definition = self._define()
-        self._label_hash.add("training", np.asarray(self._train.image_ids), self._train_classes)
+        self._label_hash.add("training", np.asarray(self._train.image_ids), self._trained)
 
-    def _train_features(self, provider: Provider) -> np.ndarray:
-        """Image embeddings of the training split, see `_features`.
+    def warnings(self) -> list[str]:
+        """See `Evaluator`; compares the images of both splits by their content."""
+        classes, trained = self._classes, self._trained
+        of_train, found = f"{self._train.name} {self._train.split}", []
+        if len(unseen := np.setdiff1d(classes, trained)):
+            names = ", ".join(repr(self._names[each]) for each in unseen)
+            found.append(f"CLASSES WITHOUT TRAINING IMAGES: {of_train} has none of {names}.")
+        own, others = self._split.image_hashes, self._train.image_hashes
+        both, labels = np.append(own, others).tolist(), np.append(classes, trained)
+        copied = np.isin(own, others).sum()
+        mixed = len(set(zip(both, labels, strict=False))) - len(set(both))  # No images, no pairs.
+        if copied or mixed:
+            found.append(
+                f"COPIES: {copied:,} of {len(own):,} evaluated images are also in {of_train}; "
+                f"{mixed:,} images of the two splits are in several classes."
+            )
+        return found
+
+    def _train_features(self, provider: Provider) -> tuple[np.ndarray, np.ndarray]:
+        """Image embeddings of the training split, see `_features`, and their classes, by id.
 
         Raises:
           UserError: ids of a file do not distinguish the splits.
@@ -240,7 +247,8 @@ class ProbeEvaluator(ClassificationEvaluator):
                 "with --run=RUN or with the functions of xmodal.evaluate, or prepare the dataset "
                 "with ids that are unique over its splits."
             )
-        return self._features(provider, self._train)
+        features = self._features(provider, self._train)
+        return features[self._by_id], self._trained[self._by_id]
 
 
 def _find_shared(split: str, other: str) -> str:
@@ -248,12 +256,9 @@ def _find_shared(split: str, other: str) -> str:
 
     Different slices of a split may be disjoint.
     """
-    pairs = itertools.product(
-        *([part.strip() for part in each.split("+")] for each in (split, other))
-    )
-    for one, two in pairs:
-        first, second = (part.partition("[")[0] for part in (one, two))
-        if one == two or (first == second and first in (one, two)):
+    for one, two in itertools.product(split.split("+"), other.split("+")):
+        one, two = one.strip(), two.strip()
+        if one == two or one.partition("[")[0] == two.partition("[")[0] in (one, two):
             return two
     return ""
 
@@ -288,22 +293,19 @@ def compute_accuracies(
       seed: their seed.
     """
     known, place = np.unique(classes, return_inverse=True)
-    drawn = Resamples(len(rank), samples=samples, seed=seed)
     of_class = np.eye(len(known))[place]
-    hit = [(rank < depth).astype(np.float64) for depth in depths]
-    columns = [np.stack(hit, axis=1), of_class * hit[0][:, None], of_class]
-    ends = np.cumsum([each.shape[1] for each in columns])[:-1]
+    hits = np.stack([rank < depth for depth in depths], axis=1).astype(np.float64)
 
-    def means(sums: np.ndarray) -> np.ndarray:
-        """Accuracies [S, len(depths) + 1] from the sums [S, ...] of the columns."""
-        hits, right, count = np.split(sums, ends, axis=1)
-        total = count.sum(axis=1, keepdims=True)
+    def means(sums: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Accuracies [S, len(depths) + 1] from a function of columns [N, M] to sums [S, M]."""
+        right, count = sums(of_class * hits[:, :1]), sums(of_class)
         # A class that a sample lacks does not count in its mean.
         shares = np.divide(right, count, out=np.full(right.shape, np.nan), where=count > 0)
-        return 100 * np.concatenate([hits / total, np.nanmean(shares, axis=1)[:, None]], axis=1)
+        of_images = sums(hits) / count.sum(axis=1, keepdims=True)
+        return 100 * np.concatenate([of_images, np.nanmean(shares, axis=1)[:, None]], axis=1)
 
-    every = np.concatenate(columns, axis=1)
-    (value,), sampled = means(every.sum(axis=0)[None]), means(drawn.compute_sums(every))
+    drawn = Resamples(len(rank), samples=samples, seed=seed)
+    (value,), sampled = means(lambda each: each.sum(axis=0)[None]), means(drawn.compute_sums)
     metrics: dict[str, float] = {}
     names = [*(f"accuracy@{depth}" for depth in depths), MEAN_PER_CLASS]
     for name, found, repeats in zip(names, value, sampled.T, strict=True):

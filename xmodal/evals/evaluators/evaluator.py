@@ -134,6 +134,10 @@ class Evaluator:
         """Returns the tags of all metrics of a model with these sides, without intervals."""
         raise NotImplementedError
 
+    def warnings(self) -> list[str]:
+        """Returns warnings besides those of `provenance`, which may take long to find."""
+        return []
+
     def check_comparable(self, other: StoredResults) -> None:
         """Raises an error if stored results cannot be compared with those of `run`.
 

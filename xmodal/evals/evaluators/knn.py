@@ -28,7 +28,10 @@ class KnnOptions(ProbeOptions):
 
 
 class KnnEvaluator(ProbeEvaluator):
-    """Weighted votes of the k nearest neighbors by cosine (Wu et al. 2018, equation 11)."""
+    """Weighted votes of the k nearest neighbors by cosine (Wu et al. 2018, equation 11).
+
+    Of equally near neighbors at the k-th place, those with the lowest ids vote.
+    """
 
     options: KnnOptions
 
@@ -40,11 +43,9 @@ class KnnEvaluator(ProbeEvaluator):
         )
 
     def _score(self, provider: Provider) -> tuple[np.ndarray, dict[str, float]]:
-        train = self._train_features(provider)
         scores = vote(
             self._features(provider, self._split),
-            train,
-            self._train_classes,
+            *self._train_features(provider),
             classes=len(self._names),
             k=self.options.k,
             temperature=self.options.temperature,
@@ -85,6 +86,4 @@ def vote(
 
 
 def _nearest(queries: jax.Array, train: jax.Array, *, k: int) -> tuple[jax.Array, jax.Array]:
-    cosines = jnp.matmul(queries, train.T, precision=jax.lax.Precision.HIGHEST)
-    values, places = jax.lax.top_k(cosines, k)
-    return values, places
+    return jax.lax.top_k(jnp.matmul(queries, train.T, precision=jax.lax.Precision.HIGHEST), k)

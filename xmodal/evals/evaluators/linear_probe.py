@@ -59,7 +59,7 @@ class LinearProbeEvaluator(ProbeEvaluator):
         return [*super().tags(sides), "regularization"]
 
     def _score(self, provider: Provider) -> tuple[np.ndarray, dict[str, float]]:
-        features, labels = self._train_features(provider), self._train_classes
+        features, labels = self._train_features(provider)
         learn = functools.partial(fit, classes=len(self._names), steps=self.options.steps)
         chosen = self._choose(features, labels, learn)
         weights, bias = learn(features, labels, chosen)
@@ -70,9 +70,7 @@ class LinearProbeEvaluator(ProbeEvaluator):
         weights = sorted(self.options.regularization, reverse=True)
         if len(weights) == 1:
             return weights[0]
-        # Drawn by id, so that the order of the records does not matter.
-        order = np.argsort(np.asarray(self._train.image_ids), kind="stable")
-        order = order[np.random.default_rng(self.options.seed).permutation(len(order))]
+        order = np.random.default_rng(self.options.seed).permutation(len(labels))
         count = round(self.options.held_out * len(order))
         if not 0 < count < len(order):
             raise UserError(

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from data_prep.untrusted.names import name_key
 from xmodal.base.config import UserError, lookup
 from xmodal.evals.evaluators.classification import ClassificationEvaluator, ClassificationOptions
 from xmodal.evals.inputs.line_files import read_lines
@@ -72,11 +73,6 @@ class ZeroShotEvaluator(ClassificationEvaluator):
     asks = frozenset({"text"})
 
     def _read(self, sides: Collection[str]) -> None:
-        if not {"image", "text"} <= set(sides):
-            raise UserError(
-                f"{self._where} compares images with the names of classes; the model has only "
-                f"{sorted(sides)}."
-            )
         super()._read(sides)
         if not self._is_named:
             raise UserError(
@@ -85,6 +81,13 @@ class ZeroShotEvaluator(ClassificationEvaluator):
             )
         numbers = np.array([zlib.crc32(name.encode()) for name in self._names])
         self._label_hash.add("names", np.arange(len(numbers)), numbers)
+
+    def warnings(self) -> list[str]:
+        """See `Evaluator`."""
+        keys = [name_key(name) for name in self._names]
+        _, at, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        same = [repr(self._names[each]) for each in np.flatnonzero(counts[at] > 1)]
+        return [f"CLASSES WITH THE SAME NAME: {', '.join(same)}."] if same else []
 
     def _describe(self) -> str:
         first, *others = self.options.prompts
@@ -104,5 +107,6 @@ class ZeroShotEvaluator(ClassificationEvaluator):
         vectors = provider.embed("text", unique.tolist(), similarity=self.options.similarity)
         unit = self._unit(vectors, provider.place)[rows]
         means = unit.reshape(len(self._names), len(prompts), -1).mean(axis=1)
-        classes = self._unit(means, provider.place)
-        return self._features(provider, self._split) @ classes.T, {}
+        # A product of equal vectors may depend on their places; one of each has equal scores.
+        classes, same = np.unique(self._unit(means, provider.place), axis=0, return_inverse=True)
+        return (self._features(provider, self._split) @ classes.T)[:, same], {}

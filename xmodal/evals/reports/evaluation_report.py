@@ -109,7 +109,7 @@ def format_report(
     plain = {tag for each in numbers for tag in each.metrics}
     tags = [tag for tag in metrics if tag not in plain]
     names = list(dict.fromkeys(tag.partition("/")[0] for tag in tags if "/" in tag))
-    warnings = [*warnings, *_warn_of_chance(metrics, chance)]
+    warnings = [*warnings, *_warn_of_ties(metrics), *_warn_of_chance(metrics, chance)]
     sections: list[str | Rows] = [f"# {title}", *(f"**{warning}**" for warning in warnings)]
     if names:
         sections.append(_make_summary(model, names, metrics))
@@ -171,6 +171,19 @@ def _make_facts(
         if any(lines):
             facts += [f"### {name}", *filter(None, lines)]
     return facts
+
+
+def _warn_of_ties(metrics: Mapping[str, float]) -> list[str]:
+    """A warning that names the tables in which most queries are tied."""
+    listed = [
+        f"{tag.rpartition('/')[0]} {tied:,.0f} of {queries:,.0f}".strip()
+        for tag, tied in metrics.items()
+        if tag.endswith("tied_queries")
+        and tied > (queries := metrics[tag.replace("tied_queries", "queries")]) / 2
+    ]
+    if not listed:
+        return []
+    return [f"MOST QUERIES ARE TIED: {'; '.join(listed)}; the order of the items decides."]
 
 
 def _warn_of_chance(metrics: Mapping[str, float], chance: Mapping[str, float]) -> list[str]:
