@@ -88,18 +88,13 @@ def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
         return CheckedImage(converted.getvalue(), kind, _DARK if _is_dark(image, encoded) else "")
 
 
-def thumbnail(encoded: bytes, size: int) -> np.ndarray:
-    """Returns a small upright thumbnail of an image, uint8 [size, size, 3]; equal for copies.
-
-    Args:
-      encoded: content of the file.
-      size: its height and width; the aspect ratio is not preserved.
+def check_readable(encoded: bytes) -> None:
+    """Checks that an image can be decoded, at a reduced scale.
 
     Raises:
       BadImageError: the file cannot be decoded, or is far too large.
     """
-    image = _reduced(encoded, 4 * size)
-    return np.asarray(image.resize((size, size), PIL.Image.Resampling.BILINEAR))
+    _reduced(encoded, 32)
 
 
 def small_jpeg(encoded: bytes, side: int) -> bytes:

@@ -39,13 +39,14 @@ _CHANGED = "was added, removed or renamed during the build; build again"
 class Builder(RandomAccessBuilder):
     """TFDS builder for a user's folder; where the dataset is stored depends on the files in it."""
 
-    VERSION = tfds.core.Version("1.5.0")
+    VERSION = tfds.core.Version("1.6.0")
     RELEASE_NOTES: ClassVar[dict[str, str]] = {
         "1.0.0": "Initial release.",
         "1.1.0": "Pictures are rotated according to their EXIF orientation.",
         "1.2.0": "The folders `train`, `val` and `test` of the pictures of a table are its splits.",
         "1.4.0": "Rows and samples with the same picture are one; names match whole paths.",
         "1.5.0": "Texts called photo.jpg.txt are of photo.jpg; cells `NA` and `#N/A` are empty.",
+        "1.6.0": "Splits by content keep equal files together, and no longer resized copies.",
     }
     MIN_KEPT = 0.5
     MOST_LOST = 0.1

@@ -1,8 +1,8 @@
 """A split by content: the same pictures get the same split for any names, order and layout.
 
 A hash of the picture determines its split, so that pictures added later do not move others.
-Pictures that would leak from training to test stay together: copies of each other, even at a
-different size or quality, and pictures that share a caption.
+Pictures that would leak from training to test stay together: equal files, and pictures that share a
+caption.
 """
 
 import collections
@@ -11,7 +11,6 @@ from collections.abc import Callable
 import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
 
 from data_prep.captioned_images.captioned_pictures import BY_CONTENT
 from data_prep.captioned_images.survey import Survey
@@ -23,10 +22,6 @@ SHARE, MOST = 0.1, 5000
 LEAST = 2
 """Pictures in the smallest split: with a single one, retrieval is trivial."""
 
-# Root mean squared difference of two thumbnails (0 to 255). Copies of Flickr8k's pictures at three
-# quarters of their size and JPEG quality 50 differ by 2.0 in the median and 4.6 at most; among the
-# 8,091 pictures, one pair is closer than this, and it is a copy.
-NEAR = 8.0
 # A caption shared by more pictures is a label, such as "a dog".
 _MOST_SHARED = 10
 
@@ -58,13 +53,16 @@ def choose_splits(survey: Survey, why_lost: Callable[[], str]) -> tuple[list[str
         )
     splits[splits == ""] = "train"
     missing = [split for split in ("test", "validation") if split not in named]
-    pairs = near_copies(survey)
-    groups = _components(len(survey.names), np.concatenate([pairs, _shared_captions(survey)]))
+    _, first, copies = np.unique(survey.digests, return_index=True, return_inverse=True)
+    equal = np.stack([first[copies], np.arange(len(copies))], axis=1)
+    pairs = np.concatenate([equal, _shared_captions(survey)])
+    graph = coo_matrix((np.ones(len(pairs), np.int8), pairs.T), shape=(len(copies), len(copies)))
+    groups = connected_components(graph, directed=False)[1]
     kept_together = np.bincount(groups)[groups] > 1
     _check_number(survey, splits, missing, why_lost)
     _take_out_of_train(survey, splits, missing, _places(survey, groups))
     _check_filled(survey, splits)
-    copies, usable = _components(len(survey.names), pairs), survey.usable
+    usable = survey.usable
     notes = {
         "kept together": int((kept_together & usable).sum()) if missing else 0,
         "copies in two splits": count_in_earlier(copies[usable], splits[usable]),
@@ -94,25 +92,6 @@ def _take_out_of_train(
         start = stop
 
 
-def near_copies(survey: Survey) -> np.ndarray:
-    """Returns pairs of copies, int [P, 2]; identical pictures are paired only with the first."""
-    rows = np.flatnonzero(survey.usable)
-    if not len(rows):
-        return np.empty((0, 2), np.int64)
-    flat = survey.thumbnails[rows].reshape(len(rows), -1)
-    different, first, which = np.unique(flat, axis=0, return_index=True, return_inverse=True)
-    equal = np.stack([rows[first[which.ravel()]], rows], axis=1)
-    # Averaging over blocks never increases the distance of two thumbnails, so no pair is lost.
-    side = survey.thumbnails.shape[1]
-    blocks = different.reshape(len(different), 4, side // 4, 4, side // 4, 3).mean((2, 4, 5))
-    coarse = blocks.reshape(len(different), -1)
-    radius = NEAR * np.sqrt(coarse.shape[1])
-    pairs = cKDTree(coarse).query_pairs(radius, output_type="ndarray")
-    left, right = (different[pairs[:, k]].astype(np.float32) for k in (0, 1))
-    near = pairs[((left - right) ** 2).mean(1) <= NEAR**2]
-    return np.concatenate([equal[equal[:, 0] != equal[:, 1]], rows[first[near]]])
-
-
 def _shared_captions(survey: Survey) -> np.ndarray:
     """Pairs of pictures that share a caption with the same words, int [P, 2]."""
     usable = survey.usable[survey.caption_rows]
@@ -123,12 +102,6 @@ def _shared_captions(survey: Survey) -> np.ndarray:
     is_next = (place > 0) & (np.repeat(count, count) <= _MOST_SHARED)
     after = np.flatnonzero(is_next)
     return np.stack([rows[after - 1], rows[after]], axis=1).astype(np.int64)
-
-
-def _components(number: int, pairs: np.ndarray) -> np.ndarray:
-    ones = np.ones(len(pairs), np.int8)
-    graph = coo_matrix((ones, (pairs[:, 0], pairs[:, 1])), shape=(number, number))
-    return connected_components(graph, directed=False)[1]
 
 
 def _places(survey: Survey, groups: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from data_prep.building.image_check import BadImageError, small_jpeg, thumbnail
+from data_prep.building.image_check import BadImageError, check_readable, small_jpeg
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
     APPEARS_TWICE,
@@ -24,7 +24,6 @@ from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_images import text_hash
 from data_prep.same_text import text_key
 
-THUMBNAIL = 8
 _PREVIEW = 240  # pixels
 _LOG_SECONDS = 10.0
 _FAULTS = 100
@@ -40,7 +39,6 @@ class Survey:
       num_captions: int32 [N].
       usable: bool [N], whether each picture can be decoded and has a caption.
       digests: SHA-256 of every file, 64 hexadecimal digits; for unusable pictures, of the name.
-      thumbnails: uint8 [N, 8, 8, 3]; zeros for an unusable one.
       caption_rows, caption_keys: int64 and uint64 [C], the picture of every caption and a hash of
         its words.
       left_out: reason -> number of pictures, rows and captions.
@@ -58,7 +56,6 @@ class Survey:
     num_captions: np.ndarray
     usable: np.ndarray
     digests: list[str]
-    thumbnails: np.ndarray
     caption_rows: np.ndarray
     caption_keys: np.ndarray
     left_out: dict[str, int]
@@ -99,14 +96,13 @@ class Look:
 
     Attributes:
       picture: the picture without its content.
-      thumbnail, digest: see `Survey`.
+      digest: see `Survey`.
       fault: why the picture cannot be used; None if it can.
       caption_keys: hashes of the words of its captions.
       preview: a small JPEG of a picture that may be an example, or b"".
     """
 
     picture: CaptionedPicture
-    thumbnail: np.ndarray
     digest: str
     fault: LeftOut | None
     caption_keys: list[int]
@@ -167,7 +163,6 @@ class _Joined:
         self._by_content = by_content
         self._pictures: list[CaptionedPicture] = []
         self._digests: list[str] = []
-        self._thumbnails: list[np.ndarray] = []
         self._usable: list[bool] = []
         self._caption_rows: list[int] = []
         self._caption_keys: list[int] = []
@@ -203,7 +198,6 @@ class _Joined:
         self.places[-1].append(row)
         self._pictures.append(look.picture)
         self._digests.append(look.digest)
-        self._thumbnails.append(look.thumbnail)
         self._usable.append(look.fault is None)
         if look.preview:
             shown = sorted([*self._shown, (look.digest, row, look.preview)])
@@ -227,14 +221,12 @@ class _Joined:
         if len(set(names)) < len(names):
             twice = collections.Counter(names).most_common(1)[0][0]
             raise UnexpectedFilesError(f"two pictures are called {twice}; rename one")
-        thumbnails = np.array(self._thumbnails, np.uint8)
         return Survey(
             names=names,
             splits=["" if self._by_content else each.split for each in pictures],
             num_captions=np.array([len(each.captions) for each in pictures], np.int32),
             usable=np.array(self._usable, bool),
             digests=self._digests,
-            thumbnails=thumbnails.reshape(-1, THUMBNAIL, THUMBNAIL, 3),
             caption_rows=np.array(self._caption_rows, np.int64),
             caption_keys=np.array(self._caption_keys, np.uint64),
             left_out=dict(self._left_out),
@@ -249,7 +241,6 @@ class _Joined:
 
 def _look_at(picture: CaptionedPicture) -> tuple[Look, bytes]:
     """The record of a picture, and its content, b"" if it cannot be used."""
-    small = np.zeros((THUMBNAIL, THUMBNAIL, 3), np.uint8)
     digest = hashlib.sha256(picture.name.encode("utf-8", "surrogatepass")).hexdigest()
     keys = [text_hash(key) for key in map(text_key, picture.captions) if key]
     fault, encoded = None, b""
@@ -258,8 +249,8 @@ def _look_at(picture: CaptionedPicture) -> tuple[Look, bytes]:
     else:
         try:
             encoded = picture.read()
-            small = thumbnail(encoded, THUMBNAIL)
+            check_readable(encoded)
             digest = hashlib.sha256(encoded).hexdigest()
         except BadImageError as error:
             fault = LeftOut(picture.name, error.reason, error.detail)
-    return Look(dataclasses.replace(picture, read=bytes), small, digest, fault, keys), encoded
+    return Look(dataclasses.replace(picture, read=bytes), digest, fault, keys), encoded

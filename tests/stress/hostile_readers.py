@@ -12,7 +12,7 @@ import numpy as np
 import safetensors.numpy
 from etils import epath
 
-from data_prep.building.image_check import BadImageError, checked_image, thumbnail
+from data_prep.building.image_check import BadImageError, check_readable, checked_image
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_files import read_table
 from data_prep.reading.image_files import open_images
@@ -115,7 +115,7 @@ def _read_stores(path: pathlib.Path) -> Any:
 
 def _read_pictures(path: pathlib.Path) -> Any:
     encoded, found = path.read_bytes(), []
-    for read in (decode_image, decode_upright, checked_image, lambda each: thumbnail(each, 4)):
+    for read in (decode_image, decode_upright, checked_image, check_readable):
         try:
             found.append(read(encoded))
         except ValueError as error:  # Also `BadImageError`.
