@@ -136,17 +136,15 @@ def test_five_of_ten_equal_classes_are_among_the_first_five():
     assert (found["accuracy@1"], found["accuracy@5"]) == (10, 50)
 
 
-@pytest.mark.parametrize("names", [("dog", "dog"), ("old dog", "old_dog"), ("a dog", " a  dog")])
+@pytest.mark.parametrize("names", [("dog", "dog"), ("old dog", "old_dog")])
 def test_two_classes_with_one_prompt_share_their_hits(split, names):
     split.label_names, provider = {"label": [*names, "bird"]}, Clusters(noise=0.01)
     provider._centers[1] = provider._centers[0]
-    templates = ("a {}", "the {}") if names[1][0] != " " else ("name",)
-    options = options_of(type="zero_shot", templates=templates)
+    options = options_of(type="zero_shot", templates=("a {}", "the {}"))
     found = evaluate_source(make_evaluator("x", options, split, SIDES), provider, name="m")
     labels = split.labels["label"]
-    if names[1][0] != " ":
-        assert found.metrics["accuracy@1"] == pytest.approx(100 * np.mean(labels != 1))
-        assert found.metrics["tied_queries"] == np.sum(labels < 2)
+    assert found.metrics["accuracy@1"] == pytest.approx(100 * np.mean(labels != 1))
+    assert found.metrics["tied_queries"] == np.sum(labels < 2)
     assert f"CLASSES WITH THE SAME NAME: {names[0]!r}, {names[1]!r}." in found.report()
 
 
