@@ -10,7 +10,7 @@ from data_prep.building.image_check import BadImageError
 from data_prep.captioned_images.captioned_pictures import split_of_folder
 from data_prep.captioned_images.path_index import PathIndex
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.folders import walk
+from data_prep.reading.folders import file_id, paths_by_file, walk
 from data_prep.reading.image_files import (
     ImageFile,
     ImageFiles,
@@ -45,20 +45,27 @@ class PictureFiles:
 
     A name is a path relative to the table or the folder, or the end of the path of exactly one
     image, such as the name of a file in a subfolder; see `PathIndex`. An archive counts as a
-    folder: `train/1.jpg` may be `1.jpg` in `train.zip`.
+    folder: `train/1.jpg` may be `1.jpg` in `train.zip`. An image with several paths is known by one
+    of them, in a folder of a split if there is one, and not a link if possible.
 
     Args:
       folder: folder of the user.
+
+    Attributes:
+      links: the other paths of images -> the one by which they are known.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
-        self._loose = [
+        found = [
             (parent / name).relative_to(folder).as_posix()
             for parent, names in walk(folder)
             for name in names
             if is_picture(name) or is_unread_picture(name)
         ]
+        self._paths = paths_by_file(folder, found, lambda path: not split_of_folder(path))
+        self.links = {link: first for first, *others in self._paths.values() for link in others}
+        self._loose = [path for path in found if path not in self.links]
 
     def __len__(self) -> int:
         return sum(map(is_picture, self.places()))
@@ -137,6 +144,8 @@ class PictureFiles:
         # A file whose own name has a backslash is found by the name as it is.
         keys = [key for key in (name, end) if is_end] or list(filter(None, places))
         found = next(filter(None, (self._index.find(key, places) for key in keys)), [])
+        if not found:
+            found = self._behind_links(filter(None, places))
         if is_beside:
             found = self._beside(found, table, places)
         if split:
@@ -159,6 +168,11 @@ class PictureFiles:
             archive, member = self._archived[place]
             return ImageFile(place, functools.partial(archive.read, member))
         return ImageFile(place, functools.partial(read_picture, self.folder / place))
+
+    def _behind_links(self, places: Iterable[str]) -> list[str]:
+        """The images to which places lead by links of files or folders."""
+        of_files = (self._paths.get(file_id(self.folder / place)) for place in places)
+        return list(dict.fromkeys(paths[0] for paths in of_files if paths))
 
     def _beside(
         self, found: Sequence[str], table: pathlib.Path, places: Sequence[str]

@@ -14,7 +14,7 @@ from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, Unknown
-from data_prep.reading.folders import walk
+from data_prep.reading.folders import paths_by_file, walk
 from data_prep.reading.image_files import ImageFile
 from data_prep.reading.picture_names import (
     IMAGE_ENDINGS,
@@ -74,9 +74,11 @@ class Builder(RandomAccessBuilder):
             (parent / name).relative_to(folder).as_posix()
             for parent, own in walk(folder)
             for name in own
-            if not name.startswith(".")
+            if not name.startswith(".") or (parent / name).is_dir()
         ]
-        names = [name for name in files if is_picture(name)]
+        of_one_file = paths_by_file(folder, filter(is_picture, files)).values()
+        links = {link: first for first, *others in of_one_file for link in others}
+        names = [name for name in files if is_picture(name) and name not in links]
         if not names:
             raise UnexpectedFilesError(
                 f"{folder} has no pictures in folders of classes; pictures end in "
@@ -106,7 +108,7 @@ class Builder(RandomAccessBuilder):
             if name in numbers:
                 places[split].append(numbers[name])
             else:
-                others[split].append(_unread(folder, name))
+                others[split].append(_unread(folder, name, links.get(name)))
         return {
             split: itertools.chain(_examples(folder, names, own, classes, depth), others[split])
             for split, own in places.items()
@@ -136,8 +138,10 @@ def _check_below(
         )
 
 
-def _unread(folder: pathlib.Path, name: str) -> LeftOut:
-    """Returns the entry of a file that no reader of pictures takes."""
+def _unread(folder: pathlib.Path, name: str, first: str | None) -> LeftOut:
+    """Returns the entry of a file that is not read, or that has another path, `first`."""
+    if first is not None:
+        return LeftOut(name, "link", f"another path of {first}", is_record=False)
     reason, _, detail = fault_of_file(folder / name).partition(": ")
     # Pictures that cannot be read count as missing records; other files are only listed.
     return LeftOut(name, reason, detail, is_record=is_unread_picture(name))

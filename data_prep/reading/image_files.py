@@ -161,16 +161,11 @@ class ArchivedImages(ImageFiles):
         return name if name in self._known else self._paths[name][-1]
 
 
-def _is_note(path: str) -> bool:
-    """Whether a desktop put a file into an archive."""
-    return path.startswith("__MACOSX") or is_note(pathlib.PurePosixPath(path).name)
-
-
 class _Zip(ArchivedImages):
     def __init__(self, path: pathlib.Path) -> None:
         self.path, self._archive = path, open_archive(path)
         # Archives put the images in a folder, and macOS adds another one with the same names.
-        super().__init__(m for m in self._archive.namelist() if not _is_note(m))
+        super().__init__(m for m in self._archive.namelist() if not is_note(m))
         self._contents: dict[str, set[tuple[int, int]]] = collections.defaultdict(set)
         for member in self._archive.infolist():
             self._contents[member.filename].add((member.CRC, member.file_size))
@@ -190,7 +185,7 @@ class _Tar(ArchivedImages):
             with tarfile.open(fileobj=self._file, mode="r:") as archive:
                 self._members: dict[str, list[tuple[int, int]]] = collections.defaultdict(list)
                 for member in tar_members(archive):
-                    if member.isfile() and not _is_note(member.name):
+                    if member.isfile() and not is_note(member.name):
                         self._members[member.name].append((member.offset_data, member.size))
         except TAR_ERRORS as error:
             raise UnexpectedFilesError(

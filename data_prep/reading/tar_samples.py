@@ -195,7 +195,7 @@ def _samples(file: BinaryIO) -> tuple[list[_Sample], str]:
 def _members(archive: tarfile.TarFile) -> Iterator[_Member]:
     for member in tar_members(archive):
         is_link = member.islnk() or member.issym()
-        if is_note(pathlib.PurePosixPath(member.name).name):
+        if is_note(member.name):
             continue
         if is_link or member.isfile():
             size = _LINK if is_link else member.size

@@ -79,6 +79,7 @@ def test_everything_in_the_folder_is_read_or_listed(tmp_path):
         "no_ending": "unread ending",
         "notes.csv": "unread file",
         "gone.png": "broken link",
+        **dict.fromkeys((".git", "__MACOSX", "@eaDir"), "skipped folder"),
     }
     lost = {name for name, item in left_out.items() if item.is_record}
     assert lost == {"orphan.txt", "orphan2.json", "phone.heic", "gone.png"}
