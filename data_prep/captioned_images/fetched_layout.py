@@ -2,7 +2,8 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
@@ -13,14 +14,13 @@ from data_prep.captioned_images.captioned_pictures import (
     split_of_value,
     without_copies,
 )
-from data_prep.captioned_images.column_names import split_column
+from data_prep.captioned_images.column_names import split_columns
 from data_prep.captioned_images.layouts import Layout
-from data_prep.captioned_images.options import ReadingOptions
+from data_prep.captioned_images.options import FILE, ReadingOptions
 from data_prep.captioned_images.parquet_columns import parquet_schema
 from data_prep.captioned_images.sample_captions import sample_captions
 from data_prep.captioned_images.sidecars import (
     captioned_files,
-    check_sidecar_numbers,
     has_caption,
     is_sidecar,
     same_stem,
@@ -42,9 +42,6 @@ class FetchedLayout(Layout):
     Args:
       folder: folder of the user.
       options: names given by the user.
-
-    Raises:
-      UnexpectedFilesError: images and their texts are counted from different numbers.
     """
 
     TITLE = "shards, or text and JSON files beside pictures"
@@ -52,7 +49,6 @@ class FetchedLayout(Layout):
     def __init__(self, folder: pathlib.Path, options: ReadingOptions) -> None:
         self._folder, self._options = folder, options
         self._links = _links(folder)
-        check_sidecar_numbers(folder)
 
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
@@ -102,11 +98,28 @@ class FetchedLayout(Layout):
         # The name of a loose image may describe its content: `train.jpg` may show a train.
         shard, _, member = name.rpartition(":") if is_member else ("", "", name)
         split = split_of_path(f"{shard}/{member}".rpartition("/")[0])
-        meta = item.meta or {}
-        if (key := split_column(list(meta), self._options)) in meta:
-            check_splits([meta[key]], f"{name}, {key!r} in its JSON file")
-            split = split_of_value(meta[key])
+        given = self._options.split
+        keys = [given] * (given in item.meta) if given else split_columns(list(item.meta))
+        if keys:
+            split = self._split(name, {key: item.meta[key] for key in keys})
         yield CaptionedPicture(name, captions, split, item.read, is_member)
+
+    def _split(self, name: str, values: Mapping[str, Any]) -> str:
+        """The split in the JSON file of a picture.
+
+        Raises:
+          UnexpectedFilesError: it is not known, or the keys name several.
+        """
+        found = {split_of_value(value) for value in values.values()} - {""}
+        if len(found) > 1:
+            raise UnexpectedFilesError(
+                f"{self._folder / name}: its JSON file names several splits, {dict(values)}; "
+                f'choose one with {{"split": "KEY"}} in {FILE}'
+            )
+        if not found:
+            cells = ((f"{name}, {key!r} in its JSON file", value) for key, value in values.items())
+            check_splits(cells, self._folder)
+        return "".join(found)
 
     def _name(self, item: Fetched | LeftOut) -> str:
         return item.where.removeprefix(f"{self._folder.name}/")

@@ -132,20 +132,13 @@ class PictureFiles:
                 f"{table} has {name!r:.40}... in place of the name of an image: images as text, in "
                 "base64, are not read; write their bytes to Parquet, or to files"
             )
-        plain = name.replace("\\", "/")  # Tables written on Windows have backslashes.
-        places = [self._below(start, plain) for start in (table.parent, self.folder)]
+        places = self._places(name, table)
         if not any(places) or pathlib.PureWindowsPath(name).is_absolute():
             raise UnexpectedFilesError(
                 f"{table} names the image {name!r}, which is not in {self.folder}: copy or "
                 "link the images into that folder, and give their paths relative to it"
             )
-        end = os.path.normpath(plain)
-        is_end = not os.path.isabs(end) and end.partition("/")[0] != os.pardir
-        # A file whose own name has a backslash is found by the name as it is.
-        keys = [key for key in (name, end) if is_end] or list(filter(None, places))
-        found = next(filter(None, (self._index.find(key, places) for key in keys)), [])
-        if not found:
-            found = self._behind_links(filter(None, places))
+        found = self.matches(name, table)
         if is_beside:
             found = self._beside(found, table, places)
         if split:
@@ -168,6 +161,21 @@ class PictureFiles:
             archive, member = self._archived[place]
             return ImageFile(place, functools.partial(archive.read, member))
         return ImageFile(place, functools.partial(read_picture, self.folder / place))
+
+    def matches(self, name: str, table: pathlib.Path) -> list[str]:
+        """Returns the images that a name in a table may stand for; see `find`."""
+        if not name or len(name) > _LONGEST:
+            return []
+        places, end = self._places(name, table), os.path.normpath(_with_slashes(name))
+        is_end = not os.path.isabs(end) and end.partition("/")[0] != os.pardir
+        # A file whose own name has a backslash is found by the name as it is.
+        keys = [key for key in (name, end) if is_end] or list(filter(None, places))
+        found = next(filter(None, (self._index.find(key, places) for key in keys)), [])
+        return found or self._behind_links(filter(None, places))
+
+    def _places(self, name: str, table: pathlib.Path) -> list[str]:
+        """The paths of a name that is relative to a table or the folder; "" for one outside."""
+        return [self._below(start, _with_slashes(name)) for start in (table.parent, self.folder)]
 
     def _behind_links(self, places: Iterable[str]) -> list[str]:
         """The images to which places lead by links of files or folders."""
@@ -225,6 +233,10 @@ class PictureFiles:
                 if not {place, here} & unpacked:
                     found[place] = archive, member
         return found, damaged
+
+
+def _with_slashes(name: str) -> str:
+    return name.replace("\\", "/")  # Tables written on Windows have backslashes.
 
 
 def _archives(folder: pathlib.Path) -> Iterator[pathlib.Path]:

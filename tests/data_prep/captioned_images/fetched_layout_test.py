@@ -172,9 +172,13 @@ def test_a_text_that_could_be_of_two_images_is_of_none(tmp_path):
         ({"caption": None, "url": "http://x"}, []),
         ({"text": "one", "title": "two"}, "captions under two keys: 'text' and 'title'"),
         ({"words": "one", "id": 3}, "no caption under the keys 'words', 'id': name the key"),
-        ([{"caption": "one"}], "damaged JSON file"),
-        ("{cut", "damaged JSON file"),
-        ('{"caption": "one", "caption": "two"}', "damaged JSON file: it is not a JSON object, or"),
+        ([{"caption": "one"}], "unread JSON file: it is a list, not an object: [{'caption': 'one"),
+        ("7", "unread JSON file: it is a number, not an object: 7"),
+        ("{cut", "unread JSON file: Expecting property name"),
+        (
+            '{"caption": "one", "caption": "two"}',
+            "unread JSON file: the key 'caption' occurs twice",
+        ),
     ],
 )
 def test_keys_of_json_files(tmp_path, content, expected):

@@ -117,8 +117,7 @@ def test_an_orphan_of_text_files_is_no_table(tmp_path):
 def test_a_text_beside_an_image_may_be_the_table_of_others(tmp_path):
     folders.write_images(tmp_path, folders.FEW)
     (tmp_path / "captions.png").write_bytes(folders.picture(9))
-    lines = [f"{folders.name(n)}: caption {n}\n" for n in folders.FEW]
-    (tmp_path / "captions.txt").write_text("".join(lines))
+    _csv(tmp_path / "captions.txt")
     with pytest.raises(UnexpectedFilesError, match="captions in two places: captions.txt .*with"):
         find_layout(tmp_path, ReadingOptions())
     found = folders.read_layout(tmp_path, table="captions.txt")
