@@ -39,13 +39,14 @@ _CHANGED = "was added, removed or renamed during the build; build again"
 class Builder(RandomAccessBuilder):
     """TFDS builder for a user's folder; where the dataset is stored depends on the files in it."""
 
-    VERSION = tfds.core.Version("1.5.0")
+    VERSION = tfds.core.Version("1.6.0")
     RELEASE_NOTES: ClassVar[dict[str, str]] = {
         "1.0.0": "Initial release.",
         "1.1.0": "Pictures are rotated according to their EXIF orientation.",
         "1.2.0": "The folders `train`, `val` and `test` of the pictures of a table are its splits.",
         "1.4.0": "Rows and samples with the same picture are one; names match whole paths.",
         "1.5.0": "Texts called photo.jpg.txt are of photo.jpg; cells `NA` and `#N/A` are empty.",
+        "1.6.0": "Error values of spreadsheets are empty; links to a picture are no other picture.",
     }
     MIN_KEPT = 0.5
     MOST_LOST = 0.1
@@ -62,7 +63,6 @@ class Builder(RandomAccessBuilder):
       - a table (CSV, TSV, JSON lines, JSON or Parquet) with a column of image files, `image` or
         `file_name`, and one or several columns of captions, `caption` or `caption_1`, ...; one row
         per image or per caption; optionally a column `split`
-      - captions.txt with lines `name.jpg: caption` or `name.jpg#0<tab>caption`
       - COCO's or Karpathy's JSON file
       - images, each with a text file of the same name that has one caption per line
       - shards of img2dataset or WebDataset, or Parquet files of Hugging Face with the images

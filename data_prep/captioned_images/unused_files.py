@@ -60,17 +60,13 @@ def without_row(files: PictureFiles, used: set[str]) -> Iterator[LeftOut]:
 
     Args:
       files: the pictures of the folder.
-      used: places of pictures with a row, and paths of other files.
+      used: paths of pictures with a row, and of other files.
     """
-    pictures = set(files.places())
     for link, first in files.links.items():
         yield LeftOut(link, "link", f"another path of {first}", is_record=False)
-    for place in sorted(pictures - used):
+    for place in sorted(set(files.places) - used):
         path = files.folder / place
         is_broken = path.is_symlink() and not path.exists()
         reason = "broken link" if is_broken else "in no row of a table"
         yield LeftOut(place, reason, is_record=False)
-    for place, damage in files.damaged.items():
-        yield LeftOut(place, "damaged archive", damage, is_record=False)
-    others = (files.links, files.archives(), files.damaged)
-    yield from unused_files(files.folder, used.union(pictures, *others))
+    yield from unused_files(files.folder, used.union(files.places, files.links))

@@ -104,26 +104,12 @@ def find_images(folder: pathlib.Path, *names: str) -> ImageFiles | None:
     if path.is_dir():
         inner = (path / name for name in names if (path / name).is_dir())
         return _Folder(next(inner, path))
-    return open_archived(path)
+    return _Zip(path) if path.suffix.lower() == ".zip" else _Tar(path)
 
 
 def is_archive(name: str) -> bool:
-    """Returns whether a file is an archive that `open_archived` reads, according to its ending."""
+    """Returns whether a file is an archive, according to its ending."""
     return name.lower().endswith(ENDINGS[1:])
-
-
-def archive_stem(name: str) -> str:
-    """Returns the name of an archive without its ending."""
-    return next(name[: -len(end)] for end in ENDINGS[1:] if name.lower().endswith(end))
-
-
-def open_archived(path: pathlib.Path) -> "ArchivedImages":
-    """Opens the images in an archive.
-
-    Raises:
-      UnexpectedFilesError: the archive is truncated.
-    """
-    return _Zip(path) if path.suffix.lower() == ".zip" else _Tar(path)
 
 
 class _Folder(ImageFiles):
@@ -152,10 +138,6 @@ class ArchivedImages(ImageFiles):
 
     def __contains__(self, name: str) -> bool:
         return name in self._paths or name in self._known
-
-    def paths(self) -> Iterable[str]:
-        """Returns the paths of all files; `read` takes these, too."""
-        return self._known
 
     def _path(self, name: str) -> str:
         return name if name in self._known else self._paths[name][-1]

@@ -10,6 +10,7 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.fetched_layout import FetchedLayout
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.errors import UnexpectedFilesError
+from tests.data_prep.captioned_images.own_folders import prepare
 
 _PICTURE = b"a picture"
 
@@ -190,6 +191,15 @@ def test_keys_of_json_files(tmp_path, content, expected):
         assert not found
         (item,) = left_out.values()
         assert f"{item.reason}: {item.detail}".startswith(expected)
+
+
+def test_a_list_in_place_of_an_object_is_shown(tmp_path):
+    for number in range(6):
+        meta = [{"SourceFile": f"{number}.jpg", "Description": f"number {number}"}]
+        _write(tmp_path, {f"{number}.jpg": _PICTURE, f"{number}.jpg.json": meta})
+    said = r"unread JSON file 6; the first is 0.jpg \(it is a list, not an object: \[{'SourceFile'"
+    with pytest.raises(UnexpectedFilesError, match=said):
+        prepare(tmp_path)
 
 
 def test_a_named_key_decides(tmp_path):
