@@ -19,7 +19,7 @@ from data_prep.captioned_images.numeric_captions import is_number
 from data_prep.captioned_images.options import FILE, ReadingOptions
 from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.captioned_images.tables import Table
-from data_prep.errors import UnexpectedFilesError
+from data_prep.errors import ConflictingColumnsError, UnexpectedFilesError
 from data_prep.same_text import text_key
 
 # A column that names fewer of the images that another one names cannot be that of the images.
@@ -76,37 +76,35 @@ def find_columns(
             raise UnexpectedFilesError(
                 f"{where} has no column {name!r}, as named in {FILE}; its columns are {listed}"
             )
-    image = embedded or options.image
-    if not image:
-        images = [(name,) for name in image_columns(names)]
-        read = functools.partial(_images, pictures, table)
-        (image,) = _only_reading(table, images, "image", read, least=_LEAST_NAMED) or ("",)
-    if not image and (links := link_columns(names)):
-        raise UnexpectedFilesError(
-            f"{where} has the column {links[0]!r} but none of image files; download the images "
-            "first, for example with img2dataset, and pass the folder that it writes"
-        )
-    captions = options.captions or _only_reading(
-        table, caption_groups([name for name in names if name != image]), "captions", _captions
-    )
-    for found, kind, key in ((image, "image", "image"), (captions, "caption", "captions")):
-        if not found:
+    given_image = embedded or options.image
+    images = [(name,) for name in ([given_image] if given_image else image_columns(names))]
+    captions = [options.captions] if options.captions else []
+    captions = captions or caption_groups([name for name in names if name != given_image])
+    for found, kind, key in ((images, "image", "image"), (captions, "caption", "captions")):
+        if found:
+            continue
+        if kind == "image" and (links := link_columns(names)):
             raise UnexpectedFilesError(
-                f"{where} has no {kind} column with a known name; its columns are "
-                f'{listed}: rename one, or add {{"{key}": "COLUMN"}} to {FILE} in the same folder, '
-                'or {"names": [...]} if the first line is no header'
+                f"{where} has the column {links[0]!r} but none of image files; download the images "
+                "first, for example with img2dataset, and pass the folder that it writes"
             )
-    split = options.split
-    if not split:
-        splits = [(name,) for name in split_columns(names)]
-        (split,) = _only_reading(table, splits, "split", _splits) or ("",)
-    read_columns = {image, *captions, split} - {"", "none"}
+        raise UnexpectedFilesError(
+            f"{where} has no {kind} column with a known name; its columns are "
+            f'{listed}: rename one, or add {{"{key}": "COLUMN"}} to {FILE} in the same folder, '
+            'or {"names": [...]} if the first line is no header'
+        )
+    splits = [(name,) for name in ([options.split] if options.split else split_columns(names))]
+    named = functools.partial(_images, pictures, table)
+    (image,) = _only_reading(table, images, "image", named, least=_LEAST_NAMED)
+    texts = _only_reading(table, captions, "captions", _captions)
+    (split,) = _only_reading(table, splits, "split", _splits) if splits else ("",)
+    read_columns = {image, *texts, split} - {"", "none"}
     if twice := [name for name in names if name in read_columns and names.count(name) > 1]:
         raise UnexpectedFilesError(
             f"{where} has several columns {twice[0]!r}, of which only one can be read; rename them"
         )
     others = tuple(name for name in names if name not in read_columns)
-    return Columns(image, captions, split if split in read_columns else None, others)
+    return Columns(image, texts, split if split in read_columns else None, others)
 
 
 def _only_reading(
@@ -127,10 +125,10 @@ def _only_reading(
         fewer of them are passed over.
 
     Raises:
-      UnexpectedFilesError: two groups say different things in a row; shows both.
+      ConflictingColumnsError: two groups say different things in a row; shows both.
     """
     if len(groups) < 2:
-        return groups[0] if groups else ()
+        return groups[0]
     rows, said, known = 0, collections.Counter[Group](), collections.Counter[Group]()
     conflicts: dict[tuple[Group, Group], str] = {}
     for where, cells in table.columns(*itertools.chain.from_iterable(groups)):
@@ -152,7 +150,7 @@ def _only_reading(
             remedies = " or ".join(
                 json.dumps({key: group[0] if len(group) == 1 else group}) for group in pair
             )
-            raise UnexpectedFilesError(
+            raise ConflictingColumnsError(
                 f"{conflicts[pair]} are in the columns {names}, which both have usual names of "
                 f"{_KINDS[key]} but differ; choose with {remedies} in {FILE}"
             )

@@ -14,7 +14,7 @@ FileId = tuple[int, int] | None
 _TO_LIST = os.R_OK | os.X_OK
 # Hidden folders, and what github/gitignore, chkdsk, fsck and the makers of network drives list.
 _PRIVATE = re.compile(
-    r"\..+|__macosx|network trash folder|temporary items"
+    r"\..+|__macosx|network trash folder|temporary items|the(findbycontent|volumesettings)folder"
     r"|\$(recycle\.bin|extend|getcurrent|sysreset|windows\.~\w+|winreagent)|recycler"
     r"|system volume information|found\.\d{3}|msocache|config\.msi|lost\+found|~snapshot"
     r"|[@#](eadir|recently-snapshot|recycle|sharebin|sharesnap|snapshot|synoresource|tmp|transcode)"
@@ -111,7 +111,7 @@ def file_id(path: str | os.PathLike) -> FileId:
         status = os.stat(path)
     except (OSError, ValueError):  # No path has a NUL.
         return None
-    return status.st_dev, status.st_ino
+    return (status.st_dev, status.st_ino) if status.st_ino else None  # 0 on some network drives
 
 
 def paths_by_file(

@@ -66,7 +66,7 @@ def test_ids_of_another_type_are_the_same_ids(tmp_path, spell, place):
     for each in content[place]:
         each[key] = spell(each[key])
     (tmp_path / "all.json").write_text(json.dumps(content))
-    found, left_out = folders.read_layout(tmp_path)
+    found, _ = folders.read_layout(tmp_path)
     assert found == folders.captions_at("images/") | {"images/p003.png": []}
     content["images"][0]["id"], content["images"][1]["id"] = 10, "10"
     (tmp_path / "all.json").write_text(json.dumps(content))

@@ -162,6 +162,17 @@ def test_a_column_of_other_sets_is_no_second_split(pictures, write, others):
     assert [texts[-1] for texts in _read(pictures).values()] == ["train", "validation"] * 5
 
 
+def test_a_conflict_is_not_hidden_by_other_captions(pictures):
+    _csv(pictures, {"image": _NAMES, "caption": _CAPTIONS, "text": _CAPTIONS[::-1]})
+    (pictures / "3.txt").write_text("a text beside a picture")
+    with pytest.raises(UnexpectedFilesError, match="'caption' and 'text'"):
+        _read(pictures)
+    (pictures / "all.csv").unlink()
+    # A table without captions may be anything.
+    _csv(pictures, {"image": list(range(_COUNT)), "file_name": _NAMES, "size": _NAMES})
+    assert _read(pictures)["3.jpg"] == ("a text beside a picture", "")
+
+
 def test_two_keys_of_different_splits_are_an_error(pictures):
     (pictures / "3.json").write_text('{"caption": "one", "split": "train", "set": "test"}')
     with pytest.raises(UnexpectedFilesError, match=r"3\.jpg.* several splits, .*'set': 'test'"):
