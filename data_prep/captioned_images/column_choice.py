@@ -20,9 +20,10 @@ from data_prep.captioned_images.options import FILE, ReadingOptions
 from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.captioned_images.tables import Table
 from data_prep.errors import ConflictingColumnsError, UnexpectedFilesError
+from data_prep.reading.picture_names import is_picture
 from data_prep.same_text import text_key
 
-# A column that names fewer of the images that another one names cannot be that of the images.
+# Bare numbers that name fewer of the images that another column names cannot be their names.
 _LEAST_NAMED = 0.9
 _KINDS = {"image": "images", "captions": "captions", "split": "splits"}
 
@@ -122,7 +123,7 @@ def _only_reading(
       key: the option that names them.
       read: returns what a cell says: the images that it may name, captions, or a split.
       least: share of the rows in which some group says something; groups that say something in
-        fewer of them are passed over.
+        fewer of them are passed over, unless their cells end like the names of images.
 
     Raises:
       ConflictingColumnsError: two groups say different things in a row; shows both.
@@ -130,10 +131,11 @@ def _only_reading(
     if len(groups) < 2:
         return groups[0]
     rows, said, known = 0, collections.Counter[Group](), collections.Counter[Group]()
-    conflicts: dict[tuple[Group, Group], str] = {}
+    certain, conflicts = set[Group](), dict[tuple[Group, Group], str]()
     for where, cells in table.columns(*itertools.chain.from_iterable(groups)):
         found = {group: set().union(*(read(cells.get(name)) for name in group)) for group in groups}
         rows += any(found.values())
+        certain |= {group for group in groups if is_picture(str(cells.get(group[0])))}
         for group, values in found.items():
             said[group] += bool(values)
             # The name of several images says less than that of one.
@@ -143,7 +145,7 @@ def _only_reading(
             if one and other and not (one <= other or other <= one):
                 shown = " and ".join(f"{cells.get(group[0])!r:.60}" for group in pair)
                 conflicts.setdefault(pair, f"{table.path.parent / where}: {shown}")
-    possible = [group for group in groups if said[group] >= least * rows]
+    possible = [group for group in groups if group in certain or said[group] >= least * rows]
     for pair in itertools.combinations(possible or groups, 2):
         if pair in conflicts:
             names = " and ".join(repr(name) for group in pair for name in group)

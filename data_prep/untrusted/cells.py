@@ -5,7 +5,7 @@ import unicodedata
 
 # In every language: #REF! and #BEZUG!, #N/A and #NV; cells that are too narrow; and LibreOffice's.
 _ERROR_VALUE = re.compile(
-    r"#[¡¿]?[^\W\d_a-z][^\Wa-z]*(/[^\Wa-z]+)?[!?]|#[^\W\d_a-z]/[^\W\d_a-z]|#NV|#GETTING_DATA|#{3,}|Err:\d{3}"
+    r"#[¡¿]?[^\W\d_a-z][^\Wa-z]*(/[^\Wa-z]+)?[!?]|#[^\W\d_a-z]/[^\W\d_a-z]|#N[AV]|#GETTING_DATA|#{3,}|Err:\d{3}"
 )
 _STARTS = ("=", "+", "-", "@")  # Of a formula.
 _UNSEEN = "ZC"  # Categories of blanks, byte-order marks and control characters.

@@ -74,6 +74,13 @@ def test_two_columns_that_name_different_pictures_are_an_error(
     assert _read(pictures, image=others) == _RIGHT
 
 
+def test_numbers_of_all_pictures_do_not_hide_names_of_some(pictures):
+    names = [f"lost{name}" if place % 2 else name for place, name in enumerate(_NAMES)]
+    _csv(pictures, {"image": range(_COUNT), "file_name": names, "caption": _CAPTIONS})
+    with pytest.raises(UnexpectedFilesError, match="line 2: '0' and '7.jpg' are in the columns"):
+        _read(pictures)
+
+
 @_WRITERS
 @pytest.mark.parametrize(
     "values",
