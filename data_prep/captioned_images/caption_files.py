@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images.column_names import Columns, find_columns
+from data_prep.captioned_images.column_choice import Columns, find_columns
 from data_prep.captioned_images.json_tables import CocoTable, is_by_image, is_coco, is_karpathy
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.captioned_images.parquet_columns import embedded_column
@@ -62,6 +62,8 @@ class TableFile:
                 yield str(row[1].get(self.columns.image))
 
 
+_SHOWN = 3
+
 Source = KarpathyFile | TableFile
 
 
@@ -88,15 +90,19 @@ def open_source(path: pathlib.Path, options: ReadingOptions, pictures: PictureFi
             split = "split" if has_splits and options.split != "none" else None
             return TableFile(_coco_table(path, content), Columns("image", ("caption",), split))
         if isinstance(content, dict) and not is_by_image(content, pictures.knows):
-            first = next(iter(content), "")
             raise UnexpectedFilesError(
-                f"{path} has no captions by image: no image has the name {first!r}"
+                f"{path} is an object with the keys {_shown(content)}; an object is read if its "
+                "keys are the names of images, or if it is in COCO's or Karpathy's format: write a "
+                "list of objects with the keys 'image' and 'caption'"
             )
     column = embedded_column(path, options) if ending(path) == ".parquet" else ""
-    if column:
-        options = dataclasses.replace(options, image=column)
     table = open_table(path, options.names)
-    return TableFile(table, find_columns(table.names, options, str(path)), bool(column))
+    return TableFile(table, find_columns(table, options, pictures, column), bool(column))
+
+
+def _shown(content: dict[str, Any]) -> str:
+    keys = ", ".join(f"{key!r:.60}" for key in list(content)[:_SHOWN])
+    return keys + ", ..." * (len(content) > _SHOWN)
 
 
 def _coco_table(path: pathlib.Path, content: Any) -> CocoTable:

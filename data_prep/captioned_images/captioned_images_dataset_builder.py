@@ -46,7 +46,8 @@ class Builder(RandomAccessBuilder):
         "1.2.0": "The folders `train`, `val` and `test` of the pictures of a table are its splits.",
         "1.4.0": "Rows and samples with the same picture are one; names match whole paths.",
         "1.5.0": "Texts called photo.jpg.txt are of photo.jpg; cells `NA` and `#N/A` are empty.",
-        "1.6.0": "Splits by content keep equal files together, and no longer resized copies.",
+        "1.6.0": "Error values of spreadsheets and links are no captions and no pictures; splits by "
+        "content keep equal files together, and no longer resized copies.",
     }
     MIN_KEPT = 0.5
     MOST_LOST = 0.1
@@ -63,7 +64,6 @@ class Builder(RandomAccessBuilder):
       - a table (CSV, TSV, JSON lines, JSON or Parquet) with a column of image files, `image` or
         `file_name`, and one or several columns of captions, `caption` or `caption_1`, ...; one row
         per image or per caption; optionally a column `split`
-      - captions.txt with lines `name.jpg: caption` or `name.jpg#0<tab>caption`
       - COCO's or Karpathy's JSON file
       - images, each with a text file of the same name that has one caption per line
       - shards of img2dataset or WebDataset, or Parquet files of Hugging Face with the images

@@ -1,19 +1,30 @@
 """A picture with its captions, as read from a user's files."""
 
 import collections
+import contextlib
 import dataclasses
 import math
+import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images.cell_lists import NOTHING, list_items
 from data_prep.reading.split_names import SYNONYMS, check_split_names, split_of_name
 from data_prep.reading.text_lines import read_caption
+from data_prep.untrusted.cells import is_error_value
+from data_prep.untrusted.json_text import parse_json_text
 
 # As in COCO's `train2017`, and in `train00001.tar`.
 _YEAR_OR_SHARD = re.compile(r"(?<=\D)\d{3,}$")
+# How writers of tables spell a missing value; the last is R's.
+_NOTHING = ("nan", "NaN", "None", "null", "NULL", "NaT", "<NA>", "NA")
+# Lists as Python, NumPy, R or Spark write them, also of numbers and texts or of objects, and bytes.
+_LIKE_A_LIST = re.compile(
+    r"""(\[|\{|array\(\[|c\(|["']\[)[\s\[({]*([-+.\d]+[\s,:]+)*\\?[ub]?['"]"""
+    r"""|\([ub]?('[^']*'|"[^"]*"),.*\)$|\[[^\[\]]*,[^\[\]]*\]$|b('[^']*'|"[^"]*")$""",
+    re.DOTALL,
+)
 APPEARS_TWICE = "caption appears twice"
 UNREADABLE = ("unreadable list", "caption is no text")
 BY_CONTENT = ', or split by content with {"split": "none"} in captioned_images.json'
@@ -78,47 +89,64 @@ def similar_split(path: str) -> str:
 
 def split_of_value(value: Any) -> str:
     """Returns the split that a cell of a table names; "" for an empty cell."""
-    return split_of_name(_text_of(value))
+    return split_of_name(str(value))
 
 
-def check_splits(values: Iterable[Any], where: str) -> None:
+def check_splits(cells: Iterable[tuple[str, Any]], folder: pathlib.Path) -> None:
     """Checks the cells of a column of splits.
 
+    Args:
+      cells: the place of each cell in `folder`, and its value.
+      folder: folder of the table.
+
     Raises:
-      UnexpectedFilesError: one does not name a split.
+      UnexpectedFilesError: one does not name a split; says where the first one is.
     """
-    counts = collections.Counter(map(_text_of, values))
-    check_split_names(counts, where, BY_CONTENT)
-
-
-def _text_of(value: Any) -> str:
-    return "" if is_empty(value) else str(value).strip()
+    counts: collections.Counter[str] = collections.Counter()
+    first: dict[str, str] = {}
+    for where, value in cells:
+        name = "" if is_empty(value) else str(value).strip()
+        counts[name] += 1
+        first.setdefault(name, where)
+    unknown = next((name for name in counts if name and not split_of_name(name)), "")
+    check_split_names(counts, str(folder / first.get(unknown, "")), BY_CONTENT)
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a cell of a table is empty, or says so."""
+    """Whether a cell of a table is empty, says so, or has the error value of a spreadsheet."""
     if isinstance(value, str):
-        return not value.strip() or value.strip() in NOTHING
+        text = value.strip()
+        return not text or text in _NOTHING or is_error_value(text)
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def cell_captions(values: Iterable[Any], where: str) -> Iterator[str | LeftOut]:
-    """Yields the captions in the cells of a row: texts, or lists of texts (see `cell_lists`).
+def image_name(value: Any) -> str:
+    """Returns the file name in a cell; a number is also a name, even 1.0, which names no image."""
+    if isinstance(value, dict):
+        value = value.get("path")
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or is_empty(value):
+        return ""
+    return str(value).strip()
 
-    A row may omit some of several captions, but not all; missing values in a list are reported.
+
+def cell_captions(values: Iterable[Any], where: str) -> Iterator[str | LeftOut]:
+    """Yields the captions in the cells of a row: texts, or lists of texts, which may be JSON.
+
+    A row may omit some of several captions, but not all; missing values in a list are reported, and
+    values that stand for a missing one.
     """
     filled = False
     missing: list[LeftOut] = []
     for value in values:
         try:
-            items = list_items(value)
+            items = _items(value)
         except ValueError as error:
             filled = True
             yield LeftOut(where, UNREADABLE[0], str(error), is_record=False)
             continue
-        for item in [value] if items is None else items:
+        for item in items:
             if is_empty(item):
-                if items is not None or item:
+                if item or item is not value:
                     detail = f"{item!r:.60}"
                     missing.append(LeftOut(where, "empty caption", detail, is_record=False))
             elif not isinstance(item, str):
@@ -128,7 +156,28 @@ def cell_captions(values: Iterable[Any], where: str) -> Iterator[str | LeftOut]:
             else:
                 filled = True
                 yield caption_of(item.encode("utf-8", "surrogatepass"), where)
-    yield from missing if filled else [LeftOut(where, "empty caption", is_record=False)]
+    if not filled and not missing:
+        missing.append(LeftOut(where, "empty caption", is_record=False))
+    yield from missing
+
+
+def _items(value: Any) -> list[Any]:
+    """The values in a cell, which may be a list or a list in JSON.
+
+    Raises:
+      ValueError: it looks like a list in another notation.
+    """
+    if isinstance(value, list):
+        return value
+    text = value.strip() if isinstance(value, str) else ""
+    if text.startswith("["):
+        with contextlib.suppress(ValueError):
+            return list(parse_json_text(text))
+    if _LIKE_A_LIST.match(text):
+        raise ValueError(
+            f"{text!r:.80} looks like a list; write lists as JSON, and captions without brackets"
+        )
+    return [value]
 
 
 def caption_of(line: bytes, where: str) -> str | LeftOut:

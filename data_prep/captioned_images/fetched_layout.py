@@ -2,23 +2,25 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
     CaptionedPicture,
     check_splits,
+    split_of_folder,
     split_of_path,
     split_of_value,
     without_copies,
 )
-from data_prep.captioned_images.column_names import split_column
+from data_prep.captioned_images.column_names import split_columns
 from data_prep.captioned_images.layouts import Layout
-from data_prep.captioned_images.options import ReadingOptions
+from data_prep.captioned_images.options import FILE, ReadingOptions
 from data_prep.captioned_images.parquet_columns import parquet_schema
 from data_prep.captioned_images.sample_captions import sample_captions
 from data_prep.captioned_images.sidecars import (
-    check_sidecar_numbers,
+    captioned_files,
     has_caption,
     is_sidecar,
     same_stem,
@@ -27,7 +29,7 @@ from data_prep.captioned_images.unused_files import is_description, unused_files
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_files import Fetched, stem_of
 from data_prep.reading.fetched_images import FetchedPart, fetched_parts
-from data_prep.reading.folders import walk
+from data_prep.reading.folders import paths_by_file, walk
 from data_prep.reading.picture_names import is_picture, is_unread_picture
 from data_prep.reading.tar_samples import TAR_ENDINGS
 
@@ -40,22 +42,19 @@ class FetchedLayout(Layout):
     Args:
       folder: folder of the user.
       options: names given by the user.
-
-    Raises:
-      UnexpectedFilesError: images and their texts are counted from different numbers.
     """
 
     TITLE = "shards, or text and JSON files beside pictures"
 
     def __init__(self, folder: pathlib.Path, options: ReadingOptions) -> None:
         self._folder, self._options = folder, options
-        check_sidecar_numbers(folder)
+        self._links = _links(folder)
 
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
         names = [name for _, names in walk(self._folder) for name in names]
         shards = [name for name in names if name.lower().endswith(TAR_ENDINGS)]
-        images = sum(map(is_picture, names))
+        images = sum(map(is_picture, names)) - len(self._links)
         kinds = {
             f"{len(shards):,} shards ({', '.join(shards[:1])}, ...)": len(shards),
             f"{images:,} images, with text or JSON files of the same name": images,
@@ -75,6 +74,9 @@ class FetchedLayout(Layout):
         for item in part.read():
             if isinstance(item, LeftOut):
                 yield dataclasses.replace(item, where=self._name(item))
+            elif first := self._links.get(self._name(item)):
+                detail = f"another path of {first}"
+                yield LeftOut(self._name(item), "link", detail, is_record=False)
             elif part.path.is_dir() and not _is_image(self._folder / item.name):
                 continue  # It is among the files that are not used.
             elif fault := twins.get(item.name.rpartition("/")[2]):
@@ -96,11 +98,28 @@ class FetchedLayout(Layout):
         # The name of a loose image may describe its content: `train.jpg` may show a train.
         shard, _, member = name.rpartition(":") if is_member else ("", "", name)
         split = split_of_path(f"{shard}/{member}".rpartition("/")[0])
-        meta = item.meta or {}
-        if (key := split_column(list(meta), self._options)) in meta:
-            check_splits([meta[key]], f"{name}, {key!r} in its JSON file")
-            split = split_of_value(meta[key])
+        given = self._options.split
+        keys = [given] * (given in item.meta) if given else split_columns(list(item.meta))
+        if keys:
+            split = self._split(name, {key: item.meta[key] for key in keys})
         yield CaptionedPicture(name, captions, split, item.read, is_member)
+
+    def _split(self, name: str, values: Mapping[str, Any]) -> str:
+        """The split in the JSON file of a picture.
+
+        Raises:
+          UnexpectedFilesError: it is not known, or the keys name several.
+        """
+        found = {split_of_value(value) for value in values.values()} - {""}
+        if len(found) > 1:
+            raise UnexpectedFilesError(
+                f"{self._folder / name}: its JSON file names several splits, {dict(values)}; "
+                f'choose one with {{"split": "KEY"}} in {FILE}'
+            )
+        if not found:
+            cells = ((f"{name}, {key!r} in its JSON file", value) for key, value in values.items())
+            check_splits(cells, self._folder)
+        return "".join(found)
 
     def _name(self, item: Fetched | LeftOut) -> str:
         return item.where.removeprefix(f"{self._folder.name}/")
@@ -121,6 +140,18 @@ class FetchedLayout(Layout):
                 elif _is_image(parent / name) or _is_shard(parent / name):
                     used.add(place)
         yield from unused_files(self._folder, used)
+
+
+def _links(folder: pathlib.Path) -> dict[str, str]:
+    """The other paths of images -> the one that is read, which has a text if one of them has."""
+    captioned = {path.relative_to(folder).as_posix() for path, _ in captioned_files(folder)}
+    images = (parent / name for parent, names in walk(folder) for name in names if is_picture(name))
+    groups = paths_by_file(
+        folder,
+        (path.relative_to(folder).as_posix() for path in images),
+        lambda path: (path not in captioned, not split_of_folder(path)),
+    )
+    return {link: first for first, *others in groups.values() for link in others}
 
 
 def _without_image(path: pathlib.Path, place: str) -> LeftOut:

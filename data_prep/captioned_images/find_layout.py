@@ -18,7 +18,7 @@ from data_prep.captioned_images.sidecars import (
 from data_prep.captioned_images.table_layouts import EmbeddedLayout, TableLayout
 from data_prep.captioned_images.tables import TABLE_ENDINGS, ending
 from data_prep.captioned_images.unused_files import RATINGS, is_description
-from data_prep.errors import DamagedFileError, UnexpectedFilesError
+from data_prep.errors import ConflictingColumnsError, DamagedFileError, UnexpectedFilesError
 from data_prep.reading.fetched_files import stem_of
 from data_prep.reading.folders import files_below, walk
 from data_prep.reading.image_files import is_archive
@@ -78,6 +78,8 @@ def _sources(
         try:
             source = open_source(path, options, pictures)
         except UnexpectedFilesError as error:
+            if not image and isinstance(error, ConflictingColumnsError):
+                raise
             if not image:
                 certain = isinstance(error, DamagedFileError) and ending(path) in _CERTAIN
                 (damaged if certain else reasons).append(str(error))

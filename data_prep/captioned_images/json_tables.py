@@ -10,7 +10,12 @@ from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.picture_names import is_picture
 from data_prep.reading.text_files import read_json
 
-_IDS = int | str
+
+def _key(value: Any) -> str:
+    """An id as text, since some writers make texts or decimals of numbers; "" for no id."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value) if isinstance(value, (int, str)) else ""
 
 
 def is_karpathy(content: Any) -> bool:
@@ -58,28 +63,30 @@ class CocoTable(Table):
             has another form.
         """
         content = read_json(self.path)
-        found: dict[Any, dict[str, Any]] = {}
+        found: dict[str, dict[str, Any]] = {}
         for number, image in enumerate(content["images"]):
             where = f"{self.path}: image {number}"
             own = image if isinstance(image, dict) else {}
-            if not isinstance(own.get("id"), _IDS) or "file_name" not in own:
+            key = _key(own.get("id"))
+            if not key or "file_name" not in own:
                 raise UnexpectedFilesError(f"{where} is {image!r:.60}, without id and file_name")
-            if image["id"] in found:
+            if key in found:
                 raise UnexpectedFilesError(
                     f"{where}: {image['file_name']!r} has the id {image['id']!r} of "
-                    f"{found[image['id']]['image']!r}"
+                    f"{found[key]['image']!r}"
                 )
-            found[image["id"]] = {"image": image["file_name"], "split": image.get("split")}
+            found[key] = {"image": image["file_name"], "split": image.get("split")}
         described = set()
         for number, annotation in enumerate(content["annotations"]):
             where = f"{self.path.name} annotation {number}"
             own = annotation if isinstance(annotation, dict) else {}
-            image_id = own.get("image_id")
-            if not isinstance(image_id, _IDS) or image_id not in found:
-                yield LeftOut(where, "no image", f"no image has the id {image_id!r:.60}")
+            key = _key(own.get("image_id"))
+            if key not in found:
+                detail = f"no image has the id {own.get('image_id')!r:.60}"
+                yield LeftOut(where, "no image", f"{detail}; the first id is {next(iter(found))!r}")
                 continue
-            described.add(image_id)
-            yield where, {**found[image_id], "caption": own.get("caption")}
-        for number, (image_id, row) in enumerate(found.items()):
-            if image_id not in described:
+            described.add(key)
+            yield where, {**found[key], "caption": own.get("caption")}
+        for number, (key, row) in enumerate(found.items()):
+            if key not in described:
                 yield f"{self.path.name} image {number}", {**row, "caption": None}

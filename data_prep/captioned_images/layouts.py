@@ -13,9 +13,7 @@ from data_prep.captioned_images.captioned_pictures import (
     CaptionedPicture,
     without_copies,
 )
-from data_prep.captioned_images.nearest_name import explain
 from data_prep.captioned_images.picture_files import MissingPicture, PictureFiles
-from data_prep.captioned_images.row_numbers import check_numbers
 from data_prep.captioned_images.unused_files import without_row
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.karpathy import read_karpathy_file
@@ -92,12 +90,6 @@ class KarpathyLayout(Layout):
         """See `Layout`."""
         return {"files": f"{self._path.name}, {len(self._files):,} images"}
 
-    def explain(self, fault: LeftOut) -> str:
-        """See `Layout`."""
-        if fault.reason != "no image":
-            return super().explain(fault)
-        return explain(fault.where, f"{self._path}, filename", self._files.places())
-
     def read(self, part: None) -> Iterator[CaptionedPicture | LeftOut]:
         """See `Layout`."""
         del part
@@ -106,8 +98,6 @@ class KarpathyLayout(Layout):
             different, copies = without_copies(picture.captions, picture.name)
             yield from copies
             yield dataclasses.replace(picture, captions=different)
-        missing = [name for name, (_, is_missing) in found.items() if is_missing]
-        check_numbers(found, missing, set(self._files.places()) - found.keys())
         place = self._path.relative_to(self._files.folder).as_posix()
         yield from without_row(self._files, {place, *found})
 

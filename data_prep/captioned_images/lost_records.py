@@ -1,6 +1,5 @@
 """How much of a user's folder is not used, and why."""
 
-from data_prep.captioned_images.captioned_pictures import UNREADABLE
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.survey import Survey
 from data_prep.reading.text_lines import SAVE_AS
@@ -18,9 +17,12 @@ def why_lost(layout: Layout, found: Survey) -> str:
     """Describes the reasons, and the first picture or row in detail."""
     listed = found.reasons or "nothing"
     read = "; ".join(layout.describe().values())
-    missing = next((each for each in found.faults if each.reason == "no image"), None)
-    unreadable = next((each for each in found.faults if each.reason in UNREADABLE), None)
-    first = missing or unreadable or next(iter(found.faults), None)
+    # The first of the most frequent reason; an image without a caption is due to its rows.
+    first = min(
+        found.faults,
+        key=lambda fault: (fault.reason == "no caption", -found.left_out[fault.reason]),
+        default=None,
+    )
     detail = f"; {layout.explain(first)}" if first is not None else ""
     if "not UTF-8" in found.left_out and SAVE_AS not in detail:
         listed += f" ({SAVE_AS})"

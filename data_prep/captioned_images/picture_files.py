@@ -4,20 +4,14 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from data_prep.building.image_check import BadImageError
 from data_prep.captioned_images.captioned_pictures import split_of_folder
 from data_prep.captioned_images.path_index import PathIndex
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.folders import walk
-from data_prep.reading.image_files import (
-    ImageFile,
-    ImageFiles,
-    archive_stem,
-    is_archive,
-    open_archived,
-)
+from data_prep.reading.folders import file_id, paths_by_file, walk
+from data_prep.reading.image_files import ImageFile
 from data_prep.reading.picture_names import (
     IMAGE_ENDINGS,
     composed,
@@ -41,42 +35,34 @@ class MissingPicture(ImageFile):
 
 
 class PictureFiles:
-    """The images in a folder and its subfolders, including those in archives.
+    """The images in a folder and its subfolders.
 
     A name is a path relative to the table or the folder, or the end of the path of exactly one
-    image, such as the name of a file in a subfolder; see `PathIndex`. An archive counts as a
-    folder: `train/1.jpg` may be `1.jpg` in `train.zip`.
+    image, such as the name of a file in a subfolder; see `PathIndex`. An image with several paths
+    is known by one of them, in a folder of a split if there is one, and not a link if possible.
 
     Args:
       folder: folder of the user.
+
+    Attributes:
+      places: the paths of all images.
+      links: other paths of images -> the one by which they are known.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
-        self._loose = [
+        found = [
             (parent / name).relative_to(folder).as_posix()
             for parent, names in walk(folder)
             for name in names
             if is_picture(name) or is_unread_picture(name)
         ]
+        self._paths = paths_by_file(folder, found, lambda path: not split_of_folder(path))
+        self.links = {link: first for first, *others in self._paths.values() for link in others}
+        self.places = [path for path in found if path not in self.links]
 
     def __len__(self) -> int:
-        return sum(map(is_picture, self.places()))
-
-    def places(self) -> Iterator[str]:
-        """Yields the paths of all images, and the places of those in archives."""
-        yield from self._loose
-        yield from self._archived
-
-    def archives(self) -> set[str]:
-        """Returns the paths of the archives with images."""
-        opened = {archive.path for archive, _ in self._archived.values()}
-        return {path.relative_to(self.folder).as_posix() for path in opened}
-
-    @property
-    def damaged(self) -> Mapping[str, str]:
-        """Paths of the archives that cannot be read, with the reasons."""
-        return self._opened[1]
+        return sum(map(is_picture, self.places))
 
     def knows(self, name: str) -> bool:
         """Returns whether a name stands for at least one image."""
@@ -125,18 +111,13 @@ class PictureFiles:
                 f"{table} has {name!r:.40}... in place of the name of an image: images as text, in "
                 "base64, are not read; write their bytes to Parquet, or to files"
             )
-        plain = name.replace("\\", "/")  # Tables written on Windows have backslashes.
-        places = [self._below(start, plain) for start in (table.parent, self.folder)]
+        places = [self.links.get(place, place) for place in self._places(name, table)]
         if not any(places) or pathlib.PureWindowsPath(name).is_absolute():
             raise UnexpectedFilesError(
                 f"{table} names the image {name!r}, which is not in {self.folder}: copy or "
                 "link the images into that folder, and give their paths relative to it"
             )
-        end = os.path.normpath(plain)
-        is_end = not os.path.isabs(end) and end.partition("/")[0] != os.pardir
-        # A file whose own name has a backslash is found by the name as it is.
-        keys = [key for key in (name, end) if is_end] or list(filter(None, places))
-        found = next(filter(None, (self._index.find(key, places) for key in keys)), [])
+        found = self.matches(name, table)
         if is_beside:
             found = self._beside(found, table, places)
         if split:
@@ -148,17 +129,34 @@ class PictureFiles:
             return MissingPicture(name, read, found)
         if not found:
             detail = f"{table.parent if is_beside else self.folder} has no {name}"
-            for place, damage in self.damaged.items():
-                detail += f", but {place} cannot be read: {damage}"
             return MissingPicture(name, functools.partial(_fail, "no image", detail))
         (place,) = found
         if is_unread_picture(place):
             detail = f"convert it to one of {', '.join(IMAGE_ENDINGS)}"
             return ImageFile(place, functools.partial(_fail, "unread ending", detail))
-        if place in self._archived:
-            archive, member = self._archived[place]
-            return ImageFile(place, functools.partial(archive.read, member))
         return ImageFile(place, functools.partial(read_picture, self.folder / place))
+
+    def matches(self, name: str, table: pathlib.Path) -> list[str]:
+        """Returns the images that a name in a table may stand for; see `find`."""
+        if not name or len(name) > _LONGEST:
+            return []
+        places, end = self._places(name, table), os.path.normpath(_with_slashes(name))
+        if linked := [self.links[place] for place in places if place in self.links]:
+            return list(dict.fromkeys(linked))
+        is_end = not os.path.isabs(end) and end.partition("/")[0] != os.pardir
+        # A file whose own name has a backslash is found by the name as it is.
+        keys = [key for key in (name, end) if is_end] or list(filter(None, places))
+        found = next(filter(None, (self._index.find(key, places) for key in keys)), [])
+        return found or self._behind_links(filter(None, places))
+
+    def _places(self, name: str, table: pathlib.Path) -> list[str]:
+        """The paths of a name that is relative to a table or the folder; "" for one outside."""
+        return [self._below(start, _with_slashes(name)) for start in (table.parent, self.folder)]
+
+    def _behind_links(self, places: Iterable[str]) -> list[str]:
+        """The images to which places lead by links of files or folders."""
+        of_files = (self._paths.get(file_id(self.folder / place)) for place in places)
+        return list(dict.fromkeys(paths[0] for paths in of_files if paths))
 
     def _beside(
         self, found: Sequence[str], table: pathlib.Path, places: Sequence[str]
@@ -178,45 +176,11 @@ class PictureFiles:
 
     @functools.cached_property
     def _index(self) -> PathIndex:
-        return PathIndex([*self._loose, *self._archived])
-
-    @property
-    def _archived(self) -> Mapping[str, tuple[ImageFiles, str]]:
-        return self._opened[0]
-
-    @functools.cached_property
-    def _opened(self) -> tuple[dict[str, tuple[ImageFiles, str]], dict[str, str]]:
-        """Images in archives, by their place, and archives that are damaged.
-
-        Not those that were unpacked beside the archive.
-        """
-        found: dict[str, tuple[ImageFiles, str]] = {}
-        damaged: dict[str, str] = {}
-        unpacked = set(self._loose)
-        for path in _archives(self.folder):
-            above = path.parent.relative_to(self.folder)
-            try:
-                archive = open_archived(path)
-            except UnexpectedFilesError as error:
-                damaged[(above / path.name).as_posix()] = str(error).removeprefix(f"{path} is ")
-                continue
-            for member in archive.paths():
-                if not (is_picture(member) or is_unread_picture(member)):
-                    continue
-                end = member.replace("\\", "/").removeprefix("./")
-                place = (above / archive_stem(path.name) / end).as_posix()
-                if place in found:  # Two archives differ only in their endings.
-                    place = (above / path.name / end).as_posix()
-                here = (above / end).as_posix() if "/" in end else ""
-                if not {place, here} & unpacked:
-                    found[place] = archive, member
-        return found, damaged
+        return PathIndex(self.places)
 
 
-def _archives(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    for parent, names in walk(folder):
-        paths = (parent / name for name in names if is_archive(name))
-        yield from (path for path in paths if path.is_file())
+def _with_slashes(name: str) -> str:
+    return name.replace("\\", "/")  # Tables written on Windows have backslashes.
 
 
 def _fail(reason: str, detail: str) -> bytes:

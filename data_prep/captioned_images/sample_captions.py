@@ -36,8 +36,8 @@ def sample_captions(
         if line.strip(b"\xef\xbb\xbf \t")
         for caption in [caption_of(line, where)]
     ]
-    if item.meta is None:
-        return LeftOut(where, "damaged JSON file", "it is not a JSON object, or has a key twice")
+    if item.fault:
+        return LeftOut(where, "unread JSON file", item.fault)
     keys = _keys(item.meta, options, bool(lines))
     if isinstance(keys, str):
         reason, _, detail = keys.partition(": ")

@@ -5,9 +5,8 @@ import pathlib
 from collections.abc import Iterator
 
 from data_prep.captioned_images.column_names import caption_groups
-from data_prep.captioned_images.row_numbers import check_numbers
 from data_prep.captioned_images.unused_files import is_description
-from data_prep.reading.fetched_files import SIDECAR_ENDINGS, parse_meta, stem_of, texts_of_images
+from data_prep.reading.fetched_files import SIDECAR_ENDINGS, read_meta, stem_of, texts_of_images
 from data_prep.reading.folders import walk
 from data_prep.reading.picture_names import is_picture
 
@@ -26,7 +25,7 @@ def is_caption(name: str, content: bytes) -> bool:
     """Returns what `has_caption` does, for a file with a name and a content."""
     if not name.lower().endswith(".json"):
         return True
-    return bool(caption_groups(list(parse_meta(content) or {})))
+    return bool(caption_groups(list(read_meta(content)[0])))
 
 
 def captioned_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:
@@ -37,22 +36,6 @@ def captioned_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, pathli
             image = images.get(stem_of(name))
             if image and not is_description(name):
                 yield parent / image, parent / name
-
-
-def check_sidecar_numbers(folder: pathlib.Path) -> None:
-    """Checks that images and their texts are counted from the same number; see `check_numbers`.
-
-    Raises:
-      UnexpectedFilesError: they may be shifted.
-    """
-    for _, names in walk(folder):
-        images = {stem_of(name): name for name in names if is_picture(name)}
-        texts = {
-            stem_of(name): name for name in names if is_sidecar(name) and not is_description(name)
-        }
-        without = [name for stem, name in texts.items() if stem not in images]
-        unused = [name for stem, name in images.items() if stem not in texts]
-        check_numbers(texts.values(), without, unused)
 
 
 def same_stem(folder: pathlib.Path) -> dict[str, tuple[str, str]]:

@@ -18,8 +18,8 @@ from data_prep.captioned_images.captioned_pictures import (
     CaptionedPicture,
 )
 from data_prep.captioned_images.layouts import Layout
+from data_prep.captioned_images.numeric_captions import check_captions
 from data_prep.captioned_images.preview import MOST_SHOWN, Example
-from data_prep.captioned_images.row_numbers import check_captions
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_images import text_hash
 from data_prep.same_text import text_key
@@ -178,7 +178,7 @@ class _Joined:
         """Counts an entry that the layout left out."""
         self._left_out[entry.reason] += 1
         self._entries += entry.is_record
-        if entry.is_record or entry.reason in UNREADABLE:
+        if entry.is_record or entry.reason in ("empty caption", *UNREADABLE):
             self._faults = [*self._faults, entry][:_FAULTS]
 
     def add(self, look: Look) -> None:

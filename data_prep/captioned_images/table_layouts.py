@@ -13,17 +13,17 @@ from data_prep.captioned_images.captioned_pictures import (
     CaptionedPicture,
     cell_captions,
     check_splits,
-    is_empty,
+    image_name,
     split_of_folder,
     split_of_path,
     split_of_value,
     without_copies,
 )
-from data_prep.captioned_images.column_names import Columns
+from data_prep.captioned_images.column_choice import Columns
 from data_prep.captioned_images.layouts import Layout
-from data_prep.captioned_images.nearest_name import explain
+from data_prep.captioned_images.numeric_captions import NumericColumns
+from data_prep.captioned_images.options import FILE
 from data_prep.captioned_images.picture_files import MissingPicture, PictureFiles
-from data_prep.captioned_images.row_numbers import NumericColumns, check_numbers
 from data_prep.captioned_images.tables import Table
 from data_prep.captioned_images.unused_files import unused_files, without_row
 from data_prep.errors import UnexpectedFilesError
@@ -40,6 +40,7 @@ class _Picture:
       image: its file.
       split: its split; "" if the files do not say.
       table: the first table that names it.
+      row: the first row that names it.
       captions: the captions of all its rows.
       rows: how many of its rows have a caption.
       in_several: whether several tables name it.
@@ -48,6 +49,7 @@ class _Picture:
     image: ImageFile
     split: str
     table: Table
+    row: str
     captions: list[str] = dataclasses.field(default_factory=list)
     rows: int = 0
     in_several: bool = False
@@ -74,13 +76,6 @@ class TableLayout(Layout):
         self._pictures: dict[str, _Picture] = {}
         for table, columns in sources:
             self._read(table, columns)
-        missing = [
-            name
-            for name, picture in self._pictures.items()
-            if isinstance(picture.image, MissingPicture)
-        ]
-        unused = set(self._files.places()) - self._pictures.keys()
-        check_numbers(self._pictures, missing, unused)
 
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
@@ -117,15 +112,14 @@ class TableLayout(Layout):
     def explain(self, fault: LeftOut) -> str:
         """See `Layout`."""
         picture = self._pictures.get(fault.where)
-        if fault.reason != "no image" or picture is None:
+        if picture is None:
             return super().explain(fault)
-        image = picture.image
-        for table, columns in self._sources:
-            for row in table.rows():
-                if not isinstance(row, LeftOut) and _name(row[1].get(columns.image)) == image.where:
-                    where = f"{table.path.parent / row[0]}, column {columns.image}"
-                    return explain(image.where, where, self._files.places())
-        return super().explain(fault)
+        columns = {columns.image for table, columns in self._sources if table is picture.table}
+        said = f"{super().explain(fault)} in {picture.row}, column {', '.join(columns)}"
+        if fault.reason != "no image":
+            return said
+        remedy = f'name another column with {{"image": "COLUMN"}} in {FILE}'
+        return f"{said}; correct the names, or {remedy}"
 
     def _leave_out(self, row: LeftOut) -> None:
         self._left_out.append(row)
@@ -133,10 +127,11 @@ class TableLayout(Layout):
 
     def _read(self, table: Table, columns: Columns) -> None:
         if columns.split is not None:
-            check_splits(table.column(columns.split), str(table.path))
+            _check_splits(table, columns.split)
         split_of_table = split_of_path(self._place(table))
         numeric = NumericColumns(columns.captions)
-        names = list(filter(None, map(_name, table.column(columns.image))))
+        rows = table.columns(columns.image)
+        names = [name for _, cells in rows if (name := image_name(cells.get(columns.image)))]
         is_beside = self._files.are_beside(names, table.path)
         has_twins = self._files.are_of_splits(names, table.path, split_of_table)
         of_split = split_of_table if has_twins else ""
@@ -146,7 +141,7 @@ class TableLayout(Layout):
                 self._leave_out(row)
                 continue
             where, cells = row
-            name = _name(cells.get(columns.image))
+            name = image_name(cells.get(columns.image))
             if not name:
                 value = cells.get(columns.image)
                 detail = f"{columns.image} is {value!r:.60}"
@@ -176,14 +171,15 @@ class TableLayout(Layout):
     def _add(self, image: ImageFile, split: str, table: Table, where: str) -> _Picture:
         """Returns the picture of the row at `where`, which other rows may share."""
         name, is_missing = image.where, isinstance(image, MissingPicture)
+        row = f"{table.path.parent / where}"
         first = self._pictures.get(name)
         if is_missing and first is not None and first.table is not table:
             # The same name in two tables may stand for two pictures.
             name = f"{self._place(table)}: {name}"
-        picture = self._pictures.setdefault(name, _Picture(image, split, table))
+        picture = self._pictures.setdefault(name, _Picture(image, split, table, row))
         if picture.split != split and not is_missing:
             raise UnexpectedFilesError(
-                f"{table.path.parent / where}: {name} is in the split {split or 'none'!r}, but in "
+                f"{row}: {name} is in the split {split or 'none'!r}, but in "
                 f"{picture.split or 'none'!r} above; an image must be in only one split{BY_CONTENT}"
             )
         picture.in_several |= picture.table is not table
@@ -204,7 +200,7 @@ class EmbeddedLayout(Layout):
         self._folder, self._sources = folder, sources
         for table, columns in sources:
             if columns.split is not None:
-                check_splits(table.column(columns.split), str(table.path))
+                _check_splits(table, columns.split)
 
     def describe(self) -> dict[str, str]:
         """See `Layout`."""
@@ -249,10 +245,6 @@ def _embedded(value: Any, why: str) -> bytes:
     return content
 
 
-def _name(value: Any) -> str:
-    """The file name in a cell; a number is also a name, even 1.0, as which no picture is known."""
-    if isinstance(value, dict):
-        value = value.get("path")
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or is_empty(value):
-        return ""
-    return str(value).strip()
+def _check_splits(table: Table, column: str) -> None:
+    cells = ((where, row.get(column)) for where, row in table.columns(column))
+    check_splits(cells, table.path.parent)

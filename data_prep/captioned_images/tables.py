@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.captioned_images import unnamed_columns
 from data_prep.captioned_images.options import FILE
 from data_prep.captioned_images.parquet_columns import parquet_schema
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import IsRow, scan_csv
 from data_prep.reading.picture_names import IMAGE_ENDINGS
-from data_prep.reading.quoted_cells import follows_a_writer
 from data_prep.reading.text_files import read_json, read_jsonl, read_lines
 from data_prep.reading.text_lines import SAVE_AS
 from data_prep.untrusted.parquet_rows import UnreadableRow, parquet_rows
@@ -26,7 +24,6 @@ Row = tuple[str, dict[str, Any]]
 
 _DELIMITERS = ",;\t|"
 _BATCH = 64
-_UNNAMED = ("image", "caption")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +33,7 @@ class Table:
     Attributes:
       path: path of the file.
       names: names of its columns.
-      delimiter: delimiter of a text file; "" if a line is an image and the rest its caption.
+      delimiter: delimiter of a text file.
       header: whether the first line of a text file names the columns.
     """
 
@@ -59,12 +56,6 @@ class Table:
         """
         if self.delimiter:
             yield from self._delimited_rows(image, is_picture)
-        elif not self.header:
-            for line in unnamed_columns.named_lines(self.path):
-                if isinstance(line, LeftOut):
-                    yield line
-                else:
-                    yield line[0], dict(zip(self.names, line[1:], strict=True))
         elif ending(self.path) == ".parquet":
             yield from _parquet_rows(self.path)
         else:
@@ -75,13 +66,11 @@ class Table:
                     else LeftOut(where, "malformed row", "not a JSON object")
                 )
 
-    def column(self, name: str) -> Iterator[Any]:
-        """Yields the values of a column; of a Parquet file, reads no other."""
-        if ending(self.path) == ".parquet":
-            rows = _parquet_rows(self.path, [name])
-        else:
-            rows = self.rows()
-        return (row[1].get(name) for row in rows if not isinstance(row, LeftOut))
+    def columns(self, *names: str) -> Iterator[Row]:
+        """Yields the rows that can be read; of a Parquet file, with these columns alone."""
+        is_parquet = ending(self.path) == ".parquet"
+        rows = _parquet_rows(self.path, names) if is_parquet else self.rows()
+        return (row for row in rows if not isinstance(row, LeftOut))
 
     def _delimited_rows(
         self, image: str, is_picture: Callable[[str], bool]
@@ -90,18 +79,18 @@ class Table:
         if image:
             place = self.names.index(image)
             is_row = functools.partial(_is_row, self.delimiter, place, is_picture)
-        # With tabs or bars, quotes may belong to the text.
-        quotes = self.delimiter in ",;" or follows_a_writer(self.path, self.delimiter)
+        quotes = self.delimiter in ",;"  # With tabs or bars, quotes belong to the text.
         bad = opened = ""
-        for row in scan_csv(
+        rows = scan_csv(
             self.path,
             columns=self.names,
             delimiter=self.delimiter,
-            header=self.header,
+            header=False,
             quotes=quotes,
             exact=True,
             is_row=is_row,
-        ):
+        )
+        for row in itertools.islice(rows, int(self.header), None):
             if isinstance(row, LeftOut):
                 if opened:
                     raise self._open_cell(opened)
@@ -116,7 +105,7 @@ class Table:
                     raise self._open_cell(bad)
                 bad = ""
                 opened = where if _is_open(cells[self.names[-1]]) else ""
-                cells = {name: unnamed_columns.unquoted(cell) for name, cell in cells.items()}
+                cells = {name: _unquoted(cell) for name, cell in cells.items()}
             if not self.header:  # Flickr's `name.jpg#0`
                 cells[self.names[0]] = re.sub(r"#\d+$", "", cells[self.names[0]])
             yield where, cells
@@ -124,7 +113,7 @@ class Table:
     def _open_cell(self, where: str) -> UnexpectedFilesError:
         return UnexpectedFilesError(
             f"{self.path.parent / where}: a quote opens its last cell, which seems to go on in the "
-            "next line, but quotes elsewhere belong to the text; write the table with a CSV writer"
+            "next line; cells between tabs or bars are in one line: write the table with commas"
         )
 
 
@@ -137,16 +126,14 @@ def ending(path: pathlib.Path) -> str:
 def open_table(path: pathlib.Path, names: tuple[str, ...] = ()) -> Table:
     """Finds the columns of a table.
 
-    Fields of text files are separated by commas, semicolons, tabs or bars. A file whose first line
-    starts with the name of an image has no header.
+    Fields of text files are separated by commas, semicolons, tabs or bars.
 
     Args:
       path: path of the file.
-      names: names of the columns of a text file without a header; () if there is one, or the
-        columns are an image and its caption.
+      names: names of the columns of a text file without a header; () if there is one.
 
     Raises:
-      UnexpectedFilesError: the file is damaged or not a table, or its columns need names.
+      UnexpectedFilesError: the file is damaged or not a table, or has not as many columns.
     """
     if ending(path) == ".parquet":
         return Table(path, tuple(parquet_schema(path).names))
@@ -158,10 +145,6 @@ def open_table(path: pathlib.Path, names: tuple[str, ...] = ()) -> Table:
                 break
         return Table(path, tuple(found))
     line = _first_line(path)
-    mark = unnamed_columns.mark_of(line)
-    if mark and len(names) in (0, 2):
-        plain = unnamed_columns.is_plain(path, mark, named=bool(names))
-        return Table(path, names or _UNNAMED, mark if plain else "", header=False)
     fields = {mark: next(csv.reader([line], delimiter=mark), []) for mark in _DELIMITERS}
     if names:
         fitting = [mark for mark, found in fields.items() if len(found) == len(names)]
@@ -174,8 +157,6 @@ def open_table(path: pathlib.Path, names: tuple[str, ...] = ()) -> Table:
     if "\ufffd" in line:
         raise UnexpectedFilesError(f"{path} line 1, its header, is not UTF-8; {SAVE_AS}")
     delimiter = max(_DELIMITERS, key=line.count)
-    if any(field.strip().lower().endswith(IMAGE_ENDINGS) for field in fields[delimiter]):
-        raise unnamed_columns.need_names(path, fields[delimiter])
     return Table(path, tuple(fields[delimiter]), delimiter)
 
 
@@ -212,6 +193,15 @@ def _is_row(
 
 def _shape(name: str) -> str:
     return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", name))
+
+
+def _unquoted(field: str) -> str:
+    """A field without its quotes, if it is quoted as in CSV."""
+    field = field.strip()
+    inner = field[1:-1].replace('""', "")
+    if len(field) < 2 or field[0] != '"' or field[-1] != '"' or '"' in inner:
+        return field
+    return field[1:-1].replace('""', '"')
 
 
 def _is_open(cell: str) -> bool:

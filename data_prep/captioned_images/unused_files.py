@@ -37,9 +37,10 @@ def unused_files(folder: pathlib.Path, used: Container[str]) -> Iterator[LeftOut
     for parent, names in walk(folder):
         for name in names:
             place = (parent / name).relative_to(folder).as_posix()
-            if place in used or (is_description(name) and not _is_deep_rating(place)):
-                continue
             reason, _, detail = fault_of_file(parent / name).partition(": ")
+            is_known = is_description(name) and reason != "skipped folder"
+            if place in used or (is_known and not _is_deep_rating(place)):
+                continue
             if is_picture(name) and not reason:
                 reason, detail = "no caption", "no caption is given for it"
             elif ending(parent / name) in TABLE_ENDINGS and reason != "broken link":
@@ -59,14 +60,13 @@ def without_row(files: PictureFiles, used: set[str]) -> Iterator[LeftOut]:
 
     Args:
       files: the pictures of the folder.
-      used: places of pictures with a row, and paths of other files.
+      used: paths of pictures with a row, and of other files.
     """
-    pictures = set(files.places())
-    for place in sorted(pictures - used):
+    for link, first in files.links.items():
+        yield LeftOut(link, "link", f"another path of {first}", is_record=False)
+    for place in sorted(set(files.places) - used):
         path = files.folder / place
         is_broken = path.is_symlink() and not path.exists()
         reason = "broken link" if is_broken else "in no row of a table"
         yield LeftOut(place, reason, is_record=False)
-    for place, damage in files.damaged.items():
-        yield LeftOut(place, "damaged archive", damage, is_record=False)
-    yield from unused_files(files.folder, used | pictures | files.archives() | {*files.damaged})
+    yield from unused_files(files.folder, used.union(files.places, files.links))

@@ -15,7 +15,7 @@ from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, Unknown
-from data_prep.reading.folders import walk
+from data_prep.reading.folders import paths_by_file, walk
 from data_prep.reading.image_files import ImageFile
 from data_prep.reading.picture_names import (
     IMAGE_ENDINGS,
@@ -77,9 +77,11 @@ class Builder(RandomAccessBuilder):
             (parent / name).relative_to(folder).as_posix()
             for parent, own in walk(folder)
             for name in own
-            if not name.startswith(".")
+            if not name.startswith(".") or (parent / name).is_dir()
         ]
-        names = [name for name in files if is_picture(name)]
+        of_one_file = paths_by_file(folder, filter(is_picture, files)).values()
+        links = {link: first for first, *others in of_one_file for link in others}
+        names = [name for name in files if is_picture(name) and name not in links]
         if not names:
             raise UnexpectedFilesError(
                 f"{folder} has no pictures in folders of classes; pictures end in "
@@ -106,7 +108,10 @@ class Builder(RandomAccessBuilder):
             # A file that is in no split is listed with the first one.
             places[split if split in places else next(iter(places))].append(name)
         ids = {name: place for place, name in enumerate(names)}
-        return {split: _examples(folder, own, ids, classes, depth) for split, own in places.items()}
+        return {
+            split: _examples(folder, own, ids, links, classes, depth)
+            for split, own in places.items()
+        }
 
     def _generate_examples(
         self, split: str, records: Iterable[Record | LeftOut]
@@ -184,11 +189,15 @@ def _examples(
     folder: pathlib.Path,
     names: Sequence[str],
     ids: Mapping[str, int],
+    links: Mapping[str, str],
     classes: Sequence[str],
     depth: int,
 ) -> Iterator[Record | LeftOut]:
     """Yields the files of a split, of which those with an id are pictures."""
     for name in names:
+        if name in links:
+            yield LeftOut(name, "link", f"another path of {links[name]}", is_record=False)
+            continue
         if name not in ids:
             reason, _, detail = fault_of_file(folder / name).partition(": ")
             # Pictures that cannot be read count as missing records; other files are only listed.

@@ -30,6 +30,7 @@ SIDECAR_ENDINGS = (".txt", ".json")
 _ENDINGS = "|".join(map(re.escape, (*IMAGE_ENDINGS, *UNREAD_ENDINGS)))
 _IMAGE_ENDING = re.compile(rf"({_ENDINGS})(\.[^.(]*)?(?P<number>\(\d+\))?$", re.IGNORECASE)
 
+_JSON_KINDS = {list: "list", str: "text", bool: "truth value", type(None): "null"}
 # Rows of a parquet table in memory at once.
 _BATCH = 64
 
@@ -41,8 +42,8 @@ class Fetched:
     Attributes:
       where: for reports: shard and member, or file.
       name: file name of the image, with the folders above it, a shard among them; "" in a table.
-      meta: data stored with it: the content of a JSON file, or a row without the image; None
-        if the file is not a JSON object.
+      meta: data stored with it: the content of a JSON file, or a row without the image.
+      fault: why its JSON file is not read; "" if it is.
       error: why there is no image; "" if there is one.
       read: returns the bytes of the image; call it before requesting the next image. Raises
         `BadImageError` if the archive ends before the image does.
@@ -51,15 +52,16 @@ class Fetched:
 
     where: str
     name: str
-    meta: Mapping[str, Any] | None
+    meta: Mapping[str, Any]
     error: str
     read: Callable[[], bytes]
     text: bytes = b""
+    fault: str = ""
 
     @property
     def url(self) -> str:
         """Where it came from; "" if not known."""
-        return _text(self.meta or {}, "url")
+        return _text(self.meta, "url")
 
 
 def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
@@ -125,14 +127,15 @@ def read_images(
         relative = path.relative_to(folder).as_posix()
         beside = {os.path.splitext(each)[1].lower(): parent / each for each in texts}
         present = {ending: each.read_bytes() for ending, each in beside.items() if each.is_file()}
-        meta, text = (present.get(ending, b"") for ending in (".json", ".txt"))
+        meta, fault = read_meta(present.get(".json", b"{}"))
         yield Fetched(
             where=f"{where}/{relative}",
             name=relative,
-            meta=parse_meta(meta) if meta else {},
+            meta=meta,
             error="",
             read=functools.partial(read_picture, path),
-            text=text,
+            text=present.get(".txt", b""),
+            fault=fault,
         )
 
 
@@ -185,13 +188,16 @@ def _give(image: Any) -> bytes:
     return image
 
 
-def parse_meta(data: bytes) -> Mapping[str, Any] | None:
-    """Returns metadata written by a downloader; None if damaged, so the image has no known url."""
+def read_meta(data: bytes) -> tuple[Mapping[str, Any], str]:
+    """Returns the object in a JSON file beside an image; or {} and why there is none."""
     try:
         meta = parse_json_text(data)
-    except ValueError:
-        return None
-    return meta if isinstance(meta, dict) else None
+    except ValueError as error:
+        return {}, str(error)
+    if isinstance(meta, dict):
+        return meta, ""
+    kind = _JSON_KINDS.get(type(meta), "number")
+    return {}, f"it is a {kind}, not an object: {meta!s:.60}"
 
 
 def _text(meta: Mapping[str, Any], name: str) -> str:

@@ -4,32 +4,51 @@ import fnmatch
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterator
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+FileId = tuple[int, int] | None
 
 _TO_LIST = os.R_OK | os.X_OK
+# Hidden folders, and what github/gitignore, chkdsk, fsck and the makers of network drives list.
+_PRIVATE = re.compile(
+    r"\..+|__macosx|network trash folder|temporary items|the(findbycontent|volumesettings)folder"
+    r"|\$(recycle\.bin|extend|getcurrent|sysreset|windows\.~\w+|winreagent)|recycler"
+    r"|system volume information|found\.\d{3}|msocache|config\.msi|lost\+found|~snapshot"
+    r"|[@#](eadir|recently-snapshot|recycle|sharebin|sharesnap|snapshot|synoresource|tmp|transcode)"
+)
 
 
 def walk(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, list[str]]]:
     """Yields folders with the sorted names of their files, in the order of their names.
 
-    Links to folders are followed. Every folder is read only once, so cycles of links are allowed.
-    What a desktop or a tool keeps for itself is skipped: see `is_note`, and folders such as `.git`.
-    A folder that this user may not read is among the files of its parent.
+    Every folder is read only once, so cycles of links are allowed; folders behind links come last.
+    Notes of a desktop are skipped, see `is_note`. A folder that is private or that this user may
+    not read is among the files of its parent and not entered; `fault_of_file` says why.
 
     Raises:
       PermissionError: `folder` itself may not be read.
     """
     seen: set[str] = set()
-    for parent, folders, files in os.walk(folder, onerror=_raise_if_closed, followlinks=True):
-        place = os.path.realpath(parent)
-        if place in seen:
-            folders.clear()
-            continue
-        seen.add(place)
-        own = sorted(name for name in folders if not is_private(name))
-        closed = [name for name in own if not os.access(os.path.join(parent, name), _TO_LIST)]
-        folders[:] = [name for name in own if name not in closed]
-        yield pathlib.Path(parent), sorted([name for name in files if not is_note(name)] + closed)
+    starts = [os.fspath(folder)]
+    for start in starts:
+        for parent, folders, files in os.walk(start, onerror=_raise_if_closed):
+            place = os.path.realpath(parent)
+            if place in seen:
+                folders.clear()
+                continue
+            seen.add(place)
+            paths = {name: os.path.join(parent, name) for name in folders}
+            folders[:] = sorted(
+                name
+                for name, path in paths.items()
+                if not is_private(name) and os.access(path, _TO_LIST)
+            )
+            starts += [paths[name] for name in folders if os.path.islink(paths[name])]
+            notes = {name for name in files if is_note(name)}
+            yield pathlib.Path(parent), sorted({*files, *paths} - notes - {*folders})
 
 
 def _raise_if_closed(error: OSError) -> None:
@@ -56,6 +75,8 @@ def hash_files(folder: pathlib.Path) -> str:
                 status = path.stat()
             except OSError:  # a link to nothing
                 continue
+            if stat.S_ISDIR(status.st_mode):
+                continue
             relative = os.fsencode(path.relative_to(folder))
             digest.update(b"%s\0%d %d\n" % (relative, status.st_size, status.st_mtime_ns))
     return digest.hexdigest()[:16]
@@ -68,14 +89,46 @@ def explain(path: str | os.PathLike) -> str:
     return "" if os.path.isabs(path) else f" in {os.getcwd()}"
 
 
-def is_note(name: str) -> bool:
-    """Returns whether a desktop wrote a file: macOS's `._NAME` beside NAME, `Thumbs.db`, ..."""
-    return name.startswith("._") or name in (".DS_Store", "Thumbs.db", "desktop.ini")
+def is_note(path: str) -> bool:
+    """Returns whether a desktop keeps a file for itself: `._NAME`, `Thumbs.db`, `__MACOSX/NAME`.
+
+    Args:
+      path: name of the file, or its path in an archive.
+    """
+    *above, name = pathlib.PurePosixPath(path).parts or ("",)
+    is_written = name.startswith("._") or name in (".DS_Store", "Thumbs.db", "desktop.ini")
+    return is_written or any(map(is_private, above))
 
 
 def is_private(folder: str) -> bool:
-    """Returns whether a tool keeps a folder for itself: `.git`, `@eaDir` with thumbnails, ..."""
-    return folder.startswith(".") or folder in ("__MACOSX", "@eaDir")
+    """Returns whether a system or tool keeps a folder for itself: `.git`, `#recycle`, `@eaDir`."""
+    return _PRIVATE.fullmatch(folder.lower()) is not None
+
+
+def file_id(path: str | os.PathLike) -> FileId:
+    """Returns what identifies a file under all its paths and links; None if there is none."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):  # No path has a NUL.
+        return None
+    return (status.st_dev, status.st_ino) if status.st_ino else None  # 0 on some network drives
+
+
+def paths_by_file(
+    folder: pathlib.Path, paths: Iterable[str], key: Callable[[str], Any] = lambda path: 0
+) -> dict[FileId, list[str]]:
+    """Groups the paths in a folder that lead to the same file, by its `file_id`.
+
+    The paths of a file are sorted by `key`; if that is the same, links come last.
+    """
+    found: dict[FileId, list[str]] = {}
+    for path in paths:
+        if (file := file_id(folder / path)) is not None:
+            found.setdefault(file, []).append(path)
+    return {
+        file: sorted(group, key=lambda path: (key(path), os.path.islink(folder / path)))
+        for file, group in found.items()
+    }
 
 
 def files_below(folder: pathlib.Path, *patterns: str) -> list[pathlib.Path]:

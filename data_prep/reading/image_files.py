@@ -104,26 +104,12 @@ def find_images(folder: pathlib.Path, *names: str) -> ImageFiles | None:
     if path.is_dir():
         inner = (path / name for name in names if (path / name).is_dir())
         return _Folder(next(inner, path))
-    return open_archived(path)
+    return _Zip(path) if path.suffix.lower() == ".zip" else _Tar(path)
 
 
 def is_archive(name: str) -> bool:
-    """Returns whether a file is an archive that `open_archived` reads, according to its ending."""
+    """Returns whether a file is an archive, according to its ending."""
     return name.lower().endswith(ENDINGS[1:])
-
-
-def archive_stem(name: str) -> str:
-    """Returns the name of an archive without its ending."""
-    return next(name[: -len(end)] for end in ENDINGS[1:] if name.lower().endswith(end))
-
-
-def open_archived(path: pathlib.Path) -> "ArchivedImages":
-    """Opens the images in an archive.
-
-    Raises:
-      UnexpectedFilesError: the archive is truncated.
-    """
-    return _Zip(path) if path.suffix.lower() == ".zip" else _Tar(path)
 
 
 class _Folder(ImageFiles):
@@ -153,24 +139,15 @@ class ArchivedImages(ImageFiles):
     def __contains__(self, name: str) -> bool:
         return name in self._paths or name in self._known
 
-    def paths(self) -> Iterable[str]:
-        """Returns the paths of all files; `read` takes these, too."""
-        return self._known
-
     def _path(self, name: str) -> str:
         return name if name in self._known else self._paths[name][-1]
-
-
-def _is_note(path: str) -> bool:
-    """Whether a desktop put a file into an archive."""
-    return path.startswith("__MACOSX") or is_note(pathlib.PurePosixPath(path).name)
 
 
 class _Zip(ArchivedImages):
     def __init__(self, path: pathlib.Path) -> None:
         self.path, self._archive = path, open_archive(path)
         # Archives put the images in a folder, and macOS adds another one with the same names.
-        super().__init__(m for m in self._archive.namelist() if not _is_note(m))
+        super().__init__(m for m in self._archive.namelist() if not is_note(m))
         self._contents: dict[str, set[tuple[int, int]]] = collections.defaultdict(set)
         for member in self._archive.infolist():
             self._contents[member.filename].add((member.CRC, member.file_size))
@@ -190,7 +167,7 @@ class _Tar(ArchivedImages):
             with tarfile.open(fileobj=self._file, mode="r:") as archive:
                 self._members: dict[str, list[tuple[int, int]]] = collections.defaultdict(list)
                 for member in tar_members(archive):
-                    if member.isfile() and not _is_note(member.name):
+                    if member.isfile() and not is_note(member.name):
                         self._members[member.name].append((member.offset_data, member.size))
         except TAR_ERRORS as error:
             raise UnexpectedFilesError(

@@ -6,6 +6,7 @@ import unicodedata
 import PIL.features
 
 from data_prep.building.image_check import BadImageError
+from data_prep.reading.folders import is_private
 
 IMAGE_ENDINGS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff",
@@ -37,7 +38,9 @@ def composed(name: str) -> str:
 
 
 def fault_of_file(path: pathlib.Path) -> str:
-    """Returns why a file cannot be read as a picture, "reason: detail"; "" if it may be one."""
+    """Returns why a path cannot be read as a picture, "reason: detail"; "" if it may be one."""
+    if path.is_dir() and is_private(path.name):
+        return "skipped folder: a system or a tool keeps it for itself"
     if path.is_dir():
         return "unreadable folder: this user may not read it"
     if not path.is_file():

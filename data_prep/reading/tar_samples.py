@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
-from data_prep.reading.fetched_files import Fetched, parse_meta
+from data_prep.reading.fetched_files import Fetched, read_meta
 from data_prep.reading.folders import is_note
 from data_prep.reading.picture_names import composed, is_picture, is_unread_picture
 from data_prep.untrusted.archives import TAR_ERRORS, open_gzip, read_part, tar_members
@@ -132,8 +132,8 @@ class _Sample:
                 ending = pathlib.PurePosixPath(member.name).suffix or "none"
                 yield LeftOut(f"{where}:{member.name}", "unread ending", ending, is_record=False)
         (picture,) = pictures
-        meta = parse_meta(metas[0].read(file) if metas else b"{}")
-        named = _last(str((meta or {}).get("file_name", "")))
+        meta, fault = read_meta(metas[0].read(file) if metas else b"{}")
+        named = _last(str(meta.get("file_name", "")))
         if named != _last(picture.name) and named in pictures_of_all:
             detail = f"the file_name in {metas[0].name} is {named}"
             yield LeftOut(f"{where}:{picture.name}", "JSON file names another picture", detail)
@@ -145,6 +145,7 @@ class _Sample:
             error="",
             read=_reader(file, picture),
             text=texts[0].read(file) if texts else b"",
+            fault=fault,
         )
 
     def _fault(self, *roles: Sequence[_Member]) -> tuple[str, str] | None:
@@ -195,7 +196,7 @@ def _samples(file: BinaryIO) -> tuple[list[_Sample], str]:
 def _members(archive: tarfile.TarFile) -> Iterator[_Member]:
     for member in tar_members(archive):
         is_link = member.islnk() or member.issym()
-        if is_note(pathlib.PurePosixPath(member.name).name):
+        if is_note(member.name):
             continue
         if is_link or member.isfile():
             size = _LINK if is_link else member.size

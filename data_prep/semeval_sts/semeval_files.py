@@ -11,8 +11,6 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import read_csv, scan_csv
 from data_prep.reading.folders import files_below
-from data_prep.reading.quoted_cells import follows_a_writer
-from data_prep.reading.text_files import read_lines
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 
 _SENTENCES = ("sentence1", "sentence2")
@@ -151,8 +149,9 @@ def _read_official(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
     rows = list(_scan(path, columns))
     if len(rows) != len(scores):
         raise UnexpectedFilesError(
-            f"{path} has {len(rows):,} pairs and {gold.name} {len(scores):,} scores. "
-            "Download both again."
+            f"{path} has {len(rows):,} pairs and {gold.name} {len(scores):,} scores; their first "
+            f"lines are {first[0]!r:.80} and {scores[0]!r:.80}: remove a header, or download them "
+            "again"
         )
     for row, score in zip(rows, scores, strict=True):
         if score.strip():
@@ -180,23 +179,21 @@ def _read_sick(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
 def _scan(
     path: pathlib.Path, columns: Sequence[str], *, header: bool = False
 ) -> Iterator[tuple[str, dict[str, str]] | LeftOut]:
-    """Rows with tabs; as released, quotes belong to the sentences, but pandas adds its own.
+    """Rows with tabs, in which quotes belong to the sentences.
 
     Raises:
-      UnexpectedFilesError: only some cells look as if pandas had written them.
+      UnexpectedFilesError: a cell looks as if a CSV writer had quoted it.
     """
-    is_released = _QUOTED in path.name and not any(b'"""' in line for line in read_lines(path))
-    quotes = not is_released and follows_a_writer(path, "\t")
-    for row in scan_csv(path, columns=columns, delimiter="\t", header=header, quotes=quotes):
-        if not quotes and not is_released and not isinstance(row, LeftOut):
+    for row in scan_csv(path, columns=columns, delimiter="\t", header=header, quotes=False):
+        if not isinstance(row, LeftOut):
             where, fields = row
+            doubled = '"""' if _QUOTED in path.name else '""'
             for field in fields.values():
-                if '""' in field[1:-1] and _CSV_CELL.fullmatch(field):
+                if doubled in field[1:-1] and _CSV_CELL.fullmatch(field):
                     read = field[1:-1].replace('""', '"')
                     raise UnexpectedFilesError(
                         f"{path.parent / where}: the sentence is {field!r:.80} as it stands and "
-                        f"{read!r:.80} as CSV, but other quotes in the file are not those of CSV; "
-                        "download the file again"
+                        f"{read!r:.80} as CSV; download the file again"
                     )
         yield row
 

@@ -9,6 +9,7 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
+from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, IfPresent, Within
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet, first_id
 from data_prep.semeval_sts.semeval_files import Scored, find_sets
@@ -76,6 +77,13 @@ class Builder(RandomAccessBuilder):
         if needed := [str(each) for each in absent if has_tasks and not each.is_optional]:
             raise FileNotFoundError(f"{folder} lacks the sets {', '.join(needed)}")
         counts = {str(each): len(pairs) for each, pairs in found.items()}
+        odd = {each: found[each] for each in found if self.EXPECTED[str(each)] != counts[str(each)]}
+        bad = next((row for row in _examples(odd) if isinstance(row, LeftOut)), None)
+        if bad is not None:
+            raise UnexpectedFilesError(
+                f"{folder}: {bad.where}: {bad.reason}, {bad.detail!r:.80}; remove the line if it "
+                "is a header, or download the file again"
+            )
         expected = {name: count for name, count in self.EXPECTED.items() if name in counts}
         schema.check_counts(counts, expected, str(folder))
         self.info.metadata["absent"] = [str(each) for each in absent]

@@ -59,7 +59,7 @@ def config_of_flags(own_flags, monkeypatch):
 def folder(tmp_path):
     folder = tmp_path / "files"
     folder.mkdir()
-    own_folders.named_lines(folder, list(range(60)))
+    own_folders.long_tsv(folder, list(range(60)))
     return folder
 
 
@@ -119,7 +119,7 @@ def test_changed_files_do_not_go_on_with_a_run(folder, tmp_path):
     assert finished_reports(captions_alone(make_config(folder)), run_dir)
     assert loop.train(captions_alone(make_config(folder)), run_dir)
     assert load_records(run_dir) == before
-    captions = folder / "captions.txt"
+    captions = folder / "all.tsv"
     captions.write_text(captions.read_text().replace("child", "boy"))
     assert not finished_reports(captions_alone(make_config(folder)), run_dir)
     with pytest.raises(UserError, match="was started with other records"):

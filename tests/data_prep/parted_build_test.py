@@ -245,7 +245,7 @@ def test_a_killed_worker_ends_the_build_and_the_next_one_is_whole(shards, start,
 def test_a_table_is_not_built_on_workers(tmp_path):
     folder = tmp_path / "files"
     folder.mkdir()
-    own_folders.named_lines(folder, list(range(60)))
+    own_folders.long_tsv(folder, list(range(60)))
     folders = {"data_dir": str(tmp_path), "manual_dir": str(folder)}
     with pytest.raises(
         UnexpectedFilesError, match="datasets in shards; those in .* in one process"

@@ -16,6 +16,6 @@ __all__ = ["IMAGE_ENDINGS", "composed", "fault_of_file", "hash_files", "is_unrea
 
 
 def walk(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields all files, folder by folder in the order of their names; see `data_prep`'s `walk`."""
+    """Yields all files, and folders that are not entered; see `data_prep`'s `walk`."""
     for parent, names in folders.walk(folder):
         yield from (parent / name for name in names)

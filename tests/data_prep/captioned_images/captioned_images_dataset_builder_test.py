@@ -162,17 +162,13 @@ def test_a_split_column_is_kept_and_a_missing_one_taken_out_of_train(tmp_path, c
     )
 
 
-@pytest.mark.parametrize("zipped", [False, True])
 @pytest.mark.parametrize("with_folder", [False, True])
-def test_folders_of_the_pictures_of_a_table_are_its_splits(zipped, with_folder, tmp_path, capfd):
+def test_folders_of_the_pictures_of_a_table_are_its_splits(with_folder, tmp_path, capfd):
     folder = tmp_path / "files"
     folder.mkdir()
     places = {n: "test" if n < 9 else "val" if n < 15 else "train" for n in NUMBERS}
     for place in ("train", "val", "test"):
         folders.write_images(folder, [n for n in NUMBERS if places[n] == place], place)
-        if zipped:
-            shutil.make_archive(str(folder / place), "zip", folder / place)
-            shutil.rmtree(folder / place)
     names = {n: f"{places[n]}/" * with_folder + folders.name(n) for n in NUMBERS}
     rows = [[names[n], f"caption {n}"] for n in NUMBERS]
     folders.write_csv(folder / "all.csv", [["image", "caption"], *rows])

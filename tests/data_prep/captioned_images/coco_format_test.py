@@ -57,6 +57,55 @@ def test_images_of_coco_may_have_splits(tmp_path):
         splits()
 
 
+@pytest.mark.parametrize("spell", [str, float, int])
+@pytest.mark.parametrize("place", ["images", "annotations"])
+def test_ids_of_another_type_are_the_same_ids(tmp_path, spell, place):
+    folders.write_images(tmp_path, [*folders.FEW, 3])
+    content = folders.coco()
+    key = {"images": "id", "annotations": "image_id"}[place]
+    for each in content[place]:
+        each[key] = spell(each[key])
+    (tmp_path / "all.json").write_text(json.dumps(content))
+    found, _ = folders.read_layout(tmp_path)
+    assert found == folders.captions_at("images/") | {"images/p003.png": []}
+    content["images"][0]["id"], content["images"][1]["id"] = 10, "10"
+    (tmp_path / "all.json").write_text(json.dumps(content))
+    with pytest.raises(UnexpectedFilesError, match=r"'p001.png' has the id '10' of 'p000.png'"):
+        folders.read_layout(tmp_path)
+
+
+def test_an_id_without_an_image_is_shown_beside_one_with(tmp_path):
+    folders.write_images(tmp_path, folders.FEW)
+    content = folders.coco()
+    for each in content["annotations"]:
+        each["image_id"] = f"{each['image_id']:06d}"
+    (tmp_path / "all.json").write_text(json.dumps(content))
+    said = "first is all.json annotation 0 .no image has the id '000010'; the first id is '10'"
+    with pytest.raises(UnexpectedFilesError, match=said):
+        folders.prepare(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (
+            {"_via_settings": {}, "_via_img_metadata": {}},
+            "'_via_settings', '_via_img_metadata'; an",
+        ),
+        (
+            {f"p{n:03d}.png1234": {"filename": f"p{n:03d}.png"} for n in range(5)},
+            "'p000.png1234', ",
+        ),
+        ({"data": [], "version": 3}, "'data', 'version'; an object is read if its keys are"),
+    ],
+)
+def test_an_object_in_another_format_is_shown_by_its_keys(tmp_path, content, shown):
+    folders.write_images(tmp_path, folders.FEW)
+    (tmp_path / "all.json").write_text(json.dumps(content))
+    with pytest.raises(UnexpectedFilesError, match=rf"all.json is an object with the keys {shown}"):
+        folders.read_layout(tmp_path)
+
+
 def test_files_of_coco_are_its_splits(tmp_path):
     (tmp_path / "annotations").mkdir()
     for number, split in enumerate(("train2017", "val2017", "test2017")):

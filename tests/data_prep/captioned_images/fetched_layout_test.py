@@ -10,6 +10,7 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.fetched_layout import FetchedLayout
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.errors import UnexpectedFilesError
+from tests.data_prep.captioned_images.own_folders import prepare
 
 _PICTURE = b"a picture"
 
@@ -79,6 +80,7 @@ def test_everything_in_the_folder_is_read_or_listed(tmp_path):
         "no_ending": "unread ending",
         "notes.csv": "unread file",
         "gone.png": "broken link",
+        **dict.fromkeys((".git", "__MACOSX", "@eaDir"), "skipped folder"),
     }
     lost = {name for name, item in left_out.items() if item.is_record}
     assert lost == {"orphan.txt", "orphan2.json", "phone.heic", "gone.png"}
@@ -171,9 +173,13 @@ def test_a_text_that_could_be_of_two_images_is_of_none(tmp_path):
         ({"caption": None, "url": "http://x"}, []),
         ({"text": "one", "title": "two"}, "captions under two keys: 'text' and 'title'"),
         ({"words": "one", "id": 3}, "no caption under the keys 'words', 'id': name the key"),
-        ([{"caption": "one"}], "damaged JSON file"),
-        ("{cut", "damaged JSON file"),
-        ('{"caption": "one", "caption": "two"}', "damaged JSON file: it is not a JSON object, or"),
+        ([{"caption": "one"}], "unread JSON file: it is a list, not an object: [{'caption': 'one"),
+        ("7", "unread JSON file: it is a number, not an object: 7"),
+        ("{cut", "unread JSON file: Expecting property name"),
+        (
+            '{"caption": "one", "caption": "two"}',
+            "unread JSON file: the key 'caption' occurs twice",
+        ),
     ],
 )
 def test_keys_of_json_files(tmp_path, content, expected):
@@ -185,6 +191,15 @@ def test_keys_of_json_files(tmp_path, content, expected):
         assert not found
         (item,) = left_out.values()
         assert f"{item.reason}: {item.detail}".startswith(expected)
+
+
+def test_a_list_in_place_of_an_object_is_shown(tmp_path):
+    for number in range(6):
+        meta = [{"SourceFile": f"{number}.jpg", "Description": f"number {number}"}]
+        _write(tmp_path, {f"{number}.jpg": _PICTURE, f"{number}.jpg.json": meta})
+    said = r"unread JSON file 6; the first is 0.jpg \(it is a list, not an object: \[{'SourceFile'"
+    with pytest.raises(UnexpectedFilesError, match=said):
+        prepare(tmp_path)
 
 
 def test_a_named_key_decides(tmp_path):

@@ -8,6 +8,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.find_layout import find_layout
 from data_prep.captioned_images.lost_records import count_lost
@@ -117,8 +118,7 @@ def test_an_orphan_of_text_files_is_no_table(tmp_path):
 def test_a_text_beside_an_image_may_be_the_table_of_others(tmp_path):
     folders.write_images(tmp_path, folders.FEW)
     (tmp_path / "captions.png").write_bytes(folders.picture(9))
-    lines = [f"{folders.name(n)}: caption {n}\n" for n in folders.FEW]
-    (tmp_path / "captions.txt").write_text("".join(lines))
+    _csv(tmp_path / "captions.txt")
     with pytest.raises(UnexpectedFilesError, match="captions in two places: captions.txt .*with"):
         find_layout(tmp_path, ReadingOptions())
     found = folders.read_layout(tmp_path, table="captions.txt")
@@ -174,21 +174,31 @@ def test_two_layouts_are_an_error_that_shows_both(tmp_path, other, shown):
     assert list(found.values()) == [[f"caption {n}"] for n in folders.FEW]
 
 
-@pytest.mark.parametrize("key", ["license", "caption"])
-def test_a_shard_beside_a_table_is_an_archive_unless_it_has_captions(tmp_path, key):
+def test_a_shard_beside_a_table_is_another_layout_if_it_has_captions(tmp_path):
+    folders.write_images(tmp_path, folders.FEW)
     _csv(tmp_path / "all.csv")
-    with tarfile.open(tmp_path / "images.tar", "w") as archive:
-        for n in folders.FEW:
-            meta = json.dumps({key: f"caption {n}"}).encode()
-            for ending, content in {".png": folders.picture(n), ".json": meta}.items():
-                member = tarfile.TarInfo(folders.name(n).replace(".png", ending))
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
-    if key == "license":
-        assert folders.read_layout(tmp_path) == (folders.captions_at("images/"), {})
-        return
+    for key in ("license", "caption"):
+        with tarfile.open(tmp_path / "images.tar", "w") as archive:
+            for n in folders.FEW:
+                meta = json.dumps({key: f"caption {n}"}).encode()
+                for ending, content in {".png": folders.picture(n), ".json": meta}.items():
+                    member = tarfile.TarInfo(folders.name(n).replace(".png", ending))
+                    member.size = len(content)
+                    archive.addfile(member, io.BytesIO(content))
+        if key == "license":
+            left_out = {"images.tar": "unread ending"}
+            assert folders.read_layout(tmp_path) == (folders.captions_at("images/"), left_out)
     with pytest.raises(UnexpectedFilesError, match="images.tar with p000.png and p000.json"):
         find_layout(tmp_path, ReadingOptions())
+
+
+def test_pictures_in_an_archive_are_missing(tmp_path):
+    _csv(tmp_path / "all.csv")
+    (tmp_path / "images.zip").write_bytes(b"PK\5\6" + bytes(18))
+    pictures = [i for i in find_layout(tmp_path, ReadingOptions()).pictures()]
+    with pytest.raises(BadImageError, match="no image"):
+        pictures[0].read()
+    assert pictures[-1].where == "images.zip"
 
 
 def test_tables_can_be_passed_over(tmp_path):

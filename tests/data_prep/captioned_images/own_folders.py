@@ -98,9 +98,9 @@ def long_tsv(folder, numbers):
 
 
 def listed_csv(folder, numbers):
-    """Lists of captions, as written by pandas and as JSON."""
+    """Lists of captions as JSON."""
     write_images(folder, numbers)
-    lines = [[name(n), json.dumps(captions(n)) if n % 2 else str(captions(n))] for n in numbers]
+    lines = [[name(n), json.dumps(captions(n))] for n in numbers]
     write_csv(folder / "all.csv", [["file_name", "captions"], *lines])
 
 
@@ -149,24 +149,6 @@ def text_beside(folder, numbers):
         path.write_text("\n".join(captions(n)) + "\n", encoding="utf-8-sig")
 
 
-def named_lines(folder, numbers):
-    write_images(folder, numbers)
-    lines = [f"{name(n)}: {text}\n" for n in numbers for text in captions(n)]
-    (folder / "captions.txt").write_text("".join(lines))
-
-
-def flickr_lines(folder, numbers):
-    write_images(folder, numbers)
-    lines = [f"{name(n)}#{k}\t{t}\n" for n in numbers for k, t in enumerate(captions(n))]
-    (folder / "results.token").write_text("".join(lines))
-
-
-def without_header(folder, numbers):
-    write_images(folder, numbers)
-    rows = [[name(n), text] for n in numbers for text in captions(n)]
-    write_csv(folder / "list.csv", rows, quoting=csv.QUOTE_ALL)
-
-
 def web_dataset(folder, numbers):
     for shard, some in enumerate((numbers[::2], numbers[1::2])):
         with tarfile.open(folder / f"{shard:05d}.tar", "w") as archive:
@@ -190,9 +172,6 @@ LAYOUTS = (
     parquet_of_paths,
     hugging_face,
     text_beside,
-    named_lines,
-    flickr_lines,
-    without_header,
     web_dataset,
 )
 

@@ -1,6 +1,7 @@
 """SemEval STS from the real files in two layouts, and from stand-ins for the official one."""
 
 import csv
+import pathlib
 
 import numpy as np
 import pytest
@@ -249,7 +250,7 @@ def _as_csv(path):
         csv.writer(file, delimiter="\t", lineterminator="\n").writerows(rows)
 
 
-def test_files_that_pandas_quoted_are_read_as_they_were(official, monkeypatch):
+def test_sentences_that_a_csv_writer_quoted_are_an_error(official, monkeypatch):
     sets = {
         RatedSet(0, "stsbenchmark", "test", 2): (
             "sts-test.csv",
@@ -277,18 +278,44 @@ def test_files_that_pandas_quoted_are_read_as_they_were(official, monkeypatch):
     for path, (_, text) in zip(files, sets.values(), strict=True):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    before = find_sets(official)
-    assert before[next(iter(sets))][0].sentences == ('"Yes," he said, "no."', '"Yes"')
-    for path in files:
+    assert find_sets(official)[next(iter(sets))][0].sentences == ('"Yes," he said, "no."', '"Yes"')
+    for path, (_, text) in zip(files, sets.values(), strict=True):
         _as_csv(path)
-        assert '""' in path.read_text()
-    assert find_sets(official) == before
-    for path, (_, text) in zip(files[:3], [*sets.values()][:3], strict=True):
-        lines = path.read_text().splitlines(keepends=True)
-        original = text.splitlines(keepends=True)
-        path.write_text("".join([*lines[:-1], original[-1]]))
         with pytest.raises(
             UnexpectedFilesError, match=rf"{path} line \d: the sentence is .*as CSV"
         ):
             find_sets(official)
         path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("sts-dev.csv", "genre\tf\tyear\tid\tscore\tsentence1\tsentence2\n", "line 1.*'score'"),
+        ("2014/tweet-news.test.tsv", "score\tsentence1\tsentence2\n", "line 1: .*'score'"),
+        ("sts-dev.csv", "g\tf\ty\t1\tn/a\ta\tb\n", "line 1: score is not a number, 'n/a'; rem"),
+        ("sts-dev.csv", "g\tf\ty\t1\t3\ta\n", "line 1: malformed row, '6 fields instead of 7'"),
+    ],
+)
+def test_a_header_is_shown_with_its_line(tmp_path, monkeypatch, name, text, said):
+    sets = (
+        RatedSet(0, "stsbenchmark", "validation", 2, is_optional=True),
+        RatedSet(2014, "tweet-news", "test", 2, is_optional=True),
+    )
+    for module in ("rated_sets", "semeval_files", "semeval_sts_dataset_builder"):
+        monkeypatch.setattr(f"data_prep.semeval_sts.{module}.SETS", sets)
+    monkeypatch.setattr(Builder, "EXPECTED", {str(each): each.pairs for each in sets})
+    row = "3\ta\tb\n" if name.endswith(".tsv") else "g\tf\t2015\t7\t3\ta\tb\n"
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text + 2 * row)
+    with pytest.raises(UnexpectedFilesError, match=f"{pathlib.Path(name).name} {said}"):
+        _splits(tmp_path)
+    (tmp_path / name).write_text(2 * row)
+    assert sum(map(len, _splits(tmp_path).values())) == 2
+
+
+def test_a_header_of_scores_alone_is_shown(official):
+    gold = official / "STS14-en-test" / "STS.gs.image.txt"
+    gold.write_text(f"score\n{gold.read_text()}")
+    with pytest.raises(UnexpectedFilesError, match=r"first lines are 'a\\tb' and 'score'"):
+        _splits(official)

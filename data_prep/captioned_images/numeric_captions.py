@@ -1,59 +1,22 @@
-"""Finds tables whose captions are shifted against images named by number, or are numbers."""
+"""Finds captions that are only numbers, such as an index, a class or a box."""
 
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data_prep.captioned_images.captioned_pictures import is_empty
 from data_prep.captioned_images.options import FILE
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.picture_names import composed
 
 _NUMBER = re.compile(r"\s*[-+]?\d+([.,]\d+)?\s*")
-
 _NUMBERS = re.compile(r"[-+.,;:\s\d]+")
-_NUMBERED = re.compile(r"(?P<word>.*?)(?P<number>[0-9]{1,18})")
 _SHOWN = 3
 
 
-def check_numbers(named: Iterable[str], missing: Iterable[str], unused: Iterable[str]) -> None:
-    """Checks that images named by number are not counted from another number than their captions.
-
-    The number may follow a word, as in `img_0007.jpg`.
-
-    Args:
-      named: names of images with captions.
-      missing: those of them without an image.
-      unused: paths of images without captions.
-
-    Raises:
-      UnexpectedFilesError: the names are successive numbers; the image of the first is missing,
-        and there is one after the last, or the reverse.
-    """
-    without, extra = _by_word(missing), _by_word(unused)
-    for word, names in _by_word(named).items():
-        low, high = min(names), max(names)
-        if len(names) <= high - low:
-            continue
-        for lost, more in ((low, high + 1), (high, low - 1)):
-            if (name := without.get(word, {}).get(lost)) and (
-                path := extra.get(word, {}).get(more)
-            ):
-                raise UnexpectedFilesError(
-                    f"there are captions of the images {low} to {high}, but no image for {name}, "
-                    f"and no caption for {path}: all images may be shifted against their captions; "
-                    "count both from the same number"
-                )
-
-
-def _by_word(paths: Iterable[str]) -> dict[str, dict[int, str]]:
-    """The paths of files that are named by a number, by the word before it and the number."""
-    found: dict[str, dict[int, str]] = {}
-    for path in paths:
-        if match := _NUMBERED.fullmatch(pathlib.PurePosixPath(path).stem):
-            found.setdefault(composed(match["word"]), {})[int(match["number"])] = path
-    return found
+def is_number(value: Any) -> bool:
+    """Returns whether the value of a cell is a number, which may be written as text."""
+    return _NUMBER.fullmatch(str(value)) is not None
 
 
 def check_captions(examples: Sequence[Sequence[str]]) -> None:
@@ -87,7 +50,7 @@ class NumericColumns:
             value = cells.get(column)
             if is_empty(value):
                 continue
-            if not _NUMBER.fullmatch(str(value)):
+            if not is_number(value):
                 del self._examples[column]
             elif len(self._examples[column]) < _SHOWN:
                 self._examples[column].append(str(value))
