@@ -46,7 +46,7 @@ class Builder(RandomAccessBuilder):
         "1.2.0": "The folders `train`, `val` and `test` of the pictures of a table are its splits.",
         "1.4.0": "Rows and samples with the same picture are one; names match whole paths.",
         "1.5.0": "Texts called photo.jpg.txt are of photo.jpg; cells `NA` and `#N/A` are empty.",
-        "1.6.0": "Error values of spreadsheets and links are no captions and no pictures; splits by "
+        "1.6.0": "Error values of spreadsheets are empty cells, and links no pictures; splits by "
         "content keep equal files together, and no longer resized copies.",
     }
     MIN_KEPT = 0.5
