@@ -265,7 +265,12 @@ def open_arrays(
         return place, {key: _as_array(key, array, place) for key, array in source.items()}
     _check_exists(place)
     if not zipfile.is_zipfile(place):
-        raise UserError(f"{place} is not an npz file or is truncated; write it with numpy.savez.")
+        with open(place, "rb") as file:
+            begins = file.read(32)
+        raise UserError(
+            f"{place} is not an npz file or is truncated: it begins with {begins!r}; write it with "
+            "numpy.savez."
+        )
     arrays = {}
     known = {name for pair in _EMBEDDING_NAMES for name in pair}
     known |= {"scores", "sentences", "sentence_embeddings", _SIMILARITY, *_PARAMETERS, ORIGIN}
@@ -288,8 +293,6 @@ def open_arrays(
 
 
 def _as_array(key: str, array: Any, place: str) -> np.ndarray:
-    if np.ma.is_masked(array):
-        raise UserError(f"{key} in {place} have masked values; fill them, or leave the items out.")
     try:
         return to_numpy(array)
     except (TypeError, ValueError, RuntimeError) as error:

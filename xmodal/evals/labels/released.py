@@ -14,6 +14,7 @@ from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base import cxc_files
 from xmodal.base.config import UserError
 from xmodal.base.folder_walk import walk
+from xmodal.evals.inputs.array_checks import find_wrong_id
 from xmodal.evals.inputs.arrays import first_line
 
 _ECCV = "https://github.com/naver-ai/eccv-caption/tree/main/eccv_caption/data"
@@ -139,8 +140,8 @@ def read_ids(path: Path) -> np.ndarray:
             ids = np.lib.format.read_array(file, allow_pickle=False)
     except DAMAGE as error:
         raise _damaged(path, f"cannot be read as npy ({first_line(error)})") from error
-    if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise _damaged(path, f"holds {ids.dtype} {list(ids.shape)}, not a list of integer ids")
+    if wrong := find_wrong_id(ids):
+        raise _damaged(path, f"is not a list of integer ids: {wrong}")
     if len(np.unique(ids)) < len(ids):
         raise _damaged(path, "lists an id twice")
     return ids.astype(np.int64)
@@ -173,7 +174,7 @@ def read_lists(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """
     content = _read_json(path)
     try:
-        pairs = [(int(query), _whole(item)) for query, items in content.items() for item in items]
+        pairs = [(int(key), _whole(item, key)) for key, items in content.items() for item in items]
         queries, items = np.array(pairs, np.int64).reshape(-1, 2).T
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise _damaged(path, f"is not an object of id lists ({first_line(error)})") from error
@@ -253,7 +254,7 @@ def _damaged(path: Path, problem: str) -> UserError:
     return UserError(f"{path} {problem}; get the released file again from {url_of(path)}")
 
 
-def _whole(item: Any) -> int:
+def _whole(item: Any, query: str) -> int:
     if isinstance(item, bool) or not isinstance(item, int):
-        raise ValueError(f"{item!r} is not an id")
+        raise ValueError(f"{item!r} in the list of {query} is not an id")
     return item
