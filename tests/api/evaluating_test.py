@@ -204,7 +204,10 @@ def test_arguments_that_files_do_not_take_are_refused(given, message):
         ({"scores": "scores.npy"}, r"\['scores'\] cannot be used with embedding"),
         ({"embed_texts": lambda texts: np.ones(3)}, r"embed_texts returned the shape \[3\] for 64"),
         ({"embed_texts": lambda texts: texts}, "embed_texts returned no array of numbers: could"),
-        ({"embed_texts": lambda texts: {"a": 1}}, "array of numbers: .*not 'dict' .items from 0 on"),
+        (
+            {"embed_texts": lambda texts: {"a": 1}},
+            "array of numbers: .*not 'dict' .items from 0 on",
+        ),
         ({"embed_texts": lambda texts: np.ones((len(texts), 0))}, r"shape \[64, 0\] for 64 items"),
         ({"embed_texts": lambda texts: np.full((64, 2), 1j)}, "its numbers are complex"),
         ({"embed_texts": lambda texts: np.full((64, 2), 1e39)}, "returned 64 of 64 vectors that a"),

@@ -82,7 +82,10 @@ def with_value(value, row):
         ({"image_ids": None}, "has 'image_embeddings' but no 'image_ids'; save both"),
         ({"caption_embeddings": None}, "has 'caption_ids' but no 'caption_embeddings'"),
         ({"image_ids": np.array([7.0, 3.0, 11.0])}, r"row 0 holds 7\.0 \(float64\); ids are"),
-        ({"image_ids": np.array(["7", "b.jpg", "11"])}, r"image_ids in .*: row 0 holds '7' \(<U5\)"),
+        (
+            {"image_ids": np.array(["7", "b.jpg", "11"])},
+            r"image_ids in .*: row 0 holds '7' \(<U5\)",
+        ),
         ({"image_ids": np.array([True, False, True])}, r"row 0 holds True \(bool\)"),
         ({"image_ids": IMAGE_IDS[:, None]}, r"image_ids in .*: their shape is \[3, 1\], not"),
         (

@@ -42,7 +42,10 @@ def test_lists_keep_their_order(tmp_path):
         ('{"i2t": {"1.0": [1]}}', "Query '1.0' under 'i2t' in .* is not an id"),
         ('{"i2t": {"1_0": [1]}}', "Query '1_0' under 'i2t' in .* is not an id"),
         (f'{{"i2t": {{"1": [{2**63}]}}}}', "other than integer ids of int64: row 0 holds 9223"),
-        (f'{{"i2t": {{"1": [{10**25}, 3]}}}}', "other than integer ids of int64: row 0 holds 10{25}"),
+        (
+            f'{{"i2t": {{"1": [{10**25}, 3]}}}}',
+            "other than integer ids of int64: row 0 holds 10{25}",
+        ),
         ('{"i2t": {"1": []}}', "The i2t list of query 1 in .* is empty; add at least its best"),
         ('{"i2t": {"1": 5}}', "The i2t list of query 1 in .* is not a list of ids"),
         ('{"i2t": {"1": "5"}}', "query 1 in .* is not a list of ids"),
