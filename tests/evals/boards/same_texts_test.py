@@ -71,7 +71,6 @@ def test_pools(name, recall):
     found = evaluate_perfect(name, SPELLINGS, **section)
     assert found.metrics["t2i/recall@1"] == found.metrics["i2t/recall@1"] == recall
     assert "12 of 12 captions have the text of another" in found.report()
-    # About half of a pool are positives of a text.
-    chance = found.results[0].chance
-    assert chance["t2i/recall@1"] == pytest.approx(10 if name == "clue" else 50, abs=3)
-    assert chance["t2i/median_rank"] == (5 if name == "clue" else 1)
+    chance = {"t2i/recall@1": 10, "i2t/recall@1": 10} if name == "clue" else {}
+    assert {tag: found.results[0].chance.get(tag) for tag in chance} == chance
+    assert bool(found.results[0].chance) == bool(chance)

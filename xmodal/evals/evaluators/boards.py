@@ -35,7 +35,7 @@ from xmodal.evals.inputs.sources import (
     with_similarity,
 )
 from xmodal.evals.labels.annotations import read_annotations, restrict
-from xmodal.evals.metrics import MEAN_SELECTED, MEDIAN_RANK, SELECTED
+from xmodal.evals.metrics import MEAN_SELECTED, SELECTED
 from xmodal.evals.provider import ModelProvider
 from xmodal.evals.ranking.from_candidates import collect_scores
 from xmodal.evals.ranking.rerank import make_board_reranker
@@ -43,8 +43,8 @@ from xmodal.evals.ranking.score_tiles import Scores
 from xmodal.evals.ranking.second_stage import PairReranker
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.reports.summary import summarize
-from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
+from xmodal.evals.reports.summary import list_tags
+from xmodal.evals.results import BoardResult
 from xmodal.evals.runner import compute_boards, open_rankings, open_second_stage
 
 
@@ -334,32 +334,16 @@ def boards_of_annotations(
 
 def tags_of_boards(boards: Sequence[Board], sides: Collection[str]) -> list[str]:
     """Returns the tags of all metrics of a model with these sides, without intervals."""
-    return list(summarize([_unanswered(board, sides) for board in boards], intervals=False))
-
-
-def _unanswered(board: Board, sides: Collection[str]) -> BoardResult:
-    """The result of a model with these sides on a board, as if there were no queries."""
-    none = np.zeros(0, np.int64)
-    directions = {
-        name: DirectionResult(
-            query_ids=none,
-            clusters=none,
-            values={metric: none for metric in direction.metrics if metric != MEDIAN_RANK},
-            rank=none,
-            tied=none,
-            gallery=0,
-            skipped=0,
-            has_median=MEDIAN_RANK in direction.metrics,
+    return [
+        tag
+        for board in boards
+        for tag in list_tags(
+            board.name,
+            {name: labels.metrics for name, labels in board.directions.items()},
+            {name: pairs.modalities for name, pairs in board.graded.items()},
+            sides,
         )
-        for name, direction in board.directions.items()
-        if set(DIRECTIONS[name]) <= set(sides)
-    }
-    correlations = {
-        name: CorrelationResult(none, 0, images=none, influence=none)
-        for name, pairs in board.graded.items()
-        if set(pairs.modalities) <= set(sides)
-    }
-    return BoardResult(board.name, board.definition, board.label_hash, directions, correlations)
+    ]
 
 
 def _check_sides(dataset: str, boards: Sequence[Board], sides: Collection[str]) -> None:

@@ -11,12 +11,9 @@ from xmodal.evals.boards.definitions import PUBLIC
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged, own_pairs
 from xmodal.evals.boards.same_texts import describe_texts, number_texts
-from xmodal.evals.boards.types import DirectionLabels
-from xmodal.evals.chance import compute_chance
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings, Provider
-from xmodal.evals.metrics import MEDIAN_RANK, RECALL
 from xmodal.evals.ranking.products import open_scores
 from xmodal.evals.ranking.ranks import LabelSet, compute_ranks
 from xmodal.evals.ranking.rerank import make_reranker, rerank
@@ -25,7 +22,6 @@ from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import Numbers
 
 _DEPTHS = (1, 5, 10)
-_METRICS = (MEDIAN_RANK, *(f"{RECALL}{depth}" for depth in _DEPTHS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +98,7 @@ class PoolsEvaluator(NumbersEvaluator):
         self.provenance = dataclasses.replace(self.provenance, notes=notes)
         owner = Positions("image", ids[0])(owners)
         pairs = own_pairs(owner, owner, None if self._split.name in PUBLIC else texts)["i2t"]
-        self._pairs = Ragged.from_pairs(*pairs, len(ids[0]))
+        self._pairs = Ragged.from_pairs(pairs[0], pairs[1], len(ids[0]))
         for images, captions in self._pools:
             self._label_hash.add("pool", ids[0][images], ids[1][captions])
             if self._split.name not in PUBLIC:
@@ -148,32 +144,32 @@ class PoolsEvaluator(NumbersEvaluator):
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
         del sides
+        metrics = ("median_rank", *(f"recall@{depth}" for depth in _DEPTHS))
         return [
             f"{direction}/{metric}{deviation}"
             for direction in self.options.directions
-            for metric in _METRICS
+            for metric in metrics
             for deviation in ("", "_std")
         ]
 
     def _chance(self) -> dict[str, float]:
-        pools = [
-            {
-                f"{direction}/{metric}": value
-                for direction, positives in self._find_positives(*pool).items()
-                for metric, value in compute_chance(
-                    DirectionLabels(positives, _METRICS), len(pool[0]), exclude_self=False
-                ).items()
-            }
-            for pool in self._pools
-        ]
-        return {tag: float(np.mean([pool[tag] for pool in pools])) for tag in self.tags(())[::2]}
+        if len(self._pairs.values) > len(self._split.caption_ids):
+            return {}  # Texts have different numbers of positives.
+        size = len(self._pools[0][0])
+        found = {"median_rank": (size + 1) / 2}
+        found |= {f"recall@{depth}": 100.0 * min(depth / size, 1) for depth in _DEPTHS}
+        return {
+            f"{direction}/{metric}": value
+            for direction in self.options.directions
+            for metric, value in found.items()
+        }
 
     def _find_positives(self, images: np.ndarray, captions: np.ndarray) -> dict[str, Ragged]:
         """The positives of a pool by direction."""
-        found = self._pairs.contains(images[:, None], captions)
+        rows, columns = np.nonzero(self._pairs.contains(images[:, None], captions))
         return {
-            direction: Ragged.from_pairs(*np.nonzero(each), len(images))
-            for direction, each in (("i2t", found), ("t2i", found.T))
+            "i2t": Ragged.from_pairs(rows, columns, len(images)),
+            "t2i": Ragged.from_pairs(columns, rows, len(images)),
         }
 
     def check_comparable(self, other: StoredResults) -> None:
