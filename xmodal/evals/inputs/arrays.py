@@ -277,9 +277,6 @@ def open_arrays(
     known |= CANDIDATES | set(_LOG_SIGMA.values())
     try:
         with load_arrays(place) as file:
-            if len(set(file.files)) < len(file.files):
-                twice = max(file.files, key=file.files.count)
-                raise ValueError(f"it holds {twice!r} twice")
             for key in file.files:
                 # Other arrays may be anything and are not read.
                 needed = key in known or key.startswith(_PREDICTIONS) or is_read(key)
@@ -328,10 +325,7 @@ def read_similarity(arrays: Mapping[str, np.ndarray], place: str) -> str:
 def _map_matrix(path: str) -> np.ndarray:
     _check_exists(path)
     try:
-        matrix = np.lib.format.open_memmap(path, mode="r")
-        if more := os.path.getsize(path) - matrix.offset - matrix.nbytes:
-            raise ValueError(f"it has {more:,} bytes more than its header says")
-        return matrix
+        return np.lib.format.open_memmap(path, mode="r")
     except DAMAGE as error:
         raise UserError(
             f"{path} cannot be read ({first_line(error)}); write it again with numpy.save as one "

@@ -3,7 +3,6 @@
 import filecmp
 import os
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,22 +73,6 @@ def url_of(path: Path) -> str:
     return _PCME if path.name == ORDERS["validation"] else _ECCV
 
 
-def describe_difference(name: str, split: str, found: Mapping[str, int]) -> str:
-    """Returns how the counts of a file differ from the released ones.
-
-    For example "coco_test_ids.npy holds 6 captions instead of 25,000"; "" for a file as released.
-    `found` maps quantities to numbers: `captions` of an order, `queries` and `positives` of lists,
-    `categories` and `images` that have one.
-    """
-    expected = _COUNTS.get(name) or {"categories": 80, "images": _LABELED_IMAGES[split]}
-    wrong = [
-        f"{found[quantity]:,} {quantity} instead of {number:,}"
-        for quantity, number in expected.items()
-        if found[quantity] != number
-    ]
-    return f"{name} holds {' and '.join(wrong)}" if wrong else ""
-
-
 class ReleasedFiles:
     """The released files of a split in a folder and its subfolders.
 
@@ -124,9 +107,20 @@ class ReleasedFiles:
         return self._paths.get(name)
 
     def count(self, path: Path, **found: int) -> None:
-        """Notes the counts of a file, see `describe_difference`."""
-        if difference := describe_difference(path.name, self._split, found):
-            self.differences.append(difference)
+        """Notes how the counts of a file differ from the released ones.
+
+        `found` maps quantities to numbers: `captions` of an order, `queries` and `positives` of
+        lists, `categories` and `images` that have one. For example, "coco_test_ids.npy holds 6
+        captions instead of 25,000".
+        """
+        released = {"categories": 80, "images": _LABELED_IMAGES[self._split]}
+        wrong = [
+            f"{found[quantity]:,} {quantity} instead of {number:,}"
+            for quantity, number in (_COUNTS.get(path.name) or released).items()
+            if found[quantity] != number
+        ]
+        if wrong:
+            self.differences.append(f"{path.name} holds {' and '.join(wrong)}")
 
 
 def read_ids(path: Path) -> np.ndarray:
