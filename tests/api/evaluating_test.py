@@ -204,10 +204,25 @@ def test_arguments_that_files_do_not_take_are_refused(given, message):
         ({"scores": "scores.npy"}, r"\['scores'\] cannot be used with embedding"),
         ({"embed_texts": lambda texts: np.ones(3)}, r"embed_texts returned the shape \[3\] for 64"),
         ({"embed_texts": lambda texts: texts}, "embed_texts returned no array of numbers: could"),
-        ({"embed_texts": lambda texts: {"a": 1}}, r"no array of numbers: [^.]*, not 'dict'\.$"),
+        (
+            {"embed_texts": lambda texts: {"a": 1}},
+            "array of numbers: .*not 'dict' .items from 0 on",
+        ),
         ({"embed_texts": lambda texts: np.ones((len(texts), 0))}, r"shape \[64, 0\] for 64 items"),
         ({"embed_texts": lambda texts: np.full((64, 2), 1j)}, "its numbers are complex"),
         ({"embed_texts": lambda texts: np.full((64, 2), 1e39)}, "returned 64 of 64 vectors that a"),
+        (
+            {"embed_texts": lambda texts: np.where(np.arange(64) == 5, np.nan, 1.0)[:, None]},
+            "1 of 64 vectors that are not finite in float32; the first is that of item 5, '",
+        ),
+        (
+            {"embed_texts": lambda texts: np.ma.masked_equal(np.arange(128.0).reshape(64, 2), 7)},
+            "no array of numbers: row 3 has masked values",
+        ),
+        (
+            {"embed_texts": lambda texts: [np.ma.masked_equal([1.0, n], 2) for n in range(64)]},
+            "no array of numbers: row 2 has masked values",
+        ),
         ({"embed_texts": lambda texts: np.full((len(texts), 2), 1e-300)}, "numbers up to 1e-300"),
         (
             {"embed_texts": lambda texts: np.ones((len(texts), len(texts)))},

@@ -11,7 +11,6 @@ from xmodal.base.progress import progress
 from xmodal.evals import Embeddings
 from xmodal.evals.inputs.array_checks import refuse_tiny, to_numpy
 from xmodal.evals.inputs.sources import Provider, refuse_field, with_similarity
-from xmodal.evals.ranking.finite import count_not_finite
 from xmodal.preprocessing.images import decode_image
 
 if TYPE_CHECKING:
@@ -91,8 +90,10 @@ class FunctionProvider(Provider):
                     part = _as_array(result)
                 except (TypeError, ValueError, RuntimeError) as error:
                     reason = str(error).rstrip(".")
-                    raise UserError(f"{name} returned no array of numbers: {reason}.") from error
-                _check_part(part, len(given), parts[0].shape[1:] if parts else None, name)
+                    raise UserError(
+                        f"{name} returned no array of numbers: {reason} (items from {start:,} on)."
+                    ) from error
+                _check_part(part, given, start, parts[0].shape[1:] if parts else None, name)
                 parts.append(part)
                 advance(len(given))
         vectors = np.concatenate(parts)
@@ -112,8 +113,11 @@ def _as_array(found: Any) -> np.ndarray:
     return array if array.dtype == np.float64 else np.asarray(array, np.float32)
 
 
-def _check_part(part: np.ndarray, items: int, first: tuple[int, ...] | None, name: str) -> None:
+def _check_part(
+    part: np.ndarray, given: Sequence[Any], start: int, first: tuple[int, ...] | None, name: str
+) -> None:
     """Raises an error if the shape of a result differs from the first, or it is not finite."""
+    items = len(given)
     if part.ndim not in (2, 3) or len(part) != items or 0 in part.shape:
         raise UserError(
             f"{name} returned the shape {list(part.shape)} for {items} items; it must be "
@@ -125,6 +129,10 @@ def _check_part(part: np.ndarray, items: int, first: tuple[int, ...] | None, nam
             f"{list(first)}; all must be equal."
         )
     with np.errstate(over="ignore"):
-        bad = count_not_finite(np.asarray(part, np.float32))
-    if bad:
-        raise UserError(f"{name} returned {bad} of {items} vectors that are not finite in float32.")
+        finite = np.isfinite(np.asarray(part, np.float32)).reshape(items, -1).all(axis=1)
+    if not finite.all():
+        row = int(finite.argmin())
+        raise UserError(
+            f"{name} returned {items - finite.sum()} of {items} vectors that are not finite in "
+            f"float32; the first is that of item {start + row:,}, {given[row]!r:.80}."
+        )

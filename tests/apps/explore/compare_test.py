@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import pathlib
+import re
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import xmodal
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
@@ -249,3 +251,68 @@ def test_two_models_of_one_name_are_named_apart():
     assert compare_lib.read_names(["runs/a/", "b=other/a"]) == {"a": "runs/a/", "b": "other/a"}
     with pytest.raises(UserError, match=r"^runs/a and other/a share the name 'a': write NAME="):
         compare_lib.read_names(["runs/a", "other/a", "runs/c"])
+
+
+def save_seeds(root, values):
+    """Runs in folders of `root` with these seeds and R@1, and a metric that all have equal."""
+    for seed, value in values.items():
+        (root / f"run_{seed}" / "test").mkdir(parents=True)
+        metrics = {"b/i2t/recall@1": value, "b/i2t/recall@10": 100.0, "b/i2t/queries": 9}
+        (root / f"run_{seed}" / "test" / "metrics.json").write_text(json.dumps(metrics))
+        if isinstance(seed, int):
+            (root / f"run_{seed}" / "config.json").write_text(json.dumps({"seed": seed}))
+    return str(root / "run_*")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "test", "how"),
+    [
+        ({0: 50, 1: 60, 2: 71}, {0: 48, 1: 59, 2: 68}, "rel", "paired by their seeds, 0, 1, 2"),
+        ({0: 50, 10: 60, 2: 71}, {10: 59, 2: 68, 0: 48}, "rel", "paired by their seeds, 0, 10, 2"),
+        ({0: 50, 1: 60, 2: 71}, {0: 48, 1: 59}, "ind", r"3 and 2 runs, not paired \(Welch\)"),
+        ({0: 50, 1: 60}, {2: 48, 3: 59}, "ind", r"not paired \(Welch\)"),
+        ({"x": 50, "y": 60}, {"x": 48, "y": 59}, "ind", r"not paired \(Welch\)"),
+    ],
+)
+def test_several_runs_are_tested_over_their_seeds(tmp_path, ours, theirs, test, how):
+    sides = {"a": save_seeds(tmp_path / "a", ours), "b": save_seeds(tmp_path / "b", theirs)}
+    assert compare_lib.read_names([*sides.values()]) == {each: each for each in sides.values()}
+    comparison = xmodal.compare(sides)
+    mean, deviation = np.mean([*ours.values()]), np.std([*ours.values()], ddof=1)
+    table = {row[0]: row[1:] for row in cells(comparison.table(["*"]))}
+    assert table["b/i2t/recall@1"][0] == f"{mean:.2f} ± {deviation:.2f}"
+    assert table["b/i2t/recall@10"] == ["100.00 ± 0.00"] * 2
+    common = sorted(ours, key=str)
+    if test == "rel":
+        values = ([side[seed] for seed in common] for side in (ours, theirs))
+        low, high = stats.ttest_rel(*values).confidence_interval()
+    else:
+        values = [*ours.values()], [*theirs.values()]
+        low, high = stats.ttest_ind(*values, equal_var=False).confidence_interval()
+    text = comparison.differences("a", "b")
+    assert re.search(how, text)
+    (row,) = [row for row in cells(text) if row[0] == "b/i2t/recall@1"]
+    assert row[4:] == [f"{low:+.2f} to {high:+.2f}", "yes" if low > 0 else "no"]
+    assert ["b/i2t/recall@10", "100.00", "100.00", "+0.00", "+0.00 to +0.00", "no"] in cells(text)
+    assert "variance between training seeds" not in text
+
+
+def test_a_single_run_has_no_variance_between_seeds(tmp_path):
+    sides = {"a": save_seeds(tmp_path / "a", {0: 1.0, 1: 2.0}), "b": tmp_path / "a" / "run_0"}
+    with pytest.raises(UserError, match=r"^b has one run, .*run_0"):
+        xmodal.compare(sides)
+    with pytest.raises(UserError, match=r"nothing_\* is neither a finished run"):
+        xmodal.compare({"a": sides["a"], "b": tmp_path / "nothing_*"})
+
+
+def test_metrics_filter_every_table_and_the_legend_names_seeds(saved, capsys, monkeypatch):
+    folders, _ = saved
+    arguments = [f"{name}={folder}" for name, folder in folders.items()]
+    monkeypatch.setattr("sys.argv", ["compare", *arguments, "--metrics=*/recall@5"])
+    compare_lib.main()
+    found = capsys.readouterr().out
+    rows = [row[0] for row in cells(found) if "/" in row[0]]
+    assert len(rows) >= 9
+    assert all(row.endswith("recall@5") for row in rows)
+    assert found.count("leave out the variance between training seeds") == 2
+    assert "of 3 differences" in found or "of 4 differences" in found

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xmodal.evals.boards.positives import Ragged, Relation
+from xmodal.evals.boards.positives import Ragged, Relation, own_pairs
 
 PAIRS = [(2, 7), (0, 3), (2, 0), (0, 3), (2, 5), (4, 9)]  # rows 1 and 3 are empty
 
@@ -61,3 +61,24 @@ def test_a_negative_item_is_none():
         [True, False],
         [True, False],
     ]
+
+
+@pytest.mark.parametrize("texts", [None, 7, 60])
+def test_own_pairs_are_those_of_a_loop_over_texts_and_images(texts):
+    """A text is a positive of its images, and of the other texts on them; captions lack one."""
+    generator = np.random.default_rng(0)
+    group = generator.integers(12, size=30)
+    image = np.where(np.arange(12) == 3, -1, np.arange(12))[group]  # One image is not there.
+    text = None if texts is None else generator.integers(texts, size=30)
+    found = {
+        name: set(map(tuple, pairs.T)) for name, pairs in own_pairs(image, group, text).items()
+    }
+    text = np.arange(30) if text is None else text
+    shows = {(int(group[c]), int(text[c])) for c in range(30)}
+    i2t = {(i, c) for i in range(12) for c in range(30) if (i, text[c]) in shows and i != 3}
+    near = {(a, b) for i, a in shows for j, b in shows if i == j}
+    asking = {a for a, b in near if a != b}
+    t2t = {(c, d) for c in range(30) for d in range(30) if (text[c], text[d]) in near and c != d}
+    assert found["i2t"] == i2t
+    assert found["t2i"] == {(c, i) for i, c in i2t}
+    assert found["t2t"] == {(c, d) for c, d in t2t if text[c] in asking}

@@ -39,8 +39,7 @@ def test_numbers_keep_their_digits():
 
 def test_ids_beyond_int64():
     ids = np.array([5, 2**63, 9], np.uint64)
-    message = f"image_ids in <arrays> hold {2**63} in row 1; ids must be at most"
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=f"image_ids in <arrays>: row 1 holds {2**63} .*int64"):
         load(VECTORS, image_ids=ids)
     np.testing.assert_array_equal(load(VECTORS, image_ids=ids % 2**62).image_ids, [5, 0, 9])
 

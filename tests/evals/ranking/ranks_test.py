@@ -20,7 +20,6 @@ from xmodal.evals.ranking import counting, ranks
 from xmodal.evals.ranking import products as products_module
 from xmodal.evals.ranking.products import Gallery, Products
 from xmodal.evals.ranking.ranks import LabelSet
-from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.similarity import SIMILARITIES, make_similarity
 
 TILINGS = [(None, 64), (None, 128), (None, 1024), (1, 64), (2, 64), (4, 1024), (8, 64)]
@@ -274,26 +273,3 @@ def test_one_compilation_for_all_tiles_and_calls():
     for _ in range(3):
         ranks.compute_ranks(products(queries, items, block_size=64), label_sets)
     assert counting._count_label_sets._cache_size() == 1
-
-
-ONE = Ragged.from_pairs(np.array([0]), np.array([1]), 3)
-
-
-@pytest.mark.parametrize(
-    ("shape", "label_sets", "exclude_self", "message"),
-    [
-        ((3, 4), ([LabelSet(Ragged.from_pairs([0], np.array([4]), 3))], []), False, "4 items"),
-        ((3, 4), ([], [LabelSet(ONE)]), False, "3 rows of labels for 4 queries"),
-        ((3, 4), ([LabelSet(ONE)], []), True, "3 queries, 4 items"),
-        ((3, 3), ([LabelSet(ONE)], [LabelSet(ONE)]), True, "1 backward label sets"),
-        (
-            (3, 3),
-            ([LabelSet(Ragged.from_pairs(np.array([1]), np.array([1]), 3))], []),
-            True,
-            "its own positive",
-        ),
-    ],
-)
-def test_bad_labels(shape, label_sets, exclude_self, message):
-    with pytest.raises(ValueError, match=message):
-        ranks.compute_ranks(SavedScores(np.ones(shape)), *label_sets, exclude_self=exclude_self)

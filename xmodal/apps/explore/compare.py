@@ -2,23 +2,28 @@ r"""Results of several models side by side: tables, paired differences, ranks an
 
     python -m xmodal compare multitask=runs/quickstart other=results/other
     python -m xmodal compare runs/a runs/b --metrics=shapes/i2t/recall@1 --latex
+    python -m xmodal compare "runs/a_*" "runs/b_*"
 
-The command prints the table, and the paired differences of the first model from every other one.
+The command prints the table, and the paired differences of the first model from every other one. A
+pattern names the runs of several seeds: the table has their means and standard deviations, and the
+differences are tested over the runs, paired if both models have the same seeds.
 """
 
 import collections
 import functools
+import glob
 import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from etils import epath
 
 from xmodal.apps.analysis.agreement.agreement_report import format_agreement
 from xmodal.apps.analysis.agreement.bump_chart import draw_bump_chart
 from xmodal.apps.analysis.agreement.metric_choice import choose_metrics
-from xmodal.apps.analysis.agreement.model_table import load_models
+from xmodal.apps.analysis.agreement.model_table import load_models, load_object
 from xmodal.apps.analysis.agreement.rank_correlation import kendall_tau_b, ranks_of_models
 from xmodal.apps.analysis.agreement.same_labels import check_labels, find_same
 from xmodal.base import console
@@ -27,7 +32,12 @@ from xmodal.base.result_files import FINAL
 from xmodal.base.text_table import Bold, format_table
 from xmodal.cli.arguments import make_parser, name_list
 from xmodal.evals.metrics import lower_is_better
-from xmodal.evals.reports.paired_differences import Difference, Differences, UnequalCandidatesError
+from xmodal.evals.reports.paired_differences import (
+    Difference,
+    Differences,
+    UnequalCandidatesError,
+    compare_means,
+)
 from xmodal.evals.reports.paired_differences import compare as compare_results
 from xmodal.evals.reports.store import (
     RANKS,
@@ -49,7 +59,8 @@ def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
 
     Args:
       results: name of a model -> its run, whose final evaluation is used, or a folder written by
-        `xmodal.eval_main` or `Evaluation.save`.
+        `xmodal.eval_main` or `Evaluation.save`; or a pattern with `*` of runs of several seeds, if
+        it is one for all models.
 
     Raises:
       UserError: there are fewer than two models, a folder has no results, or the labels differ.
@@ -63,7 +74,11 @@ def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
 
 def open_results(results: Mapping[str, str | os.PathLike]) -> "Comparison":
     """Opens the results of one or more models; see `compare` for arguments and errors."""
-    comparison = Comparison({name: _find(folder) for name, folder in results.items()})
+    runs = {name: _find_runs(folder) for name, folder in results.items()}
+    if max(map(len, runs.values())) > 1:
+        comparison: Comparison = SeedComparison(runs)
+    else:
+        comparison = Comparison({name: folder for name, (folder,) in runs.items()})
     comparison.check_labels()
     return comparison
 
@@ -88,7 +103,14 @@ def _read_name(given: str) -> tuple[str, str]:
     readings = [("=".join(parts[:end]), "=".join(parts[end:])) for end in range(len(parts))]
     there = (each for each in readings if epath.Path(each[1]).exists())
     name, folder = next(there, readings[-1])
-    return name or os.path.basename(os.path.normpath(folder)), folder
+    is_pattern = glob.has_magic(folder) and not epath.Path(folder).exists()
+    return name or (folder if is_pattern else os.path.basename(os.path.normpath(folder))), folder
+
+
+def _find_runs(given: str | os.PathLike) -> list[epath.Path]:
+    """The results in a folder, or in all folders of a pattern."""
+    found = [] if epath.Path(given).exists() else sorted(glob.glob(os.fspath(given)))
+    return [_find(each) for each in found if os.path.isdir(each)] or [_find(given)]
 
 
 def _find(folder: str | os.PathLike) -> epath.Path:
@@ -170,38 +192,36 @@ class Comparison:
           UserError: no model has a metric with that tag, or the format is unknown.
         """
         rows = [["", *self.metrics]]
-        # A metric that is undefined for some models is a row, too.
-        reported = {name: dict.fromkeys(numbers, 0.0) for name, numbers in self.metrics.items()}
-        for tag in choose_metrics(reported, tags, at_least=1):
+        for tag in self._choose(tags):
             best = self.find_best(tag) if format == "latex" else ()
             cells = [(name, self._cell(name, tag, format)) for name in self.metrics]
             rows.append([tag, *(Bold(cell) if name in best else cell for name, cell in cells)])
         return format_table(rows, format)
 
-    def differences(self, ours: str, theirs: str, format: str = "markdown") -> str:
+    def _choose(self, tags: Sequence[str] | None) -> tuple[str, ...]:
+        # A metric that is undefined for some models is a row, too.
+        reported = {name: dict.fromkeys(numbers, 0.0) for name, numbers in self.metrics.items()}
+        return choose_metrics(reported, tags, at_least=1)
+
+    def differences(
+        self,
+        ours: str,
+        theirs: str,
+        format: str = "markdown",
+        tags: Sequence[str] | None = None,
+    ) -> str:
         """Returns a table of the paired differences of two models, with intervals.
 
         Evaluations without values for single items or samples, such as those of type `pairs`, are
-        left out. Tags are those of `metrics.json`.
+        left out. Tags are those of `metrics.json`; `tags` chooses some, as in `table`.
 
         Raises:
           UserError: a model or the format is unknown, or they have no evaluation in common.
         """
         for name in (ours, theirs):
-            lookup("model", name, self._evaluations)
-        if not (shared := self._shared(ours, theirs)):
-            places = [", ".join(map(str, self._evaluations[each].values())) or "none"
-                      for each in (ours, theirs)]  # fmt: skip
-            raise UserError(
-                f"{ours} and {theirs} have no evaluation in common: those of {ours} are in "
-                f"{places[0]}, those of {theirs} in {places[1]}."
-            )
-        if not (found := self._differences(ours, theirs, True)):
-            raise UserError(
-                f"The evaluations {shared} of {ours} and {theirs} have no values for single items "
-                "or samples to compare; evaluate both on boards or in pools."
-            )
-        return found.table(format)
+            lookup("model", name, self.metrics)
+        chosen = None if tags is None else self._choose(tags)
+        return self._differences(ours, theirs, True).table(format, chosen)
 
     def _shared(self, ours: str, theirs: str) -> list[str]:
         """Evaluators that both models have."""
@@ -210,11 +230,19 @@ class Comparison:
     def _compute_differences(self, ours: str, theirs: str, refuses: bool) -> Differences:
         """Paired differences by the tags of `metrics`; empty without values by query.
 
-        Second stages with other candidates are an error, or left out unless it `refuses` them.
+        Second stages with other candidates, and nothing to compare, are an error if it `refuses`
+        them, and left out otherwise.
         """
         found: dict[str, Difference] = {}
-        drawn = ""
-        for name in self._shared(ours, theirs):
+        drawn, shared = "", self._shared(ours, theirs)
+        if refuses and not shared:
+            places = [", ".join(map(str, self._evaluations[each].values())) or "none"
+                      for each in (ours, theirs)]  # fmt: skip
+            raise UserError(
+                f"{ours} and {theirs} have no evaluation in common: those of {ours} are in "
+                f"{places[0]}, those of {theirs} in {places[1]}."
+            )
+        for name in shared:
             stored = [load_ranks(self._evaluations[model][name]) for model in (ours, theirs)]
             if not all(each.results or each.numbers for each in stored):
                 continue
@@ -226,11 +254,18 @@ class Comparison:
                 continue
             found |= {_tag(name, tag): each for tag, each in differences.items()}
             drawn = drawn or differences.drawn
+        if refuses and not found:
+            raise UserError(
+                f"The evaluations {shared} of {ours} and {theirs} have no values for single items "
+                "or samples to compare; evaluate both on boards or in pools."
+            )
         return Differences(found, name=ours, other=theirs, drawn=drawn)
 
     def stored(self, model: str) -> dict[str, StoredResults]:
         """Returns the results of a model by query: evaluator -> its boards and numbers."""
-        return {name: load_ranks(at) for name, at in self._evaluations[model].items()}
+        return {
+            name: load_ranks(at) for name, at in lookup("model", model, self._evaluations).items()
+        }
 
     def rank_limits(self, tag: str) -> dict[str, tuple[int, int]]:
         """Returns the best and the worst rank that a model can have by a metric.
@@ -309,6 +344,59 @@ class Comparison:
         return draw_bump_chart(ranks, title=f"Ranks of {len(self.metrics)} models")
 
 
+class SeedComparison(Comparison):
+    """Means over several runs of every model, such as of several seeds; see `Comparison`.
+
+    Attributes:
+      metrics: model -> tag -> mean; `_std` of a tag is the sample standard deviation of the runs.
+    """
+
+    def __init__(self, runs: Mapping[str, Sequence[epath.Path]]) -> None:
+        """Reads the numbers of the runs of every model; `runs` has their folders."""
+        super().__init__({os.fspath(each): each for folders in runs.values() for each in folders})
+        self._seeds: dict[str, list[str]] = {}
+        self._of_runs: dict[str, dict[str, list[float]]] = {}
+        for name, folders in runs.items():
+            if len(folders) < 2:
+                raise UserError(
+                    f"{name} has one run, {folders[0]}, and another model several: the variance "
+                    "between seeds needs two runs or more of each."
+                )
+            seeds = sorted((_read_seed(each), os.fspath(each)) for each in folders)
+            self._seeds[name] = [seed for seed, _ in seeds]
+            numbers = {run: self.metrics[run] for _, run in seeds}
+            self._of_runs[name] = {
+                tag: [each.get(tag, math.nan) for each in numbers.values()]
+                for tag in choose_metrics(numbers, ["*"], at_least=1)
+            }
+        self.metrics = {
+            name: {tag: float(np.mean(values)) for tag, values in found.items()}
+            | {f"{tag}_std": float(np.std(values, ddof=1)) for tag, values in found.items()}
+            for name, found in self._of_runs.items()
+        }
+
+    def _compute_differences(self, ours: str, theirs: str, refuses: bool) -> Differences:
+        """Differences of the means over runs."""
+        del refuses
+        seeds, others = self._seeds[ours], self._seeds[theirs]
+        paired = seeds == others and "" not in seeds and len(set(seeds)) == len(seeds)
+        values = self._of_runs[ours], self._of_runs[theirs]
+        how = f"paired by their seeds, {', '.join(seeds)}" if paired else "not paired (Welch)"
+        shared = f"Means of {len(seeds)} and {len(others)} runs, {how}."
+        found = compare_means(*values, "runs", paired=paired)
+        return Differences(found, name=ours, other=theirs, shared=shared)
+
+    def _cell(self, model: str, tag: str, format: str) -> str:
+        value = super()._cell(model, tag, format)
+        return value if value == "-" else f"{value} ± {self.metrics[model][f'{tag}_std']:.2f}"
+
+
+def _read_seed(results: epath.Path) -> str:
+    """The seed of the run that has these results; "" if it is not known."""
+    config = results.parent / "config.json"
+    return str(load_object(config).get("seed", "")) if config.exists() else ""
+
+
 @console.readable_errors()
 def main() -> None:
     """Prints the comparison that the command line names."""
@@ -321,7 +409,8 @@ def main() -> None:
     format = "latex" if args.latex else "markdown"
     print(comparison.table(args.metrics, format), end="\n\n")
     ours, *others = comparison.metrics
-    print("\n".join(comparison.differences(ours, each, format) for each in others), end="")
+    tables = (comparison.differences(ours, each, format, args.metrics) for each in others)
+    print("\n".join(tables), end="")
 
 
 if __name__ == "__main__":

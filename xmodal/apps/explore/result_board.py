@@ -22,7 +22,8 @@ _HOW_TO_READ = (
     "Values have 95 % intervals. A model's rank is given as an interval from 1 plus the number of "
     "models separably better to the number of models not separably worse, by paired differences "
     "where results by query are stored and else by intervals that do not overlap. Bold: the best "
-    "model and all that are not separable from it."
+    "model and all that are not separable from it. Intervals leave out the variance between "
+    "training seeds."
 )
 
 

@@ -34,6 +34,12 @@ RELEASED_FILES = {
     "shortlist": "test_img_keys_1k.tsv",
     "matches": "the config matches of the dataset",
 }
+# Public datasets, whose published protocols define the positives. On others, data of one's own,
+# captions of equal texts are one text, and all of its images are positives.
+PUBLIC = frozenset(
+    ("cite", "clue", "coco_captions", "conceptual_captions", "crisscrossed_shapes", "flickr30k")
+    + ("flickr8k", "pinterest", "region_features", "sbu")
+)
 _RECALLS = ("recall@1", "recall@5", "recall@10")
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from xmodal.base.config import UserError
 from xmodal.evals.boards.definitions import (
     DIRECTIONS,
+    PUBLIC,
     RATING_SIDES,
     RELEASED_FILES,
     Definition,
@@ -73,7 +74,8 @@ class _Maker:
         # In a part of a split, a caption's image may be missing.
         own_image = (images.find if labels.partial else images)(labels.caption_image_ids)
         group = np.unique(labels.caption_image_ids, return_inverse=True)[1]
-        self._own = own_pairs(own_image, group)
+        one_text = None if labels.name in PUBLIC else labels.texts
+        self._own = own_pairs(own_image, group, one_text)
         self._own_image = own_image
         # A dataset may have ratings that none of its boards uses.
         used = definitions_of(labels.name).values()

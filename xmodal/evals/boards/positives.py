@@ -49,6 +49,13 @@ class Ragged:
         found = keys[np.searchsorted(keys[:-1], wanted)] == wanted
         return found & (items >= 0) & (items < stride)
 
+    def expand(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the position in `rows` of every value of these rows, and the value; int [V]."""
+        lengths = self.lengths[rows]
+        at = np.repeat(np.arange(len(rows)), lengths)
+        within = np.arange(len(at)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return at, self.values[self.offsets[rows[at]] + within]
+
     @functools.cached_property
     def _keys(self) -> tuple[np.ndarray, int]:
         """Ascending keys row * stride + value, ending with one that is not a pair; the stride."""
@@ -89,25 +96,40 @@ class Relation:
         return self.related[groups] & (items >= 0)
 
 
-def own_pairs(image_of_caption: np.ndarray, group: np.ndarray) -> dict[str, np.ndarray]:
+def own_pairs(
+    image_of_caption: np.ndarray, group: np.ndarray, text: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
     """Returns the positives that follow from a captioned dataset's own pairs.
+
+    A text is a positive of every image that has it, and of the other texts of these images. A
+    caption with only copies of its text beside it is no query for captions.
 
     Args:
       image_of_caption: int [M], position of every caption's image; -1 if it is not in the gallery.
       group: int [M], equal for captions of one image.
+      text: int [M], equal for captions that are one text; None if each is a text of its own.
 
     Returns:
       Direction -> int [2, P], (query, gallery) positions.
     """
     caption = np.arange(len(group))
-    by_image = Ragged.from_pairs(group, caption, int(group.max()) + 1)
-    lengths = by_image.lengths[group]
-    query = np.repeat(caption, lengths)
-    within = np.arange(len(query)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    other = by_image.values[by_image.offsets[group[query]] + within]
-    present = image_of_caption >= 0
-    i2t = np.stack([image_of_caption[present], caption[present]])
-    return {"i2t": i2t, "t2i": i2t[::-1], "t2t": np.stack([query, other])[:, query != other]}
+    text = caption if text is None else text
+    texts, images = int(text.max()) + 1, int(group.max()) + 1
+    images_of, captions_of = (Ragged.from_pairs(text, each, texts) for each in (group, caption))
+    texts_of = Ragged.from_pairs(group, text, images)
+    position = np.empty(images, np.int64)
+    position[group] = image_of_caption
+    at, shown = images_of.expand(text)
+    i2t = np.stack([position[shown], caption[at]])
+    i2t = i2t[:, i2t[0] >= 0]
+    at, other = texts_of.expand(images_of.values)
+    beside = Ragged.from_pairs(np.repeat(np.arange(texts), images_of.lengths)[at], other, texts)
+    asking = caption[beside.lengths[text] > 1]
+    at, other = beside.expand(text[asking])
+    asking = asking[at]
+    at, found = captions_of.expand(other)
+    t2t = np.stack([asking[at], found])
+    return {"i2t": i2t, "t2i": i2t[::-1], "t2t": t2t[:, t2t[0] != t2t[1]]}
 
 
 def rated_pairs(

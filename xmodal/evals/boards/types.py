@@ -27,6 +27,7 @@ class Labels:
       folds: int32 [N], fold of every image, or None.
       shortlist: bool [N], whether an image is on VinVL's list of 1,000, or None.
       partial: how much of the split is present, as in "181 of 5,000 images"; "" for all of it.
+      texts: integers [M], equal for captions of one text; None if texts are not known.
       differences: how files differ from those that were released, one phrase per file.
     """
 
@@ -41,6 +42,7 @@ class Labels:
     caption_categories: np.ndarray | None = None
     folds: np.ndarray | None = None
     shortlist: np.ndarray | None = None
+    texts: np.ndarray | None = None
     partial: str = ""
     differences: tuple[str, ...] = ()
 

@@ -9,7 +9,9 @@ from jax.sharding import Mesh
 
 from xmodal.base.config import UserError, lookup, setting
 from xmodal.evals.boards.definitions import DIRECTIONS, definitions_of
+from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.make import explain_left_out, make_boards
+from xmodal.evals.boards.same_texts import describe_texts, number_texts
 from xmodal.evals.boards.types import Board, Labels
 from xmodal.evals.evaluators.evaluator import (
     Evaluator,
@@ -33,7 +35,7 @@ from xmodal.evals.inputs.sources import (
     with_similarity,
 )
 from xmodal.evals.labels.annotations import read_annotations, restrict
-from xmodal.evals.metrics import MEAN_SELECTED, MEDIAN_RANK, SELECTED
+from xmodal.evals.metrics import MEAN_SELECTED, SELECTED
 from xmodal.evals.provider import ModelProvider
 from xmodal.evals.ranking.from_candidates import collect_scores
 from xmodal.evals.ranking.rerank import make_board_reranker
@@ -41,8 +43,8 @@ from xmodal.evals.ranking.score_tiles import Scores
 from xmodal.evals.ranking.second_stage import PairReranker
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.reports.summary import summarize
-from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
+from xmodal.evals.reports.summary import list_tags
+from xmodal.evals.results import BoardResult
 from xmodal.evals.runner import compute_boards, open_rankings, open_second_stage
 
 
@@ -148,8 +150,9 @@ class BoardsEvaluator(Evaluator):
                 "the concepts of similar captions of this split. Metrics depend on the gallery; "
                 "they cannot be compared with those of models that embed items one by one."
             )
+        texts = describe_texts(labels.name, labels.texts, labels.caption_image_ids)
         self.provenance = dataclasses.replace(
-            provenance, notes=[*provenance.notes, *left_out], warnings=warnings
+            provenance, notes=[*provenance.notes, *texts, *left_out], warnings=warnings
         )
         self._completed: tuple[Provider, Any] | None = None
 
@@ -245,10 +248,8 @@ def boards_of_split(
     if options.annotations:
         ids = {"image": split.image_ids, "caption": split.caption_ids}
         evaluator = boards_of_annotations(
-            options, split.split, split.name, ids, partial=True, where=where, mesh=mesh
+            options, split.split, split.name, ids, partial=True, where=where, mesh=mesh, items=split
         )
-        evaluator.provenance = dataclasses.replace(evaluator.provenance, records=split.hashes)
-        evaluator._split = split
     else:
         labels = labels_of_split(split, options.boards or ())
         provenance = describe_rated_split(split)
@@ -274,6 +275,7 @@ def labels_of_split(split: Split, boards: Collection[str]) -> Labels:
         lists=split.lists if needs_lists else {},
         categories=split.categories,
         caption_categories=split.caption_categories,
+        texts=number_texts(split.caption_texts),
         partial=split.partial,
     )
 
@@ -287,6 +289,7 @@ def boards_of_annotations(
     partial: bool,
     where: str = "config.evals",
     mesh: Mesh | None = None,
+    items: Split | None = None,
 ) -> BoardsEvaluator:
     """Makes the boards of released labels for the items of a source.
 
@@ -298,6 +301,7 @@ def boards_of_annotations(
       partial: whether the source may lack items; labels are then limited to those it has.
       where: section of the options, for messages.
       mesh: devices over which galleries are sharded.
+      items: the split of a prepared dataset that the source is; None for others.
 
     Raises:
       UserError: the labels cannot be read, or the items are not those of the split; see also
@@ -309,6 +313,9 @@ def boards_of_annotations(
         extra = check_coverage(place, ids, labels, split=split, partial=partial)
         if partial:
             labels = restrict(labels, ids.get("image"), ids.get("caption"))
+    if items is not None:
+        rows = Positions("caption", items.caption_ids)(labels.caption_ids)
+        labels = dataclasses.replace(labels, texts=number_texts(items.caption_texts)[rows])
     notes = [
         f"{number:,} {kind}s of {place} are not in this split and are ignored."
         for kind, number in extra.items()
@@ -320,38 +327,23 @@ def boards_of_annotations(
         title=f"{labels.name}, {labels.split} split",
         warnings=warnings,
         notes=notes,
+        records={} if items is None else items.hashes,
     )
-    return BoardsEvaluator(where, options, labels, provenance, mesh)
+    return BoardsEvaluator(where, options, labels, provenance, mesh, items)
 
 
 def tags_of_boards(boards: Sequence[Board], sides: Collection[str]) -> list[str]:
     """Returns the tags of all metrics of a model with these sides, without intervals."""
-    return list(summarize([_unanswered(board, sides) for board in boards], intervals=False))
-
-
-def _unanswered(board: Board, sides: Collection[str]) -> BoardResult:
-    """The result of a model with these sides on a board, as if there were no queries."""
-    none = np.zeros(0, np.int64)
-    directions = {
-        name: DirectionResult(
-            query_ids=none,
-            clusters=none,
-            values={metric: none for metric in direction.metrics if metric != MEDIAN_RANK},
-            rank=none,
-            tied=none,
-            gallery=0,
-            skipped=0,
-            has_median=MEDIAN_RANK in direction.metrics,
+    return [
+        tag
+        for board in boards
+        for tag in list_tags(
+            board.name,
+            {name: labels.metrics for name, labels in board.directions.items()},
+            {name: pairs.modalities for name, pairs in board.graded.items()},
+            sides,
         )
-        for name, direction in board.directions.items()
-        if set(DIRECTIONS[name]) <= set(sides)
-    }
-    correlations = {
-        name: CorrelationResult(none, 0, images=none, influence=none)
-        for name, pairs in board.graded.items()
-        if set(pairs.modalities) <= set(sides)
-    }
-    return BoardResult(board.name, board.definition, board.label_hash, directions, correlations)
+    ]
 
 
 def _check_sides(dataset: str, boards: Sequence[Board], sides: Collection[str]) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from xmodal.base.config import UserError, lookup, setting
+from xmodal.evals.boards.definitions import PUBLIC
 from xmodal.evals.boards.ids import Positions
-from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.boards.positives import Ragged, own_pairs
+from xmodal.evals.boards.same_texts import describe_texts, number_texts
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings, Provider
@@ -71,7 +73,8 @@ class PoolsEvaluator(NumbersEvaluator):
     """Median rank and recalls in pools, see `Evaluator`.
 
     A pool has `size` images, drawn without replacement, and one caption of each. Every caption
-    ranks the images of its pool; its own image is the only positive. Pools depend only on the seed
+    ranks the images of its pool; its own image is the only positive, or, on data without a
+    published protocol, all images that have its text. Pools depend only on the seed
     and the ids, so they are the same for all models. A median halfway between two ranks is not
     rounded. The option `without` removes queries but no gallery items.
     """
@@ -90,8 +93,16 @@ class PoolsEvaluator(NumbersEvaluator):
             # All pairs: judging them again adds no information and would look like certainty.
             self._pools = self._pools[:1]
         ids = np.asarray(self._split.image_ids), np.asarray(self._split.caption_ids)
+        texts, owners = number_texts(self._split.caption_texts), self._split.caption_image_ids
+        notes = describe_texts(self._split.name, texts, owners)
+        self.provenance = dataclasses.replace(self.provenance, notes=notes)
+        owner = Positions("image", ids[0])(owners)
+        pairs = own_pairs(owner, owner, None if self._split.name in PUBLIC else texts)["i2t"]
+        self._pairs = Ragged.from_pairs(pairs[0], pairs[1], len(ids[0]))
         for images, captions in self._pools:
             self._label_hash.add("pool", ids[0][images], ids[1][captions])
+            if self._split.name not in PUBLIC:
+                self._label_hash.add("texts", ids[1][captions], texts[captions])
         asking = self._find_asking()
         self._asking = [asking[images] for images, _ in self._pools]
         if not all(map(np.any, self._asking)):
@@ -142,6 +153,8 @@ class PoolsEvaluator(NumbersEvaluator):
         ]
 
     def _chance(self) -> dict[str, float]:
+        if len(self._pairs.values) > len(self._split.caption_ids):
+            return {}  # Texts have different numbers of positives.
         size = len(self._pools[0][0])
         found = {"median_rank": (size + 1) / 2}
         found |= {f"recall@{depth}": 100.0 * min(depth / size, 1) for depth in _DEPTHS}
@@ -149,6 +162,14 @@ class PoolsEvaluator(NumbersEvaluator):
             f"{direction}/{metric}": value
             for direction in self.options.directions
             for metric, value in found.items()
+        }
+
+    def _find_positives(self, images: np.ndarray, captions: np.ndarray) -> dict[str, Ragged]:
+        """The positives of a pool by direction."""
+        rows, columns = np.nonzero(self._pairs.contains(images[:, None], captions))
+        return {
+            "i2t": Ragged.from_pairs(rows, columns, len(images)),
+            "t2i": Ragged.from_pairs(columns, rows, len(images)),
         }
 
     def check_comparable(self, other: StoredResults) -> None:
@@ -192,15 +213,16 @@ class PoolsEvaluator(NumbersEvaluator):
         )
         scores = open_scores(pool, mesh=self._mesh)["image", "text"]
         scores.check_finite(self._where)
-        own = LabelSet(Ragged(np.arange(len(images) + 1), np.arange(len(images), dtype=np.int32)))
+        positives = self._find_positives(images, captions)
+        own = {direction: [LabelSet(each)] for direction, each in positives.items()}
         if self._reranker is None:
-            answers = dict(zip(("i2t", "t2i"), compute_ranks(scores, [own], [own]), strict=True))
+            answers = dict(zip(own, compute_ranks(scores, *own.values()), strict=True))
         else:  # A row of one direction is not a column of the other.
             predictions = pool.predictions[self.options.task]
             answers = {
                 direction: compute_ranks(
                     rerank(scores, predictions, self._reranker, transposed=direction == "t2i"),
-                    [own],
+                    own[direction],
                 )[0]
                 for direction in self.options.directions
             }

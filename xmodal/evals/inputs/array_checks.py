@@ -20,16 +20,36 @@ def to_numpy(array: Any) -> np.ndarray:
     """Returns an array of any library, or a list of such arrays or of numbers, as a NumPy array.
 
     Raises:
-      TypeError, ValueError, RuntimeError: of NumPy or of PyTorch, it cannot be one.
+      TypeError, ValueError, RuntimeError: of NumPy or of PyTorch, it cannot be one, or values are
+        masked.
     """
+    if isinstance(array, list | tuple | np.ma.MaskedArray):
+        for row, each in enumerate(array):
+            if np.ma.is_masked(each):
+                raise ValueError(f"row {row} has masked values; fill them, or leave the items out")
     # PyTorch tensors may have gradients, be on a GPU, or be of a type that NumPy lacks.
     if hasattr(array, "detach"):
         array = array.detach().cpu()
         is_known = hasattr(np, str(array.dtype).removeprefix("torch."))
         array = array if is_known else array.float()
-    elif isinstance(array, list | tuple) and any(hasattr(each, "detach") for each in array):
+    elif isinstance(array, list | tuple) and any(
+        hasattr(each, "detach") or isinstance(each, list | tuple | np.ma.MaskedArray)
+        for each in array
+    ):
         array = [to_numpy(each) for each in array]
     return np.asarray(array)
+
+
+def find_wrong_id(ids: np.ndarray) -> str:
+    """Returns the first of ids [N] that is not an integer of int64, with its row; "" if all are."""
+    if ids.ndim != 1:
+        return f"their shape is {list(ids.shape)}, not [N]"
+    if np.issubdtype(ids.dtype, np.signedinteger):
+        return ""
+    for row, each in enumerate(ids.tolist()):
+        if type(each) is not int or abs(each) > LARGEST_ID:
+            return f"row {row} holds {each!r} ({ids.dtype})"
+    return ""
 
 
 def check_ids(ids: np.ndarray, place: str, name: str) -> np.ndarray:
@@ -38,18 +58,10 @@ def check_ids(ids: np.ndarray, place: str, name: str) -> np.ndarray:
     Raises:
       UserError: they are not integers of int64, or one occurs twice.
     """
-    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
-        raise UserError(
-            f"{name} in {place} are {ids.dtype} {list(ids.shape)}; ids are integers [N], one per "
-            "item."
-        )
+    if wrong := find_wrong_id(ids):
+        raise UserError(f"{name} in {place}: {wrong}; ids are integers of int64, one per item.")
     if not len(ids):
         raise UserError(f"{name} in {place} are empty; leave out a modality that has no items.")
-    if ids.max() > LARGEST_ID:
-        raise UserError(
-            f"{name} in {place} hold {ids.max()} in row {ids.argmax()}; ids must be at most "
-            f"{LARGEST_ID} (int64)."
-        )
     unique, counts = np.unique(ids, return_counts=True)
     if len(unique) < len(ids):
         raise UserError(

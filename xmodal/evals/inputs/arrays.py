@@ -265,16 +265,18 @@ def open_arrays(
         return place, {key: _as_array(key, array, place) for key, array in source.items()}
     _check_exists(place)
     if not zipfile.is_zipfile(place):
-        raise UserError(f"{place} is not an npz file or is truncated; write it with numpy.savez.")
+        with open(place, "rb") as file:
+            begins = file.read(32)
+        raise UserError(
+            f"{place} is not an npz file or is truncated: it begins with {begins!r}; write it with "
+            "numpy.savez."
+        )
     arrays = {}
     known = {name for pair in _EMBEDDING_NAMES for name in pair}
     known |= {"scores", "sentences", "sentence_embeddings", _SIMILARITY, *_PARAMETERS, ORIGIN}
     known |= CANDIDATES | set(_LOG_SIGMA.values())
     try:
         with load_arrays(place) as file:
-            if len(set(file.files)) < len(file.files):
-                twice = max(file.files, key=file.files.count)
-                raise ValueError(f"it holds {twice!r} twice")
             for key in file.files:
                 # Other arrays may be anything and are not read.
                 needed = key in known or key.startswith(_PREDICTIONS) or is_read(key)
@@ -288,8 +290,6 @@ def open_arrays(
 
 
 def _as_array(key: str, array: Any, place: str) -> np.ndarray:
-    if np.ma.is_masked(array):
-        raise UserError(f"{key} in {place} have masked values; fill them, or leave the items out.")
     try:
         return to_numpy(array)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -325,10 +325,7 @@ def read_similarity(arrays: Mapping[str, np.ndarray], place: str) -> str:
 def _map_matrix(path: str) -> np.ndarray:
     _check_exists(path)
     try:
-        matrix = np.lib.format.open_memmap(path, mode="r")
-        if more := os.path.getsize(path) - matrix.offset - matrix.nbytes:
-            raise ValueError(f"it has {more:,} bytes more than its header says")
-        return matrix
+        return np.lib.format.open_memmap(path, mode="r")
     except DAMAGE as error:
         raise UserError(
             f"{path} cannot be read ({first_line(error)}); write it again with numpy.save as one "

@@ -12,7 +12,7 @@ from xmodal.evals.boards.definitions import DIRECTIONS, KINDS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import Board, Labels
-from xmodal.evals.inputs.array_checks import LARGEST_ID
+from xmodal.evals.inputs.array_checks import LARGEST_ID, find_wrong_id
 from xmodal.evals.inputs.arrays import first_line, place_of
 from xmodal.evals.inputs.sources import RankedLists
 
@@ -172,15 +172,9 @@ def _check_list(ranked: Sequence[int], name: str) -> np.ndarray:
     try:
         ids = np.asarray(ranked)
     except ValueError:  # It contains lists.
-        ids = np.zeros(0)
-    if ids.ndim == 1 and ids.dtype.kind in "Ouf":  # Python's integers beyond int64 are objects.
-        wrong = [each for each in ids.tolist() if _read_id(each) is None]
-        if wrong:
-            raise UserError(
-                f"{name} holds something other than integer ids of int64, such as {wrong[0]!r}."
-            )
-    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
-        raise UserError(f"{name} holds something other than integer ids.")
+        ids = np.asarray(ranked, object)
+    if wrong := find_wrong_id(ids):
+        raise UserError(f"{name} holds something other than integer ids of int64: {wrong}.")
     unique, counts = np.unique(ids, return_counts=True)
     if len(unique) < len(ids):
         twice = unique[counts > 1][0]

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -76,15 +75,9 @@ def read_origin(arrays: Mapping[str, np.ndarray], place: str) -> FileOrigin | No
     if NAME not in arrays:
         return None
     try:
-        fields = parse_json_text(str(arrays[NAME].reshape(())))
-        if not _is_whole(fields):
-            raise ValueError(f"{fields!r:.80} is no model with hashes of its records")
-    except ValueError as error:
-        raise UserError(f"{NAME} in {place} is damaged ({error}); save the file again.") from error
-    return FileOrigin(fields["model"], fields["records"])
-
-
-def _is_whole(fields: Any) -> bool:
-    if not isinstance(fields, dict) or not isinstance(fields.get("records"), dict):
-        return False
-    return all(isinstance(each, str) for each in (fields.get("model"), *fields["records"].values()))
+        fields = parse_json_text(str(arrays[NAME]))
+        return FileOrigin(fields["model"], fields["records"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{NAME} in {place} is damaged ({error!r}); save the file again."
+        ) from error

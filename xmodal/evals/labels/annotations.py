@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from xmodal.evals.labels.released import (
 )
 
 _DATASET = "coco_captions"
-_FOLD_CAPTIONS = 5000
+_FOLD_IMAGES = 1000
 _ENDS = ("left_ids", "right_ids")
 
 
@@ -58,7 +59,7 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     files.differences += cxc_files.describe_differences(ratings, split)
     caption_ids, caption_image_ids, ordered = _read_galleries(files, split, ratings.get("sits"))
     image_ids, first = np.unique(caption_image_ids, return_index=True)
-    image_ids, first = image_ids[np.argsort(first)], np.sort(first)
+    image_ids = image_ids[np.argsort(first)]
     categories = caption_categories = None
     if path := next(filter(None, map(files.get, CATEGORIES)), None):
         categories = read_categories(path, image_ids)
@@ -79,7 +80,7 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
         lists=lists,
         categories=categories,
         caption_categories=caption_categories,
-        folds=(first // _FOLD_CAPTIONS).astype(np.int32) if ordered else None,
+        folds=(np.arange(len(image_ids)) // _FOLD_IMAGES).astype(np.int32) if ordered else None,
         shortlist=shortlist,
         differences=tuple(files.differences),
     )
@@ -184,7 +185,25 @@ def _read_galleries(
             f"{order} lists {len(ids)} captions and {own or 'the SITS ratings'} {len(captions)}, "
             f"{(at >= 0).sum()} of them the same: get both again from {' and '.join(urls)}"
         )
-    return ids, images[at], True
+    images = images[at]
+    _check_neighbors(order, ids, images)
+    return ids, images, True
+
+
+def _check_neighbors(order: Path, ids: np.ndarray, images: np.ndarray) -> None:
+    """Raises an error unless the captions [M] of every image [M] are neighbors in a file."""
+    image, first, counts = np.unique(images, return_index=True, return_counts=True)
+    by_image = np.argsort(first)
+    expected = np.repeat(image[by_image], counts[by_image])
+    wrong = images != expected
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise UserError(
+            f"{order} is not in the released order, which the folds of 1,000 images need: row "
+            f"{row} is caption {ids[row]} of image {images[row]} instead of one of image "
+            f"{expected[row]}; the captions of an image are neighbors. Get the file again from "
+            f"{url_of(order)}"
+        )
 
 
 def _read_lists(files: ReleasedFiles) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:

@@ -3,7 +3,6 @@
 import filecmp
 import os
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.base import cxc_files
 from xmodal.base.config import UserError
 from xmodal.base.folder_walk import walk
+from xmodal.evals.inputs.array_checks import find_wrong_id
 from xmodal.evals.inputs.arrays import first_line
 
 _ECCV = "https://github.com/naver-ai/eccv-caption/tree/main/eccv_caption/data"
@@ -73,22 +73,6 @@ def url_of(path: Path) -> str:
     return _PCME if path.name == ORDERS["validation"] else _ECCV
 
 
-def describe_difference(name: str, split: str, found: Mapping[str, int]) -> str:
-    """Returns how the counts of a file differ from the released ones.
-
-    For example "coco_test_ids.npy holds 6 captions instead of 25,000"; "" for a file as released.
-    `found` maps quantities to numbers: `captions` of an order, `queries` and `positives` of lists,
-    `categories` and `images` that have one.
-    """
-    expected = _COUNTS.get(name) or {"categories": 80, "images": _LABELED_IMAGES[split]}
-    wrong = [
-        f"{found[quantity]:,} {quantity} instead of {number:,}"
-        for quantity, number in expected.items()
-        if found[quantity] != number
-    ]
-    return f"{name} holds {' and '.join(wrong)}" if wrong else ""
-
-
 class ReleasedFiles:
     """The released files of a split in a folder and its subfolders.
 
@@ -123,9 +107,20 @@ class ReleasedFiles:
         return self._paths.get(name)
 
     def count(self, path: Path, **found: int) -> None:
-        """Notes the counts of a file, see `describe_difference`."""
-        if difference := describe_difference(path.name, self._split, found):
-            self.differences.append(difference)
+        """Notes how the counts of a file differ from the released ones.
+
+        `found` maps quantities to numbers: `captions` of an order, `queries` and `positives` of
+        lists, `categories` and `images` that have one. For example, "coco_test_ids.npy holds 6
+        captions instead of 25,000".
+        """
+        released = {"categories": 80, "images": _LABELED_IMAGES[self._split]}
+        wrong = [
+            f"{found[quantity]:,} {quantity} instead of {number:,}"
+            for quantity, number in (_COUNTS.get(path.name) or released).items()
+            if found[quantity] != number
+        ]
+        if wrong:
+            self.differences.append(f"{path.name} holds {' and '.join(wrong)}")
 
 
 def read_ids(path: Path) -> np.ndarray:
@@ -139,8 +134,8 @@ def read_ids(path: Path) -> np.ndarray:
             ids = np.lib.format.read_array(file, allow_pickle=False)
     except DAMAGE as error:
         raise _damaged(path, f"cannot be read as npy ({first_line(error)})") from error
-    if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise _damaged(path, f"holds {ids.dtype} {list(ids.shape)}, not a list of integer ids")
+    if wrong := find_wrong_id(ids):
+        raise _damaged(path, f"is not a list of integer ids: {wrong}")
     if len(np.unique(ids)) < len(ids):
         raise _damaged(path, "lists an id twice")
     return ids.astype(np.int64)
@@ -173,7 +168,7 @@ def read_lists(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """
     content = _read_json(path)
     try:
-        pairs = [(int(query), _whole(item)) for query, items in content.items() for item in items]
+        pairs = [(int(key), _whole(item, key)) for key, items in content.items() for item in items]
         queries, items = np.array(pairs, np.int64).reshape(-1, 2).T
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise _damaged(path, f"is not an object of id lists ({first_line(error)})") from error
@@ -253,7 +248,7 @@ def _damaged(path: Path, problem: str) -> UserError:
     return UserError(f"{path} {problem}; get the released file again from {url_of(path)}")
 
 
-def _whole(item: Any) -> int:
+def _whole(item: Any, query: str) -> int:
     if isinstance(item, bool) or not isinstance(item, int):
-        raise ValueError(f"{item!r} is not an id")
+        raise ValueError(f"{item!r} in the list of {query} is not an id")
     return item

@@ -65,11 +65,9 @@ def compute_ranks(
       depths: lengths of the lists to return for the queries and for the items.
 
     Raises:
-      ValueError: labels do not fit the galleries.
       UserError: a score is not finite.
       RuntimeError: the device gives one pair different bits in different products.
     """
-    _check(scores.shape, forward, backward, exclude_self)
     scores.check_finite()
     mirrored = exclude_self and not depths[0] and scores.is_symmetric()
     with in_precision(scores.dtype):
@@ -173,31 +171,3 @@ def _rows(positives: Ragged) -> np.ndarray:
 
 def _divide_up(number: int, by: int) -> int:
     return -(-number // by)
-
-
-def _check(
-    shape: tuple[int, int],
-    forward: Sequence[LabelSet],
-    backward: Sequence[LabelSet],
-    exclude_self: bool,
-) -> None:
-    if exclude_self and (shape[0] != shape[1] or backward):
-        raise ValueError(
-            f"exclude_self needs one list of items in one direction, got {shape[0]} queries, "
-            f"{shape[1]} items and {len(backward)} backward label sets."
-        )
-    for label_sets, (queries, items) in ((forward, shape), (backward, shape[::-1])):
-        for label_set in label_sets:
-            _check_positives(label_set.positives, queries, items, exclude_self)
-
-
-def _check_positives(positives: Ragged, queries: int, items: int, exclude_self: bool) -> None:
-    if len(positives.lengths) != queries:
-        raise ValueError(f"{len(positives.lengths)} rows of labels for {queries} queries.")
-    values = positives.values
-    if len(values) and not 0 <= values.min() <= values.max() < items:
-        raise ValueError(
-            f"Positives span {values.min()}..{values.max()}, outside the gallery of {items} items."
-        )
-    if exclude_self and (_rows(positives) == values).any():
-        raise ValueError("A query is listed as its own positive; remove it from the labels.")

@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -19,16 +20,21 @@ from xmodal.evals.results import BoardResult, DirectionResult, Numbers
 
 _MEANS = {
     "": "",
+    "runs": " Intervals are those of t-tests over the runs.",
     "images": " Intervals of accuracies are those of a paired t-test over the images.",
     "pools": (
         " Intervals of pools are those of a paired t-test over the pools. Pools share pairs, so "
         "the intervals cover other pools of these pairs, but are too narrow for other pairs."
     ),
 }
-_HOW_TO_READ = (
-    "Both models see the same images, so items that are hard for both cancel out. Intervals are "
-    "not corrected for the number of comparisons: for two equally good models, about 5 % of these "
-    "rows would say yes."
+SAME_IMAGES = (
+    "Both models see the same images, so items that are hard for both cancel out. Intervals leave "
+    "out the variance between training seeds: two seeds of one config may be separable, so compare "
+    "several runs of each."
+)
+_NOT_CORRECTED = (
+    "Intervals are not corrected for the number of comparisons: for two equally good models, about "
+    "5 % of these rows would say yes."
 )
 
 
@@ -50,7 +56,7 @@ class Difference:
     low: float
     high: float
     separable: bool
-    samples: Literal["", "pools", "images"] = ""
+    samples: Literal["", "pools", "images", "runs"] = ""
 
 
 class Differences(dict[str, Difference]):
@@ -63,10 +69,19 @@ class Differences(dict[str, Difference]):
         name: str = "ours",
         other: str = "theirs",
         drawn: str = "",
+        shared: str = SAME_IMAGES,
     ) -> None:
-        """Takes the differences, the names of the models, and what intervals of boards are from."""
+        """Takes the differences and the names of the models.
+
+        Args:
+          found: differences by tag.
+          name: the first model.
+          other: the other model.
+          drawn: what intervals of boards are from.
+          shared: a sentence on what the models have in common.
+        """
         super().__init__(found)
-        self.name, self.other, self.drawn = name, other, drawn
+        self.name, self.other, self.drawn, self.shared = name, other, drawn, shared
 
     def __str__(self) -> str:
         """Returns the table in Markdown."""
@@ -75,10 +90,11 @@ class Differences(dict[str, Difference]):
     # A console shows the table, and so does a notebook.
     __repr__ = _repr_markdown_ = __str__
 
-    def table(self, format: str = "markdown") -> str:
+    def table(self, format: str = "markdown", tags: Collection[str] | None = None) -> str:
         """Returns the table, with a row per metric, and how to read it.
 
         Args:
+          tags: metrics to show; None for all.
           format: "markdown" or "latex", in which a better value is bold if it is separable, and
             both if they are not.
 
@@ -86,7 +102,8 @@ class Differences(dict[str, Difference]):
           UserError: the format is unknown.
         """
         rows = [["Metric", self.name, self.other, "difference", "95 % interval", "separable"]]
-        for tag, each in self.items():
+        shown = {tag: each for tag, each in self.items() if tags is None or tag in tags}
+        for tag, each in shown.items():
             interval = "-"
             if not math.isnan(each.low):
                 limits = [_format(tag, limit, each, "+") for limit in (each.low, each.high)]
@@ -101,12 +118,12 @@ class Differences(dict[str, Difference]):
             ]
             signed = _format(tag, each.difference, each, "+")
             rows.append([tag, *numbers, signed, interval, "yes" if each.separable else "no"])
-        separable = sum(each.separable for each in self.values())
-        means = "".join(_MEANS[each] for each in sorted({each.samples for each in self.values()}))
+        separable = sum(each.separable for each in shown.values())
+        means = "".join(_MEANS[each] for each in sorted({each.samples for each in shown.values()}))
         how_to_read = (
-            f"{separable} of {len(self)} differences are separable from noise: 0 lies outside "
-            f"of the 95 % interval. Differences are {self.name} minus {self.other}. {_HOW_TO_READ}"
-            f"{self._describe_samples()}{means}"
+            f"{separable} of {len(shown)} differences are separable from noise: 0 lies outside "
+            f"of the 95 % interval. Differences are {self.name} minus {self.other}. {self.shared} "
+            f"{_NOT_CORRECTED}{self._describe_samples()}{means}"
         )
         return format_document([f"## {self.name} against {self.other}", rows, how_to_read], format)
 
@@ -206,20 +223,44 @@ def check_numbers(other: StoredResults, ours: Numbers) -> None:
 def _compare_numbers(ours: StoredResults, theirs: StoredResults) -> dict[str, Difference]:
     """Differences of means over the same samples, by a paired t-test."""
     others = {each.name: each for each in theirs.numbers}
-    found = {}
+    found: dict[str, Difference] = {}
     for own in ours.numbers:
         if own.name not in others:
             continue
         _check_labels(own, others[own.name])
-        for tag, values in own.repeats.items():
-            if tag not in others[own.name].repeats:
-                continue
-            pair = np.array([values, others[own.name].repeats[tag]], np.float64)
-            (value, other), differences = pair.mean(axis=1), pair[0] - pair[1]
-            low, high = compute_t_interval(differences)
-            found[tag] = Difference(
-                value, other, differences.mean(), low, high, bool(low > 0 or high < 0), own.samples
-            )
+        found |= compare_means(own.repeats, others[own.name].repeats, own.samples)
+    return found
+
+
+def compare_means(
+    ours: Mapping[str, Sequence[float]],
+    theirs: Mapping[str, Sequence[float]],
+    samples: Literal["pools", "images", "runs"],
+    *,
+    paired: bool = True,
+) -> dict[str, Difference]:
+    """Returns the differences of means over samples, by tag, with the interval of a t-test.
+
+    Args:
+      ours: tag -> values of the samples.
+      theirs: the same for the other model.
+      samples: what they are.
+      paired: whether both models have the same samples; otherwise, the test is Welch's.
+    """
+    found: dict[str, Difference] = {}
+    for tag in (tag for tag in ours if tag in theirs):
+        values, others = (np.asarray(each[tag], np.float64) for each in (ours, theirs))
+        value, other = values.mean(), others.mean()
+        if paired:
+            low, high = compute_t_interval(values - others)
+        else:
+            from scipy import stats  # Slow to import.
+
+            with warnings.catch_warnings(action="ignore"):  # All values may be equal.
+                welch = stats.ttest_ind(values, others, equal_var=False)
+            low, high = welch.confidence_interval()
+        separable = bool(low > 0 or high < 0)
+        found[tag] = Difference(value, other, value - other, low, high, separable, samples)
     return found
 
 

@@ -1,10 +1,11 @@
 """Results as flat numbers: values, their 95 % intervals and counts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
+from xmodal.evals.boards.definitions import DIRECTIONS
 from xmodal.evals.metrics import (
     MEAN_SELECTED,
     MEDIAN_RANK,
@@ -22,10 +23,9 @@ _MEAN_METRICS = ("recall@1", "recall@5", "recall@10", "map@r", "r_precision", "p
 _SUMMED = ("recall@1", "recall@5", "recall@10")
 _LARGEST_SUM = 100 * len(_SUMMED) * len(_MEAN_OF)
 # Suffixes of tags that training does not change, and of one that repeats another tag.
-_COUNTS = (
-    *("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample"),
-    "base_rate",
-)
+_OF_QUERIES = ("queries", "skipped_queries", "tied_queries", "gallery")
+_OF_PAIRS = ("spearman", "spearman_std", "pairs", "pairs_per_sample")
+_COUNTS = (*_OF_QUERIES, *_OF_PAIRS[2:], "base_rate")
 _NO_CURVES = {*_COUNTS, MEAN_SELECTED}
 _LIMITS = ("_low", "_high")
 
@@ -62,6 +62,30 @@ def summarize(
                 found[f"{tag}_low"], found[f"{tag}_high"] = limits[tag]
         found |= _compute_extras(board, found)
     return found
+
+
+def list_tags(
+    board: str,
+    directions: Mapping[str, Sequence[str]],
+    ratings: Mapping[str, Sequence[str]],
+    sides: Collection[str],
+) -> list[str]:
+    """Returns the tags of `summarize` for a board and a model, without intervals.
+
+    Args:
+      board: its name.
+      directions: direction -> names of its metrics.
+      ratings: rating -> its two modalities.
+      sides: sides of the model.
+    """
+    shown = {name: each for name, each in directions.items() if {*DIRECTIONS[name]} <= {*sides}}
+    values = {metric_tag(board, name, each): 0.0 for name in shown for each in shown[name]}
+    values |= _compute_means(board, values)
+    if _selection_tag(board, shown) in values:
+        values[f"{board}/{MEAN_SELECTED}"] = 0.0
+    counts = [f"{board}/{name}/{count}" for name in shown for count in _OF_QUERIES]
+    rated = [name for name, modalities in ratings.items() if {*modalities} <= {*sides}]
+    return [*values, *counts, *(f"{board}/{name}/{each}" for name in rated for each in _OF_PAIRS)]
 
 
 def select_curves(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -175,11 +199,14 @@ def _compute_extras(board: BoardResult, found: Mapping[str, float]) -> dict[str,
         extras[f"{prefix}/spearman_std"] = float(defined.std()) if len(defined) else np.nan
         extras[f"{prefix}/pairs"] = float(len(correlation.influence))
         extras[f"{prefix}/pairs_per_sample"] = float(correlation.pairs_per_sample)
-    selecting = MEAN if {*_MEAN_OF, "i2i"} & set(board.directions) else "t2t"
-    selection = found.get(metric_tag(board.name, selecting, SELECTED))
+    selection = found.get(_selection_tag(board.name, board.directions))
     if selection is not None:
         extras[f"{board.name}/{MEAN_SELECTED}"] = selection
     return extras
+
+
+def _selection_tag(board: str, directions: Collection[str]) -> str:
+    return metric_tag(board, MEAN if {*_MEAN_OF, "i2i"} & set(directions) else "t2t", SELECTED)
 
 
 def _defined(samples: np.ndarray) -> np.ndarray:

@@ -3,16 +3,13 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from xmodal import data
 from xmodal.base.config import UserError, lookup, suggest
-from xmodal.evals.boards.definitions import RATING_SIDES, Definition, definitions_of
-from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.boards.types import Board, DirectionLabels, GradedPairs
+from xmodal.evals.boards.definitions import RATING_SIDES, definitions_of
 from xmodal.evals.evaluators import Options
-from xmodal.evals.evaluators.boards import BoardsOptions, tags_of_boards
+from xmodal.evals.evaluators.boards import BoardsOptions
 from xmodal.evals.metrics import lower_is_better
+from xmodal.evals.reports.summary import list_tags
 from xmodal.evals.results import evaluator_tag
 from xmodal.runs.sections import SelectConfig
 from xmodal.training.optimization.plateau import PlateauConfig
@@ -120,24 +117,14 @@ def check_plateau(plateau: PlateauConfig | None, evals: Mapping[str, Options]) -
 def possible_tags(options: BoardsOptions, dataset: str, sides: Collection[str]) -> list[str]:
     """Returns the tags of boards on a dataset that has all their labels."""
     known = definitions_of("coco_captions" if options.annotations else dataset)
-    chosen = [
-        each
+    return [
+        tag
         for name, each in known.items()
         if (not each.variant if options.boards is None else name in options.boards)
+        for tag in list_tags(
+            name,
+            dict.fromkeys(each.directions, each.metrics),
+            {rating: RATING_SIDES[rating][:2] for rating in each.correlations},
+            sides,
+        )
     ]
-    return tags_of_boards([_without_labels(each) for each in chosen], sides)
-
-
-def _without_labels(definition: Definition) -> Board:
-    """The board of a definition without positives and rated pairs: its tags are the same."""
-    none, no_rows = np.zeros(0, np.int32), Ragged.from_pairs(np.zeros(0), np.zeros(0, np.int32), 0)
-    return Board(
-        definition.name,
-        definition.sentence,
-        {name: DirectionLabels(no_rows, definition.metrics) for name in definition.directions},
-        {
-            rating: GradedPairs(RATING_SIDES[rating][:2], none, none, none, no_rows)
-            for rating in definition.correlations
-        },
-        label_hash="",
-    )
