@@ -15,7 +15,13 @@ import PIL.Image
 import PIL.ImageOps
 import simplejpeg
 
-from data_prep.untrusted.picture_formats import TooManyPixelsError, check_pixels, open_picture
+from data_prep.untrusted.picture_formats import (
+    TooManyPixelsError,
+    check_pixels,
+    open_picture,
+    to_eight_bits,
+    to_rgb,
+)
 from xmodal.base.config import UserError, setting
 from xmodal.preprocessing.augment import AugmentConfig, draw, erase
 from xmodal.preprocessing.patches import cut_into_patches, most_columns, most_patches
@@ -131,7 +137,8 @@ def decode_image(encoded: bytes) -> np.ndarray:
 
     Reads the formats of `data_prep.untrusted.picture_formats`; for an animation, the first frame.
     JPEG and PNG have the pixels of `tf.io.decode_image`, except JPEGs with a recoverable error,
-    which PIL decodes. The EXIF orientation is ignored, as in published code.
+    which PIL decodes, and 16-bit gray, see `picture_formats.to_eight_bits`. The EXIF orientation is
+    ignored, as in published code.
 
     Raises:
       ValueError: the picture is damaged, of an unknown format, or has more than 2^26 pixels.
@@ -147,7 +154,7 @@ def decode_image(encoded: bytes) -> np.ndarray:
             raise ValueError(f"the JPEG image is cut short: {error}") from error
     try:
         with open_picture(encoded) as picture:
-            return to_rgb(picture)
+            return np.asarray(to_eight_bits(picture).convert("RGB"))
     except TooManyPixelsError as error:
         raise ValueError(f"too many pixels: {error}") from error
     except PIL.UnidentifiedImageError as error:  # It would name an object of ours, not the file.
@@ -168,8 +175,8 @@ def _decode_jpeg(encoded: bytes, space: str) -> np.ndarray:
 def decode_upright(encoded: bytes) -> np.ndarray:
     """Returns the pixels of a picture as prepared datasets store them, uint8 [H, W, 3].
 
-    They are those of `decode_image`, or, of pictures that are transparent or of 32 bits, those of
-    `flatten`, rotated according to the EXIF orientation.
+    They are those of `decode_image`, but with transparent pixels on white, and rotated according to
+    the EXIF orientation.
 
     Raises:
       ValueError: the picture is damaged or of an unknown format.
@@ -177,43 +184,14 @@ def decode_upright(encoded: bytes) -> np.ndarray:
     pixels = decode_image(encoded)
     # An intact picture may have a damaged tag.
     with contextlib.suppress(Exception), open_picture(encoded) as header:
-        if header.has_transparency_data or _is_deep(header):
-            pixels = flatten(header)
+        if header.has_transparency_data:
+            pixels = np.asarray(to_rgb(header))
         orientation = header.getexif().get(PIL.ExifTags.Base.Orientation, 1)
         if orientation != 1 and header.format != "TIFF":  # Pillow itself rotates a TIFF.
             picture = PIL.Image.fromarray(pixels)
             picture.info = header.info
             return np.asarray(PIL.ImageOps.exif_transpose(picture))
     return pixels
-
-
-def flatten(picture: PIL.Image.Image) -> np.ndarray:
-    """Returns the pixels of a PIL image, uint8 [H, W, 3], with transparent ones on white.
-
-    Of gray pictures of 32 bits, white is 65,535, or 1 if they are floating point, or the largest
-    value if that is more. Prepared datasets convert pictures in the same way.
-    """
-    if _is_deep(picture):
-        gray = np.asarray(picture, np.float64)
-        most = max(1.0 if picture.mode == "F" else 65535.0, float(gray.max()))
-        scaled = np.clip(gray / most * 255, 0, 255).round().astype(np.uint8)
-        return np.repeat(scaled[..., None], 3, -1)
-    if picture.has_transparency_data:
-        picture = picture.convert("RGBA")
-        white = PIL.Image.new("RGBA", picture.size, "white")
-        picture = PIL.Image.alpha_composite(white, picture)
-    return to_rgb(picture)
-
-
-def _is_deep(picture: PIL.Image.Image) -> bool:
-    return picture.mode in ("I", "F")  # Pillow clips them; it opens PGM files of 16 bits as "I".
-
-
-def to_rgb(picture: PIL.Image.Image) -> np.ndarray:
-    """Returns the pixels of a PIL image, uint8 [H, W, 3]; for 16 bits, the upper eight."""
-    if picture.mode.startswith("I;16"):
-        return np.repeat((np.asarray(picture) >> 8).astype(np.uint8)[..., None], 3, -1)
-    return np.asarray(picture.convert("RGB"))
 
 
 def stand_upright(picture: PIL.Image.Image) -> PIL.Image.Image:
