@@ -6,6 +6,7 @@ Pixels stay uint8 for the transfer to the device; the image encoder normalizes t
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 
@@ -26,16 +27,17 @@ from xmodal.base.config import UserError, setting
 from xmodal.preprocessing.augment import AugmentConfig, draw, erase
 from xmodal.preprocessing.patches import cut_into_patches, most_columns, most_patches
 from xmodal.preprocessing.resample import (
-    resample,
-    resample_bicubic,
+    BICUBIC,
+    BILINEAR,
+    resize_antialiased,
     resize_bicubic,
     resize_bilinear,
+    resize_window,
 )
 
 # Besides the results, one picture per worker is in memory at a time.
 _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "pictures")
-_RECIPES = ("cxc", "simclr", "torchvision", "clip", "squash", "big_vision")
-_NO_SHIFT = np.zeros(3, np.float32)
+_RECIPES = ("cxc", "simclr", "torchvision", "clip", "squash", "squash_bilinear", "big_vision")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +53,10 @@ class ImageConfig:
         square, that fraction of the shorter side, and resizes it bicubically, as SimCLR does;
         "torchvision" resizes the shorter side to `size` / `eval_crop` and takes the central
         square (0.875: `Resize(256)`, `CenterCrop(224)`); "clip" does so with a bicubic filter
-        (openai/CLIP: 1.0). "squash" and "big_vision" resize the center like "cxc", but
-        bicubically (the SigLIP of open_clip and transformers: 1.0) or bilinearly without
-        antialiasing, rounded down (google-research/big_vision, which trained SigLIP: 1.0).
+        (openai/CLIP: 1.0). "squash", "squash_bilinear" and "big_vision" resize the center like
+        "cxc", but as Pillow does, bicubically (the SigLIP of open_clip and transformers: 1.0) or
+        bilinearly (open_clip, where its files ask for it), or bilinearly without antialiasing,
+        rounded down (google-research/big_vision, which trained SigLIP: 1.0).
       patch: side of the patches of pictures of any shape, see `patches.cut_into_patches`, whose
         shorter side has `size` pixels; 0 for squares.
       max_regions: R, rows of a padded image if the number of stored regions varies; images
@@ -216,10 +219,15 @@ def augmented_crop(
     Returns:
       uint8 [size, size, 3].
     """
-    result = np.empty([size, size, 3], np.uint8)
-    height, width = picture.shape[:2]
-    fill = resample if config.filter == "bilinear" else resample_bicubic
-    fill(picture, *draw(seed, height, width, config), result)
+    (top, left, rows, columns), mirrored, shift = draw(seed, *picture.shape[:2], config)
+    crop = PIL.Image.fromarray(picture[top : top + rows, left : left + columns])
+    crop = crop.resize((size, size), BILINEAR if config.filter == "bilinear" else BICUBIC)
+    if mirrored:
+        crop = crop.transpose(PIL.Image.Transpose.FLIP_LEFT_RIGHT)
+    if shift.any():
+        levels = np.rint(np.arange(256) + shift[:, None]).clip(0, 255)
+        crop = crop.point(levels.astype(int).ravel().tolist())
+    result = np.array(crop)
     if config.erase:
         erase(result, seed, config.erase)
     return result
@@ -231,25 +239,24 @@ def cxc_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
     The released code of the CxC dual encoder calls its parameter an area, but its TF op keeps that
     fraction of each side, as does this function.
     """
-    result = np.empty([size, size, 3], np.uint8)
-    resample(picture, _central_window(picture, fraction), False, _NO_SHIFT, result)
-    return result
+    return resize_antialiased(_central_window(picture, fraction), size)
 
 
-def _central_window(picture: np.ndarray, fraction: float) -> tuple[int, int, int, int]:
+def _central_window(picture: np.ndarray, fraction: float) -> np.ndarray:
     height, width = picture.shape[:2]
     top, left = (int((side - side * fraction) / 2) for side in (height, width))
-    return top, left, height - 2 * top, width - 2 * left
+    return picture[top : height - top, left : width - left]
 
 
-def squash_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
-    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3] by PIL.
+def squash_crop(
+    picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling = BICUBIC
+) -> np.ndarray:
+    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3] by Pillow.
 
     With a fraction of 1, equals the "squash" of open_clip and the SigLIP of transformers.
     """
-    result = np.empty([size, size, 3], np.uint8)
-    resample_bicubic(picture, _central_window(picture, fraction), False, _NO_SHIFT, result)
-    return result
+    image = PIL.Image.fromarray(_central_window(picture, fraction))
+    return np.asarray(image.resize((size, size), kernel))
 
 
 def big_vision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
@@ -257,8 +264,7 @@ def big_vision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarr
 
     With a fraction of 1, equals `resize(size)` of google-research/big_vision.
     """
-    top, left, height, width = _central_window(picture, fraction)
-    return resize_bilinear(picture[top : top + height, left : left + width], size)
+    return resize_bilinear(_central_window(picture, fraction), size)
 
 
 def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
@@ -278,7 +284,7 @@ def torchvision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndar
 
     Equals torchvision's bilinear `Resize(size / fraction)` and `CenterCrop(size)` of PIL images.
     """
-    return _resize_then_crop(picture, size, fraction, PIL.Image.Resampling.BILINEAR)
+    return _resize_then_crop(picture, size, fraction, BILINEAR)
 
 
 def clip_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
@@ -286,18 +292,16 @@ def clip_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
 
     With a fraction of 1, equals the transform of openai/CLIP and "shortest" of open_clip.
     """
-    return _resize_then_crop(picture, size, fraction, PIL.Image.Resampling.BICUBIC)
+    return _resize_then_crop(picture, size, fraction, BICUBIC)
 
 
 def _resize_then_crop(
     picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling
 ) -> np.ndarray:
-    height, width = picture.shape[:2]
-    shorter = round(size / fraction)
-    resized = [shorter * side // min(height, width) for side in (width, height)]
-    image = PIL.Image.fromarray(picture).resize(resized, kernel)
-    left, top = (round((side - size) / 2) for side in resized)
-    return np.asarray(image)[top : top + size, left : left + size]
+    sides = picture.shape[:2]
+    height, width = (round(size / fraction) * side // min(sides) for side in sides)
+    top, left = (round((side - size) / 2) for side in (height, width))
+    return resize_window(picture, (height, width), (top, left), size, kernel)
 
 
 EVALUATION_CROPS: Mapping[str, Callable[[np.ndarray, int, float], np.ndarray]] = {
@@ -306,6 +310,7 @@ EVALUATION_CROPS: Mapping[str, Callable[[np.ndarray, int, float], np.ndarray]] =
     "cxc": cxc_crop,
     "simclr": simclr_crop,
     "squash": squash_crop,
+    "squash_bilinear": functools.partial(squash_crop, kernel=BILINEAR),
     "torchvision": torchvision_crop,
 }
 """By `config.data.image.eval_recipe`."""
