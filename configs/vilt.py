@@ -61,6 +61,7 @@ def experiment() -> ConfigDict:
     config.tasks.ranking.loss.options = {"negatives": 15}
     config.init_from.published = ("image/", "pair_scorer/")
     config.optimizer = base.adam(1e-4, {"name": "linear", "warmup_steps": "1 epochs"}, b2=0.98)
+    config.optimizer.options.eps_before_correction = True
     config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.01, "pattern": _DECAYED}})
     config.evals = {"coco": base.boards(every="1 epochs")}
     config.evals.coco.reranker = {"name": "pair_scorer"}
