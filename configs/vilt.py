@@ -55,7 +55,7 @@ def experiment() -> ConfigDict:
     }  # fmt: skip
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
-    config.data.image.update({"size": 384, "patch": 32})
+    config.data.image = {"size": 384, "augment": None, "patch": 32}
     config.data.text = base.wordpiece(max_length=40)
     config.tasks = {"ranking": base.task("image", "caption_0", "pair_softmax", negatives="image")}
     config.tasks.ranking.loss.options = {"negatives": 15}

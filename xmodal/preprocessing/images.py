@@ -219,7 +219,8 @@ def augmented_crop(
     Returns:
       uint8 [size, size, 3].
     """
-    (top, left, rows, columns), mirrored, shift = draw(seed, *picture.shape[:2], config)
+    height, width, _ = picture.shape
+    (top, left, rows, columns), mirrored, shift = draw(seed, height, width, config)
     crop = PIL.Image.fromarray(picture[top : top + rows, left : left + columns])
     crop = crop.resize((size, size), BILINEAR if config.filter == "bilinear" else BICUBIC)
     if mirrored:
