@@ -75,7 +75,7 @@ class Adam:
         return optax.GradientTransformation(init, update)
 
     def _divide(self, mu: Any, nu: Any, count: jax.Array) -> Any:
-        """Returns the first moments over the roots of the second ones, with their bias corrected."""
+        """Returns the first moments over the roots of the second, with their bias corrected."""
         is_early = self.eps_before_correction
         eps = self.eps / jnp.sqrt(1 - self.b2**count) if is_early else self.eps
         return jax.tree.map(
