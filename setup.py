@@ -47,12 +47,11 @@ setuptools.setup(
         "matplotlib>=3.8.4,<4",
         "ml_collections>=1.1,<2",
         "ml_dtypes>=0.5.1,<1",
-        "numba>=0.65,<1",
         "nltk>=3.9.1,<4",
         "numpy>=2.0,<3",
         "optax>=0.2.5,<0.3",
         "orbax-checkpoint>=0.12,<0.13",
-        "pillow>=10.3,<14",
+        "pillow>=13,<14",
         "protobuf>=6.31.1,<8",
         # tensorflow-datasets brings it; data_prep reads img2dataset's tables with it.
         "pyarrow>=16,<30",

@@ -30,8 +30,9 @@ def get_config(argument: str = "") -> ConfigDict:
     config.data.mined_negatives = "mined/vsrn"
     config.tasks.i2t = base.task(
         "image", "caption_0", "quintuplet",
-        negatives="pair", margin=0.2, offline_margin=0.0, weight=1.5, weight_scale=0.3,
+        negatives="pair", margin=0.2, offline_margin=0.0, weight_scale=0.3,
     )  # fmt: skip
+    config.tasks.i2t.loss.options.weight = 1.5  # Beta; the weight of the task is 1.
     config.optimizer = itm.clipped_adam(2e-4, "10 epochs")
     return base.variant(config, argument, flickr30k=flickr30k, quick=quick)
 

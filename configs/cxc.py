@@ -112,7 +112,7 @@ def text_text(weight: float = 1.0) -> dict:
 def _softmax(left: str, right: str, weight: float) -> dict:
     return base.task(
         left, right, "softmax", weight=weight,
-        form="with_positive", directions="mean", engine="dense", chunk_size=1024,
+        form="with_positive", directions="mean", engine="dense",
     )  # fmt: skip
 
 

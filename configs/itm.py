@@ -49,7 +49,7 @@ def use_regions(config: ConfigDict) -> ConfigDict:
     Most of a step is then spent on texts. The longest of 128 captions of COCO has 25 words.
     """
     config.data.dataset, config.data.config = "region_features", "coco"
-    config.data.image = {"size": 0, "augment": None, "eval_crop": 1.0, "eval_recipe": "cxc"}
+    config.data.image = {"size": 0, "augment": None}
     config.data.text_lengths = (24, 32)
     config.evals.coco.final_split = "testall"
     return config

@@ -55,12 +55,13 @@ def experiment() -> ConfigDict:
     }  # fmt: skip
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
-    config.data.image.update({"size": 384, "patch": 32})
+    config.data.image = {"size": 384, "augment": None, "patch": 32}
     config.data.text = base.wordpiece(max_length=40)
     config.tasks = {"ranking": base.task("image", "caption_0", "pair_softmax", negatives="image")}
     config.tasks.ranking.loss.options = {"negatives": 15}
     config.init_from.published = ("image/", "pair_scorer/")
     config.optimizer = base.adam(1e-4, {"name": "linear", "warmup_steps": "1 epochs"}, b2=0.98)
+    config.optimizer.options.eps_before_correction = True
     config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.01, "pattern": _DECAYED}})
     config.evals = {"coco": base.boards(every="1 epochs")}
     config.evals.coco.reranker = {"name": "pair_scorer"}

@@ -67,6 +67,7 @@ def experiment() -> ConfigDict:
     config.tasks.matching.loss.options = {"negatives": "either"}
     config.init_from.published = ("image/", "pair_scorer/")
     config.optimizer = base.adam(2e-5, {"name": "linear", "warmup_steps": 0}, b2=0.999)
+    config.optimizer.options.eps_before_correction = True
     config.optimizer.update({"name": "adamw", "clip_norm": 1.0})
     config.optimizer.weight_decay = {"rate": 0.05, "pattern": _DECAYED}
     config.evals = {"coco": base.boards(every="1 epochs")}

@@ -10,7 +10,7 @@ import PIL.Image
 import PIL.ImageOps
 import simplejpeg
 
-from data_prep.untrusted.picture_formats import TooManyPixelsError, open_picture
+from data_prep.untrusted.picture_formats import TooManyPixelsError, open_picture, to_rgb
 
 # An MPO is a JPEG with further pictures after the first.
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
@@ -78,7 +78,7 @@ def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
                     return CheckedImage(encoded)
                 kind = f"turned {_format(image)}"
             converted = io.BytesIO()
-            pixels = _to_rgb(_upright(image) if upright else image)
+            pixels = to_rgb(_upright(image) if upright else image)
             if kind == "turned JPEG":
                 pixels.save(converted, "JPEG", **_TURNED_JPEG)
             else:
@@ -116,7 +116,7 @@ def _reduced(encoded: bytes, side: int) -> PIL.Image.Image:
         image = _open(encoded)
         try:
             image.draft("RGB", (side, side))
-            return _to_rgb(_upright(image))
+            return to_rgb(_upright(image))
         except Exception as error:  # see above
             raise _bad_image(error) from error
 
@@ -178,23 +178,6 @@ def _kind(image: PIL.Image.Image, encoded: bytes) -> str:
 
 def _format(image: PIL.Image.Image) -> str:
     return "JPEG" if image.format == "MPO" else str(image.format)
-
-
-def _to_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
-    if image.mode.startswith("I") or image.mode == "F":
-        return _scaled(image).convert("RGB")
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        white = PIL.Image.new("RGBA", image.size, "white")
-        return PIL.Image.alpha_composite(white, image).convert("RGB")
-    return image.convert("RGB")
-
-
-def _scaled(image: PIL.Image.Image) -> PIL.Image.Image:
-    """Scales gray images of more than 8 bits; Pillow itself would clip values above 255."""
-    pixels = np.asarray(image, np.float64)
-    white = max(65535.0 if image.mode.startswith("I") else 1.0, float(pixels.max()))
-    return PIL.Image.fromarray(np.clip(pixels / white * 255, 0, 255).round().astype(np.uint8))
 
 
 def _is_dark(image: PIL.Image.Image, encoded: bytes) -> bool:

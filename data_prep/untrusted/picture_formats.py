@@ -1,4 +1,4 @@
-"""Opens pictures from elsewhere: which formats are read, and how many pixels are decoded.
+"""Opens pictures from elsewhere: formats, number of pixels, and their conversion to 8-bit RGB.
 
 Building a dataset, embedding, search and pages read the same files.
 """
@@ -6,6 +6,7 @@ Building a dataset, embedding, search and pages read the same files.
 import io
 import os
 
+import numpy as np
 import PIL.Image
 
 MAX_PIXELS = 2**26
@@ -49,3 +50,26 @@ def check_pixels(width: int, height: int) -> None:
     """
     if width * height > MAX_PIXELS:
         raise TooManyPixelsError(f"{width:,} x {height:,}, more than {MAX_PIXELS:,}")
+
+
+def to_rgb(picture: PIL.Image.Image) -> PIL.Image.Image:
+    """Returns a picture as RGB, with transparent pixels on white; see `to_eight_bits`."""
+    picture = to_eight_bits(picture)
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        white = PIL.Image.new("RGBA", picture.size, "white")
+        picture = PIL.Image.alpha_composite(white, picture)
+    return picture.convert("RGB")
+
+
+def to_eight_bits(picture: PIL.Image.Image) -> PIL.Image.Image:
+    """Returns a gray picture of 16 or 32 bits scaled to 8 bits and rounded, and others unchanged.
+
+    White is 65,535, or 1 if values are floating point, or the largest value if that is more.
+    Pillow itself would clip values above 255 or keep the upper eight bits.
+    """
+    if picture.mode != "F" and not picture.mode.startswith("I"):
+        return picture
+    pixels = np.asarray(picture, np.float64)
+    white = max(1.0 if picture.mode == "F" else 65535.0, float(pixels.max()))
+    return PIL.Image.fromarray(np.clip(pixels / white * 255, 0, 255).round().astype(np.uint8))

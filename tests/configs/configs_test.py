@@ -237,6 +237,22 @@ def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, ca
         assert f"| {config.name} step " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("name", "argument"), VARIANTS)
+def test_no_option_is_set_that_another_one_makes_unread(name, argument):
+    """The reader refuses unknown options; these are known, but nothing would read them."""
+    config = get_config(name, argument).to_dict()
+    for task in config["tasks"].values():
+        options = task["loss"]["options"]
+        assert "chunk_size" not in options or options.get("engine", "dense") != "dense"
+    image = config["data"]["image"] or {}
+    augment = image.get("augment") or {}
+    if config["data"]["dataset"] == "region_features" or image.get("patch"):
+        assert not image.keys() & {"eval_crop", "eval_recipe"}
+        assert not augment
+    if augment.get("sides") or augment.get("square"):
+        assert not augment.keys() & {"area", "aspect", "crop", "min_area"}
+
+
 @pytest.mark.parametrize("name", sorted({name for name, argument in VARIANTS if argument}))
 def test_unknown_argument_lists_the_known(name):
     with pytest.raises(ValueError, match="'slow'") as raised:

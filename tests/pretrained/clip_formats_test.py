@@ -122,6 +122,10 @@ def test_siglip_of_big_vision_and_open_clip(siglip, tmp_path, kind):
             published.convert("siglip", source, **pieces)
         found, made = published.convert("siglip", source, variant="gelu_tanh", **pieces)
         check_without_a_projection(source, published.timm_arrays(own), config, found, pieces)
+        # SigLIP 2 in open_clip.
+        made_2 = published.convert("siglip", source, variant="gelu_text_tanh", **pieces)[1].sides
+        found_2 = [made_2[side].encoder["activation"] for side in ("image", "text")]
+        assert [*found_2, made_2["image"].head["activation"]] == ["gelu", "gelu_tanh", "gelu"]
     else:
         heads = {"image": 2, "text": 4}
         arrays = published.big_vision_arrays(own, heads, stacked=kind == "stacked")
@@ -196,7 +200,11 @@ def test_files_of_transformers_say_how_images_are_read(clip, tmp_path):
     config["vision_config_dict"] = {"hidden_act": "gelu"}
     published.write(folder, arrays, config=config, processor_config={"image_processor": squash})
     sides = published.convert("clip", folder, vocabulary=merges)[1].sides
-    assert sides["image"].preprocessing == {"size": 24, "eval_recipe": "cxc", "eval_crop": 1.0}
+    assert sides["image"].preprocessing == {
+        "size": 24,
+        "eval_recipe": "squash_bilinear",
+        "eval_crop": 1.0,
+    }
     assert [sides[side].encoder["activation"] for side in sides] == ["gelu", "quick_gelu"]
     with pytest.raises(
         UserError, match="trained with gelu and quick_gelu, not with --variant=gelu"

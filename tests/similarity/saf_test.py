@@ -11,6 +11,7 @@ from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import compare_cost, make_params, make_view, make_views
 from xmodal.base.config import UserError
 from xmodal.similarity import make_similarity
+from xmodal.similarity.token_attention import NORMS
 
 SAF = make_similarity({"name": "saf", "width": 5})
 
@@ -119,6 +120,15 @@ def test_equals_torch():
         gates = gates / (gates.sum(-1, keepdim=True) + 1e-8)
         expected[:, j] = linear(params["score"], unit(gates @ nodes))[:, 0, 0].numpy()
     np.testing.assert_allclose(jax.jit(compute)(views, params), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_norm_of_one_word_has_the_gradient_of_the_authors_constant():
+    """d/dx of x / (|x| + 1e-8); without the constant, it is 0."""
+    products = np.array([1e-6, -3e-5, 2e-7], np.float32)[None, :, None, None]
+    for name, slope in (("l2norm", 1.0), ("clipped_l2norm", np.where(products > 0, 1.0, 0.1))):
+        found = jax.grad(lambda x, name=name: jnp.sum(NORMS[name](x, jnp.ones((1, 1)))))(products)
+        lengths = np.abs(slope * products.astype(np.float64))
+        np.testing.assert_allclose(found, slope * 1e-8 / (lengths + 1e-8) ** 2, rtol=0.02)
 
 
 def test_the_cost_is_that_of_the_compiled_program():

@@ -18,7 +18,7 @@ from typing import Any
 import jinja2
 import PIL.Image
 
-from data_prep.untrusted.picture_formats import open_picture
+from data_prep.untrusted.picture_formats import open_picture, to_rgb
 
 Picture = bytes | PIL.Image.Image
 
@@ -164,7 +164,7 @@ def to_data_uri(picture: Picture) -> str:
     opened = open_picture(picture) if isinstance(picture, bytes) else picture
     kind = _SHOWN.get(opened.format or "", "")
     if not (isinstance(picture, bytes) and kind and max(opened.size) <= _SIDE):
-        small, file, kind = opened.convert("RGB"), io.BytesIO(), _SHOWN["JPEG"]
+        small, file, kind = to_rgb(opened), io.BytesIO(), _SHOWN["JPEG"]
         small.thumbnail((_SIDE, _SIDE))
         small.save(file, "JPEG", quality=85)
         picture = file.getvalue()

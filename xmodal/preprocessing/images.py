@@ -6,6 +6,7 @@ Pixels stay uint8 for the transfer to the device; the image encoder normalizes t
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,21 +16,28 @@ import PIL.Image
 import PIL.ImageOps
 import simplejpeg
 
-from data_prep.untrusted.picture_formats import TooManyPixelsError, check_pixels, open_picture
+from data_prep.untrusted.picture_formats import (
+    TooManyPixelsError,
+    check_pixels,
+    open_picture,
+    to_eight_bits,
+    to_rgb,
+)
 from xmodal.base.config import UserError, setting
 from xmodal.preprocessing.augment import AugmentConfig, draw, erase
 from xmodal.preprocessing.patches import cut_into_patches, most_columns, most_patches
 from xmodal.preprocessing.resample import (
-    resample,
-    resample_bicubic,
+    BICUBIC,
+    BILINEAR,
+    resize_antialiased,
     resize_bicubic,
     resize_bilinear,
+    resize_window,
 )
 
 # Besides the results, one picture per worker is in memory at a time.
 _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "pictures")
-_RECIPES = ("cxc", "simclr", "torchvision", "clip", "squash", "big_vision")
-_NO_SHIFT = np.zeros(3, np.float32)
+_RECIPES = ("cxc", "simclr", "torchvision", "clip", "squash", "squash_bilinear", "big_vision")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +53,10 @@ class ImageConfig:
         square, that fraction of the shorter side, and resizes it bicubically, as SimCLR does;
         "torchvision" resizes the shorter side to `size` / `eval_crop` and takes the central
         square (0.875: `Resize(256)`, `CenterCrop(224)`); "clip" does so with a bicubic filter
-        (openai/CLIP: 1.0). "squash" and "big_vision" resize the center like "cxc", but
-        bicubically (the SigLIP of open_clip and transformers: 1.0) or bilinearly without
-        antialiasing, rounded down (google-research/big_vision, which trained SigLIP: 1.0).
+        (openai/CLIP: 1.0). "squash", "squash_bilinear" and "big_vision" resize the center like
+        "cxc", but as Pillow does, bicubically (the SigLIP of open_clip and transformers: 1.0) or
+        bilinearly (open_clip, where its files ask for it), or bilinearly without antialiasing,
+        rounded down (google-research/big_vision, which trained SigLIP: 1.0).
       patch: side of the patches of pictures of any shape, see `patches.cut_into_patches`, whose
         shorter side has `size` pixels; 0 for squares.
       max_regions: R, rows of a padded image if the number of stored regions varies; images
@@ -131,7 +140,8 @@ def decode_image(encoded: bytes) -> np.ndarray:
 
     Reads the formats of `data_prep.untrusted.picture_formats`; for an animation, the first frame.
     JPEG and PNG have the pixels of `tf.io.decode_image`, except JPEGs with a recoverable error,
-    which PIL decodes. The EXIF orientation is ignored, as in published code.
+    which PIL decodes, and 16-bit gray, see `picture_formats.to_eight_bits`. The EXIF orientation is
+    ignored, as in published code.
 
     Raises:
       ValueError: the picture is damaged, of an unknown format, or has more than 2^26 pixels.
@@ -147,7 +157,7 @@ def decode_image(encoded: bytes) -> np.ndarray:
             raise ValueError(f"the JPEG image is cut short: {error}") from error
     try:
         with open_picture(encoded) as picture:
-            return to_rgb(picture)
+            return np.asarray(to_eight_bits(picture).convert("RGB"))
     except TooManyPixelsError as error:
         raise ValueError(f"too many pixels: {error}") from error
     except PIL.UnidentifiedImageError as error:  # It would name an object of ours, not the file.
@@ -168,8 +178,8 @@ def _decode_jpeg(encoded: bytes, space: str) -> np.ndarray:
 def decode_upright(encoded: bytes) -> np.ndarray:
     """Returns the pixels of a picture as prepared datasets store them, uint8 [H, W, 3].
 
-    They are those of `decode_image`, or, of pictures that are transparent or of 32 bits, those of
-    `flatten`, rotated according to the EXIF orientation.
+    They are those of `decode_image`, but with transparent pixels on white, and rotated according to
+    the EXIF orientation.
 
     Raises:
       ValueError: the picture is damaged or of an unknown format.
@@ -177,43 +187,14 @@ def decode_upright(encoded: bytes) -> np.ndarray:
     pixels = decode_image(encoded)
     # An intact picture may have a damaged tag.
     with contextlib.suppress(Exception), open_picture(encoded) as header:
-        if header.has_transparency_data or _is_deep(header):
-            pixels = flatten(header)
+        if header.has_transparency_data:
+            pixels = np.asarray(to_rgb(header))
         orientation = header.getexif().get(PIL.ExifTags.Base.Orientation, 1)
         if orientation != 1 and header.format != "TIFF":  # Pillow itself rotates a TIFF.
             picture = PIL.Image.fromarray(pixels)
             picture.info = header.info
             return np.asarray(PIL.ImageOps.exif_transpose(picture))
     return pixels
-
-
-def flatten(picture: PIL.Image.Image) -> np.ndarray:
-    """Returns the pixels of a PIL image, uint8 [H, W, 3], with transparent ones on white.
-
-    Of gray pictures of 32 bits, white is 65,535, or 1 if they are floating point, or the largest
-    value if that is more. Prepared datasets convert pictures in the same way.
-    """
-    if _is_deep(picture):
-        gray = np.asarray(picture, np.float64)
-        most = max(1.0 if picture.mode == "F" else 65535.0, float(gray.max()))
-        scaled = np.clip(gray / most * 255, 0, 255).round().astype(np.uint8)
-        return np.repeat(scaled[..., None], 3, -1)
-    if picture.has_transparency_data:
-        picture = picture.convert("RGBA")
-        white = PIL.Image.new("RGBA", picture.size, "white")
-        picture = PIL.Image.alpha_composite(white, picture)
-    return to_rgb(picture)
-
-
-def _is_deep(picture: PIL.Image.Image) -> bool:
-    return picture.mode in ("I", "F")  # Pillow clips them; it opens PGM files of 16 bits as "I".
-
-
-def to_rgb(picture: PIL.Image.Image) -> np.ndarray:
-    """Returns the pixels of a PIL image, uint8 [H, W, 3]; for 16 bits, the upper eight."""
-    if picture.mode.startswith("I;16"):
-        return np.repeat((np.asarray(picture) >> 8).astype(np.uint8)[..., None], 3, -1)
-    return np.asarray(picture.convert("RGB"))
 
 
 def stand_upright(picture: PIL.Image.Image) -> PIL.Image.Image:
@@ -238,10 +219,16 @@ def augmented_crop(
     Returns:
       uint8 [size, size, 3].
     """
-    result = np.empty([size, size, 3], np.uint8)
-    height, width = picture.shape[:2]
-    fill = resample if config.filter == "bilinear" else resample_bicubic
-    fill(picture, *draw(seed, height, width, config), result)
+    height, width, _ = picture.shape
+    (top, left, rows, columns), mirrored, shift = draw(seed, height, width, config)
+    crop = PIL.Image.fromarray(picture[top : top + rows, left : left + columns])
+    crop = crop.resize((size, size), BILINEAR if config.filter == "bilinear" else BICUBIC)
+    if mirrored:
+        crop = crop.transpose(PIL.Image.Transpose.FLIP_LEFT_RIGHT)
+    if shift.any():
+        levels = np.rint(np.arange(256) + shift[:, None]).clip(0, 255)
+        crop = crop.point(levels.astype(int).ravel().tolist())
+    result = np.array(crop)
     if config.erase:
         erase(result, seed, config.erase)
     return result
@@ -253,25 +240,24 @@ def cxc_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
     The released code of the CxC dual encoder calls its parameter an area, but its TF op keeps that
     fraction of each side, as does this function.
     """
-    result = np.empty([size, size, 3], np.uint8)
-    resample(picture, _central_window(picture, fraction), False, _NO_SHIFT, result)
-    return result
+    return resize_antialiased(_central_window(picture, fraction), size)
 
 
-def _central_window(picture: np.ndarray, fraction: float) -> tuple[int, int, int, int]:
+def _central_window(picture: np.ndarray, fraction: float) -> np.ndarray:
     height, width = picture.shape[:2]
     top, left = (int((side - side * fraction) / 2) for side in (height, width))
-    return top, left, height - 2 * top, width - 2 * left
+    return picture[top : height - top, left : width - left]
 
 
-def squash_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
-    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3] by PIL.
+def squash_crop(
+    picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling = BICUBIC
+) -> np.ndarray:
+    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3] by Pillow.
 
     With a fraction of 1, equals the "squash" of open_clip and the SigLIP of transformers.
     """
-    result = np.empty([size, size, 3], np.uint8)
-    resample_bicubic(picture, _central_window(picture, fraction), False, _NO_SHIFT, result)
-    return result
+    image = PIL.Image.fromarray(_central_window(picture, fraction))
+    return np.asarray(image.resize((size, size), kernel))
 
 
 def big_vision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
@@ -279,8 +265,7 @@ def big_vision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarr
 
     With a fraction of 1, equals `resize(size)` of google-research/big_vision.
     """
-    top, left, height, width = _central_window(picture, fraction)
-    return resize_bilinear(picture[top : top + height, left : left + width], size)
+    return resize_bilinear(_central_window(picture, fraction), size)
 
 
 def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
@@ -300,7 +285,7 @@ def torchvision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndar
 
     Equals torchvision's bilinear `Resize(size / fraction)` and `CenterCrop(size)` of PIL images.
     """
-    return _resize_then_crop(picture, size, fraction, PIL.Image.Resampling.BILINEAR)
+    return _resize_then_crop(picture, size, fraction, BILINEAR)
 
 
 def clip_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
@@ -308,18 +293,16 @@ def clip_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
 
     With a fraction of 1, equals the transform of openai/CLIP and "shortest" of open_clip.
     """
-    return _resize_then_crop(picture, size, fraction, PIL.Image.Resampling.BICUBIC)
+    return _resize_then_crop(picture, size, fraction, BICUBIC)
 
 
 def _resize_then_crop(
     picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling
 ) -> np.ndarray:
-    height, width = picture.shape[:2]
-    shorter = round(size / fraction)
-    resized = [shorter * side // min(height, width) for side in (width, height)]
-    image = PIL.Image.fromarray(picture).resize(resized, kernel)
-    left, top = (round((side - size) / 2) for side in resized)
-    return np.asarray(image)[top : top + size, left : left + size]
+    sides = picture.shape[:2]
+    height, width = (round(size / fraction) * side // min(sides) for side in sides)
+    top, left = (round((side - size) / 2) for side in (height, width))
+    return resize_window(picture, (height, width), (top, left), size, kernel)
 
 
 EVALUATION_CROPS: Mapping[str, Callable[[np.ndarray, int, float], np.ndarray]] = {
@@ -328,6 +311,7 @@ EVALUATION_CROPS: Mapping[str, Callable[[np.ndarray, int, float], np.ndarray]] =
     "cxc": cxc_crop,
     "simclr": simclr_crop,
     "squash": squash_crop,
+    "squash_bilinear": functools.partial(squash_crop, kernel=BILINEAR),
     "torchvision": torchvision_crop,
 }
 """By `config.data.image.eval_recipe`."""

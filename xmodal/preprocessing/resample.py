@@ -1,75 +1,109 @@
-"""Resizes pictures like TensorFlow, TensorFlow 1 and PIL, each with its own filter and rounding.
+"""Resizes pictures like TensorFlow, TensorFlow 1 and Pillow, each with its own filter and rounding.
 
-TensorFlow's antialiased bilinear kernel takes five times as long as decoding the picture, that of
-`resample` half as long. All but PIL's compute in float32 and round once.
+Pillow's rounds after each axis, the others compute in float32 and round once.
 """
 
 import functools
-import math
 
 import numpy as np
 import PIL.Image
 
-MIN_TAPS = 3
-"""The fewest inputs that `triangle_taps` gives a weight, which may be 0."""
+BILINEAR, BICUBIC = PIL.Image.Resampling.BILINEAR, PIL.Image.Resampling.BICUBIC
+_MOST_PIXELS = 2**22  # Of a resized picture of which a part is needed; larger ones are not made.
+_UNIT = 2**22  # Pillow's weights are integers in this unit.
 
 
-def resample(
-    picture: np.ndarray,
-    window: tuple[int, int, int, int],
-    mirrored: bool,
-    shift: np.ndarray,
-    result: np.ndarray,
-) -> None:
-    """Resizes a window of a picture, mirrors it and shifts its color.
+def resize_antialiased(picture: np.ndarray, size: int) -> np.ndarray:
+    """Resizes a picture like `tf.image.resize`, bilinearly with antialiasing, then rounds.
 
     Args:
       picture: uint8 [H, W, 3].
-      window: top, left, height and width; inside of the picture.
-      mirrored: whether left and right change places.
-      shift: float32 [3], added to each pixel before it is rounded and clipped.
-      result: uint8 [size, size, 3], contiguous; it is filled.
+      size: side of the result.
+
+    Returns:
+      uint8 [size, size, 3].
     """
-    from xmodal.preprocessing.resample_kernel import fill  # Numba is slow to import.
-
-    rows, size = picture.reshape(picture.shape[0], -1), result.shape[0]
-    down, along = (triangle_taps(length, size) for length in window[2:])
-    order = np.arange(size)[::-1] if mirrored else np.arange(size)
-    places = (3 * order).astype(np.uint64)
-    fill(rows, *window, down, along, places, np.tile(shift, size), result.reshape(size, -1))
+    channels = [PIL.Image.fromarray(picture[..., k].astype(np.float32)) for k in range(3)]
+    resized = [np.asarray(channel.resize((size, size), BILINEAR)) for channel in channels]
+    return np.rint(np.stack(resized, -1)).astype(np.uint8)
 
 
-@functools.lru_cache(maxsize=1024)
-def triangle_taps(length: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the first of `length` inputs that each output reads, uint64 [size], and weights.
-
-    The weights, float32 [taps, size], form a triangle as wide as the output spacing, or the input
-    spacing if that is larger. Numba would take three seconds to compile this function.
-    """
-    scale = length / size
-    support = max(scale, 1.0)
-    center = (np.arange(size) + 0.5) * scale
-    first = np.maximum(np.ceil(center - support - 0.5), 0)
-    places = first + np.arange(max(math.ceil(2 * support), MIN_TAPS))[:, None]
-    weights = np.maximum(1 - np.abs(places + 0.5 - center) * (1 / support), 0)
-    weights[places >= length] = 0
-    normalized = weights.astype(np.float32) * (1 / weights.sum(axis=0))
-    return first.astype(np.uint64), normalized.astype(np.float32)
-
-
-def resample_bicubic(
+def resize_window(
     picture: np.ndarray,
-    window: tuple[int, int, int, int],
-    mirrored: bool,
-    shift: np.ndarray,
-    result: np.ndarray,
-) -> None:
-    """Does what `resample` does with PIL's bicubic filter, which rounds after each axis."""
-    top, left, height, width = window
-    cut = PIL.Image.fromarray(picture[top : top + height, left : left + width])
-    resized = np.asarray(cut.resize(result.shape[:2], PIL.Image.Resampling.BICUBIC))
-    resized = resized[:, ::-1] if mirrored else resized
-    result[:] = np.rint(resized + shift).clip(0, 255) if shift.any() else resized
+    resized: tuple[int, int],
+    corner: tuple[int, int],
+    size: int,
+    kernel: PIL.Image.Resampling,
+) -> np.ndarray:
+    """Returns a square of a picture that Pillow resizes, uint8 [size, size, 3].
+
+    If the resized picture would be large, as for a picture of 60,000 x 1, only the square is
+    computed, from the pixels that it depends on. The values are equal.
+
+    Args:
+      picture: uint8 [H, W, 3].
+      resized: height and width of the resized picture.
+      corner: top and left of the square in it.
+      size: side of the square.
+      kernel: `BILINEAR` or `BICUBIC`.
+    """
+    (height, width), (top, left) = resized, corner
+    if height * width <= _MOST_PIXELS:
+        image = PIL.Image.fromarray(picture).resize((width, height), kernel)
+        return np.asarray(image)[top : top + size, left : left + size]
+    taps = [
+        _pillow_taps(*axis, size, kernel)
+        for axis in zip(picture.shape[:2], resized, corner, strict=True)
+    ]
+    # Pillow shrinks the height first if it shrinks by more than twice as many pixels.
+    shrinks = [length - new for length, new in zip(picture.shape[:2], resized, strict=True)]
+    order = (0, 1) if shrinks[0] > max(0, 2 * shrinks[1]) else (1, 0)
+    for axis, (places, _) in enumerate(taps):
+        picture = picture.take(range(places.min(), places.max() + 1), axis)
+    for axis in order:
+        places, weights = taps[axis]
+        lines = picture.swapaxes(0, axis)
+        total = sum(
+            w[:, None, None] * lines[p - places.min()] for p, w in zip(places, weights, strict=True)
+        )
+        rounded = (total + _UNIT // 2) // _UNIT
+        picture = rounded.clip(0, 255).astype(np.uint8).swapaxes(0, axis)
+    return picture
+
+
+def _pillow_taps(
+    length: int, resized: int, first: int, size: int, kernel: PIL.Image.Resampling
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the inputs int64 [taps, size] of each output and their weights, int64 [taps, size].
+
+    Args:
+      length: number of inputs.
+      resized: number of all outputs.
+      first: first of the `size` outputs.
+      size: number of outputs.
+      kernel: see `resize_window`.
+    """
+    scale = length / resized
+    stretch = max(scale, 1.0)
+    reach = stretch * (1 if kernel == BILINEAR else 2)
+    center = (np.arange(first, first + size) + 0.5) * scale
+    low = np.maximum((center - reach + 0.5).astype(np.int64), 0)
+    high = np.minimum((center + reach + 0.5).astype(np.int64), length)
+    places = low + np.arange((high - low).max())[:, None]
+    distance = np.abs(places + 0.5 - center) / stretch
+    weights = np.maximum(1 - distance, 0) if kernel == BILINEAR else _keys(distance, -0.5)
+    weights[places >= high] = 0
+    weights *= _UNIT / weights.sum(axis=0)
+    rounded = np.trunc(weights + np.copysign(0.5, weights)).astype(np.int64)
+    return np.minimum(places, length - 1), rounded
+
+
+def _keys(distance: np.ndarray, a: float) -> np.ndarray:
+    """Returns Keys' cubic kernel at distances of at least 0."""
+    x = distance
+    inner = ((a + 2) * x - (a + 3)) * x * x + 1
+    outer = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, inner, np.where(x < 2, outer, 0.0))
 
 
 def resize_bilinear(picture: np.ndarray, size: int) -> np.ndarray:
@@ -83,8 +117,11 @@ def resize_bilinear(picture: np.ndarray, size: int) -> np.ndarray:
       uint8 [size, size, 3].
     """
     (top, bottom, down), (left, right, along) = (_linear_taps(n, size) for n in picture.shape[:2])
-    rows = [picture[places].astype(np.float32) for places in (top, bottom)]
-    upper, lower = (row[:, left] + (row[:, right] - row[:, left]) * along for row in rows)
+    lines = []
+    for rows in (top, bottom):
+        start, end = (picture[np.ix_(rows, c)].astype(np.float32) for c in (left, right))
+        lines.append(start + (end - start) * along)
+    upper, lower = lines
     return (upper + (lower - upper) * down[:, None]).astype(np.uint8)
 
 
@@ -130,8 +167,5 @@ def _cubic_taps(length: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 @functools.cache
 def _cubic_table() -> tuple[np.ndarray, np.ndarray]:
     """Returns Keys' kernel at the distances k / 1024 and 1 + k / 1024, float32 [1025] each."""
-    a, x = -0.75, np.arange(1025) / 1024
-    inner = ((a + 2) * x - (a + 3)) * x * x + 1
-    x = x + 1
-    outer = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return inner.astype(np.float32), outer.astype(np.float32)
+    x = np.arange(1025) / 1024
+    return _keys(x, -0.75).astype(np.float32), _keys(1 + x, -0.75).astype(np.float32)

@@ -34,6 +34,7 @@ _HEADS = {1280: 16, 1408: 16, 1664: 16}
 _SIGLIP_HEADS = {1152: 16, 1536: 16}
 # (patch, patches of a side) -> pixels of a side, where the patches leave some out: So400m/14.
 _SIZES = {(14, 27): 384}
+_BY_SIDE = {"gelu_text_tanh": {"image": "gelu", "text": "gelu_tanh"}}  # Variant -> activations.
 _SIGLIP_2_ROWS = 256_000
 _PADS = {"reads_pads": True}
 _COSINE = {"name": "cosine", "learned_temperature": True}
@@ -123,8 +124,9 @@ def _decide(
     known: Mapping[str, str], variant: str, where: str, variants: tuple[str, ...]
 ) -> dict[str, str]:
     """Returns the activation of both sides, from the source or as asked for."""
+    chosen = _BY_SIDE.get(variant, dict.fromkeys(SIDES, variant))
     if known.keys() >= set(SIDES):
-        if variant and {variant} != set(known.values()):
+        if variant and chosen != known:
             trained = " and ".join(dict.fromkeys(known.values()))
             raise UserError(
                 f"by its {where}, it was trained with {trained}, not with --variant={variant}; "
@@ -138,7 +140,7 @@ def _decide(
             "publisher says, or put its config file beside it (open_clip_config.json or "
             "config.json)."
         )
-    return dict.fromkeys(SIDES, variant) | dict(known)
+    return chosen | dict(known)
 
 
 def _describe_vit(

@@ -14,7 +14,7 @@ SIDES = ("image", "text")
 _RECIPES = {
     ("shortest", "bicubic"): "clip",
     ("squash", "bicubic"): "squash",
-    ("squash", "bilinear"): "cxc",
+    ("squash", "bilinear"): "squash_bilinear",
 }
 """(how an image becomes a square, filter) -> `config.data.image.eval_recipe`."""
 _NORMALIZATIONS = {

@@ -27,8 +27,9 @@ MODELS: Mapping[str, tuple[str, ...]] = {
     "pvse": ("legacy", "final"),
     "scan": (),
     "sgraf": (),
-    # `gelu_tanh` is that of every published SigLIP.
-    "siglip": ("gelu_tanh", "gelu"),
+    # `gelu_tanh` is that of every published SigLIP; open_clip computes `gelu`, and in SigLIP 2
+    # `gelu_tanh` for the text side alone.
+    "siglip": ("gelu_tanh", "gelu", "gelu_text_tanh"),
     "vilt": (),
     "vinvl": (),
     # The pixel normalization of a ResNet, torchvision's or bottom-up attention's, which arrays do

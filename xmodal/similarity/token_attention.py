@@ -11,17 +11,26 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from xmodal.similarity.token_sets import TokenItems, einsum, inverse_length, masked_softmax, unit
+from xmodal.similarity.token_sets import TokenItems, einsum, inverse_length, masked_softmax
 
 
 def _clip(products: jax.Array) -> jax.Array:
     return jax.nn.leaky_relu(products, 0.1)
 
 
+def _normalize(products: jax.Array) -> jax.Array:
+    """Divides by the lengths over the queries, plus 1e-8 as in the authors' code.
+
+    The sum matters for the gradient of captions with one token, whose lengths may be tiny.
+    """
+    inverse = inverse_length(jnp.sum(jnp.square(products), axis=3, keepdims=True))
+    return products * (inverse / (1 + 1e-8 * inverse))
+
+
 # The padding of queries is zero, so it adds nothing to a norm over them.
 NORMS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
-    "clipped_l2norm": lambda products, mask: unit(_clip(products), axis=3),
-    "l2norm": lambda products, mask: unit(products, axis=3),
+    "clipped_l2norm": lambda products, mask: _normalize(_clip(products)),
+    "l2norm": lambda products, mask: _normalize(products),
     "softmax": lambda products, mask: masked_softmax(products, mask[None, None], axis=3),
     "clipped": lambda products, mask: _clip(products),
     "no_norm": lambda products, mask: products,

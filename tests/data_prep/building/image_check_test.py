@@ -12,8 +12,9 @@ import pytest
 from data_prep.building import image_check
 from data_prep.building.image_check import BadImageError, checked_image
 from data_prep.untrusted import picture_formats
+from data_prep.untrusted.picture_formats import to_rgb
 from xmodal.preprocessing import decode_image
-from xmodal.preprocessing.images import decode_upright, flatten
+from xmodal.preprocessing.images import decode_upright
 
 _SHAPE = (37, 53)
 _ROTATED = PIL.Image.Exif()
@@ -140,7 +141,9 @@ _DEEP = np.linspace(0, 65535, 37 * 53).reshape(_SHAPE)
         ("PNG", _HIDDEN.convert("LA")),
         ("WEBP", _HIDDEN),
         ("GIF", _HIDDEN),
+        ("PNG", PIL.Image.fromarray(_DEEP.astype(np.uint16))),
         ("PPM", PIL.Image.fromarray(_DEEP.astype(np.uint16))),
+        ("TIFF", PIL.Image.frombytes("I;16B", _SHAPE[::-1], _DEEP.astype(">u2").tobytes())),
         ("TIFF", PIL.Image.fromarray(_DEEP.astype(np.int32))),
         ("TIFF", PIL.Image.fromarray((_DEEP / 65535).astype(np.float32))),
     ],
@@ -149,7 +152,16 @@ def test_a_model_sees_a_file_as_prepared_datasets_store_it(name, picture):
     encoded = _encode(picture, name, **({"lossless": True} if name == "WEBP" else {}))
     stored = decode_image(checked_image(encoded).encoded)
     np.testing.assert_array_equal(decode_upright(encoded), stored)
-    np.testing.assert_array_equal(flatten(PIL.Image.open(io.BytesIO(encoded))), stored)
+    np.testing.assert_array_equal(to_rgb(PIL.Image.open(io.BytesIO(encoded))), stored)
+    if picture.mode.startswith("I;16"):
+        np.testing.assert_allclose(stored[..., 1], (_DEEP // 1) / 257, atol=0.5)
+
+
+def test_sixteen_bits_of_gray_with_a_transparent_value_are_scaled_alike():
+    picture = PIL.Image.fromarray(np.array([[60_000, 1_000, 1_000]], np.uint16))
+    encoded = _encode(picture, "PNG", transparency=1_000)
+    for pixels in (decode_image(checked_image(encoded).encoded), decode_upright(encoded)):
+        assert pixels[0, :, 0].tolist() == [233, 4, 4]
 
 
 _TRANSPOSE = PIL.Image.Transpose

@@ -90,6 +90,23 @@ def test_adam_is_that_of_optax():
         np.testing.assert_allclose(found[key], value, rtol=1e-5)
 
 
+def test_eps_may_be_added_before_the_bias_is_corrected():
+    """AdamW of pytorch_transformers, whose decay is that of the rate and the weight before."""
+    params, gradients = problem()
+    eps, decay = 1e-2, 0.05
+    options = {"eps": eps, "eps_before_correction": True}
+    found = follow("adamw", options, params, gradients, decay=decay)
+    for key, weight in params.items():
+        weight = np.array(weight, np.float64)
+        m, v = np.zeros_like(weight), np.zeros_like(weight)
+        for t, gradient in enumerate(gradients, start=1):
+            g = np.array(gradient[key], np.float64)
+            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+            rate = 0.1 * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+            weight = weight - rate * m / (np.sqrt(v) + eps) - 0.1 * decay * weight
+        np.testing.assert_allclose(found[key], weight, rtol=2e-4, atol=2e-5)
+
+
 def adamp(weight, gradients, *, axis, rate, decay, delta=0.1, decay_ratio=0.1):
     """AdamP of one tensor in float64, channel by channel (Heo et al. 2021, algorithm 1)."""
     weight = np.array(weight, np.float64)

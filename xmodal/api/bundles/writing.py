@@ -34,7 +34,7 @@ _TOKENIZER_LIBRARIES = {
     "sentencepiece": ("sentencepiece",),
     "tokenizer_json": ("tokenizers",),
 }
-_IMAGE_LIBRARIES = ("numba", "pillow", "simplejpeg")
+_IMAGE_LIBRARIES = ("pillow", "simplejpeg")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_prep.untrusted.picture_formats import open_picture
+from data_prep.untrusted.picture_formats import open_picture, to_rgb
 from xmodal.apps.annotate.study_file import StudyCaption, StudyPicture
 from xmodal.base.config import UserError
 
@@ -66,7 +66,7 @@ def _as_picture(image: int, data: bytes) -> StudyPicture:
                 opened.verify()
                 return StudyPicture(image, _TYPES[opened.format], data)
             file = io.BytesIO()
-            opened.convert("RGB").save(file, "PNG")
+            to_rgb(opened).save(file, "PNG")
             return StudyPicture(image, _TYPES["PNG"], file.getvalue())
     except (OSError, SyntaxError, ValueError) as error:
         raise UserError(f"The picture of image {image} cannot be decoded: {error}.") from error

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 
+from data_prep.untrusted.picture_formats import to_rgb
 from xmodal.base.config import UserError
 from xmodal.base.read_ahead import read_ahead
 from xmodal.evals.inputs.text_lengths import Lengths, multiples
@@ -17,7 +18,6 @@ from xmodal.preprocessing.images import (
     decode_image,
     decode_upright,
     evaluation_view,
-    flatten,
     stand_upright,
 )
 from xmodal.preprocessing.regions import pad_rows
@@ -186,7 +186,7 @@ def _decode(given: Picture, upright: bool) -> np.ndarray:
     if isinstance(given, bytes):
         return decode_upright(given) if upright else decode_image(given)
     if isinstance(given, PIL.Image.Image):
-        return flatten(stand_upright(given) if upright else given)
+        return np.asarray(to_rgb(stand_upright(given) if upright else given))
     pixels = np.asarray(given)
     if pixels.dtype == np.object_:
         raise ValueError(
@@ -203,4 +203,4 @@ def _decode(given: Picture, upright: bool) -> np.ndarray:
         return pixels
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]
-    return flatten(PIL.Image.fromarray(pixels))
+    return np.asarray(to_rgb(PIL.Image.fromarray(pixels)))

@@ -10,7 +10,7 @@ import PIL.Image
 import PIL.ImageDraw
 import PIL.ImageFont
 
-from data_prep.untrusted.picture_formats import open_picture
+from data_prep.untrusted.picture_formats import open_picture, to_rgb
 from xmodal.base.page import PageItem, PageRow, Section
 
 # In pixels. TensorBoard shows pictures about 350 wide, so text is legible only in few columns. A
@@ -96,7 +96,7 @@ def _open(picture: bytes | PIL.Image.Image) -> PIL.Image.Image:
     scale = _PICTURE / max(opened.size)
     size = tuple(max(1, round(side * scale)) for side in opened.size)
     method = PIL.Image.Resampling.NEAREST if scale > 1 else PIL.Image.Resampling.LANCZOS
-    return opened.convert("RGB").resize((size[0], size[1]), method)
+    return to_rgb(opened).resize((size[0], size[1]), method)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 
-from data_prep.untrusted.picture_formats import open_picture
+from data_prep.untrusted.picture_formats import open_picture, to_rgb
 from xmodal.base.result_files import write_files
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.embed import Items
@@ -107,7 +107,7 @@ def _one_line(text: str) -> str:
 
 
 def _tile(encoded: bytes) -> PIL.Image.Image:
-    return open_picture(encoded).convert("RGB").resize((_TILE, _TILE))
+    return to_rgb(open_picture(encoded)).resize((_TILE, _TILE))
 
 
 def _sprite(tiles: list[PIL.Image.Image]) -> bytes:

@@ -29,17 +29,60 @@ class Adam:
       eps: added to the root of the second moment.
       amsgrad: divides by the largest second moment so far (Reddi et al. 2018), as in torch: the
         maximum is taken before the bias correction.
+      eps_before_correction: adds eps to the root of the second moment before its bias is corrected,
+        as TensorFlow's Adam and the AdamW of old versions of transformers do.
     """
 
     b1: float = setting(0.9, at_least=0, below=1)
     b2: float = setting(0.999, at_least=0, below=1)
     eps: float = setting(1e-8, at_least=0)
     amsgrad: bool = False
+    eps_before_correction: bool = False
 
     def make(self, decay: Decay) -> optax.GradientTransformation:
         """Returns the transformation of gradients into directions."""
-        moments = _scale_by_amsgrad if self.amsgrad else optax.scale_by_adam
-        return optax.chain(moments(b1=self.b1, b2=self.b2, eps=self.eps), _add_decay(decay))
+        moments = self._make_amsgrad() if self.amsgrad else self._make_adam()
+        return optax.chain(moments, _add_decay(decay))
+
+    def _make_adam(self) -> optax.GradientTransformation:
+        adam = optax.scale_by_adam(b1=self.b1, b2=self.b2, eps=self.eps)
+        if not self.eps_before_correction:
+            return adam
+
+        def update(gradients: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+            _, state = adam.update(gradients, state, params)
+            return self._divide(state.mu, state.nu, state.count), state
+
+        return optax.GradientTransformation(adam.init, update)
+
+    def _make_amsgrad(self) -> optax.GradientTransformation:
+        # `optax.scale_by_amsgrad` takes the maximum of bias-corrected moments: the noisy first
+        # estimates then stay in the denominator for good.
+        def init(params: Any) -> optax.ScaleByAmsgradState:
+            # One array each: the training step donates them.
+            moments = [jax.tree.map(jnp.zeros_like, params) for _ in range(3)]
+            return optax.ScaleByAmsgradState(jnp.zeros((), jnp.int32), *moments)
+
+        def update(gradients: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+            del params
+            count = optax.safe_increment(state.count)
+            mu = optax.tree.update_moment(gradients, state.mu, self.b1, 1)
+            nu = optax.tree.update_moment_per_elem_norm(gradients, state.nu, self.b2, 2)
+            largest = jax.tree.map(jnp.maximum, state.nu_max, nu)
+            directions = self._divide(mu, largest, count)
+            return directions, optax.ScaleByAmsgradState(count, mu, nu, largest)
+
+        return optax.GradientTransformation(init, update)
+
+    def _divide(self, mu: Any, nu: Any, count: jax.Array) -> Any:
+        """Returns the first moments over the roots of the second, with their bias corrected."""
+        is_early = self.eps_before_correction
+        eps = self.eps / jnp.sqrt(1 - self.b2**count) if is_early else self.eps
+        return jax.tree.map(
+            lambda m, v: m / (jnp.sqrt(v) + eps),
+            optax.tree.bias_correction(mu, self.b1, count),
+            optax.tree.bias_correction(nu, self.b2, count),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,27 +239,3 @@ def _add_decay(decay: Decay) -> optax.GradientTransformation:
     return optax.stateless(
         lambda directions, params: jax.tree_util.tree_map_with_path(add, directions, params)
     )
-
-
-def _scale_by_amsgrad(*, b1: float, b2: float, eps: float) -> optax.GradientTransformation:
-    # `optax.scale_by_amsgrad` takes the maximum of bias-corrected moments: the noisy first
-    # estimates then stay in the denominator for good.
-    def init(params: Any) -> optax.ScaleByAmsgradState:
-        # One array each: the training step donates them.
-        moments = [jax.tree.map(jnp.zeros_like, params) for _ in range(3)]
-        return optax.ScaleByAmsgradState(jnp.zeros((), jnp.int32), *moments)
-
-    def update(gradients: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        del params
-        count = optax.safe_increment(state.count)
-        mu = optax.tree.update_moment(gradients, state.mu, b1, 1)
-        nu = optax.tree.update_moment_per_elem_norm(gradients, state.nu, b2, 2)
-        largest = jax.tree.map(jnp.maximum, state.nu_max, nu)
-        directions = jax.tree.map(
-            lambda m, v: m / (jnp.sqrt(v) + eps),
-            optax.tree.bias_correction(mu, b1, count),
-            optax.tree.bias_correction(largest, b2, count),
-        )
-        return directions, optax.ScaleByAmsgradState(count, mu, nu, largest)
-
-    return optax.GradientTransformation(init, update)
