@@ -5,7 +5,8 @@ import re
 import unicodedata
 
 # Letters and digits, and what is no letter to Python: vowel signs of many scripts, and emojis.
-_WORD = re.compile(r"(?:[^\W_]|[^\x00-\u02ff\u2000-\u206f\u3000-\u303f\ud800-\udfff\uff00-\uffff])+")
+_OTHER = r"\x00-\u02ff\u2000-\u206f\u3000-\u303f\ud800-\udfff\uff00-\uffff"
+_WORD = re.compile(rf"(?:[^\W_]|[^{_OTHER}])+")
 
 
 def text_key(text: str) -> str:
