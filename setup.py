@@ -71,8 +71,8 @@ setuptools.setup(
         "cuda": ["jax[cuda13]>=0.10.2,<0.12"],
         # The record of `python -m xmodal sweep`.
         "sweep": ["optuna>=4.9,<6"],
-        # Approximate search of `python -m xmodal search`.
-        "search": ["faiss-cpu>=1.9,<2"],
+        # Approximate search and the server of `python -m xmodal search`.
+        "search": ["faiss-cpu>=1.9,<2", "starlette>=0.40,<2", "uvicorn>=0.30,<1"],
         # Pages of `python -m xmodal annotate`, and the agreement of raters.
         "annotate": [
             "krippendorff>=0.8,<1",

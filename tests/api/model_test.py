@@ -39,9 +39,12 @@ def test_texts_come_back_in_their_order(count, batch_size, devices):
 
 def test_batches_of_texts_are_small_on_a_cpu(monkeypatch):
     sizes = []
-    monkeypatch.setattr(
-        model_module.Model, "_embed_all", lambda self, *arguments: sizes.append(arguments[-1])
-    )
+
+    def embed_all(self, embed, side, texts, items, batch_size):
+        items(texts, 0)
+        sizes.append(batch_size)
+
+    monkeypatch.setattr(model_module.Model, "_embed_all", embed_all)
     model, _ = make_model()
     model.embed_texts(["a"])
     model.embed_texts(["a"], batch_size=3)
@@ -293,3 +296,16 @@ def test_tensors_that_numpy_cannot_read_are_named():
         model.embed_images(tensor)
     with pytest.raises(UserError, match="takes embeddings: .* requires grad"):
         model.similarity(tensor, tensor)
+
+
+def test_texts_that_are_lost_are_counted(caplog):
+    model = make_model(1)[0]
+    model.embed_texts(make_texts(6))
+    assert not caplog.messages
+    longest = " ".join(["a red star"] * 9)
+    texts = [f"{longest} above", f"{longest} above the circle", "", "狗", "a star"]
+    model.embed_texts(iter(texts * 2))
+    (said,) = caplog.messages
+    assert "2 of 10 texts are empty" in said
+    assert "4 of 10 texts are longer than max_length=20 and are cut; all equal others" in said
+    assert "2 of 10 texts have no known word" in said

@@ -53,7 +53,7 @@ def main(argv: list[str]) -> None:
     lists = build_lists("cosine", items)
     built = time.perf_counter() - started
     approximate = ApproximateSearch(lists, "cosine", scorer, items, Effort())
-    effort = approximate.tune(tuning, exact(tuning, TOP)[1], RECALL.value)
+    effort, _ = approximate.tune(tuning, exact(tuning, TOP)[1], RECALL.value)
     one = queries[:1]
     found = {
         "count": COUNT.value,

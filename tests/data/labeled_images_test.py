@@ -1,18 +1,15 @@
 """Labeled images: datasets that TFDS prepared, folders of classes, and the built-in dataset."""
 
 import io
-import pathlib
 
 import numpy as np
 import PIL.Image
 import pytest
-import tensorflow as tf
 import tensorflow_datasets as tfds
 
 import xmodal
 from xmodal import data
 from xmodal.base.config import UserError
-from xmodal.data.records import TFRecords
 
 NAMES = ("red", "green", "blue")
 COUNTS = {"train": 23, "test": 11}
@@ -25,7 +22,7 @@ def picture(label, number):
 
 
 class Patches(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-    """As a classification dataset of TFDS: no ids, no captions, its default file format."""
+    """As a classification dataset of TFDS: no ids, no captions."""
 
     VERSION = tfds.core.Version("1.0.0")
     name = "patches"
@@ -54,7 +51,7 @@ class Patches(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("tfds"))
-    Patches(data_dir=folder, file_format="tfrecord").download_and_prepare()
+    Patches(data_dir=folder, file_format="array_record").download_and_prepare()
     return folder
 
 
@@ -115,41 +112,10 @@ def test_datasets_that_are_not_there(prepared):
         data.prepare(section(prepared, labels=("breed",)), splits=["test"])
 
 
-def test_a_truncated_file_is_named(tmp_path, prepared):
-    class Part:
-        filename, skip, take = str(tmp_path / "x.tfrecord"), 0, -1
-        examples_in_shard = COUNTS["train"]
-
-    source = next(pathlib.Path(prepared).rglob("*train*record*"))
-    whole = source.read_bytes()
-    for size in (len(whole) - 3, 5):
-        (tmp_path / "x.tfrecord").write_bytes(whole[:size])
-        with pytest.raises(UserError, match="x.tfrecord"):
-            TFRecords([Part])
-    # A file that ends between two records.
-    (tmp_path / "x.tfrecord").write_bytes(whole[: 16 + int.from_bytes(whole[:8], "little")])
-    with pytest.raises(UserError, match=f"has 1 records instead of {COUNTS['train']}"):
-        TFRecords([Part])
-
-
-def test_a_changed_byte_in_a_record_is_found(tmp_path, prepared):
-    class Part:
-        filename, skip, take = str(tmp_path / "x.tfrecord"), 0, -1
-        examples_in_shard = COUNTS["train"]
-
-    whole = next(pathlib.Path(prepared).rglob("*train*record*")).read_bytes()
-    path = tmp_path / "x.tfrecord"
-    path.write_bytes(whole)
-    records = TFRecords([Part])
-    rows = [*range(len(records))][::-1]
-    expected = records.__getitems__(rows)
-    assert [each.numpy() for each in tf.data.TFRecordDataset(str(path))] == expected[::-1]
-    for place in (-5, 8, -1, 40):  # In a record, in the checksums of a length and of a record.
-        changed = bytearray(whole)
-        changed[place] ^= 4
-        path.write_bytes(changed)
-        with pytest.raises(UserError, match="x.tfrecord is damaged: .*; prepare the dataset again"):
-            records.__getitems__(rows)
+def test_tfrecords_are_to_be_converted(tmp_path):
+    Patches(data_dir=str(tmp_path), file_format="tfrecord").download_and_prepare()
+    with pytest.raises(UserError, match="has TFRecords.*tfds build --file_format=array_record"):
+        data.eval_split(section(str(tmp_path)), split="train")
 
 
 def test_folders_of_classes(tmp_path):

@@ -10,7 +10,6 @@ from xmodal import data
 from xmodal.base.config import UserError
 from xmodal.data import learned_vocabulary
 from xmodal.data.datasets import Source
-from xmodal.preprocessing import TextConfig
 from xmodal.preprocessing.treebank import split_nltk
 from xmodal.preprocessing.words import split_words
 
@@ -20,7 +19,7 @@ def _texts(split):
     return [text for i in range(first, first + count) for text in tiny.captions(i).values()]
 
 
-@pytest.mark.parametrize("min_count", [1, 150])
+@pytest.mark.parametrize("min_count", [1, 60])
 @pytest.mark.parametrize(("name", "split"), [("nltk", split_nltk), ("words", split_words)])
 def test_words_of_the_training_captions_are_learned(tiny_config, name, split, min_count):
     text = {"tokenizer": name, "min_count": min_count, "unknown": "token", "max_length": 9}
@@ -83,21 +82,68 @@ def test_words_are_learned_as_the_tokenizer_reads_them(tiny_config):
         assert set(tokenizer.vocabulary[4:]) <= {tokenizer.vocabulary[k] for k in ids[mask > 0]}
 
 
-def test_captions_without_known_words_are_told(caplog):
-    config = TextConfig(tokenizer="nltk", min_count=2, unknown="token")
-    english = [f"a {word} dog" for word in ("red", "blue", "small", "large", "wet", "old")]
-    learned_vocabulary.learn_vocabulary([*english, "green."], config)
-    (said,) = caplog.messages
-    assert said.startswith("1 of the first 7 training captions have no word that occurs")
+def _start(tiny_config, monkeypatch, captions, **text):
+    """Counts captions as at the start of a run."""
+    monkeypatch.setattr(learned_vocabulary, "read_captions", lambda *_: captions)
+    return data.vocabulary_size(tiny_config | {"text": {"tokenizer": "nltk"} | text})
+
+
+_ENDS = ("red", "ball", "rolls", "under", "table")
+LONG = [f"{'the red ball ' * 4}{left} {right}" for left in _ENDS for right in (*_ENDS, "the")]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_lost_captions_are_counted_at_every_start(
+    tiny_config, tmp_path, monkeypatch, caplog, named
+):
+    """Whether the vocabulary is learned, cached or named."""
+    (tmp_path / "vocab.txt").write_text("\n".join(["<pad>", "<unk>", "a", "the", *_ENDS]))
+    text = {"max_length": 8 + named, "vocabulary": str(tmp_path / "vocab.txt") if named else ""}
+    for _ in range(2):
+        caplog.clear()
+        _start(tiny_config, monkeypatch, [*LONG, "a table", "汉字.", " "], **text)
+        (said,) = [each for each in caplog.records if "training captions" in each.message]
+        assert said.levelname == "WARNING"
+        assert "1 of 33 training captions are empty" in said.message
+        assert "1 of 33 training captions have no known word" in said.message
+        limit = f"config.data.text.max_length={8 + named}"
+        assert f"30 of 33 training captions are longer than {limit}" in said.message
+        assert "are cut; all equal others after that" in said.message
     caplog.clear()
-    learned_vocabulary.learn_vocabulary(english * 2, config)
-    assert not caplog.messages
-    chinese = ["红色的狗, 在草地上.", "白色的狗, 在海滩上.", "猫."]
-    learned_vocabulary.learn_vocabulary([*english, *chinese], config)
-    (said,) = caplog.messages
-    assert said.startswith("3 of the first 9 training captions have no word that occurs")
-    pieces = TextConfig(tokenizer="wordpiece", vocabulary_size=30)
-    assert "狗" in learned_vocabulary.learn_vocabulary(chinese, pieces)
+    caplog.set_level("INFO")
+    _start(tiny_config, monkeypatch, ["a table"] * 19 + LONG[:1], **text)
+    assert [each.levelname for each in caplog.records if "1 of 20" in each.message] == ["INFO"]
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ({"min_count": 2}, "min_count=1 keeps all words, .*tokenizer='wordpiece'"),
+        ({"vocabulary": "FILE"}, "vocabulary='.*vocab.txt' lists other words: name the file"),
+        (
+            {"vocabulary": "FILE", "tokenizer": "wordpiece"},
+            "vocabulary='.*vocab.txt' lists other words: name the file",
+        ),
+    ],
+)
+def test_captions_of_which_none_has_a_known_word_are_an_error(
+    tiny_config, tmp_path, monkeypatch, text, remedy
+):
+    words = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", ".")
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    text = {
+        key: str(tmp_path / "vocab.txt") if each == "FILE" else each for key, each in text.items()
+    }
+    chinese = ["红色的狗在草地上.", "白色的狗在海滩上."]
+    for _ in range(2):
+        with pytest.raises(UserError, match=f"2 of 2 training captions have no known.*{remedy}"):
+            _start(tiny_config, monkeypatch, chinese, **text)
+
+
+def test_many_captions_are_counted_in_a_sample(tiny_config, monkeypatch, caplog):
+    monkeypatch.setattr(learned_vocabulary, "_LOOKED_AT", 10)
+    _start(tiny_config, monkeypatch, LONG, max_length=9, min_count=1)
+    assert "10 of 10 training captions, a sample of 30, are longer" in caplog.text
 
 
 def test_a_vocabulary_is_learned_once_from_text_alone(tiny_config, monkeypatch):

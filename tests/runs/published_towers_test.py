@@ -146,7 +146,7 @@ def test_word_vectors_rank_as_their_reference(make_config, vectors, folders):
     assert evaluation.tagged[f"coco/{TINY}/t2t/queries"] == len(ranks)
     words = f"{coverage.known_tokens:,} of {coverage.tokens:,} words ({coverage.share:.1%})"
     assert 0 < coverage.share < 1
-    none = f"{coverage.empty_texts} of {coverage.texts} captions have none"
+    none = f"{coverage.empty_texts} of {coverage.texts} captions have no known word"
     report = evaluation.report()
     assert words in report
     assert none in report

@@ -22,10 +22,9 @@ from data_prep.region_features.feature_stores import FeatureStores
 from data_prep.untrusted.plain_pickles import DAMAGE, load_plain
 from tests.preprocessing import tiny_pieces
 from tests.stress import tiny_files
-from xmodal.api.search import approximate
 from xmodal.base.config import UserError
 from xmodal.base.cxc_files import read_cxc_file
-from xmodal.data import feature_records, records
+from xmodal.data import feature_records
 from xmodal.evals.inputs.arrays import load_embeddings, load_scores
 from xmodal.evals.inputs.lists import load_rankings
 from xmodal.preprocessing import TextConfig, decode_image, make_tokenizer
@@ -123,12 +122,6 @@ def _read_pictures(path: pathlib.Path) -> Any:
     return found
 
 
-def _read_tfrecord(folder: pathlib.Path) -> Any:
-    part = dataclasses.make_dataclass("Part", ["filename", "skip", "take", "examples_in_shard"])
-    source = records.TFRecords([part(str(folder / "a.tfrecord"), 0, 3, 3)])
-    return list(records.read_records(source, np.arange(len(source)), "x", "y"))
-
-
 def _read_frozen(folder: pathlib.Path) -> Any:
     return feature_records.open_features(str(folder / "f")).read(np.arange(2), 2)
 
@@ -136,21 +129,6 @@ def _read_frozen(folder: pathlib.Path) -> Any:
 def _read_step(folder: pathlib.Path) -> Any:
     checkpoints.check_whole(str(folder), 1, ("params",))
     return checkpoints.read_tree(str(folder), 1, "params")
-
-
-_ITEMS = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
-
-
-def _write_lists(folder: pathlib.Path) -> list[pathlib.Path]:
-    approximate.save_lists(approximate.build_lists("dot", _ITEMS), folder / "lists.npz")
-    return [folder / "lists.npz"]
-
-
-def _search_lists(folder: pathlib.Path) -> Any:
-    scores, items = approximate.read_lists(folder / "lists.npz", _ITEMS).search(_ITEMS[:3], 9)
-    assert items.min() >= -1
-    assert items.max() < len(_ITEMS)
-    return [scores, items]
 
 
 def _ids(tokenizer: str) -> Callable[[pathlib.Path], Any]:
@@ -285,9 +263,7 @@ READERS: Mapping[str, Reader] = {
     ),
     "SentencePiece model": _file("a.model", tiny_pieces.sentencepiece_model, _ids("sentencepiece")),
     "tokenizer.json": _file("a.json", tiny_pieces.tokenizer_json, _ids("tokenizer_json")),
-    "TFRecord": Reader(tiny_files.write_tfrecord, _read_tfrecord, is_exact=True),
     "frozen features": Reader(tiny_files.write_frozen, _read_frozen),
-    "faiss lists": Reader(_write_lists, _search_lists),
     "Orbax checkpoint": Reader(
         tiny_files.write_checkpoint, lambda f: checkpoints.read_arrays(epath.Path(f / "params"))
     ),

@@ -149,15 +149,6 @@ def write_tower(folder: pathlib.Path) -> list[pathlib.Path]:
     return [folder / "tower.json", folder / "weights.safetensors"]
 
 
-def write_tfrecord(folder: pathlib.Path) -> list[pathlib.Path]:
-    import tensorflow as tf
-
-    with tf.io.TFRecordWriter(str(folder / "a.tfrecord")) as writer:
-        for record in (b"first", b"second " * 20, b""):
-            writer.write(record)
-    return [folder / "a.tfrecord"]
-
-
 def write_frozen(folder: pathlib.Path) -> list[pathlib.Path]:
     arrays = [np.ones((2, 3), feature_records.DTYPE), np.zeros((1, 3), feature_records.DTYPE)]
     feature_records.write_features(str(folder / "f"), "image_features", {"weights": "x"}, arrays)

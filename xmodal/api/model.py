@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 import PIL.Image
+from absl import logging
 from jax.sharding import Mesh
 
 from xmodal.api.attention_weights import compute_weights
@@ -25,6 +26,7 @@ from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.inputs.text_lengths import TextLengths
 from xmodal.evals.pair_scores import PairFunctions
 from xmodal.preprocessing import ImageConfig, Tokenizer
+from xmodal.preprocessing.text_counts import TextCounts, count_texts
 from xmodal.similarity import Embedding, Similarity
 from xmodal.similarity.precision import in_precision
 
@@ -131,6 +133,8 @@ class Model:
         self, texts: Iterable[str], *, batch_size: int | None = None
     ) -> np.ndarray | ItemEmbeddings:
         """Embeds texts; texts of similar length share a batch.
+
+        Logs a warning of texts that are empty, cut or without a known word.
 
         Args:
           texts: any number of texts, also from an iterator.
@@ -244,10 +248,6 @@ class Model:
         Args:
           texts: any number of texts.
           batch_size: see `embed_texts`.
-
-        Raises:
-          UserError: the model has no text side, or no attention with one weight per token, or an
-            item is not a string.
         """
         tokenizer = self._require_tokenizer()
         _check_several("attend", texts)
@@ -281,24 +281,19 @@ class Model:
         return found.reshape(-1, *[math.isqrt(found.shape[1])] * 2)
 
     def tokenize(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the inputs of the text encoder: ids and mask, int32 [N, T].
-
-        Raises:
-          UserError: the model has no text side, or an item is not a string.
-        """
+        """Returns the inputs of the text encoder: ids and mask, int32 [N, T]."""
         tokenizer = self._require_tokenizer()
         _check_several("tokenize", texts)
         texts = list(texts)
         _check_strings(texts)
         return tokenizer.encode(texts)
 
-    def preprocess(self, images: Iterable[Picture], *, upright: bool = True) -> np.ndarray:
-        """Returns the inputs of the image encoder, uint8 [N, size, size, 3] for pictures.
+    def count_texts(self, texts: Sequence[str]) -> TextCounts:
+        """Returns how many texts are empty, cut or without a known word."""
+        return count_texts(self._require_tokenizer(), texts)
 
-        Raises:
-          UserError: the model has no image side.
-          ValueError: an item is not an image.
-        """
+    def preprocess(self, images: Iterable[Picture], *, upright: bool = True) -> np.ndarray:
+        """Returns the inputs of the image encoder, uint8 [N, size, size, 3] for pictures."""
         config = self._require_images()
         return np.stack([prepare_image(each, config, upright=upright) for each in images])
 
@@ -325,12 +320,17 @@ class Model:
         if batch_size is None:
             batch_size = self._lengths.batch_size
         choose = functools.partial(self._lengths.choose, batch_size=batch_size)
+        counts: list[TextCounts] = []
 
         def items(part: Sequence[str], _: int) -> GivenItems:
             _check_strings(part)
+            counts.append(self.count_texts(part))
             return GivenItems(texts=part, tokenizer=tokenizer, lengths=choose)
 
-        return self._embed_all(embed, "text", texts, items, batch_size)
+        found = self._embed_all(embed, "text", texts, items, batch_size)
+        if said := TextCounts.total(counts).describe("texts"):
+            logging.warning("%s", said)
+        return found
 
     def _embed_images(
         self, embed: Embed, method: str, images: Any, batch_size: int, **given: Any

@@ -3,7 +3,10 @@
 import argparse
 import ast
 import warnings
+from importlib.util import find_spec
 from typing import Any
+
+from xmodal.base.config import UserError
 
 _DATASET = ("dataset", "config", "split", "data_dir", "manual_dir")
 
@@ -15,6 +18,12 @@ def make_parser(command: str, description: str | None) -> argparse.ArgumentParse
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+
+def require_extra(extra: str, *modules: str) -> None:
+    """Raises an error without the libraries of an extra in setup.py."""
+    if missing := [name for name in modules if find_spec(name) is None]:
+        raise UserError(f'{", ".join(missing)} is missing: pip install "xmodal[{extra}]"')
 
 
 def add_dataset(

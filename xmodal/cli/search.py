@@ -13,13 +13,20 @@ files, or features in a .npy file), captions (one per line), or the items of a p
 import argparse
 import collections
 import contextlib
+import os
 import pathlib
 from typing import TYPE_CHECKING
 
-from xmodal.api.search.methods import KINDS, METHODS, check_method
+from xmodal.api.search.methods import KINDS, METHODS, SIDES, check_method
 from xmodal.base import console
 from xmodal.base.config import UserError
-from xmodal.cli.arguments import add_dataset, dataset_section, make_parser
+from xmodal.cli.arguments import (
+    add_dataset,
+    dataset_section,
+    make_parser,
+    positive_int,
+    require_extra,
+)
 
 # JAX and Pillow are slow to import, but --help and errors in arguments should be fast.
 if TYPE_CHECKING:
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from xmodal.api.search.items import SearchItems
     from xmodal.data import EvalSplit
 
-_NO_ROOM = "Free some space and repeat the command; finished parts are kept."
+_NO_ROOM = "Free some space and repeat the command."
 FORMATS = ("table", "json", "html")
 
 
@@ -69,6 +76,12 @@ def _build_together(args: argparse.Namespace) -> None:
     given = _given_items(args)
     model = load(args.model, step=args.step)
     items = given or _items_of_dataset(args, model)
+    for kind in items:
+        if SIDES[kind] not in model.sides:
+            raise UserError(
+                f"{model.name} has no {SIDES[kind]} side, only {model.sides[0]}: omit --{kind}s, "
+                "or use a model with both sides."
+            )
     if not items:
         raise UserError("Nothing to index: the dataset has no items for the model's sides.")
     parts = EmbeddedParts(args.output, model, items, args.part_size)
@@ -114,8 +127,7 @@ def _items_of_dataset(args: argparse.Namespace, model: "Model") -> dict[str, "Se
     found = items_lib.from_dataset(
         section, features=model.takes_features, max_regions=model.max_regions
     )
-    sides = {"image": "image", "caption": "text"}
-    return {kind: each for kind, each in found.items() if sides[kind] in model.sides}
+    return {kind: each for kind, each in found.items() if SIDES[kind] in model.sides}
 
 
 def _describe(gallery: "IndexGallery") -> str:
@@ -146,15 +158,17 @@ def _query(args: argparse.Namespace) -> None:
     index = Index.open(args.index, model=args.model)
     names = ("top", "find", "exact", "rerank", "first_stage_weight")
     options = {name: getattr(args, name) for name in names}
-    hits = index.query(args.text, image=image, **options)
+    hits, notes = index.query(args.text, image=image, **options), index.describe_query(args.text)
     query = args.text if args.image is None else args.image
     find = args.find or next(kind for kind in KINDS if kind in index.galleries)
     if args.format == "html":
         shown = _Pictures(index.galleries[find], find)
         title = query if args.image is None else pathlib.Path(query).name
-        text = formats.as_page(title, hits, shown, asked).to_html()
+        text = formats.as_page(title, hits, shown, asked, notes).to_html()
+    elif args.format == "table":
+        text = formats.as_table(hits, notes)
     else:
-        text = formats.as_table(hits) if args.format == "table" else formats.as_json(query, hits)
+        text = formats.as_json(query, hits, notes)
     # Names of files need not be UTF-8; their bytes are escaped, as JSON does it.
     encoded = text.encode(errors="backslashreplace")
     if not args.output:
@@ -167,14 +181,13 @@ def _query(args: argparse.Namespace) -> None:
 
 
 def _serve(args: argparse.Namespace) -> None:
+    require_extra("search", "starlette", "uvicorn")
     from xmodal.api.search.index import Index
-    from xmodal.api.search.server import make_server
+    from xmodal.api.search.server import serve
 
-    server = make_server(Index.open(args.index, model=args.model), args.host, args.port)
-    host, port = server.server_address[:2]
-    print(f"{args.index} is served at http://{host!s}:{port}/search?text=a+dog", flush=True)
-    with server, contextlib.suppress(KeyboardInterrupt):
-        server.serve_forever()
+    index = Index.open(args.index, model=args.model)
+    with contextlib.suppress(KeyboardInterrupt):
+        serve(index, args.index, args.host, args.port, args.url)
 
 
 class _Pictures:
@@ -185,8 +198,8 @@ class _Pictures:
     """
 
     def __init__(self, gallery: "IndexGallery", kind: str) -> None:
-        self._split = None
-        self._kind = kind
+        self._split, self._kind = None, kind
+        self._folder = os.path.abspath(gallery.folder)
         self.missing: list[str] = []
         if gallery.dataset is not None:
             from xmodal.api.search.items import open_split
@@ -199,6 +212,12 @@ class _Pictures:
         if self._split is None:
             path = pathlib.Path(hit.item)
             if path.is_file():
+                # An index from elsewhere must not put this machine's files on a page.
+                if not pathlib.Path(os.path.abspath(path)).is_relative_to(self._folder):
+                    raise UserError(
+                        f"{path} is outside of {self._folder}, the folder of the index's pictures: "
+                        "build the index again, or use another --format."
+                    )
                 return _open(path)
             # Features have no picture; their names are ROW or FILE.npy#ROW.
             if path.is_absolute() and not path.suffix.startswith(".npy#"):
@@ -250,10 +269,7 @@ def _parse() -> argparse.Namespace:
     build.add_argument("--method", choices=METHODS, default="auto", help="search method")
     build.add_argument("--recall", type=float, default=0.95, help="recall of approximate search")
     build.add_argument(
-        "--part_size",
-        type=int,
-        default=1 << 14,
-        help="items that are embedded together; a killed build resumes at the first missing part",
+        "--part_size", type=positive_int, default=1 << 14, help="items embedded together"
     )
     build.add_argument("--output", required=True, help="the new folder")
     query = commands.add_parser("query", help="search an index")
@@ -279,6 +295,7 @@ def _parse() -> argparse.Namespace:
     serve.add_argument("--model", help="a bundle of the index's model, or its new place")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen at")
     serve.add_argument("--port", type=int, default=8000, help="port to listen at; 0 for a free one")
+    serve.add_argument("--url", default="", help="address of a proxy of this server")
     return parser.parse_args()
 
 

@@ -21,7 +21,7 @@ from xmodal.base.progress import progress
 from xmodal.data import column_cache
 from xmodal.data import columns as columns_lib
 from xmodal.data.data_config import DataConfig, parse
-from xmodal.data.records import TFRecords, read_records
+from xmodal.data.records import read_records
 
 UNKNOWN_HASH = "unknown"
 """Hash of a dataset that was prepared before hashes were introduced."""
@@ -269,9 +269,12 @@ def _open_prepared(config: DataConfig) -> tfds.core.DatasetBuilder:
 
 
 def _open_records(builder: tfds.core.DatasetBuilder, split: str) -> Any:
-    """Returns the records of a split by number, from any format that TFDS prepares by default."""
+    """Returns the records of a split by number."""
     if builder.info.file_format == tfds.core.FileFormat.TFRECORD:
-        return TFRecords(builder.info.splits[split].file_instructions)
+        raise UserError(
+            f"{builder.data_path} has TFRecords, which are not read by number: prepare it with "
+            "`tfds build --file_format=array_record`, or convert it with `tfds convert_format`."
+        )
     return builder.as_data_source(
         split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
     ).data_source

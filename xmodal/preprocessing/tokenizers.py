@@ -28,6 +28,8 @@ class Tokenizer:
       identity: see `TokenizerFile.identity`.
       rules: the fields of `TextConfig` on which the ids depend, by name.
       max_length: T, number of ids of a padded text.
+      room: most ids of a text besides markers.
+      unknown: id of unknown words; -1 without such a token.
     """
 
     def __init__(
@@ -69,11 +71,12 @@ class Tokenizer:
         )
         ids = {token: number for number, token in reversed(list(enumerate(vocabulary)))}
         self._start, self._end = ([_require(ids, token) for token in each] for each in (start, end))
+        self.room = config.max_length - len(self._start) - len(self._end)
         self._reads_pads = config.reads_pads
         needs_pad = bool(config.pad) or config.reads_pads
         self._pad = _require(ids, config.pad or pad) if needs_pad else ids.get(pad, 0)
-        if config.augment is not None and config.augment.unknown:
-            self._unknown = _require(ids, unknown)
+        needs_unknown = config.augment is not None and config.augment.unknown
+        self.unknown = _require(ids, unknown) if needs_unknown else ids.get(unknown, -1)
         if needs_mask(config):
             self._mask = _require(ids, mask)
 
@@ -90,17 +93,17 @@ class Tokenizer:
           Ids int32 [N, T] and a mask int32 [N, T] that is 1 on the tokens that the model reads.
         """
         augment = self._augment
-        texts = [self._cut(text) for text in texts]
         if seeds is None or augment is None:
-            rows = [self._marked(self._ids_of(text)) for text in texts]
+            rows = [self._marked(ids) for ids in self.read(texts)]
         elif augment.change:
             rows = [
-                self._changed(text, seed, augment) for text, seed in zip(texts, seeds, strict=True)
+                self._changed(self._cut(text), seed, augment)
+                for text, seed in zip(texts, seeds, strict=True)
             ]
         else:
             rows = [
-                self._marked(self._augmented(self._ids_of(text), seed, augment))
-                for text, seed in zip(texts, seeds, strict=True)
+                self._marked(self._augmented(ids, seed, augment))
+                for ids, seed in zip(self.read(texts), seeds, strict=True)
             ]
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
         mask = np.arange(self.max_length) < lengths[:, None]
@@ -108,9 +111,12 @@ class Tokenizer:
         ids[mask] = np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())
         return ids, np.ones_like(ids) if self._reads_pads else mask.astype(np.int32)
 
+    def read(self, texts: Sequence[str]) -> list[Sequence[int]]:
+        """Returns all ids of texts, without markers and augmentation."""
+        return [self._ids_of(self._cut(text)) for text in texts]
+
     def _marked(self, ids: Sequence[int]) -> list[int]:
-        most = self.max_length - len(self._start) - len(self._end)
-        return [*self._start, *ids[:most], *self._end]
+        return [*self._start, *ids[: self.room], *self._end]
 
     def _changed(self, text: str, seed: np.ndarray, config: TokenAugmentConfig) -> list[int]:
         """Returns a text's ids with words masked, replaced or deleted according to the seed."""
@@ -140,7 +146,7 @@ class Tokenizer:
         deleted = int(config.delete * len(ids))
         kept = np.argsort(order)[deleted:][: config.keep or None]
         return [
-            self._unknown if uniform[place] < config.unknown else ids[place]
+            self.unknown if uniform[place] < config.unknown else ids[place]
             for place in sorted(kept.tolist())
         ]
 
@@ -324,4 +330,12 @@ def make_tokenizer(config: TextConfig, vocabulary: Sequence[str]) -> Tokenizer:
             f"config.data.text.tokenizer={config.tokenizer!r} reads a file called {wanted}, but "
             f"config.data.text.vocabulary names a {given.name}."
         )
-    return make(given, config)
+    return _make_once(make, given, config)
+
+
+# A start counts texts, trains and evaluates with one tokenizer, which remembers texts and words.
+@functools.lru_cache(2)
+def _make_once(
+    make: Callable[..., Tokenizer], file: TokenizerFile, config: TextConfig
+) -> Tokenizer:
+    return make(file, config)

@@ -21,7 +21,7 @@ from xmodal.runs.config.spec import read_spec
 from xmodal.runs.evaluation.ensemble_subjects import Member, open_ensemble
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.sentence_notes import describe_prompt, describe_words
+from xmodal.runs.evaluation.sentence_notes import describe_captions, describe_words
 from xmodal.runs.evaluation.subjects import Opened
 from xmodal.runs.evaluation.suite import Subject
 from xmodal.runs.initialization import from_towers
@@ -142,11 +142,11 @@ def load_weights(parts: Parts) -> tuple[Tree, Tree]:
 
 
 def describe(parts: Parts, split: Items) -> list[str]:
-    """Returns notes on the towers and on how many words of the captions have a vector."""
-    folders = from_towers.named_folders(parts.settings.init_from)
+    """Returns notes on the towers, and on what their tokenizer loses of the captions."""
+    settings, text = parts.settings, parts.settings.data.text
+    folders = from_towers.named_folders(settings.init_from)
     notes = [f"{side.capitalize()} tower: {folder}, as it is." for side, folder in folders.items()]
-    notes += describe_prompt(parts.settings.data)
-    text = parts.settings.data.text
+    notes += describe_captions(settings.data, settings.train_split, split)
     if "text" in folders and text.tokenizer == "words":
         notes += describe_words(text, read_vocabulary(text.vocabulary), split.caption_texts)
     return notes

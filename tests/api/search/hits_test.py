@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import threading
 import urllib.request
 
 import jax
@@ -11,6 +10,7 @@ import PIL.Image
 import pytest
 
 import xmodal
+from tests.api.search.serving import serving
 from tests.api.tiny_dual_encoder import (
     FEATURES,
     PAIR_SCORER,
@@ -21,7 +21,6 @@ from tests.api.tiny_dual_encoder import (
     save_run,
 )
 from xmodal.api import pair_scoring
-from xmodal.api.search.server import make_server
 from xmodal.evals.inputs.given_items import GivenItems
 from xmodal.evals.ranking.products import open_scores
 from xmodal.evals.ranking.score_tiles import complete_rows
@@ -109,14 +108,10 @@ def test_hits_are_those_of_the_evaluator(run, monkeypatch):
     assert hit.definition == "logit of matching_head"
     assert hit.score == pytest.approx(alone[hit.row], rel=1e-5)
     # Over HTTP, too.
-    with make_server(index, "127.0.0.1", 0) as listening:
-        thread = threading.Thread(target=listening.handle_request)
-        thread.start()
-        address = f"http://127.0.0.1:{listening.server_address[1]}/search"
-        asked = f"{address}?text={texts[0].replace(' ', '+')}&top=3&rerank=7"
+    with serving(index) as (host, port):
+        asked = f"http://{host}:{port}/search?text={texts[0].replace(' ', '+')}&top=3&rerank=7"
         with urllib.request.urlopen(asked, timeout=60) as answer:
             found = json.load(answer)["hits"]
-        thread.join()
     expected = index.query(texts[0], top=3, rerank=7)
     assert found == [dataclasses.asdict(hit) for hit in expected]
     assert found[0]["definition"] == NAME

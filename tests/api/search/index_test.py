@@ -14,12 +14,15 @@ import jax
 import numpy as np
 import PIL.Image
 import pytest
+from etils import epath
 
 import xmodal
 from tests.api.tiny_dual_encoder import SECTION, TEXT, WORDS, make_texts, make_weights, save_run
 from xmodal.api.exporting import export_model
 from xmodal.api.model import Model
-from xmodal.api.search import formats
+from xmodal.api.search import approximate, exact, formats
+from xmodal.api.search.approximate import save_lists
+from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.hits import Hit
 from xmodal.base.mesh import make_mesh
 from xmodal.models import make_dual_encoder
@@ -89,41 +92,53 @@ def test_approximate_search_of_an_index(model, tmp_path):
     assert again.query("a star") == index.query("a star")
     exact = {hit.row for hit in again.query("a star", exact=True)}
     assert len(exact & {hit.row for hit in again.query("a star")}) >= 5
-    path = tmp_path / "index" / "image_lists.npz"
+    path = tmp_path / "index" / "image_lists.faiss"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(
-        xmodal.UserError, match="image_lists.npz is damaged or truncated, its bytes"
+        xmodal.UserError, match="image_lists.faiss is damaged or truncated, its bytes"
     ):
         xmodal.Index.open(tmp_path / "index", model=model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["images", "captions"])
+def test_items_that_are_nearly_equal_are_searched_exactly(model, caplog, monkeypatch, kind):
+    """8-bit codes cannot tell them apart: the effort has a bound, and so has the memory."""
+    pytest.importorskip("faiss")
+    vectors = np.ones((3000, 4), np.float32)
+    vectors[1:] += 1e-5 * np.random.default_rng(0).normal(size=(2999, 4)).astype(np.float32)
+    vectors[0] = -1  # The range of the codes.
+    gathered = []
+    rescore = exact.Scorer.rescore
+    monkeypatch.setattr(
+        exact.Scorer, "rescore", lambda *a: (gathered.append(a[2].size), rescore(*a))[1]
+    )
+    monkeypatch.setattr(approximate, "_NUMBERS", 2**14)
+    galleries = {kind[:-1]: IndexGallery([str(row) for row in range(3000)], vectors)}
+    index = xmodal.Index.of_galleries(model, galleries, method="approximate", recall=0.95)
+    assert max(gathered) <= 2**14
+    gallery = index.galleries[kind[:-1]]
+    assert (gallery.lists, gallery.quality) == (None, None)
+    assert re.search(rf"finds 0\.\d+ of the exact top 10 {kind}, .*: search is exact", caplog.text)
+    hits = index.query_vectors(vectors[7:8], "caption" if kind == "images" else "image", top=3)
+    assert 0 not in [hit.row for hit in hits[0]]
 
 
 def test_lists_that_are_not_those_of_the_index_are_refused(model, tmp_path):
     pytest.importorskip("faiss")
     index = xmodal.Index.build(model, images=make_features(200), method="approximate")
     index.save(tmp_path / "index")
-    card, path = tmp_path / "index" / "index.json", tmp_path / "index" / "image_lists.npz"
+    card, path = tmp_path / "index" / "index.json", tmp_path / "index" / "image_lists.faiss"
     content = json.loads(card.read_text())
     del content["checksums"]  # Whoever changes a file can change its checksum.
     card.write_text(json.dumps(content))
-    whole, arrays = path.read_bytes(), dict(np.load(path))
-    sizes, items = arrays["sizes"], arrays["items"]
-    for hostile in (
-        {"items": np.full_like(items, items[0])},
-        {"items": np.full_like(items, -(2**40))},
-        {"items": items.astype(np.int32)},
-        {"items": items[3:], "codes": arrays["codes"][3:]},
-        {"sizes": sizes[:0], "centers": arrays["centers"][:0]},
-        {"sizes": np.array([-5, 205, *[0] * len(sizes[2:])])},
-        {"centers": arrays["centers"][:, :2]},
-        {"ranges": arrays["ranges"][:3]},
-        {"codes": arrays["codes"][:, :2]},
-        {"by_distance": np.array([True, False])},
-    ):
-        np.savez(path, **arrays | hostile)
-        with pytest.raises(xmodal.UserError, match="image_lists.npz is damaged .*: build the inde"):
-            xmodal.Index.open(tmp_path / "index", model=model)
+    whole = path.read_bytes()
+    other = xmodal.Index.build(model, images=make_features(190), method="approximate")
+    save_lists(other.galleries["image"].lists, epath.Path(path))
+    with pytest.raises(xmodal.UserError, match="damaged .it has 190 items, not 200.: build the"):
+        xmodal.Index.open(tmp_path / "index", model=model)
     path.write_bytes(whole[:300])
-    with pytest.raises(xmodal.UserError, match="image_lists.npz is damaged .*: build the index"):
+    with pytest.raises(xmodal.UserError, match="image_lists.faiss is damaged .*: build the index"):
         xmodal.Index.open(tmp_path / "index", model=model)
     path.write_bytes(whole)
     assert xmodal.Index.open(tmp_path / "index", model=model).query("a star")
@@ -249,6 +264,9 @@ def test_an_index_remembers_its_step_even_if_the_run_is_moved_or_a_bundle(search
     [
         (lambda index: index.query(), "Pass either a text or an image as the"),
         (lambda index: index.query("a", image=np.ones(5)), "Pass either a text or an image"),
+        (lambda index: index.query(""), "The query '' is empty"),
+        (lambda index: index.query(" \t", rerank=3), "is empty: pass a text with words"),
+        (lambda index: index.query("\N{ZERO WIDTH SPACE}", find="caption"), "is empty"),
         (lambda index: index.query("a", top=0), "top is 0; it must be an integer of at lea"),
         (lambda index: index.query("a", top=2.5), "top is 2.5; it must be an integer"),
         (lambda index: index.query("a", top=-1, rerank=3), "top is -1; it must be an integer"),
@@ -317,6 +335,15 @@ def test_the_commands(run, model, search, tmp_path):
     )
     assert found["query"] == "a star"
     assert found["hits"][0]["item"] == "a star"
+    with pytest.raises(SystemExit, match="The query '  ' is empty"):
+        search("query", f"--index={place}", "  ")
+    note = "The model knows no word of the query"
+    assert search("query", f"--index={place}", "qwzx").splitlines()[-1].startswith(f"note: {note}")
+    noted = json.loads(search("query", f"--index={place}", "狗", "--format=json"))
+    assert noted["notes"][0].startswith(note)
+    page = f"--output={tmp_path / 'page.html'}"
+    search("query", f"--index={place}", "qwzx", "--format=html", page)
+    assert note in (tmp_path / "page.html").read_text()
     np.save(tmp_path / "one.npy", make_features()[4])
     search(
         "query", f"--index={place}", f"--image={tmp_path / 'one.npy'}", f"--output={tmp_path / 'a'}"

@@ -22,7 +22,8 @@ def _save(path):
 
 def test_pictures_behind_links_are_found_once(tmp_path):
     folder = tmp_path / "pictures"
-    expected = [_save(folder / "a.png"), _save(tmp_path / "other" / "b.png")]
+    expected = [_save(folder / "a.png"), str(folder / "link" / "b.png")]
+    _save(tmp_path / "other" / "b.png")
     (folder / "link").symlink_to(tmp_path / "other")
     (tmp_path / "other" / "circle").symlink_to(folder)
     (folder / "gone.png").symlink_to(tmp_path / "gone.png")
@@ -30,6 +31,23 @@ def test_pictures_behind_links_are_found_once(tmp_path):
     found = items.from_images(str(folder))
     assert found.names == expected
     assert list(found.left_out) == [str(folder / "gone.png")]
+
+
+def test_a_file_with_several_names_is_one_item(tmp_path):
+    folder = tmp_path / "pictures"
+    expected = [_save(folder / name) for name in ("b.png", "c.png", "d.png")]
+    (folder / "a_favorite.png").symlink_to("b.png")
+    (folder / "albums").mkdir()
+    (folder / "albums" / "best.png").symlink_to("../c.png")
+    (folder / "z_hard.png").hardlink_to(folder / "d.png")
+    # As git-annex keeps files: the folder has links alone.
+    _save(tmp_path / "objects" / "SHA256E-s923--0.png")
+    for name in ("e.png", "f.png"):
+        (folder / name).symlink_to(tmp_path / "objects" / "SHA256E-s923--0.png")
+    assert sorted(items.from_images(str(folder)).names) == [*expected, str(folder / "e.png")]
+    names = ["b.png", "c.png", "a_favorite.png", "./b.png", "albums/../c.png"]
+    (folder / "list.txt").write_text("\n".join(names))
+    assert items.from_images(str(folder / "list.txt")).names == expected[:2]
 
 
 def test_every_file_that_is_not_read_is_listed(tmp_path):

@@ -72,6 +72,52 @@ def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_page_shows_no_picture_from_outside_the_indexed_folder(
+    of_pixels, search, tmp_path, monkeypatch, relative
+):
+    """Whoever makes an index may name any file of the machine that opens it."""
+    (secret, *_), place = save_pictures(tmp_path / "private"), tmp_path / "index"
+    photos = save_pictures(tmp_path / "photos")
+    search("build", f"--model={of_pixels}", f"--images={tmp_path / 'photos'}", f"--output={place}")
+    query = (
+        "query",
+        f"--index={place}",
+        "a",
+        "--format=html",
+        f"--output={tmp_path / 'page.html'}",
+    )
+    search(*query)
+    monkeypatch.chdir(tmp_path / "photos")
+    named = "../private/0.png" if relative else f"{tmp_path}/photos/../private/0.png"
+    for name in (named, str(secret)):
+        (place / "image.json").write_text(json.dumps([name, *map(str, photos[1:])]))
+        card = json.loads((place / "index.json").read_text())
+        (place / "index.json").write_text(json.dumps(card | {"checksums": {}}))
+        with pytest.raises(SystemExit, match=r"0.png is outside of .*photos, the folder of the"):
+            search(*query)
+
+
+@pytest.mark.parametrize(
+    ("side", "missing", "options"),
+    [
+        ("text", "image", ["--images=PHOTOS"]),
+        ("text", "image", ["--images=PHOTOS", "--captions=PHOTOS/notes.txt"]),
+        ("image", "text", ["--captions=PHOTOS/notes.txt"]),
+    ],
+)
+def test_a_model_without_a_side_is_refused_before_anything_is_written(
+    of_pixels, search, tmp_path, side, missing, options
+):
+    save_pictures(tmp_path / "photos")
+    options = [each.replace("PHOTOS", str(tmp_path / "photos")) for each in options]
+    output = f"--output={tmp_path / 'index'}"
+    with pytest.raises(SystemExit, match=f"has no {missing} side, only {side}: omit --"):
+        search("build", f"--model={of_pixels}/{side}", *options, output)
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+    assert "index in" in search("build", f"--model={of_pixels}", *options, output)
+
+
 def test_pictures_that_cannot_be_read_are_left_out_of_a_folder(of_pixels, search, tmp_path):
     paths = save_pictures(tmp_path / "photos", count=5)
     paths[0].write_bytes(b"")

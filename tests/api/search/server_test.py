@@ -1,14 +1,17 @@
 """An index behind HTTP: answers, and requests that are wrong."""
 
+import functools
 import http.client
 import json
 import pathlib
-import threading
+import socket
+import time
 
 import pytest
 
 import xmodal
 from tests.api.search.pictures_test import save_pictures
+from tests.api.search.serving import serving
 from xmodal.api.search import server
 
 
@@ -20,23 +23,24 @@ def index(of_pixels, tmp_path_factory):
     )
 
 
+def send(address, method, path, body=None, headers=None):
+    """Returns the status and the JSON of the answer."""
+    connection = http.client.HTTPConnection(*address, timeout=60)
+    connection.request(method, path, body, headers or {})
+    answer = connection.getresponse()
+    assert answer.getheader("Content-Type") == "application/json; charset=utf-8"
+    return answer.status, json.loads(answer.read())
+
+
 @pytest.fixture(scope="module")
-def ask(index):
-    """Sends a request; returns the status and the JSON of the answer."""
-    with server.make_server(index, "127.0.0.1", 0) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
+def address(index):
+    with serving(index, url="https://search.example.org") as found:
+        yield found
 
-        def send(method, path, body=None, headers=None):
-            connection = http.client.HTTPConnection(*listening.server_address, timeout=60)
-            connection.request(method, path, body, headers or {})
-            answer = connection.getresponse()
-            assert answer.getheader("Content-Type") == "application/json; charset=utf-8"
-            return answer.status, json.loads(answer.read())
 
-        yield send
-        listening.shutdown()
-        thread.join()
+@pytest.fixture(scope="module")
+def ask(address):
+    return functools.partial(send, address)
 
 
 def rows_of(found):
@@ -60,7 +64,9 @@ def test_answers_are_those_of_the_index(index, ask):
     ("request_", "status", "message"),
     [
         (("GET", "/search?top=2"), 400, "text is missing"),
-        (("GET", "/search?text=&top=2"), 400, "text is missing"),
+        (("GET", "/search?text=&top=2"), 400, "The query '' is empty"),
+        (("GET", "/search?text=+%20%09"), 400, "is empty"),
+        (("GET", "/search?text=%E2%80%8B"), 400, "is empty"),
         (("GET", "/search?text=a&top=2&text=b"), 400, "text occurs twice"),
         (("GET", "/search?text=a&top="), 400, "top= must be from 1 to 1000"),
         (("GET", "/search?text=a&top=0"), 400, "top=0 must be from 1 to 1000"),
@@ -73,6 +79,7 @@ def test_answers_are_those_of_the_index(index, ask):
         (("GET", "/search?text=a&rerank=3&first_stage_weight=1"), 400, "has no pair scorer"),
         (("GET", "/"), 404, "there is only /search"),
         (("GET", "ftp://[/search?text=a"), 404, "there is only /search"),
+        (("PUT", "/search?text=a"), 405, "for GET and POST"),
         (("POST", "/search", b"no picture"), 400, "0"),
         (("POST", "/search?text=a", b"no picture"), 400, "either a text or an image"),
     ],
@@ -98,24 +105,84 @@ def test_a_query_that_fails_has_an_answer_and_a_line_in_the_log(index, ask, monk
     assert ask("GET", "/search?text=a")[0] == 200
 
 
-def test_a_client_that_hangs_up_is_no_error(index, capsys):
-    with server.make_server(index, "127.0.0.1", 0) as listening:
-        for error in (ConnectionResetError("gone"), BrokenPipeError("gone"), ValueError("wrong")):
-            try:
-                raise error
-            except Exception:
-                listening.handle_error(None, ("127.0.0.1", 1))
-    printed = capsys.readouterr().err
-    assert "ValueError: wrong" in printed
-    assert "gone" not in printed
+def test_a_query_without_a_known_word_gets_a_note(ask):
+    assert "notes" not in ask("GET", "/search?text=a+star")[1]
+    for unseen in ("qwzx", "%E7%8B%97"):
+        status, found = ask("GET", f"/search?text={unseen}&top=2")
+        assert (status, len(found["hits"])) == (200, 2)
+        assert "knows no word of the query" in found["notes"][0]
 
 
-def test_a_large_picture_and_a_used_port_are_refused(index, monkeypatch, ask):
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 400),
+        ({"Host": "evil.example:PORT"}, 400),
+        ({"Host": "127.0.0.1.evil.example"}, 400),
+        ({"Host": "203.0.113.7:PORT"}, 400),
+        ({"Host": "["}, 400),
+        ({"Host": ""}, 400),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Host": "localhost:PORT"}, 200),
+        ({"Host": "[::1]:PORT"}, 200),
+        ({"Host": "search.example.org"}, 200),
+        ({"Origin": "http://127.0.0.1:PORT"}, 200),
+    ],
+)
+def test_other_names_and_other_sites_are_refused(index, address, method, headers, status):
+    headers = {key: each.replace("PORT", str(address[1])) for key, each in headers.items()}
+    body = pathlib.Path(index.galleries["image"].names[2]).read_bytes()
+    request = ("GET", "/search?text=a") if method == "GET" else ("POST", "/search", body)
+    found, answer = send(address, *request, headers=headers)
+    assert found == status
+    assert ("hits" in answer) == (status == 200)
+
+
+SLOW = [b"", b"GET /search?text=a HTTP/1.1\r\nHost: localhost\r\nX: "]
+SLOW += [b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n"]
+
+
+def test_a_slow_client_is_disconnected_while_others_are_answered(index):
+    seconds = 1.5
+    with serving(index, seconds=seconds) as address:
+        connections = [socket.create_connection(address, timeout=60) for _ in SLOW]
+        # One that has had an answer before, on the same connection.
+        kept = http.client.HTTPConnection(*address, timeout=60)
+        kept.request("GET", "/search?text=a")
+        kept.getresponse().read()
+        connections, starts = [*connections, kept.sock], [*SLOW, SLOW[1]]
+        for connection, start in zip(connections, starts, strict=True):
+            connection.sendall(start)
+        began, open_ = time.monotonic(), set(connections)
+        while open_ and time.monotonic() - began < 20:
+            for connection in list(open_):
+                try:
+                    connection.sendall(b"x")
+                    connection.setblocking(False)
+                    open_ -= set() if connection.recv(1) else {connection}
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    open_.remove(connection)
+            assert send(address, "GET", "/search?text=a+star&top=1")[0] == 200
+            time.sleep(0.1)
+        assert not open_
+        assert time.monotonic() - began < 8
+
+
+def test_a_long_query_does_not_count_against_its_client(index, monkeypatch):
+    query = index.query
+    monkeypatch.setattr(index, "query", lambda *a, **k: (time.sleep(2), query(*a, **k))[1])
+    with serving(index, seconds=0.5) as address:
+        assert send(address, "GET", "/search?text=a+star")[0] == 200
+
+
+def test_a_large_picture_and_a_used_port_are_refused(index, monkeypatch):
     monkeypatch.setattr(server, "_LARGEST", 10)
-    assert ask("POST", "/search", bytes(11))[0] == 413
-    assert ask("POST", "/search", headers={"Content-Length": "9" * 5_000})[0] == 413
-    with (
-        server.make_server(index, "127.0.0.1", 0) as listening,
-        pytest.raises(xmodal.UserError, match="Cannot listen at 127.0.0.1:"),
-    ):
-        server.make_server(index, *listening.server_address)
+    with serving(index) as address:
+        assert send(address, "POST", "/search", bytes(11))[0] == 413
+        with pytest.raises(xmodal.UserError, match="Cannot listen at 127.0.0.1:"):
+            server.serve(index, "index", *address)

@@ -1,35 +1,39 @@
-"""Words that are in a vocabulary, for every word tokenizer."""
+"""Notes of a report on what a run's tokenizer loses of the evaluated captions."""
+
+import re
+import types
 
 import pytest
 
-from xmodal.preprocessing import TextConfig
-from xmodal.preprocessing.text_config import SUBWORDS
-from xmodal.runs.evaluation.sentence_notes import describe_words
+from xmodal import data
+from xmodal.preprocessing import TextConfig, make_tokenizer
+from xmodal.runs.evaluation import sentence_notes
 
-CAPTIONS = ["A dog runs.", "Two cats", "Zebras"]
+WORDS = ["<pad>", "<start>", "<end>", "<unk>", "a", "photo", "of", "dog", "that", "runs"]
 
 
 @pytest.mark.parametrize(
-    ("tokenizer", "known"),
+    ("prompt", "notes"),
     [
-        ("ptb", "4 of 7 words (57.1%)"),
-        # The blank inserted after a period leaves an empty word.
-        ("spaces", "4 of 8 words (50.0%)"),
-        ("words", "4 of 7 words (57.1%)"),
+        (
+            "",
+            ["1 of 3 captions are longer than .*length=4 and are cut. 1 of 3 .* no known word"],
+        ),
+        (
+            "a photo of {}",
+            ["Captions are read as 'a photo of {}'", "2 of 3 captions are longer"],
+        ),
     ],
 )
-def test_words_that_have_a_vector(tokenizer, known):
-    vocabulary = ["<pad>", "<start>", "<end>", "<unk>", "a", "dog", ".", "cats"]
-    found = describe_words(TextConfig(tokenizer=tokenizer), vocabulary, CAPTIONS)
-    assert found == [f"{known} have a vector; 1 of 3 captions have none."]
-
-
-def test_words_that_are_not_read_do_not_count():
-    config = TextConfig(tokenizer="words", separators="-", max_words=2)
-    found = describe_words(config, ["a", "dog", "barks"], ["a-dog barks", "Zebras-a dog"])
-    assert found == ["3 of 4 words (75.0%) have a vector; 0 of 2 captions have none."]
-
-
-@pytest.mark.parametrize("tokenizer", SUBWORDS)
-def test_pieces_of_words_are_always_there(tokenizer):
-    assert describe_words(TextConfig(tokenizer), [], CAPTIONS) == []
+def test_lost_captions_are_in_the_report(monkeypatch, prompt, notes):
+    text = TextConfig("nltk", max_length=4, prompt=prompt)
+    monkeypatch.setattr(data, "load_tokenizer", lambda *_: make_tokenizer(text, WORDS))
+    settings = types.SimpleNamespace(text=text)
+    captions = ["a dog that runs a dog", "dog of a", "狗"]
+    split = types.SimpleNamespace(sides=("text",), caption_texts=captions)
+    found = sentence_notes.describe_captions(settings, "train", split)
+    assert len(found) == len(notes)
+    for note, expected in zip(found, notes, strict=True):
+        assert re.search(expected, note)
+    split.sides = ("image",)
+    assert sentence_notes.describe_captions(settings, "train", split) == []

@@ -6,22 +6,22 @@ scored again exactly.
 """
 
 import dataclasses
+import importlib.util
 import math
-import os
-from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
+from etils import epath
 
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.api.search.exact import Scorer
 from xmodal.base.config import UserError
 from xmodal.similarity.vectors import unit_length
 
 _PER_LIST = 40  # Items per list that k-means uses; faiss needs at least 39.
 _ITERATIONS = 8
-_GROWTH = 1.5  # Growth of the effort between two measurements.
+_MOST_CANDIDATES = 64  # Per hit; where more are needed, exact search takes less time and memory.
+_NUMBERS = 2**24  # Of the items that are scored at a time.
 TOP = 10  # Hits that the effort is tuned for.
 
 
@@ -37,11 +37,7 @@ def _import_faiss() -> Any:
 
 def has_faiss() -> bool:
     """Returns whether faiss is installed."""
-    try:
-        _import_faiss()
-    except UserError:
-        return False
-    return True
+    return importlib.util.find_spec("faiss") is not None
 
 
 _unit_length = jax.jit(unit_length)
@@ -99,25 +95,29 @@ class ApproximateSearch:
 
         `top` is at most the number of items.
         """
-        return self._search(queries, top, self._effort)
-
-    def _search(
-        self, queries: np.ndarray, top: int, effort: Effort
-    ) -> tuple[np.ndarray, np.ndarray]:
         points = candidate_vectors(self._similarity, self._scorer.place(queries))
-        items = self._find_candidates(points, top, effort)
+        items = self._find_candidates(points, top)
         # Sorted by position, so that of equal scores the earlier item comes first.
         items = np.sort(items, axis=1)
-        scores = self._scorer.rescore(queries, self._vectors[np.maximum(items, 0)])
+        numbers = items.shape[1] * math.prod(self._vectors.shape[1:])
+        # A power of two, since every size is compiled.
+        size = 1 << max(0, (_NUMBERS // numbers).bit_length() - 1)
+        blocks = [slice(start, start + size) for start in range(0, len(queries), size)]
+        scores = np.concatenate(
+            [
+                self._scorer.rescore(queries[block], self._vectors[np.maximum(items[block], 0)])
+                for block in blocks
+            ]
+        )
         scores = np.where(items < 0, -np.inf, scores)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :top]
         return np.take_along_axis(scores, order, 1), np.take_along_axis(items, order, 1)
 
-    def _find_candidates(self, points: np.ndarray, top: int, effort: Effort) -> np.ndarray:
+    def _find_candidates(self, points: np.ndarray, top: int) -> np.ndarray:
         """At least `top` items of the nearest lists, int64 [Q, C], with -1 after the last."""
         faiss, lists = _import_faiss(), self._index.nlist
-        wanted = min(effort.candidates * top, len(self._vectors))
-        probes = effort.probes * math.ceil(top / TOP)
+        wanted = min(self._effort.candidates * top, len(self._vectors))
+        probes = self._effort.probes * math.ceil(top / TOP)
         while True:
             searched = faiss.SearchParametersIVF(nprobe=min(probes, lists))
             _, items = self._index.search(points, wanted, params=searched)
@@ -126,8 +126,10 @@ class ApproximateSearch:
                 return items
             probes *= 2
 
-    def tune(self, queries: np.ndarray, truth: np.ndarray, target: float) -> Effort:
-        """Increases the effort until it reaches a recall, and returns the effort.
+    def tune(self, queries: np.ndarray, truth: np.ndarray, target: float) -> tuple[Effort, float]:
+        """Doubles the effort until it reaches a recall; returns the effort and its recall.
+
+        If no effort reaches it, this is the largest.
 
         Args:
           queries: float32 [Q, ...].
@@ -136,20 +138,23 @@ class ApproximateSearch:
         """
 
         def measure(effort: Effort) -> float:
-            return compute_recall(self._search(queries, truth.shape[1], effort)[1], truth)
+            self._effort = effort
+            return compute_recall(self(queries, truth.shape[1])[1], truth)
 
-        effort, recall = self._effort, measure(self._effort)
-        while recall < target:
-            probes = min(math.ceil(_GROWTH * effort.probes), self._index.nlist)
-            candidates = min(math.ceil(_GROWTH * effort.candidates), len(self._vectors))
+        effort = self._effort
+        most = Effort(self._index.nlist, min(_MOST_CANDIDATES, len(self._vectors)))
+        if (recall := measure(most)) < target:
+            return most, recall
+        recall = measure(effort)
+        while recall < target and effort != most:
+            probes = min(2 * effort.probes, most.probes)
+            candidates = min(2 * effort.candidates, most.candidates)
             more = [Effort(probes, effort.candidates), Effort(effort.probes, candidates)]
-            tried = [(measure(each), each) for each in more if each != effort]
-            if not tried:
-                break
             # Of equals, the first: probes cost less than candidates.
-            recall, effort = max(tried, key=lambda each: each[0])
+            tried = [(measure(each), each) for each in more if each != effort]
+            recall, effort = max(tried, key=lambda pair: pair[0])
         self._effort = effort
-        return effort
+        return effort, recall
 
 
 def compute_recall(found: np.ndarray, truth: np.ndarray) -> float:
@@ -169,7 +174,12 @@ def build_lists(similarity: str, vectors: np.ndarray) -> Any:
     count, width = points.shape
     lists = max(1, min(int(4 * math.sqrt(count)), count // _PER_LIST))
     _, by_distance = _COMPARED[similarity]
-    index = _empty_lists(width, lists, by_distance=by_distance)
+    faiss = _import_faiss()
+    coarse = faiss.IndexFlatL2(width) if by_distance else faiss.IndexFlatIP(width)
+    metric = faiss.METRIC_L2 if by_distance else faiss.METRIC_INNER_PRODUCT
+    # A quarter of the memory to read: several times faster than float32, with the same recall.
+    eight_bits = faiss.ScalarQuantizer.QT_8bit
+    index = faiss.IndexIVFScalarQuantizer(coarse, width, lists, eight_bits, metric)
     index.cp.niter, index.cp.max_points_per_centroid = _ITERATIONS, _PER_LIST
     index.cp.seed, index.cp.spherical = 1234, not by_distance
     index.train(points)
@@ -177,87 +187,22 @@ def build_lists(similarity: str, vectors: np.ndarray) -> Any:
     return index
 
 
-def save_lists(index: Any, path: str | os.PathLike) -> None:
-    """Writes the arrays of an index of `build_lists` to an npz file.
-
-    `centers` [L, D] of L lists, `ranges` [2 * D] of the 8-bit codes, `sizes` [L]; of all lists, one
-    after another, `items` [N] and their `codes` [N, D]; `by_distance`.
-    """
-    faiss, lists = _import_faiss(), index.invlists
-    sizes = [lists.list_size(number) for number in range(index.nlist)]
-    filled = [(number, size) for number, size in enumerate(sizes) if size]
-    items = [faiss.rev_swig_ptr(lists.get_ids(number), size) for number, size in filled]
-    codes = [faiss.rev_swig_ptr(lists.get_codes(n), size * index.d) for n, size in filled]
-    np.savez(
-        path,
-        centers=index.quantizer.reconstruct_n(0, index.nlist),
-        ranges=faiss.vector_to_array(index.sq.trained),
-        sizes=np.array(sizes, np.int64),
-        items=np.concatenate(items),
-        codes=np.concatenate(codes).reshape(-1, index.d),
-        by_distance=np.array(index.metric_type == faiss.METRIC_L2),
-    )
+def save_lists(index: Any, path: epath.Path) -> None:
+    """Writes an index of `build_lists` in the format of faiss."""
+    path.write_bytes(_import_faiss().serialize_index(index).tobytes())
 
 
-def read_lists(path: str | os.PathLike, vectors: np.ndarray) -> Any:
-    """Returns the index in a file of `save_lists`; faiss gets arrays, and reads no file itself.
-
-    Args:
-      path: the file.
-      vectors: the items of the index, [N, D] or [N, K, D].
+def read_lists(path: epath.Path, count: int) -> Any:
+    """Returns the index of `count` items in a file of `save_lists`.
 
     Raises:
       UserError: faiss is not installed, or the file is damaged or holds other items.
     """
     faiss = _import_faiss()
     try:
-        with load_arrays(path) as file:
-            arrays = {name: file[name] for name in file.files}
-        _check_lists(arrays, len(vectors), vectors.shape[-1])
-    except DAMAGE as error:
-        raise UserError(
-            f"{path} is damaged or truncated, or not of this index: build the index again."
-        ) from error
-    centers, sizes = arrays["centers"], arrays["sizes"]
-    index = _empty_lists(*centers.shape[::-1], by_distance=bool(arrays["by_distance"]))
-    index.quantizer.add(centers)
-    faiss.copy_array_to_vector(arrays["ranges"], index.sq.trained)
-    ends = np.cumsum(sizes)
-    for number, (start, end) in enumerate(zip(ends - sizes, ends, strict=True)):
-        items, codes = arrays["items"][start:end], arrays["codes"][start:end]
-        pointers = faiss.swig_ptr(items), faiss.swig_ptr(codes)
-        index.invlists.add_entries(number, len(items), *pointers)
-    index.is_trained, index.ntotal = True, len(vectors)
+        index = faiss.deserialize_index(np.frombuffer(path.read_bytes(), np.uint8))
+        if index.ntotal != count:
+            raise RuntimeError(f"it has {index.ntotal:,} items, not {count:,}")
+    except RuntimeError as error:  # faiss raises no other class.
+        raise UserError(f"{path} is damaged ({error}): build the index again.") from error
     return index
-
-
-def _empty_lists(width: int, lists: int, *, by_distance: bool) -> Any:
-    """A faiss index of vectors [D] without items, not trained."""
-    faiss = _import_faiss()
-    coarse = faiss.IndexFlatL2(width) if by_distance else faiss.IndexFlatIP(width)
-    metric = faiss.METRIC_L2 if by_distance else faiss.METRIC_INNER_PRODUCT
-    # A quarter of the memory to read: several times faster than float32, with the same recall.
-    eight_bits = faiss.ScalarQuantizer.QT_8bit
-    return faiss.IndexIVFScalarQuantizer(coarse, width, lists, eight_bits, metric)
-
-
-def _check_lists(arrays: Mapping[str, np.ndarray], count: int, width: int) -> None:
-    """Raises an error unless every item is in one list, once."""
-    lists = len(arrays["sizes"])
-    expected = {
-        "centers": (np.float32, (lists, width)),
-        "ranges": (np.float32, (2 * width,)),
-        "sizes": (np.int64, (lists,)),
-        "items": (np.int64, (count,)),
-        "codes": (np.uint8, (count, width)),
-        "by_distance": (np.bool_, ()),
-    }
-    for name, (dtype, shape) in expected.items():
-        found = arrays[name]
-        if (found.dtype, found.shape) != (dtype, shape):
-            raise ValueError(f"{name} is {found.dtype} {list(found.shape)}")
-    sizes, items = arrays["sizes"], arrays["items"]
-    if not lists or sizes.min() < 0 or sizes.max() > count or sizes.sum() != count:
-        raise ValueError("sizes of other items")
-    if not np.array_equal(np.sort(items), np.arange(count)):
-        raise ValueError("items twice, or none of the index")

@@ -10,15 +10,20 @@ from xmodal.api.search.hits import Hit
 from xmodal.base.page import Group, Page, PageItem, PageRow, Picture, Section
 
 
-def as_table(hits: Sequence[Hit]) -> str:
-    """Returns a line per hit, rank, score and item, and one that names the score."""
+def as_table(hits: Sequence[Hit], notes: Sequence[str] = ()) -> str:
+    """Returns a line per hit, rank, score and item, one that names the score, and the notes."""
     lines = [f"{hit.rank:>4}  {hit.score:8.4f}  {hit.item}\n" for hit in hits]
-    return "".join([*lines, *(f"score: {hit.definition}\n" for hit in hits[:1])])
+    lines += [f"score: {hit.definition}\n" for hit in hits[:1]]
+    return "".join([*lines, *(f"note: {note}\n" for note in notes)])
 
 
-def as_json(query: str, hits: Sequence[Hit]) -> str:
-    """Returns `{"query", "hits": [{"rank", "row", "item", "score", "definition"}]}`."""
+def as_json(query: str, hits: Sequence[Hit], notes: Sequence[str] = ()) -> str:
+    """Returns `{"query", "hits": [{"rank", "row", "item", "score", "definition"}]}`.
+
+    With notes, there is also `"notes"`, a list of texts.
+    """
     content = {"query": query, "hits": [dataclasses.asdict(hit) for hit in hits]}
+    content |= {"notes": list(notes)} if notes else {}
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -27,6 +32,7 @@ def as_page(
     hits: Sequence[Hit],
     picture: Callable[[Hit], Picture | None],
     asked: Picture | None = None,
+    notes: Sequence[str] = (),
 ) -> Page:
     """Returns a page of pictures, which link to their files, with the names of these.
 
@@ -35,17 +41,18 @@ def as_page(
       hits: hits to show.
       picture: returns the picture of a hit; None if there is none to show.
       asked: the picture of the query.
+      notes: sentences on the query.
     """
     items = []
     for hit, name in zip(hits, _short_names([hit.item for hit in hits]), strict=True):
         path = pathlib.Path(hit.item)
         link = path.as_uri() if path.is_absolute() else ""
-        notes = [f"{hit.rank}", f"{hit.score:.4f}"]
-        items.append(PageItem(name, picture(hit), name, notes=notes, link=link))
+        facts = [f"{hit.rank}", f"{hit.score:.4f}"]
+        items.append(PageItem(name, picture(hit), name, notes=facts, link=link))
     own = None if asked is None else PageItem(picture=asked, alt=query)
     score = "".join(f" by {hit.definition}" for hit in hits[:1])
     section = Section(f"{len(hits)} hits, most similar{score} first", [PageRow(items)], own)
-    return Page(query, [Group("", [section])])
+    return Page(query, [Group("", [section])], notes)
 
 
 def _short_names(items: Sequence[str]) -> list[str]:

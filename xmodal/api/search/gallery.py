@@ -36,6 +36,7 @@ class IndexGallery:
       names: see `SearchItems`.
       vectors: float32 [N, D] or [N, K, D].
       tokens: tokens of the items, if the model compares them.
+      folder: the folder of the pictures of an index that was opened.
       dataset: see `SearchItems`.
       left_out: names of pictures that are not in it since they cannot be read -> the fault.
       lists: faiss's index; None if search is exact.
@@ -51,6 +52,7 @@ class IndexGallery:
     effort: Effort = dataclasses.field(default_factory=Effort)
     quality: Quality | None = None
     tokens: RaggedTokens | None = None
+    folder: str = ""
 
     @classmethod
     def of_items(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+from absl import logging
 
 from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
 from xmodal.api.model import Model
@@ -14,8 +15,8 @@ from xmodal.api.search import storage
 from xmodal.api.search.approximate import (
     TOP,
     ApproximateSearch,
+    Effort,
     build_lists,
-    compute_recall,
     has_faiss,
 )
 from xmodal.api.search.embedded_items import check_queries, embed
@@ -26,7 +27,9 @@ from xmodal.api.search.items import SearchItems, from_values
 from xmodal.api.search.methods import KINDS, check_method
 from xmodal.api.search.reranked import FIRST_STAGE, RerankedSearch
 from xmodal.base.config import UserError, lookup
+from xmodal.base.progress import progress
 from xmodal.evals.ranking.score_blocks import HostItems
+from xmodal.preprocessing.text_counts import is_blank
 
 _WORTH_LISTS = 20_000  # Fewer items are compared exactly in milliseconds.
 _SAMPLE = 256
@@ -102,7 +105,8 @@ class Index:
         for kind, gallery in galleries.items():
             many = len(gallery.names) >= _WORTH_LISTS and has_faiss()
             if method == "approximate" or (method == "auto" and many):
-                index._add_lists(kind, recall)
+                with progress(f"Tuning approximate search of {len(gallery.names):,} {kind}s", 1):
+                    index._add_lists(kind, recall)
         return index
 
     @classmethod
@@ -162,6 +166,8 @@ class Index:
             raise UserError("Pass either a text or an image as the query.")
         if not isinstance(text, str | None):
             raise UserError(f"text is {text!r:.80}, not a string; pass a picture as image=PICTURE.")
+        if text is not None and is_blank(text):
+            raise UserError(f"The query {text!r:.80} is empty: pass a text with words.")
         _check_top(top)
         if not isinstance(rerank, int | np.integer) or rerank < 0:
             raise UserError(f"rerank is {rerank!r}; it must be a number of hits, or 0 for none.")
@@ -179,6 +185,12 @@ class Index:
         how: Any = {"first_stage_weight": first_stage_weight}
         how["upright"] = upright or image is None
         return rank_pairs(self.model, self.galleries, query, kind, hits, **how)[:top]
+
+    def describe_query(self, text: str | None) -> list[str]:
+        """Returns notes on the hits of a text: a query without a known word finds any items."""
+        if text is None or not self.model.count_texts([text]).unknown:
+            return []
+        return ["The model knows no word of the query, so it cannot tell it from other texts."]
 
     def query_vectors(
         self,
@@ -269,7 +281,7 @@ class Index:
         return Scorer(*self.model.measure, items_left=items_left, offset=offset, dtype=dtype)
 
     def _add_lists(self, kind: str, recall: float) -> None:
-        """Builds faiss's index with as many probes as the recall requires."""
+        """Builds faiss's index with the effort that the recall requires; none if it is too much."""
         gallery = self.galleries[kind]
         # Captions are queries for images and images for captions, if there are both.
         asking = next((each for each in self.galleries if each != kind), kind)
@@ -282,9 +294,17 @@ class Index:
         exact, approximate = self._exact(kind, asking), self._approximate(kind, asking)
         top = min(TOP, len(gallery.names))
         _, truth = exact(queries, top)
-        gallery.effort = approximate.tune(queries, truth, recall)
+        gallery.effort, found = approximate.tune(queries, truth, recall)
+        if found < recall:
+            logging.warning(
+                "Approximate search finds %.3f of the exact top %d %ss, less than recall=%s, even "
+                "with %d candidates per hit: search is exact.",
+                *(found, top, kind, recall, gallery.effort.candidates),
+            )
+            gallery.lists, gallery.effort = None, Effort()
+            return
         gallery.quality = Quality(
-            compute_recall(approximate(queries, top)[1], truth),
+            found,
             _milliseconds(exact, queries, top),
             _milliseconds(approximate, queries, top),
             f"{asking}s",

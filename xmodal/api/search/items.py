@@ -30,7 +30,6 @@ class SearchItems:
       names: shown for each item: a path, a caption, or the image of a dataset.
       read: (start, stop) -> inputs of the model, in this order.
       dataset: section of the dataset that has their pictures; None for other items.
-      stamps: further marks of identity: sizes and times of files, hashes.
       upright: see `Model.embed_images`; pictures of a dataset are embedded as in its evaluation.
       may_be_damaged: whether items that cannot be read are left out, instead of being an error.
       left_out: pictures that cannot be items -> the fault: an unread format, a broken link.
@@ -40,20 +39,19 @@ class SearchItems:
     names: Sequence[str]
     read: Callable[[int, int], Iterator[Any]]
     dataset: Mapping[str, str] | None = None
-    stamps: Sequence[str] = ()
     upright: bool = True
     may_be_damaged: bool = False
     left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
     others: Sequence[str] = ()
 
 
-def from_values(values: Sequence[Any] | np.ndarray, stamps: Sequence[str] = ()) -> SearchItems:
+def from_values(values: Sequence[Any] | np.ndarray) -> SearchItems:
     """Returns captions, or pictures for `Model.embed_images`; names are paths or rows."""
     names = [
         os.fspath(each) if isinstance(each, (str, os.PathLike)) else str(row)
         for row, each in enumerate(values)
     ]
-    return SearchItems(names, _reader(values), stamps=stamps)
+    return SearchItems(names, _reader(values))
 
 
 def from_images(place: str) -> SearchItems:
@@ -64,7 +62,7 @@ def from_images(place: str) -> SearchItems:
     """
     path = pathlib.Path(place)
     if path.is_dir():
-        faults = {file: fault_of_file(file) for file in sorted(walk(path))}
+        faults = {file: fault_of_file(file) for file in sorted(walk(path.resolve()))}
         found = [file for file, fault in faults.items() if not fault]
         if not found:
             raise UserError(f"--images={place} has no picture ({', '.join(IMAGE_ENDINGS)}).")
@@ -75,8 +73,8 @@ def from_images(place: str) -> SearchItems:
         }
         lost = [file for file, fault in faults.items() if fault and file not in others]
         return dataclasses.replace(
-            _from_files([file.resolve() for file in found]),
-            left_out={str(file.absolute()): faults[file] for file in lost},
+            _from_files(found),
+            left_out={str(file): faults[file] for file in lost},
             others=[file.suffix.lower() or "no ending" for file in sorted(others)],
         )
     if not path.is_file():
@@ -84,7 +82,7 @@ def from_images(place: str) -> SearchItems:
     if path.suffix == ".npy":
         features = read_array(path)
         names = [f"{path.resolve()}#{row}" for row in range(len(features))]
-        return SearchItems(names, _reader(features), stamps=[_stamp(path)])
+        return SearchItems(names, _reader(features))
     # A list names files relative to itself.
     paths = [(path.parent / line).resolve() for line in _read_lines(path)]
     if not all(map(_is_file, paths)):
@@ -127,14 +125,14 @@ def from_dataset(
       max_regions: see `Model.max_regions`.
     """
     split = open_split(section, features=features, max_regions=max_regions)
-    found, stamps = {}, [f"{name} {value}" for name, value in split.hashes.items()]
+    found = {}
     if len(split.image_ids) and "image" in split.sides:
         # Features have no picture to show.
         shown = None if features else dict(section)
         images = from_split(split, features=features)
-        found["image"] = dataclasses.replace(images, dataset=shown, stamps=stamps)
+        found["image"] = dataclasses.replace(images, dataset=shown)
     if len(split.caption_texts):
-        found["caption"] = from_values(split.caption_texts, stamps)
+        found["caption"] = from_values(split.caption_texts)
     return found
 
 
@@ -187,8 +185,14 @@ def _reader(values: Sequence[Any] | np.ndarray) -> Callable[[int, int], Iterator
 
 
 def _from_files(paths: Sequence[pathlib.Path]) -> SearchItems:
-    items = from_values([str(path) for path in paths], [_stamp(path) for path in paths])
-    return dataclasses.replace(items, may_be_damaged=True)
+    """Every file once, under its first path that is not a link, if there is one."""
+    found: dict[tuple[int, int], pathlib.Path] = {}
+    for path in paths:
+        status = path.stat()
+        file = status.st_dev, status.st_ino
+        if file not in found or (found[file].is_symlink() and not path.is_symlink()):
+            found[file] = path
+    return dataclasses.replace(from_values(list(map(str, found.values()))), may_be_damaged=True)
 
 
 def _spelled_as_files(paths: Sequence[pathlib.Path], folder: pathlib.Path) -> list[pathlib.Path]:
@@ -201,11 +205,6 @@ def _spelled_as_files(paths: Sequence[pathlib.Path], folder: pathlib.Path) -> li
         path if _is_file(path) or len(files) != 1 else files[0]
         for path, files in zip(paths, same, strict=True)
     ]
-
-
-def _stamp(path: pathlib.Path) -> str:
-    status = path.stat()
-    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 def _is_file(path: pathlib.Path) -> bool:

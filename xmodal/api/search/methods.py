@@ -2,7 +2,8 @@
 
 from xmodal.base.config import UserError
 
-KINDS = ("image", "caption")
+SIDES = {"image": "image", "caption": "text"}
+KINDS = tuple(SIDES)
 METHODS = ("auto", "exact", "approximate")
 
 

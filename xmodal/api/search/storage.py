@@ -1,18 +1,19 @@
 """Folders of indexes.
 
 index.json                      format, version, the model and the hash of its weights; per kind:
-                                count, dataset, quality; the checksums of all other files
+                                count, dataset, folder of the pictures, quality; the checksums of
+                                all other files
 image.npy, caption.npy          embeddings, float32 [N, D] or [N, K, D]
 image_tokens.npz, ...           their tokens, if the similarity compares them
 image.json, caption.json        names of the items, a list
 image_left_out.json             names and faults of pictures that cannot be read, if there are any
-image_lists.npz, ...            of approximate search
+image_lists.faiss, ...          of approximate search, in the format of faiss
 """
 
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from xmodal.base.checksums import check_files, sha256_of
 from xmodal.base.config import UserError
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 
-CARD, FORMAT, VERSION = "index.json", "xmodal index", 4
+CARD, FORMAT, VERSION = "index.json", "xmodal index", 5
 
 
 def write_index(
@@ -58,6 +59,7 @@ def write_index(
             content["galleries"][kind] = {
                 "count": len(gallery.names),
                 "dataset": gallery.dataset,
+                "folder": _common_folder(gallery.names) if kind == "image" else "",
                 "effort": dataclasses.asdict(gallery.effort) if has_lists else None,
                 "quality": None if quality is None else dataclasses.asdict(quality),
             }
@@ -71,7 +73,7 @@ def write_index(
                 faults = json.dumps(gallery.left_out, indent=2)
                 (temporary / f"{kind}_left_out.json").write_text(faults + "\n", encoding="utf-8")
             if has_lists:
-                save_lists(gallery.lists, temporary / f"{kind}_lists.npz")
+                save_lists(gallery.lists, temporary / f"{kind}_lists.faiss")
         content["checksums"] = {
             path.name: sha256_of(path) for path in sorted(epath.Path(temporary).iterdir())
         }
@@ -144,11 +146,19 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Ind
         vectors,
         dataset=record["dataset"],
         left_out=left_out,
-        lists=None if effort is None else read_lists(root / f"{kind}_lists.npz", vectors),
+        lists=None if effort is None else read_lists(root / f"{kind}_lists.faiss", len(vectors)),
         effort=_read_effort(effort),
         quality=None if quality is None else Quality(**quality),
         tokens=RaggedTokens(**load_arrays(tokens)) if tokens.exists() else None,
+        folder=str(record["folder"]),
     )
+
+
+def _common_folder(names: Sequence[str]) -> str:
+    try:
+        return os.path.commonpath([os.path.dirname(name) for name in names])
+    except ValueError:  # Some are absolute, others are not.
+        return ""
 
 
 def _read_effort(effort: Mapping[str, Any] | None) -> Effort:

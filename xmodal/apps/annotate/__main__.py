@@ -21,8 +21,7 @@ from xmodal.apps.annotate.golden import decide, find_doubts
 from xmodal.apps.annotate.raters import end_rater, invite
 from xmodal.apps.annotate.study_file import StudyFile, set_closed
 from xmodal.base import console
-from xmodal.base.config import UserError
-from xmodal.cli.arguments import add_dataset, make_parser, name_list, positive_int
+from xmodal.cli.arguments import add_dataset, make_parser, name_list, positive_int, require_extra
 
 _ADDRESS = "http://127.0.0.1:8000"
 
@@ -60,7 +59,7 @@ def _close(args: argparse.Namespace) -> None:
 
 
 def _serve(args: argparse.Namespace) -> None:
-    _require("starlette", "uvicorn")
+    require_extra("annotate", "starlette", "uvicorn")
     from xmodal.apps.annotate.serving import serve
 
     serve(StudyFile(args.study), args.host, args.port, args.url)
@@ -83,19 +82,11 @@ def _review(args: argparse.Namespace) -> None:
 
 
 def _aggregate(args: argparse.Namespace) -> None:
-    _require("krippendorff")
+    require_extra("annotate", "krippendorff")
     from xmodal.apps.annotate.aggregating import aggregate
 
     options = {name: getattr(args, name) for name in ("add", "without", "human_only")}
     print(aggregate(StudyFile(args.study), args.output, **options))
-
-
-def _require(*modules: str) -> None:
-    """Raises an error without the libraries of the extra `annotate`."""
-    from importlib.util import find_spec
-
-    if missing := [name for name in modules if find_spec(name) is None]:
-        raise UserError(f'{", ".join(missing)} is missing: pip install "xmodal[annotate]"')
 
 
 def _parse() -> argparse.Namespace:

@@ -3,7 +3,7 @@
 import pathlib
 import sqlite3
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any
 
 import jinja2
@@ -11,17 +11,16 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from xmodal.apps.annotate.guard import Guard
 from xmodal.apps.annotate.hand_out import HandedPage, HandOut, NotAssignedError, Place, Rest
 from xmodal.apps.annotate.questions import KINDS, BadAnswer
 from xmodal.apps.annotate.raters import Rater, find_rater
 from xmodal.apps.annotate.study_file import StudyFile
+from xmodal.base.web_guard import Guard
 
 _HERE = pathlib.Path(__file__).parent
 _TOO_LARGE = 2**63  # SQLite cannot hold numbers from here on.
@@ -43,7 +42,7 @@ _ENDS = {
 }
 
 
-def make_app(study: StudyFile, *, hosts: Sequence[str], secure: bool = False) -> Starlette:
+def make_app(study: StudyFile, *, hosts: Collection[str], secure: bool = False) -> Starlette:
     """Returns the application that shows a study to its raters.
 
     Args:
@@ -64,8 +63,9 @@ def make_app(study: StudyFile, *, hosts: Sequence[str], secure: bool = False) ->
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
         middleware=[
-            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
-            Middleware(Guard, scheme="https" if secure else "http"),
+            Middleware(
+                Guard, hosts=hosts, refuse=PlainTextResponse, scheme="https" if secure else "http"
+            ),
         ],
         exception_handlers={
             HTTPException: pages.refuse,

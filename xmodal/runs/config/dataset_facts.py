@@ -61,13 +61,14 @@ def ask_dataset(config: data.DataConfig, train_split: str) -> DatasetFacts:
     """
     data.prepare(config, splits=[train_split])
 
-    def read_captions() -> tuple[int, int | None]:
-        examples = data.num_train_examples(config, train_split)
-        has_text = config.text is not None
-        return examples, data.vocabulary_size(config, train_split) if has_text else None
+    def read_captions() -> int:
+        if config.text is not None:
+            data.load_vocabulary(config, train_split)
+        return data.num_train_examples(config, train_split)
 
     # Columns and vocabularies are written beside the dataset for the other processes.
     processes.first_does("read the captions of the training split", read_captions)
-    examples, entries = read_captions()
+    examples = read_captions()
+    entries = None if config.text is None else data.vocabulary_size(config, train_split)
     hashes = data.split_hashes(config, train_split)
     return DatasetFacts({"train": hashes, "examples": examples}, entries)

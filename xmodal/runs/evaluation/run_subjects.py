@@ -16,7 +16,7 @@ from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.evaluation.ensemble_subjects import Member, open_ensemble
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.sentence_notes import describe_prompt, describe_sentences
+from xmodal.runs.evaluation.sentence_notes import describe_captions, describe_sentences
 from xmodal.runs.evaluation.subjects import Opened, evaluate_subjects
 from xmodal.runs.evaluation.suite import Subject
 from xmodal.runs.folder import checkpoints, run_folder
@@ -71,7 +71,8 @@ def open_run(
 
 
 def _notes(settings: RunConfig, tie: str, items: Items) -> list[str]:
-    notes = [*filter(None, [tie]), *describe_prompt(settings.data)]
+    notes = [tie] if tie else []
+    notes += describe_captions(settings.data, settings.train_split, items)
     return [*notes, *describe_sentences(settings, items)]
 
 

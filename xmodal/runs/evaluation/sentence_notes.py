@@ -1,4 +1,4 @@
-"""Report notes on the evaluated sentences: known words, and training captions among them."""
+"""Report notes on the evaluated captions: what is lost, and training captions among them."""
 
 import functools
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from xmodal import data
 from xmodal.evals.embed import Items
 from xmodal.preprocessing import TextConfig
 from xmodal.preprocessing.text_config import SUBWORDS
+from xmodal.preprocessing.text_counts import count_texts
 from xmodal.preprocessing.tokenizers import word_splitter
 from xmodal.preprocessing.words import cut_text, find_row, split_words
 from xmodal.runs.config.run_config import RunConfig
@@ -16,10 +17,7 @@ from xmodal.runs.config.run_config import RunConfig
 def describe_words(
     text: TextConfig, vocabulary: Sequence[str], captions: Sequence[str]
 ) -> list[str]:
-    """Returns how many words have a vector; a model cannot distinguish captions without any.
-
-    Pieces of words are not reported, since every text has some.
-    """
+    """Returns how many words have a vector; pieces of words always have one."""
     if text.tokenizer in SUBWORDS:
         return []
     rows = {token: row for row, token in enumerate(vocabulary)}
@@ -28,19 +26,20 @@ def describe_words(
     split = split_words if is_plain else word_splitter(text)
     find = find_row if is_plain and text.lower_case else dict.get
     cut = functools.partial(cut_text, separators=text.separators, max_words=text.max_words)
-    words = [split(cut(caption)) for caption in captions]
-    known = [sum(find(rows, word) is not None for word in each) for each in words]
-    count = sum(map(len, words))
-    return [
-        f"{sum(known):,} of {count:,} words ({sum(known) / max(count, 1):.1%}) have a vector; "
-        f"{known.count(0):,} of {len(known):,} captions have none."
-    ]
+    found = [find(rows, word) is not None for each in captions for word in split(cut(each))]
+    share = sum(found) / max(len(found), 1)
+    return [f"{sum(found):,} of {len(found):,} words ({share:.1%}) have a vector."]
 
 
-def describe_prompt(settings: data.DataConfig) -> list[str]:
-    """Returns a note on the prompt of the captions; none without one."""
-    prompt = "" if settings.text is None else settings.text.prompt
-    return [f"Captions are read as {prompt!r}."] if prompt else []
+def describe_captions(settings: data.DataConfig, train_split: str, split: Items) -> list[str]:
+    """Returns the prompt of the captions, and how many are cut, empty or without a known word."""
+    if settings.text is None or "text" not in split.sides:
+        return []
+    prompt = settings.text.prompt
+    texts = [(prompt or "{}").replace("{}", text) for text in split.caption_texts]
+    counts = count_texts(data.load_tokenizer(settings, train_split), texts)
+    said = counts.describe("captions", "config.data.text.max_length")
+    return [*([f"Captions are read as {prompt!r}."] if prompt else []), *([said] if said else [])]
 
 
 def describe_sentences(settings: RunConfig, split: Items) -> list[str]:

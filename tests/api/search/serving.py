@@ -1,0 +1,20 @@
+"""The server of an index in a thread."""
+
+import contextlib
+import threading
+
+from xmodal.api.search import server
+from xmodal.base import web_server
+
+
+@contextlib.contextmanager
+def serving(index, *, seconds=server.SECONDS, url=""):
+    """Yields host and port."""
+    app = server.make_app(index, web_server.host_names("127.0.0.1", url))
+    running = web_server.make_server(app, http=web_server.deadline(seconds))
+    listening = web_server.listen("127.0.0.1", 0)
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield listening.getsockname()
+    running.should_exit = True
+    thread.join()
