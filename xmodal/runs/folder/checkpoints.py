@@ -24,7 +24,7 @@ from xmodal.base.config import UserError
 from xmodal.base.entries import find_entries
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.checkpoint_shapes import check_arrays, check_size, read_shapes, reading
-from xmodal.runs.folder.file_hashes import find_frozen_damage, find_step_damage, save_hashes
+from xmodal.runs.folder.file_hashes import find_damage, save_hashes
 from xmodal.runs.folder.run_folder import ITEMS
 from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.optimization.optimizer import moments_of, with_moments
@@ -207,8 +207,8 @@ def check_whole(run_dir: str, step: int, items: tuple[str, ...]) -> None:
 
     def check() -> None:
         below = tuple(f"{item}/" for item in items)
-        damage = find_step_damage(run_dir, step, below) or find_frozen_damage(run_dir)
-        if damage:
+        damage = find_damage(run_folder.step_folder(run_dir, step), below)
+        if damage := damage or find_damage(run_folder.frozen_folder(run_dir)):
             raise UserError(
                 f"The checkpoint of step {step} is damaged: {damage}. Give another step."
             )
