@@ -31,6 +31,11 @@ converted models. `--save_embeddings=FILE.npz` writes the file that `--embedding
 `--save_scores=FILE.npz` that of a reranker's scores, which `--scores` reads.
 """
 
+from xmodal.base import interrupts
+
+if __name__ == "__main__":
+    interrupts.end_at_once()  # Before the other imports, which take seconds.
+
 import contextlib
 import os
 from typing import TYPE_CHECKING

@@ -4,7 +4,6 @@ The run also needs its best checkpoint and the metrics of all checkpoints.
 """
 
 from absl import logging
-from etils import epath
 
 from xmodal.base import buckets, processes
 from xmodal.base.config import UserError
