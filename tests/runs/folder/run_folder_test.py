@@ -46,7 +46,7 @@ def test_folders_without_checkpoints(tmp_path):
     with pytest.raises(UserError, match="is not a run of xmodal.main: .*config.json is missing"):
         run_folder.resolve_step(str(tmp_path), "latest")
     # Killed while compiling.
-    (tmp_path / "writer.json").write_text("{}")
+    (tmp_path / "writer.txt").write_text("process 7")
     with pytest.raises(UserError, match=r"is missing. The run has not reached its first step"):
         run_folder.resolve_step(str(tmp_path), "latest")
     run_folder.save_config(str(tmp_path), tiny.make_config())
