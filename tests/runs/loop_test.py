@@ -49,27 +49,6 @@ def test_a_last_step_that_was_saved_without_metrics_is_evaluated(config, tmp_pat
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
-@pytest.mark.slow
-def test_a_hang_is_watched_for_until_the_end(config, tmp_path, monkeypatch):
-    noted = []
-
-    class Recorder(loop.Watchdog):
-        def note(self, doing):
-            noted.append(doing)
-
-    monkeypatch.setattr(loop, "Watchdog", Recorder)
-    config = config.copy_and_resolve_references()
-    config.total_steps = 1
-    loop.train(config, str(tmp_path))
-    assert noted[-5:] == [
-        "step 0",
-        "evaluation and checkpoint of step 1",
-        "write of the last checkpoint",
-        "final evaluation",
-        "model card",
-    ]
-
-
 def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path, monkeypatch):
     folder, _ = whole
     records = json.loads((folder / "records.json").read_text())
