@@ -56,7 +56,7 @@ def directions(generator):
         QUERIES,
     )
     relations = random_relations(generator)
-    everything = (*RECALLS, "median_rank", "map@r", "r_precision")
+    everything = (*RECALLS, "mrr", "median_rank", "map@r", "r_precision")
     return {
         "recalls": DirectionLabels(positives, (*RECALLS, "median_rank")),
         "unreachable": DirectionLabels(positives, everything, unreachable),

@@ -18,7 +18,7 @@ from xmodal.evals.results import RSUM, BoardResult, DirectionResult, Numbers, Re
 
 MEAN = "mean"  # Used in tags in place of a direction.
 _MEAN_OF = ("i2t", "t2i")
-_MEAN_METRICS = ("recall@1", "recall@5", "recall@10", "map@r", "r_precision", "pmrp")
+_MEAN_METRICS = ("recall@1", "recall@5", "recall@10", "mrr", "map@r", "r_precision", "pmrp")
 _SUMMED = ("recall@1", "recall@5", "recall@10")
 _LARGEST_SUM = 100 * len(_SUMMED) * len(_MEAN_OF)
 # Suffixes of tags that training does not change, and of one that repeats another tag.
@@ -26,7 +26,7 @@ _COUNTS = (
     *("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample"),
     "base_rate",
 )
-_NO_CURVES = {*_COUNTS, MEAN_SELECTED}
+_NO_CURVES = {*_COUNTS, *MEAN_SELECTED}
 _LIMITS = ("_low", "_high")
 
 Value = TypeVar("Value", float, np.ndarray)
@@ -42,8 +42,8 @@ def summarize(
     `<board>/mean/<metric>` over i2t and t2i, and `<board>/rsum`, the sum of their recalls at 1, 5
     and 10; the counts `queries`, `skipped_queries`, `tied_queries` (if ties are known), `gallery`
     and `pairs`, `pairs_per_sample`; `spearman` and `spearman_std` over the samples that are
-    defined; and `<board>/mean_recall@10`, by which training selects checkpoints: the mean over i2t
-    and t2i, or t2t on a board without images.
+    defined; and `<board>/mean_recall@10` and `<board>/mean_mrr`, by which training selects
+    checkpoints: the mean over i2t and t2i, or t2t on a board without images.
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
     found: dict[str, float] = {}
@@ -176,9 +176,9 @@ def _compute_extras(board: BoardResult, found: Mapping[str, float]) -> dict[str,
         extras[f"{prefix}/pairs"] = float(len(correlation.influence))
         extras[f"{prefix}/pairs_per_sample"] = float(correlation.pairs_per_sample)
     selecting = MEAN if {*_MEAN_OF, "i2i"} & set(board.directions) else "t2t"
-    selection = found.get(metric_tag(board.name, selecting, SELECTED))
-    if selection is not None:
-        extras[f"{board.name}/{MEAN_SELECTED}"] = selection
+    for metric in SELECTED:
+        if (value := found.get(metric_tag(board.name, selecting, metric))) is not None:
+            extras[f"{board.name}/mean_{metric}"] = value
     return extras
 
 

@@ -7,6 +7,7 @@ records.json            hash and number of the training examples, hash of that f
 frozen/                 parameters that never change, written once
 checkpoints/STEP/       params, model_state, opt_state, metrics; files.json, the hashes of all files
 damaged/STEP/           a checkpoint that was truncated or changed on disk
+evaluated.json          the metrics that selected the best step, of all evaluated ones
 test/                   results of the final evaluation
 follow/SPLIT/           results of `eval_main --follow`
 step_STEP/SPLIT/        results of `eval_main --step=STEP`

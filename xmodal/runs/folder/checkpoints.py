@@ -50,8 +50,7 @@ class Checkpoints:
         self._run_dir, self._frozen = run_dir, run_folder.frozen_folder(run_dir)
         self._select, self._explained = select, False
         self._keep_last = config.keep_last
-        saved = run_folder.steps(run_dir)
-        self._evaluated = {step: run_folder.load_metrics(run_dir, step) for step in saved}
+        self._evaluated = run_folder.load_evaluated(run_dir)
         keep = preservation_policy.AnyPreservationPolicy(
             [
                 preservation_policy.LatestN(config.keep_last),
@@ -93,10 +92,18 @@ class Checkpoints:
             self._add_metrics(step, metrics)
         else:
             return
-        self._evaluated[step] = dict(metrics or {})
-        if not self._explained and (tie := self._select.explain_tie(self._evaluated)):
-            self._explained = True
-            logging.warning("%s", tie)
+        if metrics:
+            self._note(step, metrics)
+
+    def _note(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds the metrics of a step to those that selected the best one, and warns of a tie."""
+        self._evaluated[step] = {tag: metrics[tag] for tag in self._select.tags if tag in metrics}
+        if jax.process_index() == 0:
+            run_folder.save_evaluated(self._run_dir, self._evaluated)
+        if self._select.rank(metrics) and not self._explained:
+            how, self._explained = self._select.explain(self._evaluated)
+            if self._explained:
+                logging.warning("%s", how)
 
     def _write(self, state: TrainState, metrics: Mapping[str, float] | None) -> None:
         step = int(state.step)
