@@ -122,7 +122,7 @@ class SelectConfig:
 
     Attributes:
       metric: tag of an evaluator's metric; "" is the default metric of the first evaluator that has
-        one for its dataset: the mean R@10 of its first board with one.
+        one for its dataset: the mean reciprocal rank of own data, the mean R@10 of other boards.
       mode: whether the highest ("max") or the lowest ("min") value is best; "last" selects the
         last checkpoint that has the metric.
     """
