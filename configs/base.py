@@ -25,8 +25,6 @@ def base(name: str) -> ConfigDict:
             "log_every": 50,
             # Or "skip": a batch whose loss is not finite is skipped and recorded.
             "non_finite": "stop",
-            # Seconds after which processes waiting for one another exit; 0 for never.
-            "hang_timeout": 3600.0,
             "model": {"image": None, "text": None, "similarity": {"name": "cosine"}},
             "tasks": {},
             # Regular expressions matched from the start of a parameter's path.

@@ -23,7 +23,6 @@ FILES = {"annotations": "labels", "output": "out"}
         ({"run": "r", "interpolate": ["0"], "save_scores": "f"}, "--save_scores cannot be used"),
         ({"run": "r", "timeout": 5.0}, "--timeout cannot be used with --run"),
         ({"embeddings": "e", "manual_dir": "d"} | FILES, "--manual_dir cannot be used with --emb"),
-        ({"run": "a,b", "follow": True}, "--follow takes one run; --run names several"),
         ({"follow": True, "config": None}, "Give one of .*; given: --follow"),
         ({"embeddings": "e", "step": "5"} | FILES, "--step cannot be used with --embeddings"),
         ({"embeddings": "e", "ids": "i"} | FILES, "--ids cannot be used with --embeddings"),
@@ -49,3 +48,16 @@ def test_flags_that_do_not_go_together(values, message):
     flags.FLAGS.mark_as_parsed()
     with flagsaver.flagsaver(**values), pytest.raises(UserError, match=message):
         eval_main.main(["eval_main"])
+
+
+def test_a_path_that_exists_is_one_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = "runs/lr=0.1,bs=32"
+    (tmp_path / run).mkdir(parents=True)
+    for values, message in [
+        ({"run": run}, f"{run}/config.json is missing"),
+        ({"run": f"{run},nowhere,else", "output": "o"}, r"do not exist: \['nowhere', 'else'\]"),
+        ({"run": "runs/lr=0.1,bs=64"}, r"do not exist: \['runs/lr=0.1', 'bs=64'\]"),
+        ({"run": f"{run},b", "follow": True}, "--follow takes one run; --run names several"),
+    ]:
+        test_flags_that_do_not_go_together(values, message)

@@ -34,7 +34,7 @@ def test_follow_evaluates_what_is_new_and_ends_with_the_run(
     lines = [message for message in caplog.messages if message.startswith("step ")]
     assert [line.split()[1] for line in lines] == ["2", "4"]
     assert all(line.startswith("Report: ") for line in capsys.readouterr().out.splitlines())
-    assert not (output / "writer.json").exists()
+    assert not (output / folder_lock.LOCK).exists()
     assert sorted(p.name for p in (output / "steps").iterdir()) == ["0.json", "2.json", "4.json"]
     assert read(output / "steps/0.json") == {}  # not evaluated again
     evaluate(run=str(growing), follow=True, output=str(output), overwrite=True)

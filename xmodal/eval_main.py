@@ -31,13 +31,20 @@ converted models. `--save_embeddings=FILE.npz` writes the file that `--embedding
 `--save_scores=FILE.npz` that of a reranker's scores, which `--scores` reads.
 """
 
+from xmodal.base import interrupts
+
+if __name__ == "__main__":
+    interrupts.end_at_once()  # Before the other imports, which take seconds.
+
 import contextlib
 import os
 from typing import TYPE_CHECKING
 
 from absl import flags
+from etils import epath
 from ml_collections import ConfigDict
 
+from xmodal.base.buckets import split_folders
 from xmodal.base.config import UserError
 from xmodal.base.progress import stoppable
 from xmodal.cli import config_flag, eval_flags
@@ -135,7 +142,8 @@ def _open(source: tuple[str, ...], config: ConfigDict | None) -> tuple["Opened",
             return _open_followed()
         if INTERPOLATE.value:
             return _open_interpolation()
-        return (_open_ensemble(), OUTPUT.value) if "," in RUN.value else _open_run()
+        folders = split_folders(RUN.value)
+        return _open_run() if len(folders) == 1 else (_open_ensemble(folders), OUTPUT.value)
     assert config is not None
     if source == ("config",):
         from xmodal.runs.published_towers import models_of, open_towers
@@ -180,7 +188,8 @@ def _open_followed() -> tuple["Opened", str]:
     from xmodal.runs.evaluation import run_subjects
     from xmodal.runs.folder.following import follow, wait_for_run
 
-    if "," in RUN.value:
+    folders = split_folders(RUN.value)
+    if len(folders) > 1 and any(epath.Path(each).exists() for each in folders):
         raise UserError("--follow takes one run; --run names several.")
     if jax.process_count() > 1:
         raise UserError("--follow runs in one process: hosts could see different checkpoints.")
@@ -202,15 +211,16 @@ def _open_interpolation() -> tuple["Opened", str]:
     return interpolation.open_interpolation(evaluation, RUN.value, step, weights), output
 
 
-def _open_ensemble() -> "Opened":
+def _open_ensemble(folders: list[str]) -> "Opened":
     """Returns the runs whose scores are averaged."""
     from xmodal.runs.evaluation import run_subjects
     from xmodal.runs.folder import run_folder
 
+    if missing := [each for each in folders if not epath.Path(each).exists()]:
+        raise UserError(f"--run={RUN.value} names folders that do not exist: {missing}.")
     _refuse_to_save("run", "--run")
     if not OUTPUT.value:
         raise UserError("--run names several runs, whose results belong to none: set --output.")
-    folders = [folder.strip() for folder in RUN.value.split(",") if folder.strip()]
     if len(set(folders)) < 2:
         raise UserError(f"--run={RUN.value} names one run; remove the comma, or name several runs.")
     configs = [run_folder.load_run(folder) for folder in folders]

@@ -5,6 +5,11 @@ one that a signal stopped, saved if it had begun to train, 75 for one whose othe
 the same command in all processes resumes it; 1 for an error.
 """
 
+from xmodal.base import interrupts
+
+if __name__ == "__main__":
+    interrupts.end_at_once()  # Before the other imports, which take seconds.
+
 import os
 import sys
 

@@ -18,7 +18,9 @@ ADDRESS, NUMBER, INDEX = processes.VARIABLES
 
 # Each process gets a number and an expression that uses it.
 PROGRAM = """
-import sys, time
+import functools, sys, time
+
+import jax
 from absl import logging
 from xmodal.base import processes
 from xmodal.base.config import UserError
@@ -31,6 +33,10 @@ def fail(text):
 
 
 index = int(sys.argv[1])
+# So that a dead process is noticed within a test.
+jax.distributed.initialize = functools.partial(
+    jax.distributed.initialize, heartbeat_timeout_seconds=20
+)
 try:
     with processes.connected({"config": eval(sys.argv[2])}):
         exec(sys.argv[3])
@@ -172,6 +178,41 @@ def test_process_0_waits_for_no_dead_process_either(run_two):
     assert codes == [1, 1], said
     assert "Error: Process 1 ended before it could start." in said[0]
     assert "no dataset" in said[0]
+
+
+COMPILE = """
+import jax.numpy as jnp
+
+def deep(x):
+    for _ in range(2000):
+        x = jnp.sin(x @ x)
+    return x
+
+print("started", flush=True)
+while True:
+    jax.jit(deep).lower(jnp.ones((8, 8))).compile()
+    jax.clear_caches()
+"""
+WAIT = """
+print("started", flush=True)
+time.sleep(1000 if index == {killed} else 0)
+processes.gather("start", "")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("work", [COMPILE, WAIT, "print('started', flush=True); time.sleep(1000)"])
+def test_the_death_of_a_process_ends_the_other_whatever_it_does(start_two, work, killed):
+    pair = start_two("{}", work.replace("{killed}", str(killed)))
+    for process in pair:
+        assert any(line == "started\n" for line in process.stdout)
+    pair[killed].kill()
+    other = pair[1 - killed]
+    said = other.communicate(timeout=120)[0]
+    assert other.returncode == processes.TRY_AGAIN, said
+    assert "Error: another process of the run is gone (" in said
+    assert "Traceback" not in said
 
 
 ASSEMBLE = """

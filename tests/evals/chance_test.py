@@ -10,7 +10,7 @@ from xmodal.evals.boards.types import DirectionLabels
 from xmodal.evals.chance import compute_chance
 
 ITEMS = 5
-METRICS = ("recall@1", "recall@5", "map@r", "r_precision")
+METRICS = ("recall@1", "recall@5", "mrr", "map@r", "r_precision")
 # Query 3 has no positive.
 POSITIVES = Ragged.from_pairs(
     np.array([0, 1, 1, 2, 2, 2, 4]), np.array([2, 0, 4, 1, 3, 4, 4]), num_rows=5
@@ -24,6 +24,7 @@ def values_of(order, positives, r):
     return {
         "recall@1": any(hits[:1]),
         "recall@5": any(hits[:5]),
+        "mrr": 1 / (hits.index(True) + 1) if any(hits) else 0,
         "map@r": sum(at_hits) / r,
         "r_precision": sum(hits[:r]) / r,
     }
@@ -66,11 +67,11 @@ def test_positives_outside_the_gallery_and_folds():
     assert compute_chance(labels, ITEMS, exclude_self=False) == pytest.approx(expected)
 
     folds = np.array([0, 0, 1, 0, 1]), np.array([0, 0, 0, 1, 1])
-    labels = DirectionLabels(POSITIVES, METRICS[:2], folds=folds)
+    labels = DirectionLabels(POSITIVES, METRICS[:3], folds=folds)
     galleries = [np.flatnonzero(folds[1] == folds[0][row]) for row in asked]
     expected = mean_over_orders(galleries, [positives[row] for row in asked], [1] * 4)
     found = compute_chance(labels, ITEMS, exclude_self=False)
-    assert found == pytest.approx({name: expected[name] for name in METRICS[:2]})
+    assert found == pytest.approx({name: expected[name] for name in METRICS[:3]})
 
 
 def test_several_relations_are_averaged():

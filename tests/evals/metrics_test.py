@@ -177,6 +177,12 @@ def test_ties_are_broken_by_the_other_metrics_of_a_table(tag, others):
     assert tie_breakers(tag) == [f"{table}/{other}" for other in others]
 
 
+def test_reciprocal_ranks():
+    found = compute_recall_values(np.array([0, 1, 3, 9]), ("recall@1", "mrr"))
+    np.testing.assert_allclose(found["mrr"], [100, 50, 25, 10])
+    assert tie_breakers("own/captioned_images/mean_mrr") == []
+
+
 @pytest.mark.parametrize("tag", ["mean_recall@10", "mean/recall@10", "rsum"])
 def test_ties_of_a_mean_are_broken_by_the_mean_and_its_directions(tag):
     found = tie_breakers(f"own/{tag}")

@@ -49,27 +49,6 @@ def test_a_last_step_that_was_saved_without_metrics_is_evaluated(config, tmp_pat
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
-@pytest.mark.slow
-def test_a_hang_is_watched_for_until_the_end(config, tmp_path, monkeypatch):
-    noted = []
-
-    class Recorder(loop.Watchdog):
-        def note(self, doing):
-            noted.append(doing)
-
-    monkeypatch.setattr(loop, "Watchdog", Recorder)
-    config = config.copy_and_resolve_references()
-    config.total_steps = 1
-    loop.train(config, str(tmp_path))
-    assert noted[-5:] == [
-        "step 0",
-        "evaluation and checkpoint of step 1",
-        "write of the last checkpoint",
-        "final evaluation",
-        "model card",
-    ]
-
-
 def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path, monkeypatch):
     folder, _ = whole
     records = json.loads((folder / "records.json").read_text())
@@ -258,17 +237,26 @@ def test_a_folder_that_another_process_writes_is_refused_before_the_dataset(
 
 
 @pytest.mark.slow
-def test_a_run_that_was_taken_over_writes_nothing_more(config, tmp_path, change_batches):
-    def take_over(step, batch):
-        if step == 17:
-            lock = tmp_path / folder_lock.LOCK
-            lock.write_text(json.dumps(json.loads(lock.read_text()) | {"token": "other"}))
+@pytest.mark.parametrize(
+    ("step", "change", "message"),
+    [
+        (17, lambda run: (run / folder_lock.LOCK).write_text("process 7"), "taken over by process"),
+        (17, shutil.rmtree, "run was removed during the work"),
+        (17, lambda run: shutil.rmtree(run / ".") or (run / "test").mkdir(parents=True), "removed"),
+        (TOTAL_STEPS - 1, shutil.rmtree, "run was removed during the work"),
+    ],
+)
+def test_a_run_that_lost_its_folder_says_so(
+    config, tmp_path, change_batches, step, change, message
+):
+    def lose(number, batch):
+        if number == step:
+            change(tmp_path / "run")
         return batch
 
-    change_batches(take_over)
-    with pytest.raises(UserError, match="was taken over by process"):
-        loop.train(config, str(tmp_path))
-    assert run_folder.steps(str(tmp_path)) == [0]
+    change_batches(lose)
+    with pytest.raises(UserError, match=message):
+        loop.train(config, str(tmp_path / "run"))
 
 
 def test_a_run_that_fails_leaves_no_threads_of_its_batches(config, tmp_path, monkeypatch):

@@ -19,6 +19,18 @@ def absolute(path: epath.PathLike) -> epath.Path:
     return path if is_on_bucket(path) else path.absolute()
 
 
+def split_folders(text: str) -> list[str]:
+    """Returns the folders of a list `A,B`; one that exists may have commas in its name."""
+    parts, found = text.split(","), list[str]()
+    while parts:
+        names = [",".join(parts[:end]).strip() for end in range(len(parts), 0, -1)]
+        whole = (each for each in names[:-1] if each.count("://") < 2 and epath.Path(each).exists())
+        name = next(whole, names[-1])
+        parts = parts[len(parts) - names.index(name) :]
+        found += filter(None, [name])
+    return found
+
+
 def move_folder(source: epath.Path, target: epath.Path) -> None:
     """Moves a folder; on an object store, which has none to rename, file by file.
 

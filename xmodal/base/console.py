@@ -14,6 +14,7 @@ from absl import flags, logging
 from tqdm import tqdm
 
 from data_prep.output_streams import survive_lost_output
+from xmodal.base import interrupts
 from xmodal.base.config import UserError
 from xmodal.base.disk_errors import describe_disk_error
 from xmodal.base.interpreter import call_with_deep_stack, collect_rarely
@@ -40,7 +41,8 @@ def readable_errors(*others: type[Exception]) -> Iterator[None]:
     """
     known: tuple[type[Exception], ...] = (UserError, *others)
     try:
-        yield
+        with interrupts.raised():
+            yield
     except known as error:
         sys.exit(f"Error: {error}")
     except KeyboardInterrupt:

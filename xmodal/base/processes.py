@@ -5,16 +5,19 @@ error before the first collective, which would otherwise abort or hang.
 """
 
 import contextlib
+import ctypes
 import hashlib
 import json
 import os
 import pathlib
+import signal
 import socket
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NoReturn
 
 import jax
 from absl import logging
@@ -69,6 +72,9 @@ def initialize() -> None:
         _connect(*_read_variables(given))
     elif os.environ.get("TPU_ML_PLATFORM") == "JAX":  # Set by JAX itself where it finds TPU chips.
         jax.distributed.initialize()
+    if count() > 1:
+        # A handler of `signal` would run in the main thread, after the end.
+        ctypes.CDLL(None).signal(signal.SIGABRT, _ABORTED)
 
 
 def _read_variables(given: Mapping[str, str]) -> tuple[str, int, int]:
@@ -179,32 +185,6 @@ def agree_to_stop() -> bool:
     return _CALLS[_STOP] < 0
 
 
-class Status(NamedTuple):
-    """The latest status of a process.
-
-    Attributes:
-      text: its current action.
-      host: name of its host.
-      time: seconds since the epoch, by the host's clock.
-    """
-
-    text: str
-    host: str
-    time: float
-
-
-def publish_status(text: str) -> None:
-    """Publishes the current action of this process; the others read it with `statuses`."""
-    status = Status(text, socket.gethostname(), time.time())
-    _set(f"status/{index()}", json.dumps(status), again=True)
-
-
-def statuses() -> list[Status | None]:
-    """Returns the latest status of each process; None for a process that has published none."""
-    texts = [_get(f"status/{number}") for number in range(count())]
-    return [None if text is None else Status(*json.loads(text)) for text in texts]
-
-
 def first_does(what: str, function: Callable[[], object]) -> None:
     """Runs a function in process 0, while the others wait; every process calls it.
 
@@ -241,14 +221,27 @@ def _ended_with_a_peer() -> Iterator[None]:
     except Exception as error:
         if count() == 1 or "Gloo" not in str(error):
             raise
-        reason = str(error).strip().splitlines()[0]
-        print(
-            f"\nError: another process of the run is gone ({reason}). Restart the same command "
-            "in all processes to resume.",
-            file=sys.stderr,
-            flush=True,
-        )
-        os._exit(TRY_AGAIN)
+        _end_with_a_peer(str(error).strip().splitlines()[0])
+
+
+def _end_with_a_peer(reason: str) -> NoReturn:
+    print(
+        f"\nError: another process of the run is gone ({reason}). Restart the same command in all "
+        "processes to resume.",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(TRY_AGAIN)
+
+
+def _end_at_abort(number: int) -> None:
+    # JAX's client aborts in a thread of its own when the heartbeat of another process stops; it
+    # cannot call a Python function instead (its argument has no Python type).
+    if threading.current_thread() is not threading.main_thread():
+        _end_with_a_peer("JAX has noticed, see above")
+
+
+_ABORTED = ctypes.CFUNCTYPE(None, ctypes.c_int)(_end_at_abort)
 
 
 @contextlib.contextmanager
@@ -264,8 +257,8 @@ def _announced_failure() -> Iterator[None]:
         raise
 
 
-def _set(key: str, value: str, *, again: bool = False) -> None:
-    distributed.global_state.client.key_value_set(f"{_PREFIX}/{key}", value, allow_overwrite=again)
+def _set(key: str, value: str) -> None:
+    distributed.global_state.client.key_value_set(f"{_PREFIX}/{key}", value)
 
 
 def _get(key: str) -> str | None:
@@ -286,10 +279,7 @@ def _wait(key: str, peer: int, what: str) -> str:
                 return value
             failure = _get(f"failure/{peer}")
         except jax.errors.JaxRuntimeError as error:
-            raise UserError(
-                f"Process {peer} should {what}, but the coordinator in process 0 is gone: "
-                f"{str(error).splitlines()[0]}"
-            ) from error
+            _end_with_a_peer(f"waiting for process {peer} to {what}: {str(error).splitlines()[0]}")
         if failure is not None:
             raise UserError(f"Process {peer} ended before it could {what}. {failure}")
         if (now := time.monotonic()) - logged > _LOG_SECONDS:

@@ -4,7 +4,7 @@ import numpy as np
 
 from xmodal.evals.boards.positives import Ragged, Relation
 from xmodal.evals.boards.types import DirectionLabels
-from xmodal.evals.metrics import MEDIAN_RANK, RECALL
+from xmodal.evals.metrics import MEDIAN_RANK, RECALL, RECIPROCAL_RANK
 from xmodal.evals.ranking.from_scores import compute_r, has_positives
 
 
@@ -42,6 +42,8 @@ def _expect(metric: str, sizes: np.ndarray, positives: np.ndarray, depths: np.nd
     if metric.startswith(RECALL):
         missed = _survive(sizes, positives, int(metric.removeprefix(RECALL)))[-1]
         return 100.0 * float(np.mean(1 - missed))
+    if metric == RECIPROCAL_RANK:
+        return 100.0 * _expect_reciprocal_rank(sizes, positives)
     seen = np.minimum(depths, sizes)
     if metric == "map@r":
         return 100.0 * float(np.mean(_expect_precisions(sizes, positives, seen) / depths))
@@ -65,6 +67,16 @@ def _survive(sizes: np.ndarray, positives: np.ndarray, depth: int) -> np.ndarray
     ahead = np.arange(depth)[:, None]
     left = np.maximum(sizes - ahead, 1)
     return np.cumprod(np.clip((sizes - positives - ahead) / left, 0, 1), axis=0)
+
+
+def _expect_reciprocal_rank(sizes: np.ndarray, positives: np.ndarray) -> float:
+    """Sum over ranks of the probability that the best positive has this rank, over the rank."""
+    pairs, counts = np.unique(np.stack([sizes, positives]), axis=1, return_counts=True)
+    total = 0.0
+    for (size, positive), count in zip(pairs.T, counts, strict=True):
+        missed = _survive(size[None], positive[None], int(size))[:, 0]
+        total += count * float(np.sum(-np.diff(missed, prepend=1.0) / np.arange(1, size + 1)))
+    return total / len(sizes)
 
 
 def _find_median(sizes: np.ndarray, positives: np.ndarray) -> float:

@@ -9,18 +9,19 @@ from xmodal.evals.boards.positives import Ragged
 MEDIAN_RANK = "median_rank"
 LOWER_IS_BETTER = (MEDIAN_RANK,)
 """Ends of the tags of metrics that are better if lower, also of added evaluators."""
-# The metric that selects checkpoints where none is named, and the end of its tag: the mean over
-# i2t and t2i, or t2t.
-SELECTED = "recall@10"
-MEAN_SELECTED = f"mean_{SELECTED}"
+RECIPROCAL_RANK = "mrr"
+# The metrics that select checkpoints where none is named: the first that a board has. The ends of
+# their tags: the mean over i2t and t2i, or t2t.
+SELECTED = (RECIPROCAL_RANK, "recall@10")
+MEAN_SELECTED = tuple(f"mean_{metric}" for metric in SELECTED)
 RECALL = "recall@"  # Begins the name of a recall; the number of items that it reads follows.
 # Metrics of one table; where one of them is equal, the next ones may differ, then those before it.
 _FAMILIES = (
-    (SELECTED, "recall@5", "recall@1", MEDIAN_RANK),
+    ("recall@10", "recall@5", "recall@1", MEDIAN_RANK),
     ("accuracy@5", "accuracy@1", "mean_class_accuracy"),
     ("pearson", "spearman"),
 )
-# Tables behind a mean over directions; with `mean_recall@10` also that of a model of texts.
+# Tables behind a mean over directions; with `MEAN_SELECTED` also that of a model of texts.
 _TABLES = ("mean", "i2t", "t2i", "t2t")
 
 
@@ -37,10 +38,10 @@ def tie_breakers(tag: str) -> list[str]:
     """
     board, _, metric = tag.rpartition("/")
     tables = [board]
-    if metric in (MEAN_SELECTED, "rsum") or board.endswith("/mean"):
+    if metric in (*MEAN_SELECTED, "rsum") or board.endswith("/mean"):
         board = board.removesuffix("/mean")
         tables = [f"{board}/{table}" for table in _TABLES]
-    metric = SELECTED if metric in (MEAN_SELECTED, "rsum") else metric
+    metric = "recall@10" if metric == "rsum" else metric.removeprefix("mean_")
     family = next((each for each in _FAMILIES if metric in each), (metric,))
     at = family.index(metric)
     others = [*family[at + 1 :], *reversed(family[:at])]
@@ -48,16 +49,17 @@ def tie_breakers(tag: str) -> list[str]:
 
 
 def compute_recall_values(rank: np.ndarray, metrics: Sequence[str]) -> dict[str, np.ndarray]:
-    """Returns the recalls among `metrics` by name, for each query.
+    """Returns the recalls and the reciprocal rank among `metrics` by name, for each query.
 
-    For 0-based ranks, int32 [Q], `recall@k` is float64 [Q], 100 if the best positive is among the
-    first k, else 0.
+    For 0-based ranks of the best positive, int32 [Q], `recall@k` is float64 [Q], 100 if the rank is
+    below k, else 0; `mrr` is float64 [Q], 100 / (rank + 1).
     """
-    return {
+    found = {
         name: np.where(rank < int(name.removeprefix(RECALL)), 100.0, 0.0)
         for name in metrics
         if name.startswith(RECALL)
     }
+    return found | ({RECIPROCAL_RANK: 100 / (rank + 1)} if RECIPROCAL_RANK in metrics else {})
 
 
 def compute_median_rank(rank: np.ndarray) -> float:

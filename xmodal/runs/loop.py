@@ -32,7 +32,6 @@ from xmodal.runs.outputs import Outputs, open_outputs
 from xmodal.runs.parts import Parts
 from xmodal.runs.run import resolve
 from xmodal.runs.start import starting_state
-from xmodal.runs.watchdog import Watchdog
 from xmodal.training.state import TrainState
 
 _NO_ROOM = "Make room or use another --workdir; the same command resumes from the last checkpoint."
@@ -66,18 +65,12 @@ def train(
     check_folder(run_dir)
     parts = resolve(config, run_dir, allow_changes=allow_changes)
     evaluation = RunEvaluation(parts, stores=True)
-    with (
-        folder_lock.hold(run_dir) as check_lock,
-        disk_errors(run_dir, _NO_ROOM),
-        Watchdog(parts.settings.hang_timeout) as watchdog,
-    ):
-        if not _train(parts, run_dir, evaluation, check_lock, watchdog):
+    with folder_lock.hold(run_dir) as check_lock, disk_errors(run_dir, _NO_ROOM):
+        if not _train(parts, run_dir, evaluation, check_lock):
             return False
-        watchdog.note("final evaluation")
         agree = processes.agree_to_stop if jax.process_count() > 1 else None
         with stoppable("the same command evaluates again", agree):
             evaluations = evaluate_best(evaluation, run_dir)
-        watchdog.note("model card")
         write_card(run_dir, parts, parts.spec.records, evaluations)
         mark_finished(config, run_dir, evaluation.files)
     if processes.index() == 0:
@@ -102,7 +95,6 @@ def _train(
     run_dir: str,
     evaluation: RunEvaluation,
     check_lock: Callable[[], None],
-    watchdog: Watchdog,
 ) -> bool:
     """Runs the remaining steps; returns False if a signal stopped it before the last one."""
     set_damaged_aside(run_dir)
@@ -128,10 +120,9 @@ def _train(
             stop_signal() as stop_requested,
             open_outputs(parts, run_dir, evaluation, check_lock, compute) as outputs,
         ):
-            if not _run_steps(state, batches, compiled, outputs, watchdog, stop_requested):
+            if not _run_steps(state, batches, compiled, outputs, stop_requested):
                 return False
             outputs.finish()
-            watchdog.note("write of the last checkpoint")
     if stop_requested(total_steps + 1):  # A signal may have come during that write.
         logging.warning("Stopped before the final evaluation; the same command makes it.")
         return False
@@ -143,7 +134,6 @@ def _run_steps(
     batches: Iterator[dict[str, np.ndarray]],
     compiled: CompiledStep | None,
     outputs: Outputs,
-    watchdog: Watchdog,
     stop_requested: Callable[[int], bool],
 ) -> bool:
     """Runs the steps from that of `state` on; see `_train`."""
@@ -152,7 +142,6 @@ def _run_steps(
     try:
         for step in range(int(state.step), total_steps + 1):
             if outputs.are_due(step):
-                watchdog.note(f"evaluation and checkpoint of step {step}")
                 is_stopped = functools.partial(stop_requested, step)
                 with (
                     contextlib.suppress(StopRequestedError),  # A later start evaluates again.
@@ -164,10 +153,8 @@ def _run_steps(
                 return False
             if compiled is None or step == total_steps:
                 break
-            watchdog.note(f"batch of step {step}")
             with reporter.waiting():
                 local = next(batches)
-            watchdog.note(f"step {step}")
             batch = mesh_lib.global_batch(local, mesh)
             state, scalars = compiled(state, batch, mesh_lib.put_step(step, mesh))
             reporter.record(step, scalars, local["image_id"], compiled.flops(batch))

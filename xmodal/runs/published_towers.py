@@ -10,6 +10,7 @@ from etils import epath
 
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
+from xmodal.base.buckets import split_folders
 from xmodal.base.config import UserError
 from xmodal.evals.embed import Items
 from xmodal.preprocessing import TextConfig, read_vocabulary
@@ -93,7 +94,7 @@ def open_towers(
 
 def models_of(config: ml_collections.ConfigDict) -> list[str]:
     """Returns the folders that `init_from.model` names."""
-    return [each.strip() for each in config.init_from.model.split(",") if each.strip()]
+    return split_folders(config.init_from.model)
 
 
 def _member(

@@ -122,7 +122,7 @@ class SelectConfig:
 
     Attributes:
       metric: tag of an evaluator's metric; "" is the default metric of the first evaluator that has
-        one for its dataset: the mean R@10 of its first board with one.
+        one for its dataset: the mean reciprocal rank of own data, the mean R@10 of other boards.
       mode: whether the highest ("max") or the lowest ("min") value is best; "last" selects the
         last checkpoint that has the metric.
     """
@@ -145,29 +145,35 @@ class SelectConfig:
         scores = tuple(each.score(metrics) for each in self._with_tie_breakers())
         return scores if self.metric in metrics and any(map(math.isfinite, scores)) else ()
 
-    def explain_tie(self, evaluated: Mapping[int, Mapping[str, float]]) -> str:
-        """Returns a sentence on what selects among checkpoints that the metric calls equally good.
+    def explain(self, evaluated: Mapping[int, Mapping[str, float]]) -> tuple[str, bool]:
+        """Returns a sentence on what selects the best of some checkpoints.
 
         Args:
-          evaluated: metrics of checkpoints by step.
+          evaluated: metrics of checkpoints by step; one of them has the metric.
 
         Returns:
-          "" if one checkpoint is best by the metric alone.
+          The sentence, and whether the metric calls several of them equally good.
         """
         ranks = [rank for metrics in evaluated.values() if (rank := self.rank(metrics))]
-        best = max(ranks, default=())
+        if self.mode == "last":
+            return f"Selected: the last checkpoint with {self.metric}.", False
+        best = max(ranks)
         tied = [rank for rank in ranks if rank[:1] == best[:1]]
-        if self.mode == "last" or len(tied) < 2:
-            return ""
         names = [f"{each.metric} decides" for each in self._with_tie_breakers()]
         differing = (len(set(scores)) > 1 for scores in zip(*tied, strict=True))
         decides = next(itertools.compress(names, differing), "the last one is taken")
         number = -best[0] if self.mode == "min" else best[0]
         value = f"{number:g}" if math.isfinite(number) else "undefined"
+        how = f"; {decides} among them" if len(tied) > 1 else ""
         return (
-            f"config.select.metric={self.metric!r} is {value} at {len(tied)} of {len(ranks)} "
-            f"evaluated checkpoints; {decides} among them."
-        )
+            f"Selected by config.select.metric={self.metric!r}: it is {value} at {len(tied)} of "
+            f"{len(ranks)} evaluated checkpoints{how}."
+        ), len(tied) > 1
+
+    @property
+    def tags(self) -> list[str]:
+        """Tags of all metrics that decide."""
+        return [each.metric for each in self._with_tie_breakers()]
 
     def _with_tie_breakers(self) -> list["SelectConfig"]:
         if self.mode == "last":

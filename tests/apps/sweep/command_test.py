@@ -51,6 +51,17 @@ def run(run_command, files, tmp_path):
             [RATE, "--config.optimizer={'name': 'adam', 'learning_rate': 1.0}"],
             "--config.optimizer fixes a value that --space, --study or get_space draws as opt",
         ),
+        (
+            [
+                "--study=tasks.t2t.loss.name=softmax,triplet",
+                "--config.tasks.t2t.loss.options.form=without_positive",
+            ],
+            "--config.tasks.t2t.loss.options.form fixes a value that --space, --study",
+        ),
+        (
+            ["--space=optimizer.name:choice:adam,sgd", "--config.optimizer.options={'b1': 0.5}"],
+            "--config.optimizer.options fixes a value that --space, --study",
+        ),
         (["--study=seed=0,1", "--config.seed=1"], "fixes a value that --space, --study"),
         (["--study=seed=0,1"], "--study=seed=0,1 alone draws nothing, so all --trials=100 would"),
         ([RATE, "--trials=0"], "--trials"),
@@ -101,6 +112,35 @@ def test_a_dry_run_lists_the_draws(run, tmp_path, table):
     assert [row[2:] for row in rows[::2]] == [row[2:] for row in rows[1::2]]
     assert lines[-1] == "6 trials, compared by shapes/mean_recall@10."
     assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        "tasks.t2t.loss.name:choice:softmax,triplet",
+        "optimizer.name:choice:adam,sgd",
+        "model.text.encoder.name:choice:words,rnn",
+        "seed:choice:0,1",
+    ],
+)
+def test_names_of_entries_and_seeds_are_drawn_once_each(run, tmp_path, table, space):
+    with (tmp_path / "plain.py").open("a") as file:
+        file.write("""
+
+def own(config):
+    config.tasks.t2t.loss.options = {"form": "with_positive"}
+    config.optimizer.options = {"b1": 0.5}
+    return config
+
+plain = get_config
+get_config = lambda: own(plain())
+""")
+    fixed = ["--config.optimizer.learning_rate=0.01", "--config.tasks.t2t.weight=2.0"]
+    code, said = run("plain", f"--space={space}", "--dry_run", *fixed)
+    assert code == 0, said
+    cells = [line.strip("|").split("|")[1].strip() for line in table()[2:4]]
+    assert sorted(cells) == sorted(space.rpartition(":")[2].split(","))
+    assert table()[-1].startswith("2 trials")
 
 
 def test_other_keys_of_a_section_on_the_command_line_may_be_drawn(run, table):

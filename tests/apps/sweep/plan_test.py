@@ -59,6 +59,48 @@ def test_a_value_within_a_drawn_section_is_set_in_it(config):
         assert schedule.to_dict() == {"name": "staircase", "rate": 0.5}
 
 
+LOSS = {"name": "softmax", "options": {"scale": 2.0}, "inputs": ["x"], "module": {"width": 8}}
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "values", "after"),
+    [
+        ("tasks.t2t.loss", LOSS, {"name": "triplet"}, {"name": "triplet"}),
+        ("tasks.t2t.loss", LOSS, {"name": "softmax"}, LOSS),
+        (
+            "optimizer",
+            {"name": "adam", "options": {"b1": 0.5}, "learning_rate": 0.1},
+            {"options": {"momentum": 0.9}, "name": "sgd"},
+            {"name": "sgd", "options": {"momentum": 0.9}, "learning_rate": 0.1},
+        ),
+        (
+            "optimizer.schedule",
+            {"name": "staircase", "warmup_steps": 1, "rate": 0.7, "every": 2},
+            {"name": "linear"},
+            {"name": "linear", "warmup_steps": 1},
+        ),
+        (
+            "model.text.encoder",
+            {"name": "words", "width": 8, "dropout": 0.5},
+            {"width": 16, "name": "rnn"},
+            {"name": "rnn", "width": 16},
+        ),
+        (
+            "model.similarity",
+            {"name": "match_probability", "temperature": 0.1, "match_scale": 2.0},
+            {"name": "dot"},
+            {"name": "dot", "temperature": 0.1},
+        ),
+    ],
+)
+def test_another_entry_has_no_options_of_the_one_before(config, path, before, values, after):
+    config = with_values(config, {path: before})
+    section = with_values(config, {f"{path}.{key}": value for key, value in values.items()})
+    for name in path.split("."):
+        section = section[name]
+    assert section.to_dict() == after
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [

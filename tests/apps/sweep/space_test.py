@@ -37,10 +37,12 @@ def test_a_flag_and_its_description_are_the_same(text):
         ("optimizer.learning_rate", "Unknown name ''"),
         ("seed:chioce:1,2", "Unknown name 'chioce'.*Did you mean 'choice'?"),
         ("seed:int:1", "needs the smallest and the largest value"),
-        ("seed:int:1:2.5", "needs integers"),
+        ("seed:int:1:2.5", "is 2.5; it must be an integer"),
+        ("optimizer.learning_rate:uniform:nan:1", "A bound of .* is 'nan'; it must be a number"),
+        ("optimizer.learning_rate:log:1:inf", "A bound of .* is 'inf'; it must be a number"),
+        ("optimizer.learning_rate:log:1:1e999", "A bound of .* is inf; it must be a finite"),
         ("optimizer.learning_rate:log:0:1", "low"),
         ("optimizer.learning_rate:log:1e-2:1e-4", "low=0.01, high=0.0001"),
-        ("optimizer.learning_rate:uniform:a:b", "could not convert"),
         ("seed:choice:1,1", "has a value twice"),
     ],
 )
@@ -56,6 +58,8 @@ def test_the_space_of_a_config_file():
     assert space_lib.read_space(given, "get_space()") == found
     with pytest.raises(UserError, match=r"get_space\(\)\['seed'\].*Did you mean 'choice'"):
         space_lib.read_space({"seed": ("choise", 1)}, "get_space()")
+    with pytest.raises(UserError, match=r"get_space\(\)\['seed'\] is nan"):
+        space_lib.read_space({"seed": ("uniform", float("nan"), 1.0)}, "get_space()")
     for wrong in (["seed"], {"seed": 1}):
         with pytest.raises(UserError, match="must map paths"):
             space_lib.read_space(wrong, "get_space()")
@@ -70,6 +74,38 @@ def test_a_draw_depends_on_seed_index_and_path_alone():
         assert {name: other[name] for name in space} == one
     assert few != space_lib.draw(space, 8, 5)
     assert space_lib.draw({}, 0, 2) == [{}, {}]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["seed:choice:0,1,2"],
+        ["seed:int:0:2"],
+        ["seed:choice:0,1,2", "l2:choice:None,{'pattern': 'text/'}", "batch_size:int:3:4"],
+    ],
+)
+def test_a_space_of_few_combinations_is_drawn_once(flags):
+    space = dict(map(space_lib.parse_space, flags))
+    size = 3 * 4 ** (len(flags) > 1)
+    orders = []
+    for seed in range(20):
+        drawn = space_lib.draw(space, seed, size)
+        assert len({repr(each) for each in drawn}) == size
+        assert space_lib.draw(space, seed, 2) == drawn[:2]
+        assert space_lib.draw(space, seed, 100) == drawn
+        assert all(list(each) == list(space) for each in drawn)
+        orders.append(repr(drawn))
+    assert len(set(orders)) > 3
+
+
+def test_a_choice_beside_a_range_takes_each_value_as_often_as_the_others():
+    space = {"x": FloatDistribution(0.0, 1.0), "seed": choices((0, 1, 2))}
+    drawn = space_lib.draw(space, 0, 9)
+    assert len({each["x"] for each in drawn}) == 9
+    for start in (0, 3, 6):
+        assert sorted(each["seed"] for each in drawn[start : start + 3]) == [0, 1, 2]
+    large = {"seed": IntDistribution(0, 10**6)}
+    assert len(space_lib.draw(large, 0, 5)) == 5
 
 
 def test_draws_stay_within_their_bounds_and_have_four_digits():

@@ -6,7 +6,8 @@ import pytest
 
 from xmodal.evals.boards import definitions
 
-METRICS = {"recall@1", "recall@5", "recall@10", "median_rank", "map@r", "r_precision", "pmrp"}
+METRICS = {"recall@1", "recall@5", "recall@10", "mrr", "median_rank"}
+METRICS |= {"map@r", "r_precision", "pmrp"}
 ALL = list(itertools.chain.from_iterable(definitions.DEFINITIONS.values()))
 
 

@@ -56,9 +56,9 @@ def directions(generator):
         QUERIES,
     )
     relations = random_relations(generator)
-    everything = (*RECALLS, "median_rank", "map@r", "r_precision")
+    everything = (*RECALLS, "mrr", "median_rank", "map@r", "r_precision")
     return {
-        "recalls": DirectionLabels(positives, (*RECALLS, "median_rank")),
+        "recalls": DirectionLabels(positives, (*RECALLS, "mrr", "median_rank")),
         "unreachable": DirectionLabels(positives, everything, unreachable),
         "folds": DirectionLabels(labeled, (*RECALLS, "median_rank"), folds=tuple(folds)),
         "capped": DirectionLabels(relations[0], ("pmrp",), cap=7),
@@ -137,10 +137,10 @@ def test_recalls_of_cut_lists(length):
     found, whole = cut(matrix, direction, length)
     asked = from_scores.has_positives(direction)
     beyond = int(np.sum(whole.rank[asked] >= length))
-    assert beyond  # so the median rank rests on ranks that nobody knows
+    assert beyond  # so the reciprocal and the median rank rest on ranks that nobody knows
     assert found.rank is None
     reason = f"the lists of {beyond} of {asked.sum()} queries are too short to determine it"
-    expected = {f"recall@{k}": reason for k in (1, 5, 10) if k > length}
+    expected = {f"recall@{k}": reason for k in (1, 5, 10) if k > length} | {"mrr": reason}
     assert found.missing == {**expected, "median_rank": reason}
     assert set(found.values) == set(RECALLS) - set(expected)
     for metric, value in found.values.items():

@@ -15,7 +15,7 @@ from tests import tiny_encoder as tiny
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, read
 from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.folder.file_hashes import files_in, find_step_damage
+from xmodal.runs.folder.file_hashes import files_in, find_damage
 from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training import state
 from xmodal.training.optimization import optimizer
@@ -110,7 +110,7 @@ def test_a_checkpoint_of_a_stop_gets_metrics_and_is_not_written_again(tmp_path, 
     assert {name: files[name].stat().mtime for name in written} == written
     tiny.assert_identical(restore_latest(run_dir, make_state(0)).params, stopped.params)
     files["metrics/metrics"].write_text("{}")
-    assert "metrics/metrics has different bytes" in find_step_damage(run_dir, 2)
+    assert "metrics/metrics has different bytes" in find_damage(tmp_path / "checkpoints/2")
     saver = make_saver(tmp_path)
     assert saver.best_step == 2
     saver.close()

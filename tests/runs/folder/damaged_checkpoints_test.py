@@ -10,7 +10,7 @@ from checkpoints_test import BEST, make_saver, make_state, restore_latest, save
 
 from tests import tiny_encoder as tiny
 from xmodal.base.config import UserError
-from xmodal.runs.folder import run_folder
+from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.damaged_checkpoints import newest_whole, set_damaged_aside
 from xmodal.runs.folder.file_hashes import HASHES
 
@@ -95,26 +95,12 @@ def test_the_state_before_the_damage_comes_back(tmp_path, caplog):
     assert run_folder.steps(str(tmp_path)) == [3]
 
 
-def test_a_checkpoint_that_was_not_hashed_is_read(tmp_path, caplog):
-    save(tmp_path, [make_state(3), make_state(7)])
-    for step in (3, 7):  # A run of before.
-        (tmp_path / "checkpoints" / str(step) / HASHES).unlink()
-    set_damaged_aside(str(tmp_path))
-    assert run_folder.steps(str(tmp_path)) == [3, 7]
-    tear(largest(tmp_path / "checkpoints/7/params"))
-    with caplog.at_level(logging.ERROR):
-        set_damaged_aside(str(tmp_path))
-    assert "checkpoints/7/params cannot be read" in caplog.text
-    assert run_folder.steps(str(tmp_path)) == [3]
-
-
 @pytest.mark.parametrize("hashes", [None, "null", "{}", "[1]"])
-def test_a_checkpoint_without_its_arrays_or_its_hashes(tmp_path, caplog, hashes):
+def test_a_checkpoint_without_its_hashes(tmp_path, caplog, hashes):
     save(tmp_path, [make_state(3), make_state(7)])
     newest = tmp_path / "checkpoints/7"
     if hashes is None:
         (newest / HASHES).unlink()
-        shutil.rmtree(newest / "params")
     else:
         (newest / HASHES).write_text(hashes)
     with caplog.at_level(logging.WARNING):
@@ -125,16 +111,21 @@ def test_a_checkpoint_without_its_arrays_or_its_hashes(tmp_path, caplog, hashes)
     assert run_folder.steps(str(tmp_path)) == [3]
 
 
+def save_best(folder):
+    """A run of three checkpoints, whose second one is the best."""
+    config = tiny.make_config()
+    config.select.metric, config.select.mode = BEST, "max"
+    run_folder.save_config(str(folder), config)
+    metrics = {3: {BEST: 3.0}, 5: {BEST: 9.0}, 7: {BEST: 1.0}}
+    save(folder, map(make_state, metrics), metrics)
+    assert run_folder.best_step(str(folder)) == 5
+
+
 @pytest.mark.parametrize(
     ("damaged", "damage"), [("params", flip), ("metrics", empty), ("metrics", shutil.rmtree)]
 )
 def test_the_best_checkpoint_and_the_metrics_of_all_are_whole(tmp_path, caplog, damaged, damage):
-    config = tiny.make_config()
-    config.select.metric, config.select.mode = BEST, "max"
-    run_folder.save_config(str(tmp_path), config)
-    metrics = {3: {BEST: 3.0}, 5: {BEST: 9.0}, 7: {BEST: 1.0}}
-    save(tmp_path, map(make_state, metrics), metrics)
-    assert run_folder.best_step(str(tmp_path)) == 5
+    save_best(tmp_path)
     folder = tmp_path / "checkpoints/5" / damaged
     damage(folder if damage is shutil.rmtree else largest(folder))
     assert newest_whole(str(tmp_path)) == 7
@@ -146,16 +137,13 @@ def test_the_best_checkpoint_and_the_metrics_of_all_are_whole(tmp_path, caplog, 
     assert run_folder.best_step(str(tmp_path)) == 3
 
 
-def test_frozen_parameters_without_hashes_are_damaged_where_checkpoints_have_some(tmp_path):
-    save(tmp_path, [make_state(3)])
-    (tmp_path / "frozen" / HASHES).unlink()
-    with pytest.raises(
-        UserError, match=r"frozen parameters of .* damaged: .*files.json is missing"
-    ):
-        set_damaged_aside(str(tmp_path))
-    (tmp_path / "checkpoints/3" / HASHES).unlink()  # A run of before.
+@pytest.mark.parametrize("damage", [flip, empty, lambda path: path.unlink()])
+def test_the_best_checkpoint_does_not_need_its_optimizer_state(tmp_path, damage):
+    save_best(tmp_path)
+    damage(largest(tmp_path / "checkpoints/5/opt_state"))
     set_damaged_aside(str(tmp_path))
-    assert run_folder.steps(str(tmp_path)) == [3]
+    assert run_folder.best_step(str(tmp_path)) == 5
+    checkpoints.check_whole(str(tmp_path), 5, ("params", "model_state"))
 
 
 def test_what_cannot_be_replaced_ends_the_run(tmp_path):

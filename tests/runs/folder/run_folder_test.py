@@ -46,7 +46,7 @@ def test_folders_without_checkpoints(tmp_path):
     with pytest.raises(UserError, match="is not a run of xmodal.main: .*config.json is missing"):
         run_folder.resolve_step(str(tmp_path), "latest")
     # Killed while compiling.
-    (tmp_path / "writer.json").write_text("{}")
+    (tmp_path / "writer.txt").write_text("process 7")
     with pytest.raises(UserError, match=r"is missing. The run has not reached its first step"):
         run_folder.resolve_step(str(tmp_path), "latest")
     run_folder.save_config(str(tmp_path), tiny.make_config())
@@ -101,8 +101,11 @@ def test_a_saturated_metric_does_not_select_the_last_step(tmp_path, caplog):
     assert run_folder.steps(str(tmp_path)) == [2, 4]
     assert run_folder.best_step(str(tmp_path)) == 2
     (said,) = [each.getMessage() for each in caplog.records if "decides" in each.message]
-    assert f"{BEST!r} is 100 at 2 of 2 evaluated checkpoints; shapes/mean/recall@5 decides" in said
-    assert run_folder.explain_best_step(str(tmp_path)) == said
+    assert f"{BEST!r}: it is 100 at 2 of 2 evaluated checkpoints; shapes/mean/recall@5" in said
+    # Those that were removed count, except after the newest one that is left.
+    assert run_folder.explain_best_step(str(tmp_path)) == said.replace("2 of 2", "5 of 5")
+    shutil.rmtree(run_folder.step_folder(str(tmp_path), 4))
+    assert run_folder.explain_best_step(str(tmp_path)) == said.replace("2 of 2", "3 of 3")
 
 
 def test_lost_files_of_a_run_are_named(tmp_path):

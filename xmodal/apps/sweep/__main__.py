@@ -7,8 +7,9 @@ r"""Random search over the values of a config.
         --study=tasks.i2t.loss.name=pearson,covariance
 
 The search space comes from the function `get_space` of the config file and from --space. Values set
-by --config.PATH are fixed. --study compares values of one parameter over the same draws of all
-others.
+by --config.PATH are fixed. The name of another entry, as in optimizer.name, comes with the defaults
+of that entry instead of the options in the config. --study compares values of one parameter over
+the same draws of all others.
 
 The folder of the sweep has a run per trial in `trials`, Optuna's study `sweep` in `optuna.db`, and
 at the end `report.md`, its tables in `report.tex`, `results.csv` and `scores.png`. The same command
@@ -37,7 +38,12 @@ if TYPE_CHECKING:
 
 flags.adopt_module_key_flags(config_flag)
 flags.adopt_module_key_flags(training_flags)
-TRIALS = flags.DEFINE_integer("trials", 100, "Total number of draws, including earlier ones.", 1)
+TRIALS = flags.DEFINE_integer(
+    "trials",
+    100,
+    "Total number of draws, including earlier ones; a space of few combinations has no more.",
+    1,
+)
 SELECT = flags.DEFINE_string(
     "select",
     None,
@@ -115,7 +121,7 @@ def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
     Raises:
       UserError: there is nothing to draw, or a flag contradicts another one.
     """
-    from xmodal.apps.sweep.space import ends, parse_space, read_space
+    from xmodal.apps.sweep.space import chooses, ends, parse_space, read_space
     from xmodal.base.event_writer import flat_config
 
     given, studied = dict(map(parse_space, SPACE.value)), None
@@ -129,7 +135,8 @@ def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
     for path in [*free, *given, *([studied[0]] if studied else [])]:
         for other, value in fixed.items():
             # Other keys of a section that the command line replaces may be drawn.
-            if any(_overlap(path, each) for each in flat_config({other: value})):
+            flat = flat_config({other: value})
+            if any(_overlap(path, each) or chooses(path, each) for each in flat):
                 raise UserError(
                     f"--config.{other} fixes a value that --space, --study or get_space draws as "
                     f"{path}: leave one out, or set the fixed value in a copy of the config file."

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 from optuna.distributions import BaseDistribution
 
 from xmodal.api.run_training import CheckedConfig
-from xmodal.apps.sweep.space import Space, choices, describe, draw, ends
+from xmodal.apps.sweep.space import Space, choices, chooses, describe, draw, ends
 from xmodal.base.config import UserError, lookup
 from xmodal.base.event_writer import flat_config
 from xmodal.base.json_files import read_json
@@ -139,12 +139,15 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     Args:
       config: the root.
       values: values by path; a mapping replaces a whole section, in which other values may be set.
+        The name of another entry, such as a loss, removes the options of the one before.
 
     Raises:
       UserError: a path leads into a section that does not exist.
     """
     config = config.copy_and_resolve_references()
-    for path, value in sorted(values.items(), key=lambda item: item[0].count(".")):
+    # Sections before their keys, names before options.
+    for path in sorted(values, key=lambda path: (path.count("."), not path.endswith(".name"))):
+        value = values[path]
         *parents, last = path.split(".")
         section, place = config, "config"
         for name in parents:
@@ -152,6 +155,9 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
             section = lookup(f"the path {path!r}; sections of {place}", name, sections)
             place += f".{name}"
         with section.unlocked(), section.ignore_type():
+            if value != section.get(last):
+                for key in [x for x in section if chooses(path, ".".join([*parents, x]))]:
+                    del section[key]
             section[last] = ConfigDict(value) if isinstance(value, Mapping) else value
     return config
 

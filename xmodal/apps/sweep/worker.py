@@ -52,7 +52,6 @@ _FATAL = (_StoppedError, DiskError, FolderInUseError, DatasetMissingError)
 
 def open_study(folder: pathlib.Path, plan: Plan) -> optuna.Study:
     """Opens or creates the study of a sweep in its folder."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(
         study_name="sweep",
         storage=optuna.storages.RDBStorage(

@@ -205,6 +205,8 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
         Definition(
             "captioned_images",
             "A caption and its own image, and captions of one image.",
+            # Of few images, most recalls are equal, or 100.
+            metrics=(*_RECALLS, "mrr", "median_rank"),
             correlations=_CXC_RATINGS,
         ),
     ),

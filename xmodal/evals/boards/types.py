@@ -74,8 +74,8 @@ class DirectionLabels:
       positives: positives of every query; a query without any is skipped. With several relations,
         the same queries are evaluated with each, and every metric is their mean (PCME's
         R-Precision).
-      metrics: any of "recall@1", "recall@5", "recall@10", "median_rank", "map@r", "r_precision",
-        "pmrp".
+      metrics: any of "recall@1", "recall@5", "recall@10", "mrr", "median_rank", "map@r",
+        "r_precision", "pmrp".
       unreachable: int32 [Q], positives of every query that are not in the gallery: they can never
         be found but count in R. None means zeros.
       cap: R of a query is min(its positives, `cap`); None for no cap.

@@ -35,7 +35,7 @@ from xmodal.evals.inputs.sources import (
     with_similarity,
 )
 from xmodal.evals.labels.annotations import read_annotations, restrict
-from xmodal.evals.metrics import MEAN_SELECTED, SELECTED
+from xmodal.evals.metrics import SELECTED
 from xmodal.evals.provider import ModelProvider
 from xmodal.evals.ranking.from_candidates import collect_scores
 from xmodal.evals.ranking.rerank import make_board_reranker
@@ -109,7 +109,12 @@ class BoardsOptions(Options):
         """See `Options`."""
         known = definitions_of("coco_captions" if self.annotations else dataset)
         names = [name for name in self.boards or known if name in known]
-        found = [f"{name}/{MEAN_SELECTED}" for name in names if SELECTED in known[name].metrics]
+        found = [
+            f"{name}/mean_{metric}"
+            for name in names
+            for metric in SELECTED
+            if metric in known[name].metrics
+        ]
         return found[0] if found else ""
 
 

@@ -34,7 +34,8 @@ def answer_lists(lists: Ragged, labels: DirectionLabels, gallery: int) -> Ranked
         known |= complete | ~is_query
         recalls = compute_recall_values(rank, labels.metrics)
         for metric, recall in recalls.items():
-            if undecided := int(np.sum(~known & (length < int(metric.removeprefix(RECALL))))):
+            depth = int(metric.removeprefix(RECALL)) if metric.startswith(RECALL) else gallery
+            if undecided := int(np.sum(~known & (length < depth))):
                 missing[metric] = _too_short(undecided, rows)
             else:
                 values[metric] = recall

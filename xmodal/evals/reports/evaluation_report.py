@@ -31,6 +31,7 @@ _METRICS = {
     "recall@1": "R@1",
     "recall@5": "R@5",
     "recall@10": "R@10",
+    "mrr": "MRR",
     "median_rank": "med r",
     "pmrp": "PMRP",
 }

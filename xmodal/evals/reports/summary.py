@@ -19,14 +19,14 @@ from xmodal.evals.results import RSUM, BoardResult, DirectionResult, Numbers, Re
 
 MEAN = "mean"  # Used in tags in place of a direction.
 _MEAN_OF = ("i2t", "t2i")
-_MEAN_METRICS = ("recall@1", "recall@5", "recall@10", "map@r", "r_precision", "pmrp")
+_MEAN_METRICS = ("recall@1", "recall@5", "recall@10", "mrr", "map@r", "r_precision", "pmrp")
 _SUMMED = ("recall@1", "recall@5", "recall@10")
 _LARGEST_SUM = 100 * len(_SUMMED) * len(_MEAN_OF)
 # Suffixes of tags that training does not change, and of one that repeats another tag.
 _OF_QUERIES = ("queries", "skipped_queries", "tied_queries", "gallery")
 _OF_PAIRS = ("spearman", "spearman_std", "pairs", "pairs_per_sample")
 _COUNTS = (*_OF_QUERIES, *_OF_PAIRS[2:], "base_rate")
-_NO_CURVES = {*_COUNTS, MEAN_SELECTED}
+_NO_CURVES = {*_COUNTS, *MEAN_SELECTED}
 _LIMITS = ("_low", "_high")
 
 Value = TypeVar("Value", float, np.ndarray)
@@ -42,8 +42,8 @@ def summarize(
     `<board>/mean/<metric>` over i2t and t2i, and `<board>/rsum`, the sum of their recalls at 1, 5
     and 10; the counts `queries`, `skipped_queries`, `tied_queries` (if ties are known), `gallery`
     and `pairs`, `pairs_per_sample`; `spearman` and `spearman_std` over the samples that are
-    defined; and `<board>/mean_recall@10`, by which training selects checkpoints: the mean over i2t
-    and t2i, or t2t on a board without images.
+    defined; and `<board>/mean_recall@10` and `<board>/mean_mrr`, by which training selects
+    checkpoints: the mean over i2t and t2i, or t2t on a board without images.
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
     found: dict[str, float] = {}
@@ -81,8 +81,8 @@ def list_tags(
     shown = {name: each for name, each in directions.items() if {*DIRECTIONS[name]} <= {*sides}}
     values = {metric_tag(board, name, each): 0.0 for name in shown for each in shown[name]}
     values |= _compute_means(board, values)
-    if _selection_tag(board, shown) in values:
-        values[f"{board}/{MEAN_SELECTED}"] = 0.0
+    selecting = _selection_tags(board, shown)
+    values |= {tag: 0.0 for tag, metric in selecting.items() if metric in values}
     counts = [f"{board}/{name}/{count}" for name in shown for count in _OF_QUERIES]
     rated = [name for name, modalities in ratings.items() if {*modalities} <= {*sides}]
     return [*values, *counts, *(f"{board}/{name}/{each}" for name in rated for each in _OF_PAIRS)]
@@ -199,14 +199,16 @@ def _compute_extras(board: BoardResult, found: Mapping[str, float]) -> dict[str,
         extras[f"{prefix}/spearman_std"] = float(defined.std()) if len(defined) else np.nan
         extras[f"{prefix}/pairs"] = float(len(correlation.influence))
         extras[f"{prefix}/pairs_per_sample"] = float(correlation.pairs_per_sample)
-    selection = found.get(_selection_tag(board.name, board.directions))
-    if selection is not None:
-        extras[f"{board.name}/{MEAN_SELECTED}"] = selection
+    for tag, metric in _selection_tags(board.name, board.directions).items():
+        if metric in found:
+            extras[tag] = found[metric]
     return extras
 
 
-def _selection_tag(board: str, directions: Collection[str]) -> str:
-    return metric_tag(board, MEAN if {*_MEAN_OF, "i2i"} & set(directions) else "t2t", SELECTED)
+def _selection_tags(board: str, directions: Collection[str]) -> dict[str, str]:
+    """Tags of `MEAN_SELECTED` -> those of the metrics that they repeat."""
+    table = MEAN if {*_MEAN_OF, "i2i"} & set(directions) else "t2t"
+    return {f"{board}/mean_{metric}": metric_tag(board, table, metric) for metric in SELECTED}
 
 
 def _defined(samples: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ ABSENT = "absent"
 _OUTSIDE = ("records", "devices")
 # No update depends on these; in encoders and losses they choose equivalent implementations.
 _FREE = (
-    r"(name|log_every|non_finite|hang_timeout|select|checkpoint|sharding|tensorboard)(\.|$)",
+    r"(name|log_every|non_finite|select|checkpoint|sharding|tensorboard)(\.|$)",
     r"frozen_features\.folder$",
     r"init_from\.published$",
     r"data\.(data_dir|manual_dir|ratings_dir|prefetch)$",

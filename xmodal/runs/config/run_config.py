@@ -35,8 +35,6 @@ class RunConfig:
       log_every: steps between two reports.
       non_finite: whether a non-finite loss or gradient stops the run ("stop"), or its batch is
         skipped ("skip") and recorded in `skipped.jsonl`; ten consecutive skips stop the run.
-      hang_timeout: seconds after which a multi-process run exits if a batch, step or evaluation
-        has not finished; 0 for never.
       train_split: split of `data` that the run trains on.
       freeze: regular expressions matched from the start of a parameter's path.
       l2: see `L2Config`.
@@ -61,7 +59,6 @@ class RunConfig:
     accumulation_steps: int = setting(1, at_least=1)
     log_every: int = setting(50, at_least=1)
     non_finite: str = setting("stop", one_of=("stop", "skip"))
-    hang_timeout: float = setting(3600.0, at_least=0)
     train_split: str = "train"
     freeze: tuple[str, ...] = setting((), pattern=True)
     l2: L2Config | None = None

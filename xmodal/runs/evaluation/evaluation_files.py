@@ -122,7 +122,7 @@ def _headline(evaluations: Sequence["Evaluation"]) -> str:
     """One number per evaluator: the one that selects checkpoints, or else the first."""
     shown = []
     for each in evaluations:
-        tags = sorted(each.tagged, key=lambda tag: tag.rpartition("/")[2] != MEAN_SELECTED)
+        tags = sorted(each.tagged, key=lambda tag: tag.rpartition("/")[2] not in MEAN_SELECTED)
         shown += [f"{tag} {each.tagged[tag]:.4g}" for tag in tags[:1]]
     return "  ".join(shown)
 

@@ -45,10 +45,10 @@ def open_run(
       run_dir: its folder.
       steps: its checkpoints.
       follows: whether those that the run has replaced are skipped.
-      is_best: whether the only checkpoint is the best one; its report says if a tie was broken.
+      is_best: whether the only checkpoint is the best one; its report says what selected it.
     """
     parts, records = evaluation.parts, training_hashes(run_dir)
-    tie = run_folder.explain_best_step(run_dir) if is_best else ""
+    how = run_folder.explain_best_step(run_dir) if is_best else ""
 
     def subjects() -> Iterator[Subject]:
         for step in steps:
@@ -60,7 +60,7 @@ def open_run(
                 # A run keeps only its last few checkpoints.
                 logging.warning("Checkpoint %d was replaced while it was being read.", step)
                 continue
-            notes = functools.partial(_notes, parts.settings, tie)
+            notes = functools.partial(_notes, parts.settings, how)
             name = f"{parts.config.name} step {step}"
             yield Subject(name, evaluation.provider(*weights), notes, records, step)
 
@@ -70,8 +70,8 @@ def open_run(
     return Opened(evaluation.suite, subjects(), identity, tensorboard, settings)
 
 
-def _notes(settings: RunConfig, tie: str, items: Items) -> list[str]:
-    notes = [tie] if tie else []
+def _notes(settings: RunConfig, how: str, items: Items) -> list[str]:
+    notes = [how] if how else []
     notes += describe_captions(settings.data, settings.train_split, items)
     return [*notes, *describe_sentences(settings, items)]
 

@@ -7,17 +7,18 @@ records.json            hash and number of the training examples, hash of that f
 frozen/                 parameters that never change, written once
 checkpoints/STEP/       params, model_state, opt_state, metrics; files.json, the hashes of all files
 damaged/STEP/           a checkpoint that was truncated or changed on disk
+evaluated.json          the metrics that selected the best step, of all evaluated ones
 test/                   results of the final evaluation
 follow/SPLIT/           results of `eval_main --follow`
 step_STEP/SPLIT/        results of `eval_main --step=STEP`
 model_card.md           initial weights, examples seen, devices, FLOPs, reports; also as .html
 compute.json            devices, batch size and FLOPs, from every start that changed them
 finished.json           hash of the config that the run finished with
-writer.json             the process that is writing the folder
+writer.txt              the process that is writing the folder
 
 One process writes at a time, see `folder_lock`. A run resumes only on the same records and with a
 config that trains the same way, see `config.run_changes`; the number of devices may change. Before
-it resumes, it compares its newest and its best checkpoint with their hashes: a damaged one is set
-aside, and the run goes back to the newest intact one. Readers refuse a damaged checkpoint. SIGTERM
-and Ctrl-C save before they stop.
+it resumes, it compares the files that it needs of its newest and its best checkpoint with their
+hashes: a damaged one is set aside, and the run goes back to the newest intact one. Readers refuse a
+damaged checkpoint. SIGTERM and Ctrl-C save before they stop.
 """

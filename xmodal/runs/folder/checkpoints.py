@@ -24,7 +24,7 @@ from xmodal.base.config import UserError
 from xmodal.base.entries import find_entries
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.checkpoint_shapes import check_arrays, check_size, read_shapes, reading
-from xmodal.runs.folder.file_hashes import find_frozen_damage, find_step_damage, save_hashes
+from xmodal.runs.folder.file_hashes import find_damage, save_hashes
 from xmodal.runs.folder.run_folder import ITEMS
 from xmodal.runs.sections import CheckpointConfig, SelectConfig
 from xmodal.training.optimization.optimizer import moments_of, with_moments
@@ -50,8 +50,7 @@ class Checkpoints:
         self._run_dir, self._frozen = run_dir, run_folder.frozen_folder(run_dir)
         self._select, self._explained = select, False
         self._keep_last = config.keep_last
-        saved = run_folder.steps(run_dir)
-        self._evaluated = {step: run_folder.load_metrics(run_dir, step) for step in saved}
+        self._evaluated = run_folder.load_evaluated(run_dir)
         keep = preservation_policy.AnyPreservationPolicy(
             [
                 preservation_policy.LatestN(config.keep_last),
@@ -93,10 +92,18 @@ class Checkpoints:
             self._add_metrics(step, metrics)
         else:
             return
-        self._evaluated[step] = dict(metrics or {})
-        if not self._explained and (tie := self._select.explain_tie(self._evaluated)):
-            self._explained = True
-            logging.warning("%s", tie)
+        if metrics:
+            self._note(step, metrics)
+
+    def _note(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds the metrics of a step to those that selected the best one, and warns of a tie."""
+        self._evaluated[step] = {tag: metrics[tag] for tag in self._select.tags if tag in metrics}
+        if jax.process_index() == 0:
+            run_folder.save_evaluated(self._run_dir, self._evaluated)
+        if self._select.rank(metrics) and not self._explained:
+            how, self._explained = self._select.explain(self._evaluated)
+            if self._explained:
+                logging.warning("%s", how)
 
     def _write(self, state: TrainState, metrics: Mapping[str, float] | None) -> None:
         step = int(state.step)
@@ -207,8 +214,8 @@ def check_whole(run_dir: str, step: int, items: tuple[str, ...]) -> None:
 
     def check() -> None:
         below = tuple(f"{item}/" for item in items)
-        damage = find_step_damage(run_dir, step, below) or find_frozen_damage(run_dir)
-        if damage:
+        damage = find_damage(run_folder.step_folder(run_dir, step), below)
+        if damage := damage or find_damage(run_folder.frozen_folder(run_dir)):
             raise UserError(
                 f"The checkpoint of step {step} is damaged: {damage}. Give another step."
             )

@@ -4,22 +4,23 @@ The run also needs its best checkpoint and the metrics of all checkpoints.
 """
 
 from absl import logging
-from etils import epath
 
 from xmodal.base import buckets, processes
 from xmodal.base.config import UserError
-from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.folder.file_hashes import HASHES, find_frozen_damage, find_step_damage
+from xmodal.runs.folder import run_folder
+from xmodal.runs.folder.file_hashes import find_damage
 
 _DAMAGED = "damaged"
+# The best checkpoint is evaluated, but training does not continue from it.
+_READ_OF_BEST = ("params/", "model_state/", "metrics/")
 
 
 def set_damaged_aside(run_dir: str) -> None:
     """Moves damaged checkpoints out of the way; all processes call it.
 
-    Afterwards the newest and the best checkpoint are intact, and so are the metrics of all. The run
-    resumes from the newest one and repeats the lost steps. Every file of the two is read one extra
-    time.
+    Afterwards the newest checkpoint, the parameters and model state of the best one, and the
+    metrics of all are intact. The run resumes from the newest one and repeats the lost steps. The
+    files of the two are read one extra time.
 
     Args:
       run_dir: the run's folder, which only this run writes.
@@ -47,7 +48,7 @@ def _set_aside(run_dir: str) -> None:
     for step, damage in damaged.items():
         _move_aside(run_dir, step, damage, whole)
     while (best := _best_step(run_dir)) not in (None, whole):
-        if not (damage := _damage_of_step(run_dir, best)):
+        if not (damage := find_damage(run_folder.step_folder(run_dir, best), _READ_OF_BEST)):
             break
         _move_aside(run_dir, best, damage, whole)
 
@@ -77,13 +78,14 @@ def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
     """
     damaged, whole = dict[int, str](), None
     saved = run_folder.steps(run_dir)
-    if saved and (damage := _damage_of_frozen(run_dir)):
+    if saved and (damage := find_damage(run_folder.frozen_folder(run_dir))):
         raise UserError(
             f"The frozen parameters of {run_dir} are damaged: {damage}. They are written once; "
             "copy them from a backup, or start over with another --workdir."
         )
     for step in reversed(saved):
-        if damage := _damage_of_step(run_dir, step, "" if whole is None else "metrics/"):
+        read = "" if whole is None else "metrics/"
+        if damage := find_damage(run_folder.step_folder(run_dir, step), read):
             damaged[step] = damage
         elif whole is None:
             whole = step
@@ -93,31 +95,3 @@ def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
             "Copy one from a backup, or start over with another --workdir."
         )
     return damaged, whole
-
-
-def _damage_of_step(run_dir: str, step: int, below: str = "") -> str:
-    folder = run_folder.step_folder(run_dir, step)
-    if damage := find_step_damage(run_dir, step, below):
-        return damage
-    if below or (folder / HASHES).exists():
-        return ""
-    if not (folder / "params").exists():
-        return f"{folder / 'params'} is missing"
-    items = [folder / item for item in run_folder.ITEMS if (folder / item).exists()]
-    return next(filter(None, map(_unreadable, items)), "")
-
-
-def _damage_of_frozen(run_dir: str) -> str:
-    folder = run_folder.frozen_folder(run_dir)
-    if (damage := find_frozen_damage(run_dir)) or not folder.exists():
-        return damage
-    return "" if (folder / HASHES).exists() else _unreadable(folder)
-
-
-def _unreadable(folder: epath.Path) -> str:
-    """Tries to read a checkpoint without hashes and returns the problem, if any."""
-    try:
-        checkpoints.read_arrays(folder)
-    except Exception as error:  # Libraries raise errors of any type.
-        return f"{folder} cannot be read ({type(error).__name__})"
-    return ""

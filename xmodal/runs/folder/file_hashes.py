@@ -1,7 +1,6 @@
 """Hashes of the files in a checkpoint: libraries do not notice a changed byte in an array."""
 
 import json
-from collections.abc import Sequence
 
 from etils import epath
 
@@ -9,7 +8,6 @@ from xmodal.base.atomic import write_atomically
 from xmodal.base.checksums import sha256_of
 from xmodal.base.config import UserError
 from xmodal.base.json_files import read_json
-from xmodal.runs.folder import run_folder
 
 HASHES = "files.json"
 # Written when the folder gets its final name; no arrays depend on them.
@@ -23,35 +21,10 @@ def save_hashes(folder: epath.Path) -> None:
     write_atomically(folder / HASHES, f"{json.dumps(hashes, indent=1)}\n")
 
 
-def find_step_damage(run_dir: str, step: int, below: str | tuple[str, ...] = "") -> str:
-    """Returns the damage of a checkpoint, see `find_damage`; missing hashes are damage.
-
-    A checkpoint without hashes passes only if no earlier one has any, as in runs of earlier
-    versions.
-    """
-    folder = run_folder.step_folder(run_dir, step)
-    earlier = [each for each in run_folder.steps(run_dir) if each < step]
-    if not (folder / HASHES).exists() and any(_are_hashed(run_dir, earlier)):
-        return f"{folder / HASHES} is missing"
-    return find_damage(folder, below)
-
-
-def find_frozen_damage(run_dir: str) -> str:
-    """Returns the damage of the frozen parameters of a run, see `find_step_damage`."""
-    folder, saved = run_folder.frozen_folder(run_dir), run_folder.steps(run_dir)
-    if folder.exists() and not (folder / HASHES).exists():
-        return f"{folder / HASHES} is missing" if all(_are_hashed(run_dir, saved)) else ""
-    return find_damage(folder)
-
-
-def _are_hashed(run_dir: str, steps: Sequence[int]) -> list[bool]:
-    return [(run_folder.step_folder(run_dir, step) / HASHES).exists() for step in steps]
-
-
 def find_damage(folder: epath.Path, below: str | tuple[str, ...] = "") -> str:
     """Describes the first file that does not match its hash; "" if all match.
 
-    A folder without hashes, from an earlier version, passes; so does one that does not exist.
+    A folder that does not exist has no damage.
 
     Args:
       folder: folder with `files.json`.
@@ -59,7 +32,7 @@ def find_damage(folder: epath.Path, below: str | tuple[str, ...] = "") -> str:
     """
     path = folder / HASHES
     if not path.exists():
-        return ""
+        return f"{path} is missing" if folder.exists() else ""
     try:
         hashes: dict[str, str] = read_json(path, "")
     except UserError:

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from xmodal.base import buckets
 from xmodal.base.atomic import write_atomically
 from xmodal.base.config import UserError, read
 from xmodal.base.json_files import read_json, read_numbers
+from xmodal.base.result_files import finite_or_none
 from xmodal.preprocessing.tokenizer_files import FILES, vocabulary_file
 from xmodal.runs.folder.folder_lock import LOCK
 from xmodal.runs.sections import SelectConfig
@@ -23,6 +25,7 @@ from xmodal.runs.sections import SelectConfig
 # Items of a checkpoint, besides its metrics.
 ITEMS = ("params", "model_state", "opt_state")
 
+_EVALUATED = "evaluated.json"
 _FOLDERS = ("data_dir", "manual_dir", "ratings_dir")
 
 Records = dict[str, Any]
@@ -173,9 +176,29 @@ def best_step(run_dir: str) -> int:
 
 
 def explain_best_step(run_dir: str) -> str:
-    """Returns what selected the best step among equals, see `SelectConfig.explain_tie`."""
-    evaluated = {step: load_metrics(run_dir, step) for step in steps(run_dir)}
-    return _load_select(run_dir).explain_tie(evaluated)
+    """Returns what selected the best step, see `SelectConfig.explain`."""
+    return _load_select(run_dir).explain(load_evaluated(run_dir))[0]
+
+
+def save_evaluated(run_dir: str, metrics: Mapping[int, Mapping[str, float]]) -> None:
+    """Writes `RUN_DIR/evaluated.json`: the metrics that selected the best step, by step."""
+    content = f"{json.dumps(finite_or_none(metrics))}\n"
+    write_atomically(epath.Path(run_dir) / _EVALUATED, content)
+
+
+def load_evaluated(run_dir: str) -> dict[int, dict[str, float]]:
+    """Returns the metrics by which evaluated steps were compared, up to the newest checkpoint.
+
+    Steps whose checkpoints were removed since are among them.
+    """
+    path, saved = epath.Path(run_dir) / _EVALUATED, steps(run_dir)
+    content = read_json(path, "remove it.") if path.exists() else {}
+    earlier = {
+        int(step): {tag: math.nan if x is None else x for tag, x in metrics.items()}
+        for step, metrics in content.items()
+        if int(step) < max(saved, default=0)
+    }
+    return earlier | {step: load_metrics(run_dir, step) for step in saved}
 
 
 def _load_select(run_dir: str) -> SelectConfig:

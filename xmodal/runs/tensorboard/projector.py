@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 
+from data_prep.untrusted.cells import inert_cell
 from data_prep.untrusted.picture_formats import open_picture, to_rgb
 from xmodal.base.result_files import write_files
 from xmodal.evals.boards.ids import Positions
@@ -51,7 +52,7 @@ def write_projector(
         entry.metadata_path = f"projector-{name}.metadata.tsv"
         files[entry.tensor_path] = _table(vectors.tolist(), "{:.5g}".format)
         # A table with several columns begins with their names.
-        files[entry.metadata_path] = _table([["text", "kind", "image"], *rows], _one_line)
+        files[entry.metadata_path] = _table([["text", "kind", "image"], *rows], _cell)
         if tiles:
             entry.sprite.image_path = f"projector-{name}.png"
             entry.sprite.single_image_dim.extend([_TILE, _TILE])
@@ -102,8 +103,9 @@ def _table(rows: Sequence[Sequence[Any]], show: Callable[[Any], str]) -> str:
     return "".join("\t".join(map(show, row)) + "\n" for row in rows)
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def _cell(text: str) -> str:
+    """A text on one line, which no spreadsheet runs; it would read what is quoted as a formula."""
+    return str(inert_cell(" ".join(text.split()).replace('"', "'")))
 
 
 def _tile(encoded: bytes) -> PIL.Image.Image:

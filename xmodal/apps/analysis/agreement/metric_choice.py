@@ -20,7 +20,7 @@ _HEADLINES = ("*/mean/recall@1", "*/t2t/recall@1", "*/i2i/recall@1", "*/spearman
 SUFFIXES = ("_low", "_high", "_std")
 _COUNTS = ("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample")
 # The step of a checkpoint, and a copy of the metric that selected it.
-_OF_TRAINING = ("step", MEAN_SELECTED)
+_OF_TRAINING = ("step", *MEAN_SELECTED)
 
 
 def choose_metrics(
