@@ -57,7 +57,6 @@ class TextCounts(NamedTuple):
 def count_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> TextCounts:
     """Counts what a tokenizer loses of texts."""
     rows = [tuple(ids) for ids in tokenizer.read(texts)]
-    known = {number for number in set().union(*rows) if _is_known(tokenizer, number)}
     empty = [is_blank(text) for text in texts]
     room = tokenizer.room
     # Only texts that fill the room can be equal to one that was cut.
@@ -69,7 +68,10 @@ def count_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> TextCounts:
     return TextCounts(
         texts=len(rows),
         empty=sum(empty),
-        unknown=sum(known.isdisjoint(row) for row, no in zip(rows, empty, strict=True) if not no),
+        unknown=sum(
+            not (is_empty or any(_is_known(tokenizer, number) for number in row))
+            for row, is_empty in zip(rows, empty, strict=True)
+        ),
         cut=len(cut),
         equal=sum(len(full[row[:room]]) > 1 for row in cut),
         max_length=tokenizer.max_length,
