@@ -23,7 +23,7 @@ from data_prep.errors import ConflictingColumnsError, UnexpectedFilesError
 from data_prep.reading.picture_names import is_picture
 from data_prep.same_text import text_key
 
-# Bare numbers that name fewer of the images that another column names cannot be their names.
+# A column of bare numbers must name images in this share of the rows.
 _LEAST_NAMED = 0.9
 _KINDS = {"image": "images", "captions": "captions", "split": "splits"}
 
@@ -115,37 +115,37 @@ def _only_reading(
     read: Callable[[Any], set[str]],
     least: float = 0.0,
 ) -> Group:
-    """Returns the group of columns that says most of what several with usual names say.
+    """Returns the columns to read among several with usual names: those with the most values.
 
     Args:
       table: the table.
       groups: the columns to choose from, in order of preference.
       key: the option that names them.
-      read: returns what a cell says: the images that it may name, captions, or a split.
-      least: share of the rows in which some group says something; groups that say something in
-        fewer of them are passed over, unless their cells end like the names of images.
+      read: returns the values in a cell: the images that it may name, captions, or a split.
+      least: groups with values in a smaller share of the rows in which any group has values are
+        not read, unless their cells end like file names of images.
 
     Raises:
-      ConflictingColumnsError: two groups say different things in a row; shows both.
+      ConflictingColumnsError: two groups have different values in a row; shows both.
     """
     if len(groups) < 2:
         return groups[0]
-    rows, said, known = 0, collections.Counter[Group](), collections.Counter[Group]()
+    rows, filled, known = 0, collections.Counter[Group](), collections.Counter[Group]()
     certain, conflicts = set[Group](), dict[tuple[Group, Group], str]()
     for where, cells in table.columns(*itertools.chain.from_iterable(groups)):
         found = {group: set().union(*(read(cells.get(name)) for name in group)) for group in groups}
         rows += any(found.values())
         certain |= {group for group in groups if is_picture(str(cells.get(group[0])))}
         for group, values in found.items():
-            said[group] += bool(values)
-            # The name of several images says less than that of one.
+            filled[group] += bool(values)
+            # A name that several images share does not count.
             known[group] += len(values) if key == "captions" else len(values) == 1
         for pair in itertools.combinations(groups, 2):
             one, other = (found[group] for group in pair)
             if one and other and not (one <= other or other <= one):
                 shown = " and ".join(f"{cells.get(group[0])!r:.60}" for group in pair)
                 conflicts.setdefault(pair, f"{table.path.parent / where}: {shown}")
-    possible = [group for group in groups if group in certain or said[group] >= least * rows]
+    possible = [group for group in groups if group in certain or filled[group] >= least * rows]
     for pair in itertools.combinations(possible or groups, 2):
         if pair in conflicts:
             names = " and ".join(repr(name) for group in pair for name in group)

@@ -18,8 +18,8 @@ class TextCounts(NamedTuple):
       texts: number of texts.
       empty: texts without a visible character.
       unknown: other texts without a known word, of which the model reads at most punctuation.
-      cut: texts of more than `max_length` ids, markers included.
-      equal: cut texts of which the same ids are left as of a different text.
+      cut: texts of more than `max_length` ids, including markers.
+      equal: cut texts whose remaining ids equal those of a different text.
       max_length: T, the most ids of a text.
     """
 
@@ -43,8 +43,8 @@ class TextCounts(NamedTuple):
           what: the texts, in the plural.
           setting: name of the setting of the length.
         """
-        equal = "all" if self.equal == self.cut else f"{self.equal:,} of these"
-        equal = f"; {equal} equal others after that" if self.equal else ""
+        equal = "all" if self.equal == self.cut else f"{self.equal:,}"
+        equal = f"; {equal} of these then equal another text" if self.equal else ""
         counts = {
             "are empty": self.empty,
             f"are longer than {setting}={self.max_length} and are cut{equal}": self.cut,
@@ -84,7 +84,7 @@ def is_blank(text: str) -> bool:
 
 
 def _is_known(tokenizer: Tokenizer, number: int) -> bool:
-    """Whether an id is that of a word or a part of one: no unknown token, no punctuation."""
+    """Whether an id is that of a word or a part of a word."""
     token = tokenizer.vocabulary[number].replace(_SPACE_MARK, "")
     return number != tokenizer.unknown and not all(
         char in string.punctuation or unicodedata.category(char)[0] in "PZC" for char in token
