@@ -75,7 +75,8 @@ class FetchedLayout(Layout):
             if isinstance(item, LeftOut):
                 yield dataclasses.replace(item, where=self._name(item))
             elif first := self._links.get(self._name(item)):
-                detail = f"another path of {first}"
+                own = "; its own text is not read" if item.text or item.meta else ""
+                detail = f"another path of {first}{own}"
                 yield LeftOut(self._name(item), "link", detail, is_record=False)
             elif part.path.is_dir() and not _is_image(self._folder / item.name):
                 continue  # It is among the files that are not used.

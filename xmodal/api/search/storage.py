@@ -158,7 +158,7 @@ def _common_folder(names: Sequence[str]) -> str:
     try:
         return os.path.commonpath([os.path.dirname(name) for name in names])
     except ValueError:  # Some are absolute, others are not.
-        return ""
+        return os.sep
 
 
 def _read_effort(effort: Mapping[str, Any] | None) -> Effort:
