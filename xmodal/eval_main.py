@@ -135,7 +135,7 @@ def _open(source: tuple[str, ...], config: ConfigDict | None) -> tuple["Opened",
             return _open_followed()
         if INTERPOLATE.value:
             return _open_interpolation()
-        return (_open_ensemble(), OUTPUT.value) if "," in RUN.value else _open_run()
+        return (_open_ensemble(), OUTPUT.value) if _names_several() else _open_run()
     assert config is not None
     if source == ("config",):
         from xmodal.runs.published_towers import models_of, open_towers
@@ -180,7 +180,7 @@ def _open_followed() -> tuple["Opened", str]:
     from xmodal.runs.evaluation import run_subjects
     from xmodal.runs.folder.following import follow, wait_for_run
 
-    if "," in RUN.value:
+    if _names_several():
         raise UserError("--follow takes one run; --run names several.")
     if jax.process_count() > 1:
         raise UserError("--follow runs in one process: hosts could see different checkpoints.")
@@ -208,17 +208,24 @@ def _open_ensemble() -> "Opened":
     from xmodal.runs.folder import run_folder
 
     _refuse_to_save("run", "--run")
-    if not OUTPUT.value:
-        raise UserError("--run names several runs, whose results belong to none: set --output.")
     folders = [folder.strip() for folder in RUN.value.split(",") if folder.strip()]
     if len(set(folders)) < 2:
         raise UserError(f"--run={RUN.value} names one run; remove the comma, or name several runs.")
     configs = [run_folder.load_run(folder) for folder in folders]
+    if not OUTPUT.value:
+        raise UserError("--run names several runs, whose results belong to none: set --output.")
     for config in configs:
         _add_flags(config)
     return run_subjects.open_runs(
         folders, configs, split=SPLIT.value, step=STEP.value, names=EVALUATORS.value
     )
+
+
+def _names_several() -> bool:
+    """Whether --run names several runs; a folder that exists is one, even with a comma."""
+    from etils import epath
+
+    return "," in RUN.value and not epath.Path(RUN.value).exists()
 
 
 def _refuse_to_save(kind: str, several: str) -> None:
