@@ -108,7 +108,7 @@ def test_lost_captions_are_counted_at_every_start(
         assert "1 of 33 training captions have no known word" in said.message
         limit = f"config.data.text.max_length={8 + named}"
         assert f"30 of 33 training captions are longer than {limit}" in said.message
-        assert "are cut; all of these then equal another" in said.message
+        assert "are cut; all equal others after that" in said.message
     caplog.clear()
     caplog.set_level("INFO")
     _start(tiny_config, monkeypatch, ["a table"] * 19 + LONG[:1], **text)

@@ -47,12 +47,10 @@ def test_cut_texts_and_those_that_are_equal_after_it():
     # Only words that are not in the vocabulary differ.
     assert counts_of([f"a red dog runs {number}" for number in range(5)], max_length=3).equal == 5
     assert found.describe("captions") == (
-        "4 of 6 captions are longer than max_length=3 and are cut; 3 of these then equal another "
-        "text."
+        "4 of 6 captions are longer than max_length=3 and are cut; 3 of these equal others after "
+        "that."
     )
-    assert "are cut; all of these then equal" in counts_of(same[:2], max_length=3).describe(
-        "captions"
-    )
+    assert "are cut; all equal others" in counts_of(same[:2], max_length=3).describe("captions")
 
 
 @pytest.mark.parametrize("blank", ["", "  ", "\t\n", "\N{NO-BREAK SPACE}", "\N{ZERO WIDTH SPACE}"])

@@ -43,8 +43,8 @@ class TextCounts(NamedTuple):
           what: the texts, in the plural.
           setting: name of the setting of the length.
         """
-        equal = "all" if self.equal == self.cut else f"{self.equal:,}"
-        equal = f"; {equal} of these then equal another text" if self.equal else ""
+        equal = "all" if self.equal == self.cut else f"{self.equal:,} of these"
+        equal = f"; {equal} equal others after that" if self.equal else ""
         counts = {
             "are empty": self.empty,
             f"are longer than {setting}={self.max_length} and are cut{equal}": self.cut,
