@@ -40,7 +40,9 @@ def test_a_flag_and_its_description_are_the_same(text):
         ("seed:int:1:2.5", "needs integers"),
         ("optimizer.learning_rate:log:0:1", "low"),
         ("optimizer.learning_rate:log:1e-2:1e-4", "low=0.01, high=0.0001"),
-        ("optimizer.learning_rate:uniform:a:b", "could not convert"),
+        ("optimizer.learning_rate:uniform:a:b", "needs finite numbers"),
+        ("optimizer.learning_rate:uniform:nan:1", "needs finite numbers"),
+        ("optimizer.learning_rate:log:1:1e999", "needs finite numbers"),
         ("seed:choice:1,1", "has a value twice"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -124,8 +125,9 @@ def _read(where: str, name: str, *values: Any) -> BaseDistribution:
     lookup(where, name, _NAMES)
     if name != "choice" and len(values) != 2:
         raise UserError(f"{where} needs the smallest and the largest value: PATH:{name}:LOW:HIGH.")
-    if name == "int" and not all(type(each) is int for each in values):
-        raise UserError(f"{where} needs integers.")
+    kind, needed = (int, "integers") if name == "int" else (int | float, "finite numbers")
+    if name != "choice" and not all(isinstance(x, kind) and math.isfinite(x) for x in values):
+        raise UserError(f"{where} needs {needed}.")
     try:
         if name == "choice":
             return choices(values)
