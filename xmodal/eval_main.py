@@ -223,9 +223,7 @@ def _open_ensemble() -> "Opened":
 
 def _names_several() -> bool:
     """Whether --run names several runs; a folder that exists is one, even with a comma."""
-    from etils import epath
-
-    return "," in RUN.value and not epath.Path(RUN.value).exists()
+    return "," in RUN.value and not os.path.exists(RUN.value)
 
 
 def _refuse_to_save(kind: str, several: str) -> None:

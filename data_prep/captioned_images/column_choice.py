@@ -10,10 +10,11 @@ from typing import Any
 
 from data_prep.captioned_images.captioned_pictures import cell_captions, image_name, split_of_value
 from data_prep.captioned_images.column_names import (
+    IMAGES,
+    LINKS,
+    SPLITS,
     caption_groups,
-    image_columns,
-    link_columns,
-    split_columns,
+    find_usual,
 )
 from data_prep.captioned_images.numeric_captions import is_number
 from data_prep.captioned_images.options import FILE, ReadingOptions
@@ -78,13 +79,13 @@ def find_columns(
                 f"{where} has no column {name!r}, as named in {FILE}; its columns are {listed}"
             )
     given_image = embedded or options.image
-    images = [(name,) for name in ([given_image] if given_image else image_columns(names))]
+    images = [(name,) for name in ([given_image] if given_image else find_usual(names, IMAGES))]
     captions = [options.captions] if options.captions else []
     captions = captions or caption_groups([name for name in names if name != given_image])
     for found, kind, key in ((images, "image", "image"), (captions, "caption", "captions")):
         if found:
             continue
-        if kind == "image" and (links := link_columns(names)):
+        if kind == "image" and (links := find_usual(names, LINKS)):
             raise UnexpectedFilesError(
                 f"{where} has the column {links[0]!r} but none of image files; download the images "
                 "first, for example with img2dataset, and pass the folder that it writes"
@@ -94,7 +95,8 @@ def find_columns(
             f'{listed}: rename one, or add {{"{key}": "COLUMN"}} to {FILE} in the same folder, '
             'or {"names": [...]} if the first line is no header'
         )
-    splits = [(name,) for name in ([options.split] if options.split else split_columns(names))]
+    split = options.split
+    splits = [(name,) for name in ([split] if split else find_usual(names, SPLITS))]
     named = functools.partial(_images, pictures, table)
     (image,) = _only_reading(table, images, "image", named, least=_LEAST_NAMED)
     texts = _only_reading(table, captions, "captions", _captions)
