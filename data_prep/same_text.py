@@ -1,17 +1,20 @@
 """Copies of a text that differ in Unicode form, spacing, case and punctuation; equal contents."""
 
+import functools
 import hashlib
-import re
 import unicodedata
-
-# Letters and digits, and what is no letter to Python: vowel signs of many scripts, and emojis.
-_OTHER = r"\x00-\u02ff\u2000-\u206f\u3000-\u303f\ud800-\udfff\uff00-\uffff"
-_WORD = re.compile(rf"(?:[^\W_]|[^{_OTHER}])+")
 
 
 def text_key(text: str) -> str:
     """Returns the words of a text in lower case, equal for two copies of it."""
-    return " ".join(_WORD.findall(unicodedata.normalize("NFC", text).lower()))
+    return " ".join("".join(map(_shown, unicodedata.normalize("NFC", text).lower())).split())
+
+
+@functools.cache
+def _shown(char: str) -> str:
+    """Returns a letter, a digit, a vowel sign or an emoji itself, and a blank for other signs."""
+    category = unicodedata.category(char)
+    return char if category[0] in "LMN" or category == "So" else " "
 
 
 def content_hash(content: bytes) -> int:

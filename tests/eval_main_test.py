@@ -180,8 +180,10 @@ def test_the_mean_of_the_scores_of_two_runs(saved_run_dir, tmp_path, capsys):
     """Against the mean of two score matrices on the same boards."""
     other = tmp_path / "other"
     shutil.copytree(saved_run_dir, other)
+    shutil.copytree(saved_run_dir, tmp_path / "lr=0.1,bs=32")
     runs = [str(saved_run_dir), str(other)]
-    evaluate(run=runs[0], split="validation", output=str(tmp_path / "one"))
+    # A folder that exists is one run, whatever its name.
+    evaluate(run=str(tmp_path / "lr=0.1,bs=32"), split="validation", output=str(tmp_path / "one"))
     evaluate(run=",".join(runs), split="validation", output=str(tmp_path / "both"))
     # An ensemble of two copies equals the model.
     one, both = (read(tmp_path / name / "metrics.json") for name in ("one", "both"))
@@ -192,6 +194,7 @@ def test_the_mean_of_the_scores_of_two_runs(saved_run_dir, tmp_path, capsys):
     assert "Scores are means of those of tiny" in capsys.readouterr().out
     for values, message in (
         ({}, "set --output"),
+        ({"run": f"{tmp_path}/lr=0.1,bs=64"}, "lr=0.1. is not a run"),
         ({"output": str(tmp_path / "x"), "save_embeddings": "x.npz"}, "takes one run"),
         ({"output": str(tmp_path / "x"), "run": f"{runs[0]},nowhere"}, "nowhere"),
     ):

@@ -62,8 +62,6 @@ class TableFile:
                 yield str(row[1].get(self.columns.image))
 
 
-_SHOWN = 3
-
 Source = KarpathyFile | TableFile
 
 
@@ -101,8 +99,7 @@ def open_source(path: pathlib.Path, options: ReadingOptions, pictures: PictureFi
 
 
 def _shown(content: dict[str, Any]) -> str:
-    keys = ", ".join(f"{key!r:.60}" for key in list(content)[:_SHOWN])
-    return keys + ", ..." * (len(content) > _SHOWN)
+    return ", ".join(f"{key!r:.60}" for key in list(content)[:3]) + ", ..." * (len(content) > 3)
 
 
 def _coco_table(path: pathlib.Path, content: Any) -> CocoTable:

@@ -113,7 +113,7 @@ def check_splits(cells: Iterable[tuple[str, Any]], folder: pathlib.Path) -> None
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a cell of a table is empty, says so, or has the error value of a spreadsheet."""
+    """Whether a cell is empty, or holds a word for a missing value or a spreadsheet's error."""
     if isinstance(value, str):
         text = value.strip()
         return not text or text in _NOTHING or is_error_value(text)
@@ -121,7 +121,7 @@ def is_empty(value: Any) -> bool:
 
 
 def image_name(value: Any) -> str:
-    """Returns the file name in a cell; a number is also a name, even 1.0, which names no image."""
+    """Returns the file name in a cell, which may be a number; "" if it has none."""
     if isinstance(value, dict):
         value = value.get("path")
     if isinstance(value, bool) or not isinstance(value, (str, int, float)) or is_empty(value):
@@ -132,8 +132,8 @@ def image_name(value: Any) -> str:
 def cell_captions(values: Iterable[Any], where: str) -> Iterator[str | LeftOut]:
     """Yields the captions in the cells of a row: texts, or lists of texts, which may be JSON.
 
-    A row may omit some of several captions, but not all; missing values in a list are reported, and
-    values that stand for a missing one.
+    A row may omit some of several captions, but not all. Missing values in a list, and words for a
+    missing value, are reported.
     """
     filled = False
     missing: list[LeftOut] = []

@@ -10,10 +10,11 @@ from typing import Any
 
 from data_prep.captioned_images.captioned_pictures import cell_captions, image_name, split_of_value
 from data_prep.captioned_images.column_names import (
+    IMAGES,
+    LINKS,
+    SPLITS,
     caption_groups,
-    image_columns,
-    link_columns,
-    split_columns,
+    find_usual,
 )
 from data_prep.captioned_images.numeric_captions import is_number
 from data_prep.captioned_images.options import FILE, ReadingOptions
@@ -23,7 +24,7 @@ from data_prep.errors import ConflictingColumnsError, UnexpectedFilesError
 from data_prep.reading.picture_names import is_picture
 from data_prep.same_text import text_key
 
-# Bare numbers that name fewer of the images that another column names cannot be their names.
+# A column of bare numbers must name images in this share of the rows.
 _LEAST_NAMED = 0.9
 _KINDS = {"image": "images", "captions": "captions", "split": "splits"}
 
@@ -78,13 +79,13 @@ def find_columns(
                 f"{where} has no column {name!r}, as named in {FILE}; its columns are {listed}"
             )
     given_image = embedded or options.image
-    images = [(name,) for name in ([given_image] if given_image else image_columns(names))]
+    images = [(name,) for name in ([given_image] if given_image else find_usual(names, IMAGES))]
     captions = [options.captions] if options.captions else []
     captions = captions or caption_groups([name for name in names if name != given_image])
     for found, kind, key in ((images, "image", "image"), (captions, "caption", "captions")):
         if found:
             continue
-        if kind == "image" and (links := link_columns(names)):
+        if kind == "image" and (links := find_usual(names, LINKS)):
             raise UnexpectedFilesError(
                 f"{where} has the column {links[0]!r} but none of image files; download the images "
                 "first, for example with img2dataset, and pass the folder that it writes"
@@ -94,7 +95,8 @@ def find_columns(
             f'{listed}: rename one, or add {{"{key}": "COLUMN"}} to {FILE} in the same folder, '
             'or {"names": [...]} if the first line is no header'
         )
-    splits = [(name,) for name in ([options.split] if options.split else split_columns(names))]
+    split = options.split
+    splits = [(name,) for name in ([split] if split else find_usual(names, SPLITS))]
     named = functools.partial(_images, pictures, table)
     (image,) = _only_reading(table, images, "image", named, least=_LEAST_NAMED)
     texts = _only_reading(table, captions, "captions", _captions)
@@ -115,37 +117,37 @@ def _only_reading(
     read: Callable[[Any], set[str]],
     least: float = 0.0,
 ) -> Group:
-    """Returns the group of columns that says most of what several with usual names say.
+    """Returns the columns to read among several with usual names: those with the most values.
 
     Args:
       table: the table.
       groups: the columns to choose from, in order of preference.
       key: the option that names them.
-      read: returns what a cell says: the images that it may name, captions, or a split.
-      least: share of the rows in which some group says something; groups that say something in
-        fewer of them are passed over, unless their cells end like the names of images.
+      read: returns the values in a cell: the images that it may name, captions, or a split.
+      least: groups with values in a smaller share of the rows in which any group has values are
+        not read, unless their cells end like file names of images.
 
     Raises:
-      ConflictingColumnsError: two groups say different things in a row; shows both.
+      ConflictingColumnsError: two groups have different values in a row; shows both.
     """
     if len(groups) < 2:
         return groups[0]
-    rows, said, known = 0, collections.Counter[Group](), collections.Counter[Group]()
+    rows, filled, known = 0, collections.Counter[Group](), collections.Counter[Group]()
     certain, conflicts = set[Group](), dict[tuple[Group, Group], str]()
     for where, cells in table.columns(*itertools.chain.from_iterable(groups)):
         found = {group: set().union(*(read(cells.get(name)) for name in group)) for group in groups}
         rows += any(found.values())
         certain |= {group for group in groups if is_picture(str(cells.get(group[0])))}
         for group, values in found.items():
-            said[group] += bool(values)
-            # The name of several images says less than that of one.
+            filled[group] += bool(values)
+            # A name that several images share does not count.
             known[group] += len(values) if key == "captions" else len(values) == 1
         for pair in itertools.combinations(groups, 2):
             one, other = (found[group] for group in pair)
             if one and other and not (one <= other or other <= one):
                 shown = " and ".join(f"{cells.get(group[0])!r:.60}" for group in pair)
                 conflicts.setdefault(pair, f"{table.path.parent / where}: {shown}")
-    possible = [group for group in groups if group in certain or said[group] >= least * rows]
+    possible = [group for group in groups if group in certain or filled[group] >= least * rows]
     for pair in itertools.combinations(possible or groups, 2):
         if pair in conflicts:
             names = " and ".join(repr(name) for group in pair for name in group)

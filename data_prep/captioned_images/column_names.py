@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from data_prep.reading.picture_names import IMAGE_ENDINGS
 
 # In order of preference if a table has several.
-_IMAGES = (
+IMAGES = (
     "image", "image_path", "image_file", "image_filename", "image_file_name", "image_name", "img",
     "img_path", "img_file", "img_name", "file_name", "filename", "file_path", "filepath",
     "picture", "photo", "path", "file", *(ending[1:] for ending in IMAGE_ENDINGS), "image_id",
@@ -15,25 +15,16 @@ _CAPTIONS = (
     "caption", "captions", "text", "texts", "sentence", "sentences", "description",
     "descriptions", "alt_text", "alt", "comment", "raw", "title",
 )  # fmt: skip
-_LINKS = ("url", "image_url", "img_url", "picture_url", "photo_url", "link", "image_link")
-_SPLITS = ("split", "set", "subset", "partition")
+LINKS = ("url", "image_url", "img_url", "picture_url", "photo_url", "link", "image_link")
+SPLITS = ("split", "set", "subset", "partition")
 # Numbered columns: caption_1, caption2, Caption 3.
 _NUMBERED = re.compile(r"(?P<name>.*?)_?(?P<number>\d*)")
 
 
-def image_columns(names: Sequence[str]) -> list[str]:
-    """Returns the columns with a usual name of images, in order of preference."""
-    return _named(names, _IMAGES)
-
-
-def link_columns(names: Sequence[str]) -> list[str]:
-    """Returns the columns with a usual name of links to images."""
-    return _named(names, _LINKS)
-
-
-def split_columns(names: Sequence[str]) -> list[str]:
-    """Returns the columns or keys with a usual name of splits, in order of preference."""
-    return _named(names, _SPLITS)
+def find_usual(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Returns the columns or keys with a known name, in order of preference."""
+    usual = {_usual(name): name for name in reversed(names)}
+    return [usual[name] for name in known if name in usual]
 
 
 def caption_groups(names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -44,11 +35,6 @@ def caption_groups(names: Sequence[str]) -> list[tuple[str, ...]]:
         if match is not None:
             found.setdefault(match["name"], []).append(name)
     return [tuple(found[name]) for name in _CAPTIONS if name in found]
-
-
-def _named(names: Sequence[str], known: Sequence[str]) -> list[str]:
-    usual = {_usual(name): name for name in reversed(names)}
-    return [usual[name] for name in known if name in usual]
 
 
 def _usual(name: str) -> str:

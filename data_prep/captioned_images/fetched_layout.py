@@ -14,7 +14,7 @@ from data_prep.captioned_images.captioned_pictures import (
     split_of_value,
     without_copies,
 )
-from data_prep.captioned_images.column_names import split_columns
+from data_prep.captioned_images.column_names import SPLITS, find_usual
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.options import FILE, ReadingOptions
 from data_prep.captioned_images.parquet_columns import parquet_schema
@@ -75,7 +75,8 @@ class FetchedLayout(Layout):
             if isinstance(item, LeftOut):
                 yield dataclasses.replace(item, where=self._name(item))
             elif first := self._links.get(self._name(item)):
-                detail = f"another path of {first}"
+                own = "; its own text is not read" if item.text or item.meta else ""
+                detail = f"another path of {first}{own}"
                 yield LeftOut(self._name(item), "link", detail, is_record=False)
             elif part.path.is_dir() and not _is_image(self._folder / item.name):
                 continue  # It is among the files that are not used.
@@ -99,7 +100,7 @@ class FetchedLayout(Layout):
         shard, _, member = name.rpartition(":") if is_member else ("", "", name)
         split = split_of_path(f"{shard}/{member}".rpartition("/")[0])
         given = self._options.split
-        keys = [given] * (given in item.meta) if given else split_columns(list(item.meta))
+        keys = [given] * (given in item.meta) if given else find_usual(list(item.meta), SPLITS)
         if keys:
             split = self._split(name, {key: item.meta[key] for key in keys})
         yield CaptionedPicture(name, captions, split, item.read, is_member)

@@ -78,9 +78,9 @@ def _sources(
         try:
             source = open_source(path, options, pictures)
         except UnexpectedFilesError as error:
-            if not image and isinstance(error, ConflictingColumnsError):
-                raise
             if not image:
+                if isinstance(error, ConflictingColumnsError):
+                    raise
                 certain = isinstance(error, DamagedFileError) and ending(path) in _CERTAIN
                 (damaged if certain else reasons).append(str(error))
             continue

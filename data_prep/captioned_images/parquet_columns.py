@@ -3,7 +3,7 @@
 import pathlib
 from typing import Any
 
-from data_prep.captioned_images.column_names import image_columns
+from data_prep.captioned_images.column_names import IMAGES, find_usual
 from data_prep.captioned_images.options import FILE, ReadingOptions
 from data_prep.errors import DamagedFileError, UnexpectedFilesError
 
@@ -33,7 +33,7 @@ def embedded_column(path: pathlib.Path, options: ReadingOptions) -> str:
       UnexpectedFilesError: there are several, or the file is damaged.
     """
     schema = parquet_schema(path)
-    names = [options.image] if options.image in schema.names else image_columns(schema.names)
+    names = [options.image] if options.image in schema.names else find_usual(schema.names, IMAGES)
     found = [name for name in names if _has_bytes(schema.field(name).type)]
     if len(found) > 1:
         raise UnexpectedFilesError(

@@ -189,7 +189,7 @@ def _give(image: Any) -> bytes:
 
 
 def read_meta(data: bytes) -> tuple[Mapping[str, Any], str]:
-    """Returns the object in a JSON file beside an image; or {} and why there is none."""
+    """Returns the object in a JSON file beside an image and "", or {} and why it has none."""
     try:
         meta = parse_json_text(data)
     except ValueError as error:

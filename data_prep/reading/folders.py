@@ -15,7 +15,7 @@ _TO_LIST = os.R_OK | os.X_OK
 # Hidden folders, and what github/gitignore, chkdsk, fsck and the makers of network drives list.
 _PRIVATE = re.compile(
     r"\..+|__macosx|network trash folder|temporary items|the(findbycontent|volumesettings)folder"
-    r"|\$(recycle\.bin|extend|getcurrent|sysreset|windows\.~\w+|winreagent)|recycler"
+    r"|\$(recycle\.bin|extend|getcurrent|sysreset|windows\.~\w+|winreagent)|recycle[dr]"
     r"|system volume information|found\.\d{3}|msocache|config\.msi|lost\+found|~snapshot"
     r"|[@#](eadir|recently-snapshot|recycle|sharebin|sharesnap|snapshot|synoresource|tmp|transcode)"
 )
@@ -116,15 +116,14 @@ def file_id(path: str | os.PathLike) -> FileId:
 
 def paths_by_file(
     folder: pathlib.Path, paths: Iterable[str], key: Callable[[str], Any] = lambda path: 0
-) -> dict[FileId, list[str]]:
+) -> dict[FileId | str, list[str]]:
     """Groups the paths in a folder that lead to the same file, by its `file_id`.
 
     The paths of a file are sorted by `key`; if that is the same, links come last.
     """
-    found: dict[FileId, list[str]] = {}
+    found: dict[FileId | str, list[str]] = {}
     for path in paths:
-        if (file := file_id(folder / path)) is not None:
-            found.setdefault(file, []).append(path)
+        found.setdefault(file_id(folder / path) or path, []).append(path)
     return {
         file: sorted(group, key=lambda path: (key(path), os.path.islink(folder / path)))
         for file, group in found.items()

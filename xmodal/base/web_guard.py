@@ -41,14 +41,14 @@ class Guard:
 
         Args:
           app: the application.
-          hosts: names that browsers may use for the server, besides the address of the
-            connection; "*" for any. Otherwise, a name that an attacker's DNS server points to this
-            machine would make pages of the attacker pages of this server.
+          hosts: host names that browsers may use besides the address of the connection; "*" for
+            any. Other names are refused, since an attacker's DNS server can point the attacker's
+            own name to this machine, whose pages could then read the answers (DNS rebinding).
           refuse: returns a response with an explanation and a status.
           scheme: "http" or "https", by which browsers reach the server.
-          longest_body: bytes of the longest body of a request; a form has a few dozen.
-          needs_origin: whether requests that change something must name the page that they come
-            from, as every browser does for forms; other programs need not.
+          longest_body: largest size of the body of a request, in bytes.
+          needs_origin: whether requests other than GET and HEAD must have an `Origin` header, as
+            those of browsers have.
         """
         self._app, self._hosts, self._refuse = app, {each.lower() for each in hosts}, refuse
         self._longest_body, self._scheme, self._needs_origin = longest_body, scheme, needs_origin
@@ -73,8 +73,7 @@ class Guard:
         if len(scope["path"]) > _LONGEST_PATH:
             app = self._refuse("There is no such page.", 404)
         elif not self._is_own_name(headers.get("host", ""), scope):
-            why = "This server has another name; a name that it is to have belongs in --url."
-            app = self._refuse(why, 400)
+            app = self._refuse("Unknown host name: set --url to the address of this server.", 400)
         elif not self._is_from_here(headers, scope["method"]):
             app = self._refuse("This request comes from another site.", 403)
         elif scope["method"] not in _SAFE:
@@ -90,7 +89,7 @@ class Guard:
     def _is_own_name(self, host: str, scope: Scope) -> bool:
         try:
             name = urllib.parse.urlsplit(f"//{host}").hostname
-        except ValueError:  # It is in brackets, but not an address.
+        except ValueError:  # The host is in brackets, but is not an address.
             return False
         return "*" in self._hosts or name in {*self._hosts, scope["server"][0]}
 

@@ -126,7 +126,7 @@ class EvalSplit:
         blocks = np.array_split(np.arange(count := len(self.image_ids)), count // 256 + 1)
         read = map(self.pictures, blocks if self.has_pictures else ())
         hashes = (content_hash(picture) for block in read for picture in block)
-        return np.fromiter(hashes, np.uint64).view(np.int64)
+        return np.fromiter(hashes, np.uint64)
 
     @property
     def folder(self) -> epath.Path:

@@ -23,7 +23,7 @@ from xmodal.preprocessing.wordpiece import SPECIAL_TOKENS, count_words
 from xmodal.preprocessing.words import cut_text
 
 _TRAIN = "train"
-_LOOKED_AT = 10_000  # Captions that a start counts; splitting takes up to 0.2 ms each.
+_LOOKED_AT = 10_000  # Captions that are counted, so that a start takes no longer for more.
 _LEARNER = "tensorflow_text/tools/wordpiece_vocab/wordpiece_tokenizer_learner_lib.py"
 
 
@@ -39,9 +39,8 @@ def vocabulary_size(config: Mapping[str, Any] | DataConfig, train_split: str = _
     captions, what = read_captions(config, train_split), "training captions"
     if (step := max(1, len(captions) // _LOOKED_AT)) > 1:
         what = f"training captions, a sample of {len(captions):,},"
-    counted = captions[::step]
     tokenizer = load_tokenizer(config, train_split)
-    counts = count_texts(tokenizer, counted)
+    counts = count_texts(tokenizer, captions[::step])
     if said := counts.describe(what, "config.data.text.max_length"):
         said += f" {_remedy(config.require_text())}" if counts.unknown else ""
         if counts.empty + counts.unknown == counts.texts:

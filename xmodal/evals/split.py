@@ -18,7 +18,7 @@ class Split(Protocol):
       caption_ids: int [M].
       caption_image_ids: int [M], the image of every caption.
       caption_texts: M strings.
-      image_hashes: int64 [N], equal for equal pictures; empty if the dataset stores none.
+      image_hashes: integers [N], equal for equal pictures; empty if the dataset stores none.
       ratings: see `boards.types.Labels`.
       lists: see `boards.types.Labels`; may be read at the first use.
       categories: see `boards.types.Labels`, as for `caption_categories`, `partial` and

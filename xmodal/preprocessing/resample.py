@@ -9,7 +9,7 @@ import numpy as np
 import PIL.Image
 
 BILINEAR, BICUBIC = PIL.Image.Resampling.BILINEAR, PIL.Image.Resampling.BICUBIC
-_MOST_PIXELS = 2**22  # Of a resized picture of which a part is needed; larger ones are not made.
+_MOST_PIXELS = 2**22  # Larger pictures are resized only where a part of them is needed.
 _UNIT = 2**22  # Pillow's weights are integers in this unit.
 
 

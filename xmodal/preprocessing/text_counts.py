@@ -18,8 +18,8 @@ class TextCounts(NamedTuple):
       texts: number of texts.
       empty: texts without a visible character.
       unknown: other texts without a known word, of which the model reads at most punctuation.
-      cut: texts of more than `max_length` ids, markers included.
-      equal: cut texts of which the same ids are left as of a different text.
+      cut: texts of more than `max_length` ids, including markers.
+      equal: cut texts whose remaining ids equal those of a different text.
       max_length: T, the most ids of a text.
     """
 
@@ -57,7 +57,6 @@ class TextCounts(NamedTuple):
 def count_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> TextCounts:
     """Counts what a tokenizer loses of texts."""
     rows = [tuple(ids) for ids in tokenizer.read(texts)]
-    known = {number for number in set().union(*rows) if _is_known(tokenizer, number)}
     empty = [is_blank(text) for text in texts]
     room = tokenizer.room
     # Only texts that fill the room can be equal to one that was cut.
@@ -69,7 +68,10 @@ def count_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> TextCounts:
     return TextCounts(
         texts=len(rows),
         empty=sum(empty),
-        unknown=sum(known.isdisjoint(row) for row, no in zip(rows, empty, strict=True) if not no),
+        unknown=sum(
+            not (is_empty or any(_is_known(tokenizer, number) for number in row))
+            for row, is_empty in zip(rows, empty, strict=True)
+        ),
         cut=len(cut),
         equal=sum(len(full[row[:room]]) > 1 for row in cut),
         max_length=tokenizer.max_length,
@@ -82,7 +84,7 @@ def is_blank(text: str) -> bool:
 
 
 def _is_known(tokenizer: Tokenizer, number: int) -> bool:
-    """Whether an id is that of a word or a part of one: no unknown token, no punctuation."""
+    """Whether an id is that of a word or a part of a word."""
     token = tokenizer.vocabulary[number].replace(_SPACE_MARK, "")
     return number != tokenizer.unknown and not all(
         char in string.punctuation or unicodedata.category(char)[0] in "PZC" for char in token

@@ -333,7 +333,7 @@ def make_tokenizer(config: TextConfig, vocabulary: Sequence[str]) -> Tokenizer:
     return _make_once(make, given, config)
 
 
-# A start counts texts, trains and evaluates with one tokenizer, which remembers texts and words.
+# Counting, training and evaluation share one tokenizer and its cache of texts and words.
 @functools.lru_cache(2)
 def _make_once(
     make: Callable[..., Tokenizer], file: TokenizerFile, config: TextConfig

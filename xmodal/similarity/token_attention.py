@@ -21,7 +21,7 @@ def _clip(products: jax.Array) -> jax.Array:
 def _normalize(products: jax.Array) -> jax.Array:
     """Divides by the lengths over the queries, plus 1e-8 as in the authors' code.
 
-    The sum matters for the gradient of captions with one token, whose lengths may be tiny.
+    The 1e-8 changes the gradients of captions with one token, whose lengths may be tiny.
     """
     inverse = inverse_length(jnp.sum(jnp.square(products), axis=3, keepdims=True))
     return products * (inverse / (1 + 1e-8 * inverse))

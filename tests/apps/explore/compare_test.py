@@ -282,6 +282,8 @@ def test_several_runs_are_tested_over_their_seeds(tmp_path, ours, theirs, test, 
     table = {row[0]: row[1:] for row in cells(comparison.table(["*"]))}
     assert table["b/i2t/recall@1"][0] == f"{mean:.2f} ± {deviation:.2f}"
     assert table["b/i2t/recall@10"] == ["100.00 ± 0.00"] * 2
+    (row,) = cells(comparison.table(["b/i2t/recall@1_std"]))[2:]
+    assert row[1] == f"{deviation:.2f}"
     common = sorted(ours, key=str)
     if test == "rel":
         values = ([side[seed] for seed in common] for side in (ours, theirs))

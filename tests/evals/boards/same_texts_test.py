@@ -44,6 +44,7 @@ SMILES = ("so 😀", "so 😢", "किताब", "कताब", "...", "!!!",
     [
         (SPELLINGS, 1, "12 of 12 captions"),
         (("on white",), 1, "12 of 12 captions"),
+        (("दो बिल्लियाँ।", "दो बिल्लियाँ", "قطتان، كلب", "قطتان كلب"), 1, "12 of 12 captions"),
         (("a mug", *"abcdefghijk"), 2, "24 of 24 captions"),
         (("a mug", *"abcdefghij", "mug 2", *"klmnopqrstu", "a mug"), 2, "2 of 24 captions"),
         (SMILES, 1, ""),

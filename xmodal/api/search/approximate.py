@@ -21,7 +21,7 @@ from xmodal.similarity.vectors import unit_length
 _PER_LIST = 40  # Items per list that k-means uses; faiss needs at least 39.
 _ITERATIONS = 8
 _MOST_CANDIDATES = 64  # Per hit; where more are needed, exact search takes less time and memory.
-_NUMBERS = 2**24  # Of the items that are scored at a time.
+_NUMBERS = 2**24  # Most numbers in the items that are scored at a time.
 TOP = 10  # Hits that the effort is tuned for.
 
 
@@ -192,17 +192,14 @@ def save_lists(index: Any, path: epath.Path) -> None:
     path.write_bytes(_import_faiss().serialize_index(index).tobytes())
 
 
-def read_lists(path: epath.Path, count: int) -> Any:
-    """Returns the index of `count` items in a file of `save_lists`.
+def read_lists(path: epath.Path) -> Any:
+    """Returns the index in a file of `save_lists`.
 
     Raises:
-      UserError: faiss is not installed, or the file is damaged or holds other items.
+      UserError: faiss is not installed, or cannot read the file.
     """
     faiss = _import_faiss()
     try:
-        index = faiss.deserialize_index(np.frombuffer(path.read_bytes(), np.uint8))
-        if index.ntotal != count:
-            raise RuntimeError(f"it has {index.ntotal:,} items, not {count:,}")
+        return faiss.deserialize_index(np.frombuffer(path.read_bytes(), np.uint8))
     except RuntimeError as error:  # faiss raises no other class.
         raise UserError(f"{path} is damaged ({error}): build the index again.") from error
-    return index

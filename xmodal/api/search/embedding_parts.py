@@ -75,7 +75,7 @@ class EmbeddedParts:
         self._parts = list(self._find())
 
     def embed(self) -> None:
-        """Embeds this process's parts; every process calls it. Parts of a killed build go.
+        """Embeds this process's parts, and removes those of a killed build; every process calls it.
 
         Raises:
           UserError: the processes see different items or weights, or an item cannot be embedded.

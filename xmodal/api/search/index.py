@@ -187,7 +187,7 @@ class Index:
         return rank_pairs(self.model, self.galleries, query, kind, hits, **how)[:top]
 
     def describe_query(self, text: str | None) -> list[str]:
-        """Returns notes on the hits of a text: a query without a known word finds any items."""
+        """Returns a note if the model knows no word of a text."""
         if text is None or not self.model.count_texts([text]).unknown:
             return []
         return ["The model knows no word of the query, so it cannot tell it from other texts."]
@@ -281,7 +281,7 @@ class Index:
         return Scorer(*self.model.measure, items_left=items_left, offset=offset, dtype=dtype)
 
     def _add_lists(self, kind: str, recall: float) -> None:
-        """Builds faiss's index with the effort that the recall requires; none if it is too much."""
+        """Builds faiss's index with the effort that reaches the recall; none if no effort does."""
         gallery = self.galleries[kind]
         # Captions are queries for images and images for captions, if there are both.
         asking = next((each for each in self.galleries if each != kind), kind)

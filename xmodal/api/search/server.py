@@ -39,7 +39,7 @@ _NUMBERS = {"top": 1, "rerank": 0}  # The smallest values.
 _WEIGHT = "first_stage_weight"
 _OPTIONS = ("text", "find", *_NUMBERS, _WEIGHT)
 SECONDS = 30.0
-"""Time of a client to send a request, and to read the answer."""
+"""Time that a client has to send a request, and to read the answer."""
 
 
 def serve(index: Index, name: str, host: str, port: int, url: str = "") -> None:
@@ -65,7 +65,7 @@ def serve(index: Index, name: str, host: str, port: int, url: str = "") -> None:
 
 
 def make_app(index: Index, hosts: Collection[str], scheme: str = "http") -> Starlette:
-    """Returns the application that answers queries one by one; see `Guard` for the others."""
+    """Returns the application that answers queries one by one; see `Guard` for its arguments."""
     lock = threading.Lock()
 
     def find(query: dict[str, Any]) -> str:

@@ -146,7 +146,7 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Ind
         vectors,
         dataset=record["dataset"],
         left_out=left_out,
-        lists=None if effort is None else read_lists(root / f"{kind}_lists.faiss", len(vectors)),
+        lists=None if effort is None else read_lists(root / f"{kind}_lists.faiss"),
         effort=_read_effort(effort),
         quality=None if quality is None else Quality(**quality),
         tokens=RaggedTokens(**load_arrays(tokens)) if tokens.exists() else None,
@@ -158,7 +158,7 @@ def _common_folder(names: Sequence[str]) -> str:
     try:
         return os.path.commonpath([os.path.dirname(name) for name in names])
     except ValueError:  # Some are absolute, others are not.
-        return ""
+        return os.sep
 
 
 def _read_effort(effort: Mapping[str, Any] | None) -> Effort:

@@ -387,8 +387,8 @@ class SeedComparison(Comparison):
         return Differences(found, name=ours, other=theirs, shared=shared)
 
     def _cell(self, model: str, tag: str, format: str) -> str:
-        value = super()._cell(model, tag, format)
-        return value if value == "-" else f"{value} ± {self.metrics[model][f'{tag}_std']:.2f}"
+        value, deviation = super()._cell(model, tag, format), self.metrics[model].get(f"{tag}_std")
+        return value if value == "-" or deviation is None else f"{value} ± {deviation:.2f}"
 
 
 def _read_seed(results: epath.Path) -> str:

@@ -34,8 +34,8 @@ RELEASED_FILES = {
     "shortlist": "test_img_keys_1k.tsv",
     "matches": "the config matches of the dataset",
 }
-# Public datasets, whose published protocols define the positives. On others, data of one's own,
-# captions of equal texts are one text, and all of its images are positives.
+# Public datasets, whose published protocols define the positives. In all other datasets, captions
+# of equal texts are one text, and all of its images are positives.
 PUBLIC = frozenset(
     ("cite", "clue", "coco_captions", "conceptual_captions", "crisscrossed_shapes", "flickr30k")
     + ("flickr8k", "pinterest", "region_features", "sbu")

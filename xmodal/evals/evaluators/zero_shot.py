@@ -109,4 +109,4 @@ class ZeroShotEvaluator(ClassificationEvaluator):
         means = unit.reshape(len(self._names), len(prompts), -1).mean(axis=1)
         # A product of equal vectors may depend on their places; one of each has equal scores.
         classes, same = np.unique(self._unit(means, provider.place), axis=0, return_inverse=True)
-        return (self._features(provider, self._split) @ classes.T)[:, same], {}
+        return (self._features(provider, self._split) @ classes.T)[:, same.ravel()], {}

@@ -32,11 +32,10 @@ def to_numpy(array: Any) -> np.ndarray:
         array = array.detach().cpu()
         is_known = hasattr(np, str(array.dtype).removeprefix("torch."))
         array = array if is_known else array.float()
-    elif isinstance(array, list | tuple) and any(
-        hasattr(each, "detach") or isinstance(each, list | tuple | np.ma.MaskedArray)
-        for each in array
-    ):
-        array = [to_numpy(each) for each in array]
+    elif isinstance(array, list | tuple):
+        firsts = (each[0] if isinstance(each, list | tuple) and each else each for each in array)
+        if not all(isinstance(each, int | float) for each in firsts):  # NumPy itself is faster.
+            array = [to_numpy(each) for each in array]
     return np.asarray(array)
 
 
