@@ -194,7 +194,7 @@ def test_the_mean_of_the_scores_of_two_runs(saved_run_dir, tmp_path, capsys):
     assert "Scores are means of those of tiny" in capsys.readouterr().out
     for values, message in (
         ({}, "set --output"),
-        ({"run": f"{tmp_path}/lr=0.1,bs=64"}, "lr=0.1. is not a run"),
+        ({"run": f"{tmp_path}/lr=0.1,bs=64"}, "do not exist.*lr=0.1"),
         ({"output": str(tmp_path / "x"), "save_embeddings": "x.npz"}, "takes one run"),
         ({"output": str(tmp_path / "x"), "run": f"{runs[0]},nowhere"}, "nowhere"),
     ):
