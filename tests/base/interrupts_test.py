@@ -82,12 +82,12 @@ def test_when_a_command_is_interrupted(tmp_path, moment, code, output, error):
     ],
 )
 def test_an_interrupted_start_has_no_traceback(tmp_path, command, seconds):
+    # A shell starts background jobs with SIGINT ignored, which processes inherit.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     started = subprocess.Popen(
-        [sys.executable, "-m", *command.format(tmp_path).split()],
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        [sys.executable, "-m", *command.format(tmp_path).split()], stderr=subprocess.PIPE, text=True
     )
+    signal.signal(signal.SIGINT, before)
     # Until Python has set its handler, and the program has taken it back.
     for is_set in (True, False):
         while _handles_interrupts(started.pid) != is_set and started.poll() is None:
