@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import cell_captions, image_name, split_of_value
 from data_prep.captioned_images.column_names import (
     IMAGES,
@@ -71,6 +72,9 @@ def find_columns(
         that are read have the same name, or several with usual names contradict each other.
     """
     names, where = table.names, table.path
+    first = None if names else next(table.rows(), None)
+    if isinstance(first, LeftOut):
+        raise UnexpectedFilesError(f"{where.parent}: {first.where}: {first.reason}, {first.detail}")
     given = (options.image, *options.captions, options.split if options.split != "none" else "")
     listed = ", ".join(map(repr, names)) or "none"
     for name in filter(None, given):

@@ -63,7 +63,7 @@ class Table:
                 yield (
                     (where, row)
                     if isinstance(row, dict)
-                    else LeftOut(where, "malformed row", "not a JSON object")
+                    else LeftOut(where, "malformed row", f"not a JSON object: {row!r:.60}")
                 )
 
     def columns(self, *names: str) -> Iterator[Row]:
@@ -227,11 +227,13 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
             yield f"{path.name} entry {number}", row
     elif isinstance(content, (dict, tuple)):
         pairs = content.items() if isinstance(content, dict) else content
-        texts = [each for _, v in pairs for each in (v if isinstance(v, list) else [v])]
-        if not all(isinstance(each, str) for each in texts):
-            raise UnexpectedFilesError(
-                f"{path} is neither a list of objects nor an object with captions by image"
-            )
+        for name, captions in pairs:
+            texts = captions if isinstance(captions, list) else [captions]
+            if not all(isinstance(each, str) for each in texts):
+                raise UnexpectedFilesError(
+                    f"{path} is neither a list of objects nor an object with captions by image: "
+                    f"{name!r} has {captions!r:.60}"
+                )
         for number, (name, captions) in enumerate(pairs):
             yield f"{path.name} entry {number}", {"image": name, "captions": captions}
     else:

@@ -17,7 +17,7 @@ _PRIVATE = re.compile(
     r"\..+|__macosx|network trash folder|temporary items|the(findbycontent|volumesettings)folder"
     r"|\$(recycle\.bin|extend|getcurrent|sysreset|windows\.~\w+|winreagent)|recycle[dr]"
     r"|system volume information|found\.\d{3}|msocache|config\.msi|lost\+found|~snapshot"
-    r"|[@#](eadir|recently-snapshot|recycle|sharebin|sharesnap|snapshot|synoresource|tmp|transcode)"
+    r"|[@#](__thumb|eadir|recently-snapshot|recycle|sharebin|sharesnap|snapshot|synoresource|tmp|transcode)"
 )
 
 

@@ -125,6 +125,17 @@ def broken_part(folder):
     (folder / "more.jsonl").write_text('{"file_name": "p0')
 
 
+def lists_as_rows(folder):
+    folders.write_images(folder, NUMBERS)
+    (folder / "all.json").write_text(json.dumps([[folders.name(n), "a caption"] for n in NUMBERS]))
+
+
+def number_as_caption(folder):
+    folders.json_by_image(folder, NUMBERS)
+    content = json.loads((folder / "captions.json").read_text()) | {folders.name(3): 7}
+    (folder / "captions.json").write_text(json.dumps(content))
+
+
 def mostly_missing(folder):
     _table(folder, folders.rows(*([f"lost{n}.png", "a caption"] for n in range(40))))
 
@@ -156,6 +167,11 @@ def mostly_missing(folder):
         (latin_1_header, r"all.csv line 1, its header, is not UTF-8; save the file as UTF-8"),
         (latin_1_texts, r"not UTF-8 30 \(save the file as UTF-8\); the first is p000.png"),
         (broken_json, r"line 31 cannot be read as JSON"),
+        (
+            lists_as_rows,
+            r"all.json entry 0: malformed row, not a JSON object: \['p000.png', 'a cap",
+        ),
+        (number_as_caption, r"captions.json is neither .* by image: 'p003.png' has 7$"),
         (broken_part, r"more.jsonl line 1 cannot be read as JSON"),
         (
             mostly_missing,

@@ -59,7 +59,7 @@ _OF_SYSTEMS = [
         "@eaDir",
         "@Recycle",
         "@Recently-Snapshot",
-        ".@__thumb",
+        *(".@__thumb", "@__thumb"),
         "~snapshot",
     ),
     *("$RECYCLE.BIN", "$Recycle.Bin", "RECYCLER", "System Volume Information", "FOUND.000"),
