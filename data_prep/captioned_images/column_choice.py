@@ -137,13 +137,15 @@ def _only_reading(
     if len(groups) < 2:
         return groups[0]
     rows, filled, known = 0, collections.Counter[Group](), collections.Counter[Group]()
-    certain, conflicts = set[Group](), dict[tuple[Group, Group], str]()
+    # Columns with a cell that ends like the name of an image, and with one that is no number.
+    certain, named, conflicts = set[Group](), set[Group](), dict[tuple[Group, Group], str]()
     for where, cells in table.columns(*itertools.chain.from_iterable(groups)):
         found = {group: set().union(*(read(cells.get(name)) for name in group)) for group in groups}
         rows += any(found.values())
         certain |= {group for group in groups if is_picture(str(cells.get(group[0])))}
         for group, values in found.items():
             filled[group] += bool(values)
+            named |= {group} if values and not is_number(str(cells.get(group[0]))) else set()
             # A name that several images share does not count.
             known[group] += len(values) if key == "captions" else len(values) == 1
         for pair in itertools.combinations(groups, 2):
@@ -162,6 +164,8 @@ def _only_reading(
                 f"{conflicts[pair]} are in the columns {names}, which both have usual names of "
                 f"{_KINDS[key]} but differ; choose with {remedies} in {FILE}"
             )
+    if certain:  # Names with an ending come before bare numbers, even if they are not found.
+        possible = [group for group in possible if group in certain | named]
     return max(possible or groups, key=known.__getitem__)
 
 

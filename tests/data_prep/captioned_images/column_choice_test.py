@@ -185,3 +185,10 @@ def test_two_keys_of_different_splits_are_an_error(pictures):
     with pytest.raises(UnexpectedFilesError, match=r"3\.jpg.* several splits, .*'set': 'test'"):
         _read(pictures)
     assert _read(pictures, split="set")["3.jpg"] == ("one", "test")
+
+
+def test_bare_numbers_do_not_replace_names_that_are_not_found(pictures):
+    paths = [f"photos/{name}" for name in _NAMES]
+    _csv(pictures, {"image": range(_COUNT), "filepath": paths, "caption": _CAPTIONS})
+    # None of these is in the folder, which ends the build.
+    assert set(_read(pictures)) == set(paths)

@@ -49,9 +49,9 @@ class ClassificationOptions(Options):
 class ClassificationEvaluator(NumbersEvaluator):
     """Accuracies over the images of a split, see `Evaluator`.
 
-    `accuracy@1` and `accuracy@5` are the shares of images whose own class is among the first 1 or
-    5, by descending score and, for equal scores, by number; `accuracy@5` exists for more than 5
-    classes only.
+    `accuracy@1` and `accuracy@5` are the shares of images whose own class is among the 1 or 5
+    classes of the highest scores; equal scores share the places that are left, so that a constant
+    model is at chance. `accuracy@5` exists for more than 5 classes only.
     `mean_class_accuracy` is the mean over classes of `accuracy@1` among the images of a class. All
     are in percent, with a 95 % interval from a bootstrap over images. `tied_queries` counts images
     for which another class scores the same as their own.
@@ -97,18 +97,17 @@ class ClassificationEvaluator(NumbersEvaluator):
         """See `Evaluator`."""
         scores, figures = self._score(provider)
         own = np.take_along_axis(scores, self._classes[:, None], axis=1)
-        is_earlier = np.arange(scores.shape[1]) < self._classes[:, None]
-        rank = ((scores > own) | (scores == own) & is_earlier).sum(axis=1)
-        # A class without a vote among neighbors has no rank.
-        rank[np.isneginf(own[:, 0])] = len(self._names)
-        tied = ((scores == own).sum(axis=1) > 1) & np.isfinite(own[:, 0])
+        better, equal = (each.sum(axis=1, keepdims=True) for each in (scores > own, scores == own))
+        # A class without a vote among neighbors is not found.
+        hits = np.clip((self._depths - better) / equal, 0, 1) * np.isfinite(own)
+        tied = (equal[:, 0] > 1) & np.isfinite(own[:, 0])
         # By id, so that images of models whose splits have another order are paired.
         order = np.argsort(self._split.image_ids, kind="stable")
-        by_id, options = (rank[order], self._classes[order]), self.options
+        by_id, options = (hits[order], self._classes[order]), self.options
         values = compute_accuracies(
             *by_id, depths=self._depths, samples=options.bootstrap_samples, seed=options.seed
         )
-        counts = {"queries": len(rank), "gallery": len(self._names), "tied_queries": tied.sum()}
+        counts = {"queries": len(hits), "gallery": len(self._names), "tied_queries": tied.sum()}
         metrics = values | {tag: float(x) for tag, x in counts.items()} | figures
         of_images = score_images(*by_id, self._depths)
         return [self._numbers(metrics, of_images, "images")]
@@ -264,37 +263,37 @@ def _find_shared(split: str, other: str) -> str:
 
 
 def score_images(
-    rank: np.ndarray, classes: np.ndarray, depths: Sequence[int]
+    hits: np.ndarray, classes: np.ndarray, depths: Sequence[int]
 ) -> dict[str, list[float]]:
     """Returns the values of single images whose means are the accuracies, for `compare`.
 
     Args:
-      rank: int [N], see `compute_accuracies`.
+      hits: float [N, K], see `compute_accuracies`.
       classes: int [N], the class of every image.
       depths: K of every `accuracy@K`; 1 is one of them.
     """
     _, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
-    found = {f"accuracy@{depth}": 100.0 * (rank < depth) for depth in depths}
+    found = {f"accuracy@{depth}": 100.0 * hit for depth, hit in zip(depths, hits.T, strict=True)}
     # An image of a small class weighs more.
-    found[MEAN_PER_CLASS] = found["accuracy@1"] * len(rank) / (len(counts) * counts[place])
+    found[MEAN_PER_CLASS] = found["accuracy@1"] * len(hits) / (len(counts) * counts[place])
     return {tag: each.tolist() for tag, each in found.items()}
 
 
 def compute_accuracies(
-    rank: np.ndarray, classes: np.ndarray, *, depths: Sequence[int], samples: int, seed: int
+    hits: np.ndarray, classes: np.ndarray, *, depths: Sequence[int], samples: int, seed: int
 ) -> dict[str, float]:
     """Returns accuracies in percent, each with `_low` and `_high`, its 95 % interval.
 
     Args:
-      rank: int [N], classes that score higher than the own class of every image.
+      hits: float [N, K], whether the own class of every image is among the first of each depth,
+        from 0 to 1.
       classes: int [N], this class.
-      depths: K of every `accuracy@K`; the first is 1.
+      depths: depth of every `accuracy@DEPTH`, K in all; the first is 1.
       samples: number S of bootstrap samples of the images.
       seed: their seed.
     """
     known, place = np.unique(classes, return_inverse=True)
     of_class = np.eye(len(known))[place]
-    hits = np.stack([rank < depth for depth in depths], axis=1).astype(np.float64)
 
     def means(sums: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Accuracies [S, len(depths) + 1] from a function of columns [N, M] to sums [S, M]."""
@@ -304,7 +303,7 @@ def compute_accuracies(
         of_images = sums(hits) / count.sum(axis=1, keepdims=True)
         return 100 * np.concatenate([of_images, np.nanmean(shares, axis=1)[:, None]], axis=1)
 
-    drawn = Resamples(len(rank), samples=samples, seed=seed)
+    drawn = Resamples(len(hits), samples=samples, seed=seed)
     (value,), sampled = means(lambda each: each.sum(axis=0)[None]), means(drawn.compute_sums)
     metrics: dict[str, float] = {}
     names = [*(f"accuracy@{depth}" for depth in depths), MEAN_PER_CLASS]
