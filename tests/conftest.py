@@ -10,11 +10,9 @@ import sys
 import tempfile
 
 import pytest
-from _pytest import runner  # pytest has no public name for what runs a test with its fixtures.
 
 from tests import short_runs
 from tests.browser import chromium  # noqa: F401, a fixture
-from xmodal.base.interpreter import call_with_deep_stack
 
 os.environ.update(short_runs.variables(devices=8))
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -46,12 +44,6 @@ def pytest_collection_finish():
         from tests import shared_programs
 
         shared_programs.share()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item, nextitem):
-    """Runs a test and its fixtures as commands run."""
-    return call_with_deep_stack(runner.pytest_runtest_protocol, item, nextitem)
 
 
 # A worker whose compiled functions take more memory forgets them after each file.

@@ -292,11 +292,11 @@ def _output_in_run(place: str) -> str:
 def _evaluation_of(config: ConfigDict) -> "RunEvaluation":
     """Returns the evaluation of the run of a config."""
     from xmodal.base import mesh as mesh_lib
-    from xmodal.runs import run
     from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+    from xmodal.runs.resolve import build_run
 
     _add_flags(config)
-    parts = run.build(config, mesh_lib.make_mesh())
+    parts = build_run(config, mesh_lib.make_mesh())
     return RunEvaluation(parts, names=EVALUATORS.value, trains=False)
 
 

@@ -44,7 +44,7 @@ for number, text in enumerate(inputs["texts"].tolist()):
 np.savez({outputs!r}, **found)
 """
 TRAINING = ["flax", "optax", "orbax", "tensorflow", "tensorflow_datasets", "tensorflow_text",
-            "grain", "h5py", "matplotlib", "ml_collections", "xmodal.models"]  # fmt: skip
+            "h5py", "matplotlib", "ml_collections", "xmodal.models"]  # fmt: skip
 
 
 def make_images(model_name, count=5):

@@ -17,9 +17,9 @@ from xmodal.api.exporting import export_model
 from xmodal.apps.explore import show
 from xmodal.base.config import UserError
 from xmodal.pretrained import published_models
-from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.evaluation.subjects import evaluate_subjects
 from xmodal.runs.evaluation.suite import Request
+from xmodal.runs.inherit import inherit
 from xmodal.runs.published_towers import open_towers
 
 TEXTS = ["the cat", "a bat sat at that hat", "", "the the the the the the the the"]

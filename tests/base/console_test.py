@@ -1,5 +1,6 @@
 """Commands that parse their own arguments, in separate processes."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -30,25 +31,35 @@ def run(end):
 def test_a_log_shows_how_far_long_work_is():
     ended = run("print('done')")
     assert (ended.returncode, ended.stdout) == (0, "done\n")
-    time, _, said = ended.stderr.partition(" ")
-    assert len(time) == len("hh:mm:ss")
-    assert said == "Reading: 33 % (1 of 3)\n"
+    last = ended.stderr.splitlines()[-1]
+    assert re.fullmatch(r"\d\d:\d\d:\d\d Reading: 33 % \(1 of 3\), .* so far, .* left", last)
 
 
 def test_control_c_ends_a_command_with_one_line():
     ended = run("raise KeyboardInterrupt")
     assert ended.returncode == 130
-    assert ended.stderr.endswith("(1 of 3)\n\nInterrupted.\n")
+    assert ended.stderr.endswith(" left\n\nInterrupted.\n")
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("file", ["'weights'", None])
-def test_a_full_disk_ends_a_command_with_one_line(file):
-    ended = run(f"raise RuntimeError from OSError(28, 'No space left on device', {file})")
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (
+            "RuntimeError from OSError(28, 'No space left on device', 'weights')",
+            "weights cannot be read or written: No space left on device.",
+        ),
+        (
+            "RuntimeError('No space left on device; writing x')",
+            "No space left on device; writing x",
+        ),
+    ],
+)
+def test_a_full_disk_ends_a_command_with_one_line(raised, said):
+    ended = run(f"raise {raised}")
     assert ended.returncode == 1
-    named = "weights" if file else "A file"
-    said = f"Error: {named} cannot be read or written: No space left on device.\n"
-    assert ended.stderr.endswith("(1 of 3)\n" + said)
+    said = f"Error: {said}\n"
+    assert ended.stderr.endswith(" left\n" + said)
     assert "Traceback" not in ended.stderr
 
 
@@ -90,22 +101,6 @@ def test_threads_of_a_library_say_nothing_of_an_error_that_was_raised():
     assert "Event loop is closed" not in ended.stderr
     assert ended.stderr.count("Traceback") == 1
     assert "RuntimeError: something else" in ended.stderr
-
-
-COLLECTIONS = """
-import atexit, gc
-
-from xmodal.base import console
-
-before = gc.get_threshold()[0]
-atexit.register(lambda: print(gc.get_freeze_count() > 1000))  # Called after those of the command.
-console.run(lambda: print(gc.get_threshold()[0] >= 50 * before, gc.isenabled()))
-"""
-
-
-def test_a_command_searches_for_cycles_rarely_and_not_at_its_end():
-    ended = subprocess.run([sys.executable, "-c", COLLECTIONS], capture_output=True, text=True)
-    assert ended.stdout == "True True\nTrue\n", ended.stderr
 
 
 INTERRUPTED = """

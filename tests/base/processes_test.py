@@ -218,7 +218,7 @@ def test_the_death_of_a_process_ends_the_other_whatever_it_does(start_two, work,
 ASSEMBLE = """
 from configs import quickstart
 from xmodal.data.datasets import Source
-from xmodal.runs.run import resolve
+from xmodal.runs.resolve import resolve
 
 read = Source.read
 

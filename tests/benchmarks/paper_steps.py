@@ -115,7 +115,8 @@ def step_ours(task: Task) -> Iterator[int]:
     from configs import base, clip, cxc_multitask, cxc_text_text
     from xmodal.base import mesh as mesh_lib
     from xmodal.base.reused_memory import compute_in_caller
-    from xmodal.runs import compiled_step, preflight, run
+    from xmodal.runs import compiled_step, preflight
+    from xmodal.runs.resolve import build_run
     from xmodal.training.optimization import run_lengths
     from xmodal.training.two_lengths import RANK
 
@@ -146,7 +147,7 @@ def step_ours(task: Task) -> Iterator[int]:
     config.batch_size, config.init_from.published = task.batch_size, ()
     resolved = ml_collections.ConfigDict(run_lengths.resolve_epochs(config.to_dict(), 1))
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
-    parts = run.build(resolved, mesh)
+    parts = build_run(resolved, mesh)
     features = [preflight.feature_shapes(parts, side) for side in config.frozen_features.sides]
     items = np.arange(task.batch_size, dtype=np.int32)
     batches = task.batches()

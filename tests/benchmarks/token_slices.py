@@ -23,7 +23,9 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from tests.benchmarks.program import read_program
 from tests.benchmarks.token_scores import FAMILIES, REGIONS, WIDTH, draw_lengths
+from tests.benchmarks.traffic import count_traffic
 from xmodal.base import mesh as mesh_lib
 from xmodal.evals.inputs.ragged_tokens import RaggedTokens
 from xmodal.evals.ranking import score_blocks
@@ -78,7 +80,8 @@ def compile_family(
         ]
         compiled = score_blocks._score_blocks.lower(similarity, mesh, params, *sides).compile()
         found = cost.measure(compiled)
-        moved = sum(sum(part.values()) for part in found.traffic.values())
+        traffic = count_traffic(read_program(compiled.as_text()))
+        moved = sum(sum(part.values()) for part in traffic.values())
         own = count_flops(similarity, zeros, length) * len(block.rows) * len(block.columns)
         seconds = {
             "products": PASSES * own / (accelerator.tflops * 1e12),

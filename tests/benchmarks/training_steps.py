@@ -115,7 +115,7 @@ def step_ours(task: Task) -> Iterator[int]:
     from configs import itm
     from xmodal.base import mesh as mesh_lib
     from xmodal.base.reused_memory import compute_in_caller
-    from xmodal.runs import run
+    from xmodal.runs.resolve import build_run
     from xmodal.training.optimization import run_lengths
 
     yield 0
@@ -132,7 +132,7 @@ def step_ours(task: Task) -> Iterator[int]:
         del config.tasks["generation"]
     resolved = ConfigDict(run_lengths.resolve_epochs(config.to_dict(), 1))
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
-    parts = run.build(resolved, mesh)
+    parts = build_run(resolved, mesh)
     arrays, items = task.batch(), np.arange(task.batch_size, dtype=np.int32)
     ids = np.pad(arrays["ids"], ((0, 0), (0, task.padded_to - MAX_LENGTH)))
     mask = np.arange(task.padded_to) < arrays["lengths"][:, None]
@@ -152,7 +152,7 @@ def run_ours(
     """Yields the number of trained parameters, then the number of each executed step.
 
     Args:
-      parts: `Parts` of a run.
+      parts: the run.
       batches: columns of the batches of the steps, in turn; the first has all that a batch needs.
       features: readers of stored features.
     """

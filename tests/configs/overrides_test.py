@@ -119,9 +119,9 @@ def test_every_section_can_be_replaced(name, argument):
             {"schedule": "linear", "from": 0.0, "to": 1.0, "end": 9},
         ),
         (
-            "tasks.i2t.loss.options.form={'schedule': 'piecewise', 'values': {'0': 'printed'}}",
-            "tasks.i2t.loss.options.form",
-            {"schedule": "piecewise", "values": {"0": "printed"}},
+            "tasks.i2t.loss.options.margin={'schedule': 'piecewise', 'values': {'0': 0.1}}",
+            "tasks.i2t.loss.options.margin",
+            {"schedule": "piecewise", "values": {"0": 0.1}},
         ),
     ],
 )

@@ -15,10 +15,10 @@ from xmodal.base.config import UserError
 from xmodal.cli import config_flag
 from xmodal.pretrained import packaged_towers
 from xmodal.runs import loop, preflight
-from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.finished import finished_reports
 from xmodal.runs.folder.run_folder import load_records
+from xmodal.runs.inherit import inherit
 
 FILE = own_data.__file__
 

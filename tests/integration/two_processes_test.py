@@ -20,7 +20,7 @@ from xmodal.runs import loop
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.run_subjects import evaluate_best
 from xmodal.runs.folder import run_folder
-from xmodal.runs.run import resolve
+from xmodal.runs.resolve import resolve
 
 TOTAL_STEPS = 4
 LONG = 20

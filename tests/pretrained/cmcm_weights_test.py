@@ -16,6 +16,7 @@ from torch_resnet import make_resnet
 
 from configs import cmcm_clue, released
 from tests.saved_run import evaluate_weights
+from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.base.tree_paths import unflatten
 from xmodal.evals.inputs.sources import Predictions
@@ -26,10 +27,11 @@ from xmodal.preprocessing import read_vocabulary
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, read_part, save_model
-from xmodal.runs import published_towers, run
-from xmodal.runs.config.inheritance import inherit
+from xmodal.runs import published_towers
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+from xmodal.runs.inherit import inherit
 from xmodal.runs.initialization import from_towers
+from xmodal.runs.resolve import build_run
 from xmodal.similarity import make_similarity
 from xmodal.training.tree import flatten
 
@@ -233,7 +235,7 @@ def test_a_folder_is_evaluated_with_its_classifier(torch, tmp_path, vocabulary, 
     config = inherit(config)
     for relations in (6, 7):
         config.tasks.relations.loss.module.relations = relations
-        parts = run.build(config, run.mesh_lib.make_mesh(jax.devices()[:1]))
+        parts = build_run(config, mesh_lib.make_mesh(jax.devices()[:1]))
         shapes = parts.state_shapes
         if relations == 6:
             weights = from_towers.load_towers(shapes, parts.settings.init_from)

@@ -23,9 +23,10 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.models.encoders import efficientnet
-from xmodal.runs import frozen_features, loop, preflight, run
+from xmodal.runs import frozen_features, loop, preflight
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.resolve import build_run
 
 pytestmark = pytest.mark.usefixtures("quick_draws")
 
@@ -86,7 +87,7 @@ def test_the_losses_are_those_without_stored_features(
     assert metrics[0].keys() == metrics[1].keys()
     monkeypatch.setattr(data, "open_features", lambda *args: pytest.fail("not needed"))
     stored = str(tmp_path / "stored")
-    parts = run.build(run_folder.load_run(stored), mesh_lib.make_mesh())
+    parts = build_run(run_folder.load_run(stored), mesh_lib.make_mesh())
     weights = checkpoints.restore_model(stored, TOTAL_STEPS, parts.shapes, parts.mesh)
     (again,) = evaluate_weights(RunEvaluation(parts, trains=False), *weights, name="again")
     assert {tag: metrics[0][tag] for tag in again.tagged} == again.tagged

@@ -7,21 +7,21 @@ from configs import quickstart
 from tests import tiny_encoder as tiny
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
-from xmodal.runs import parts as parts_lib
-from xmodal.runs import run
+from xmodal.runs import run as run_lib
+from xmodal.runs.resolve import resolve
 from xmodal.training import state
 
 
 @pytest.fixture
 def traces(monkeypatch):
     """A list that grows with every trace of the first parameters."""
-    found, trace = [], parts_lib.init_params
+    found, trace = [], run_lib.init_params
 
     def counted(*arguments):
         found.append(arguments)
         return trace(*arguments)
 
-    monkeypatch.setattr(parts_lib, "init_params", counted)
+    monkeypatch.setattr(run_lib, "init_params", counted)
     return found
 
 
@@ -34,7 +34,7 @@ def config(few_shapes):
 
 
 def make_state(config):
-    parts = run.resolve(config, mesh=mesh_lib.make_mesh(jax.devices()[:2]))
+    parts = resolve(config, mesh=mesh_lib.make_mesh(jax.devices()[:2]))
     return parts, state.create_state(parts.init_state, parts.state_shapes, parts.key_data)
 
 

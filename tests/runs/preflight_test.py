@@ -19,7 +19,7 @@ from tests import tiny_run
 from xmodal.base.config import UserError
 from xmodal.runs import loop, preflight, start
 from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.run import resolve
+from xmodal.runs.resolve import resolve
 
 TINY = "tiny_captions"
 ROOT = pathlib.Path(__file__).parents[2]
@@ -70,12 +70,6 @@ def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
     assert 4 * (trained + frozen) < step["argument_bytes"] < 4 * (trained + frozen) + 4000
     assert step["peak_bytes"] >= step["argument_bytes"] + step["temporary_bytes"]
     assert step["flops"] > 0
-    # One gradient of all trained parameters, and sums.
-    assert step["collectives"]["all-reduce"]["bytes"] >= 4 * trained
-    # The update reads and writes all trained parameters; the losses are in the traffic, too.
-    traffic = step["traffic"]
-    assert sum(traffic["update"].values()) >= 2 * 4 * trained
-    assert {"losses forward", "losses backward", "text/encoder forward"} <= set(traffic)
     # Thirty captions are spread over eight devices.
     assert set(found["programs"]) == {"training step", "embedding of 32 captions"}
 
@@ -247,7 +241,6 @@ def test_a_slice_that_is_not_here(tmp_path):
     step = found["programs"]["training step"]
     assert step["compiler_seconds"] > 0
     assert 0 < step["share_of_peak"] < 1
-    assert step["collectives"]
 
     unknown = dry_run("--topology=v99:2x2", *folders)
     assert unknown.returncode == 1

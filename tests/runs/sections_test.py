@@ -4,14 +4,16 @@ import pytest
 
 from xmodal.runs.sections import SelectConfig
 
+TAGS = {"max": "sts/avg2016/pearson", "min": "own/i2t/median_rank"}
+
 
 @pytest.mark.parametrize(
     ("mode", "value", "score"),
     [("max", 0.5, 0.5), ("min", 0.5, -0.5), ("max", math.nan, -math.inf), ("min", None, -math.inf)],
 )
 def test_the_score_is_higher_for_better_metrics(mode, value, score):
-    metrics = {} if value is None else {"sts/avg2016/pearson": value}
-    assert SelectConfig("sts/avg2016/pearson", mode).score(metrics) == score
+    metrics = {} if value is None else {TAGS[mode]: value}
+    assert SelectConfig(TAGS[mode], mode).score(metrics) == score
 
 
 R10, R5, R1 = "own/mean_recall@10", "own/mean/recall@5", "own/mean/recall@1"

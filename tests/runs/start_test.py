@@ -8,8 +8,9 @@ import pytest
 from tests import tiny_run
 from tests.tiny_run import BEST
 from xmodal.base import progress
-from xmodal.runs import run, start
+from xmodal.runs import start
 from xmodal.runs.folder import checkpoints
+from xmodal.runs.resolve import resolve
 from xmodal.training.optimization.optimizer import observe_metrics
 
 
@@ -21,14 +22,14 @@ def test_compiling_the_initial_weights_is_not_silent(config, tmp_path, caplog, m
     assert state.step == 0
     waited = [line for line in caplog.messages if line.startswith("Compiling and drawing the init")]
     assert waited
-    assert waited[0].endswith(" s so far")
+    assert "so far" in waited[0]
 
 
 @pytest.mark.slow
 def test_a_checkpoint_that_was_evaluated_after_a_stop_has_lowered_the_rate(config, tmp_path):
     config = config.copy_and_resolve_references()
     config.optimizer.plateau = {"mode": "min", "patience": 0, "factor": 0.5}  # Of a recall.
-    parts, folder = run.resolve(config), str(tmp_path)
+    parts, folder = resolve(config), str(tmp_path)
 
     def update(state):
         opt_state = state.opt_state | {"count": state.opt_state["count"] + 1}

@@ -12,7 +12,7 @@ from tests import tiny_encoder as tiny
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
-from xmodal.runs import run
+from xmodal.runs.resolve import resolve
 from xmodal.training import accumulation, batch_parts, step, views
 
 REGIONS = 3
@@ -305,9 +305,10 @@ def test_numbers_of_parts_that_do_not_fit():
         r"config.batch_size=48 into equal parts; use one of \[1, 2, 3, 6\]",
     ):
         accumulation.check(4, 48, mesh)
-    config = tiny.make_config(accumulation_steps=3)
+    config = quickstart.get_config("t2t")
+    config.accumulation_steps, config.batch_size = 3, 16
     with pytest.raises(UserError, match="accumulation_steps=3 does not split the 2 items"):
-        run.resolve(config, mesh=mesh, needs_data=False)
+        resolve(config, mesh=mesh, needs_data=False)
 
 
 @pytest.mark.usefixtures("no_data")
@@ -316,6 +317,6 @@ def test_a_batch_that_depends_on_the_dataset_is_not_checked_before_its_size_is_k
     config.accumulation_steps, config.batch_size = 3, None
     config.batch_size = "auto"
     mesh = tiny.make_parts(tiny.make_image_config()).mesh
-    parts = run.resolve(config, mesh=mesh, needs_data=False)
+    parts = resolve(config, mesh=mesh, needs_data=False)
     assert parts.settings.accumulation_steps == 3
-    assert parts.spec.missing == "there is none"
+    assert parts.missing == "there is none"

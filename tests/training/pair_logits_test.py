@@ -7,12 +7,12 @@ import pytest
 
 from configs import base, cxc
 from tests import tiny_encoder as tiny
+from tests.benchmarks.collectives import count_collectives
+from tests.benchmarks.program import read_program
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.models import Embedding, Features, Mode
 from xmodal.models.pair_scorers import make_pair_scorer
-from xmodal.runs.costs.collectives import count_collectives
-from xmodal.runs.costs.program import read_program
 from xmodal.training import step, tasks
 from xmodal.training.pair_logits import make_pair_logits
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tests import tiny_encoder as tiny
+from tests.benchmarks.collectives import count_collectives
+from tests.benchmarks.program import read_program
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.models import make_dual_encoder
 from xmodal.preprocessing import ShortTexts
 from xmodal.runs.compiled_step import CompiledStep, lower_step
-from xmodal.runs.costs.collectives import count_collectives
-from xmodal.runs.costs.program import read_program
 from xmodal.training import tasks
 from xmodal.training.two_lengths import RANK
 from xmodal.training.views import embed_views

@@ -22,8 +22,8 @@ from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_v
 from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_part
 from xmodal.pretrained.packaged_towers import locate_tower
-from xmodal.runs.config.inheritance import inherit
 from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.runs.inherit import inherit
 from xmodal.runs.pair_functions import make_pair_functions
 from xmodal.training.tree import Tree, merge
 

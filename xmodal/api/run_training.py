@@ -10,7 +10,7 @@ from xmodal.runs import loop
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.finished import finished_reports
-from xmodal.runs.run import resolve
+from xmodal.runs.resolve import resolve
 from xmodal.runs.sections import SelectConfig
 
 
@@ -34,7 +34,7 @@ class CheckedConfig:
         """
         self._parts = resolve(config)
         self.select = self._parts.settings.select
-        self.records = self._parts.spec.records["train"]
+        self.records = self._parts.records["train"]
 
     def tags(self) -> Mapping[str, Mapping[str, str]]:
         """Returns evaluator -> tag of a metric -> the same without the evaluator."""

@@ -2,10 +2,10 @@
 
 import contextlib
 import hashlib
-import importlib
 import os
 import pathlib
 import platform
+import re
 import zlib
 from typing import Any
 
@@ -32,16 +32,13 @@ def use_compilation_cache() -> None:
     config: Any = jax.config
     if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
         return
-    folder = os.fspath(cache_folder("compiled", _machine()))
+    folder = cache_folder("compiled", _machine())
     try:
-        os.makedirs(folder, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        _clean(folder)
     except OSError:
-        return  # The home folder is not writable; compiling takes longer.
-    if not os.access(folder, os.W_OK):
-        return
-    with contextlib.suppress(OSError):  # The disk is full; entries are read all the same.
-        _clean(pathlib.Path(folder))
-    jax.config.update("jax_compilation_cache_dir", folder)
+        return  # The home folder is not writable, or the disk is full; compiling takes longer.
+    jax.config.update("jax_compilation_cache_dir", os.fspath(folder))
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
 
@@ -73,27 +70,19 @@ def _clean(folder: pathlib.Path, largest: int = _LARGEST) -> None:
 
 
 def _is_complete(entry: bytes) -> bool:
-    """Returns whether an entry can be decompressed, by zlib or, as it begins, by zstandard."""
-    decompress, error = zlib.decompress, zlib.error
+    """Returns whether an entry can be decompressed; true for zstandard, which may be missing."""
     if entry.startswith(_ZSTD):
-        try:
-            zstandard = importlib.import_module("zstandard")
-        except ImportError:
-            return True  # JAX reads it in environments with zstandard only.
-        decompress, error = zstandard.ZstdDecompressor().decompress, zstandard.ZstdError
+        return True
     try:
-        decompress(entry)
-    except error:
+        zlib.decompress(entry)
+    except zlib.error:
         return False
     return True
 
 
 def _machine() -> str:
     """Returns a name of the processor: code compiled for another one may crash on this one."""
-    features = platform.processor()
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    features += "".join(sorted({line for line in lines if line.startswith(("flags", "Features"))}))
-    return f"{platform.machine()}-{hashlib.sha256(features.encode()).hexdigest()[:8]}"
+    cores = pathlib.Path("/proc/cpuinfo")
+    text = cores.read_text() if cores.exists() else platform.processor()
+    features = sorted(set(re.findall("^(?:flags|Features).*", text, re.MULTILINE))) or [text]
+    return f"{platform.machine()}-{hashlib.sha256(''.join(features).encode()).hexdigest()[:8]}"

@@ -36,6 +36,10 @@ class UserError(ValueError):
     """An error in user input; the commands print it without a stack trace."""
 
 
+class FolderInUseError(UserError):
+    """Another process is writing the folder."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Bounds:
     """Conditions on a value, or on each item of a list, besides its type.
@@ -97,6 +101,19 @@ def setting(default: Any = dataclasses.MISSING, **bounds: Any) -> Any:
       **bounds: see `Bounds`.
     """
     return dataclasses.field(default=default, metadata={"bounds": Bounds(**bounds)})
+
+
+def defaults(cls: type["DataclassInstance"]) -> dict[str, Any]:
+    """Returns the fields of a dataclass that have a default, nested ones as plain dicts."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):
+        value: Any = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
+        if value is not dataclasses.MISSING:
+            is_section = dataclasses.is_dataclass(value) and not isinstance(value, type)
+            found[field.name] = dataclasses.asdict(value) if is_section else value
+    return found
 
 
 def read(

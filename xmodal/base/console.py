@@ -1,6 +1,7 @@
 """The console output of commands: a readable log, without messages from libraries."""
 
 import contextlib
+import errno
 import io
 import logging as log
 import os
@@ -16,21 +17,20 @@ from tqdm import tqdm
 from data_prep.output_streams import survive_lost_output
 from xmodal.base import interrupts
 from xmodal.base.config import UserError
-from xmodal.base.disk_errors import describe_disk_error
-from xmodal.base.interpreter import call_with_deep_stack, collect_rarely
 from xmodal.base.progress import STOPPED
 
 _ROOT = pathlib.Path(__file__).parents[2]
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+_CLOSED = (errno.EACCES, errno.EPERM, errno.ENOTDIR)
 _OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("xmodal", "data_prep", "configs"))
 
 
 def run(main: Callable[[], None]) -> None:
     """Runs a command that parses its own arguments."""
     flags.FLAGS.mark_as_parsed()  # The log waits for flags, but there are none.
-    collect_rarely()
     make_log_readable()
     with readable_errors():
-        call_with_deep_stack(main)
+        main()
 
 
 @contextlib.contextmanager
@@ -49,9 +49,21 @@ def readable_errors(*others: type[Exception]) -> Iterator[None]:
         print("\nInterrupted.", file=sys.stderr)
         sys.exit(130)  # 128 + SIGINT, as in shells.
     except Exception as error:
-        if problem := describe_disk_error(error):
+        if problem := _describe_disk_error(error):
             sys.exit(f"Error: {problem}")
         raise
+
+
+def _describe_disk_error(error: BaseException | None) -> str:
+    """Returns a sentence on the full or closed disk that caused an error; "" if none did."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (*_FULL, *_CLOSED):
+            return f"{error.filename or 'A file'} cannot be read or written: {error.strerror}."
+        # C++ libraries put the system's message into their own, most with the file's name.
+        if any(os.strerror(number) in str(error) for number in _FULL):
+            return str(error).strip().splitlines()[0]
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def make_log_readable() -> None:

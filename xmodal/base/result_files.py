@@ -14,7 +14,6 @@ from etils import epath
 from data_prep.untrusted.cells import inert_cell
 from xmodal.base.buckets import is_on_bucket
 from xmodal.base.config import UserError
-from xmodal.base.disk_errors import DiskError
 
 # Folder of the final evaluation in the folder of a run.
 FINAL = "test"
@@ -92,7 +91,7 @@ def _stage(folder: epath.Path) -> Iterator[epath.Path]:
         finally:
             _remove_empty(made)
     except OSError as error:
-        raise DiskError(f"Cannot write to {folder}: {error}. Use another folder.") from error
+        raise UserError(f"Cannot write to {folder}: {error}. Use another folder.") from error
 
 
 def _remove_empty(folders: Collection[epath.Path]) -> None:

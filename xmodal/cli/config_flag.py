@@ -13,7 +13,6 @@ from ml_collections import ConfigDict, config_flags
 import xmodal
 from xmodal.base.config import UserError
 from xmodal.base.console import make_log_readable, readable_errors
-from xmodal.base.interpreter import call_with_deep_stack, collect_rarely
 from xmodal.cli.arguments import literal
 from xmodal.cli.config_files import describe_configs, find_config_file
 
@@ -91,7 +90,6 @@ define_answer(
 
 def run(main: Callable[[list[str]], None]) -> None:
     """Runs `main` with parsed flags; a `UserError` is printed without a trace, with exit code 1."""
-    collect_rarely()
     make_log_readable()
 
     def main_for_users(argv: list[str]) -> None:
@@ -99,7 +97,7 @@ def run(main: Callable[[list[str]], None]) -> None:
             raise app.UsageError(f"Unknown arguments {argv[1:]}; everything is a flag.")
         with readable_errors():
             _check_encoding()
-            call_with_deep_stack(main, argv)
+            main(argv)
 
     app.run(main_for_users, flags_parser=_parse_flags)
 

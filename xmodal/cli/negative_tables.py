@@ -13,7 +13,6 @@ from data_prep.untrusted.saved_arrays import load_arrays
 from xmodal.base import processes
 from xmodal.base.atomic import new_folder, replacing, write_atomically
 from xmodal.base.config import UserError
-from xmodal.base.disk_errors import disk_errors
 from xmodal.base.json_files import read_json
 from xmodal.base.mesh import make_mesh
 from xmodal.base.progress import progress
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 Positives = Mapping[str, list[Ragged | Relation]]
 
-_NO_ROOM = "Free some space and repeat the command; finished blocks are kept."
 _DIRECTIONS = {"captions": "i2t", "images": "t2i"}
 
 
@@ -57,7 +55,7 @@ def write_negatives(args: argparse.Namespace) -> None:
     split = items_lib.open_split(section, features=features, max_regions=max_regions)
     positives = find_positives(split, args.exclude)
     parts = EmbeddedParts(args.output, model, items, args.part_size)
-    with folder_lock.hold(parts.folder), disk_errors(args.output, _NO_ROOM):
+    with folder_lock.hold(parts.folder):
         parts.embed()
         galleries = {kind: parts.gallery(kind) for kind in items}
         scores = open_model_scores(model, galleries, args.block_size)

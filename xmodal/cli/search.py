@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from xmodal.api.search.items import SearchItems
     from xmodal.data import EvalSplit
 
-_NO_ROOM = "Free some space and repeat the command."
 FORMATS = ("table", "json", "html")
 
 
@@ -68,7 +67,6 @@ def _build_together(args: argparse.Namespace) -> None:
     from xmodal.api.search.embedding_parts import EmbeddedParts
     from xmodal.api.search.index import Index
     from xmodal.base import processes
-    from xmodal.base.disk_errors import disk_errors
     from xmodal.pretrained.folder import check_new
     from xmodal.runs.folder import folder_lock
 
@@ -104,7 +102,7 @@ def _build_together(args: argparse.Namespace) -> None:
                 print(f"files other than {kind}s: {len(others):,} ({listed})")
         print(f"index in {args.output}")
 
-    with folder_lock.hold(parts.folder), disk_errors(args.output, _NO_ROOM):
+    with folder_lock.hold(parts.folder):
         parts.embed()
         processes.first_does("write the index", write)
 
@@ -245,8 +243,8 @@ def _check_unchanged(split: "EvalSplit", hit: "Hit") -> None:
 
 
 def _open(path: pathlib.Path) -> "PIL.Image.Image":
+    from data_prep.reading.picture_names import fault_of_file, is_unread_picture
     from data_prep.untrusted.picture_formats import open_picture
-    from xmodal.base.folder_walk import fault_of_file, is_unread_picture
     from xmodal.preprocessing.images import stand_upright
 
     try:

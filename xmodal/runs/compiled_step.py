@@ -12,7 +12,7 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.progress import progress
 from xmodal.runs.costs import cost, memory
-from xmodal.runs.parts import Parts
+from xmodal.runs.run import Run
 from xmodal.training.optimization.schedules import Lengths, read_lengths
 from xmodal.training.state import TrainState
 from xmodal.training.step import Batch, Scalars, jit_step, make_step
@@ -26,11 +26,11 @@ _NO_TEXTS = (0, False)
 class CompiledStep:
     """The training step of a run, for batches of all of its text layouts."""
 
-    def __init__(self, programs: Mapping[Layout, jax.stages.Compiled], parts: Parts) -> None:
+    def __init__(self, programs: Mapping[Layout, jax.stages.Compiled], parts: Run) -> None:
         """Takes the program of every layout, ascending."""
         self._programs, self._parts = dict(programs), parts
         self._flops = {
-            layout: cost.count_flops(program) for layout, program in self._programs.items()
+            layout: cost.measure(program).flops for layout, program in self._programs.items()
         }
 
     @property
@@ -68,7 +68,7 @@ class CompiledStep:
 
 
 def lower_step(
-    parts: Parts, state: TrainState, features: Sequence[data.FeatureReader] = ()
+    parts: Run, state: TrainState, features: Sequence[data.FeatureReader] = ()
 ) -> dict[Layout, jax.stages.Lowered]:
     """Returns the step for every layout of texts; see `compile_step`.
 
@@ -99,7 +99,7 @@ def lower_step(
 
 
 def compile_step(
-    parts: Parts, state: TrainState, features: Sequence[data.FeatureReader] = ()
+    parts: Run, state: TrainState, features: Sequence[data.FeatureReader] = ()
 ) -> CompiledStep:
     """Returns the step, compiled before the first batch, and logs its cost.
 
@@ -127,13 +127,12 @@ def compile_step(
             advance(1)
     compiled = CompiledStep(programs, parts)
     seconds = time.monotonic() - started
-    platform = parts.mesh.devices.flat[0].platform
-    logging.info("Compiled in %.0f s. %s", seconds, cost.describe(compiled.longest, platform))
+    logging.info("Compiled in %.0f s. %s", seconds, cost.describe(cost.measure(compiled.longest)))
     return compiled
 
 
 def abstract_batch(
-    parts: Parts, features: Sequence[data.FeatureReader] = ()
+    parts: Run, features: Sequence[data.FeatureReader] = ()
 ) -> dict[str, jax.ShapeDtypeStruct]:
     """Returns shapes and sharding of a global training batch with the longest texts."""
     spec = dict(parts.batch)

@@ -8,10 +8,10 @@ from xmodal.base.config import UserError
 from xmodal.training.tree import flatten
 
 if TYPE_CHECKING:
-    from xmodal.runs.parts import Parts
+    from xmodal.runs.run import Run
 
 
-def check(parts: "Parts") -> None:
+def check(parts: "Run") -> None:
     """Raises an error if features would change while the run trains, or sides that share a part.
 
     Raises:
@@ -55,7 +55,7 @@ def check(parts: "Parts") -> None:
             )
 
 
-def _check_shared(parts: "Parts") -> None:
+def _check_shared(parts: "Run") -> None:
     trained = set(flatten(parts.trained))
     for path in sorted(flatten(parts.frozen)):
         side, _, rest = path.partition("/")

@@ -29,7 +29,7 @@ from xmodal.base.result_files import check_writable
 from xmodal.base.tree_paths import unflatten
 from xmodal.models.tower import Tower
 from xmodal.runs.frozen_checks import check_folder
-from xmodal.runs.parts import Parts
+from xmodal.runs.run import Run
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten
 
@@ -44,7 +44,7 @@ _VISIBLE_SECONDS = 60.0
 
 
 def open_or_compute(
-    parts: Parts, state: TrainState, *, compute: bool = True
+    parts: Run, state: TrainState, *, compute: bool = True
 ) -> tuple[data.FeatureReader, ...]:
     """Returns the training split's features of the sides that `config.frozen_features` names.
 
@@ -76,7 +76,7 @@ def open_or_compute(
 
 
 def with_features(
-    parts: Parts, params: Tree, model_state: Tree, items: data.EvalSplit, *, compute: bool
+    parts: Run, params: Tree, model_state: Tree, items: data.EvalSplit, *, compute: bool
 ) -> data.EvalSplit:
     """Returns the items of a split, whose stored features are read where they are pooled.
 
@@ -121,7 +121,7 @@ def _can_write(root: str) -> bool:
 
 
 def _open_side(
-    parts: Parts,
+    parts: Run,
     params: Tree,
     model_state: Tree,
     items: data.EvalSplit,
@@ -148,7 +148,7 @@ def _open_side(
 
 
 def _weights(
-    parts: Parts, params: Tree, model_state: Tree, side: str
+    parts: Run, params: Tree, model_state: Tree, side: str
 ) -> dict[str, dict[str, jax.Array]]:
     """Returns parameters and statistics that determine the features, by path under the side."""
     flat = flatten(params[side])
@@ -160,7 +160,7 @@ def _weights(
 
 
 def _key(
-    parts: Parts, items: data.EvalSplit, side: str, weights: Mapping[str, Mapping[str, np.ndarray]]
+    parts: Run, items: data.EvalSplit, side: str, weights: Mapping[str, Mapping[str, np.ndarray]]
 ) -> dict[str, str]:
     """Returns hashes of the weights, the encoder's settings and the inputs, and the pooling."""
     digest = hashlib.sha256()
@@ -196,11 +196,11 @@ def _input_section(config: data.DataConfig, side: str) -> str:
     return repr(dataclasses.replace(config.require_text(), vocabulary=""))
 
 
-def _root(parts: Parts, items: data.EvalSplit) -> str:
+def _root(parts: Run, items: data.EvalSplit) -> str:
     return parts.settings.frozen_features.folder or os.fspath(items.folder)
 
 
-def _folder(parts: Parts, items: data.EvalSplit, side: str, key: Mapping[str, str]) -> str:
+def _folder(parts: Run, items: data.EvalSplit, side: str, key: Mapping[str, str]) -> str:
     root = _root(parts, items)
     check_folder(root)
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
@@ -210,7 +210,7 @@ def _folder(parts: Parts, items: data.EvalSplit, side: str, key: Mapping[str, st
 def _compute(
     folder: str,
     key: Mapping[str, str],
-    parts: Parts,
+    parts: Run,
     items: data.EvalSplit,
     side: str,
     weights: Mapping[str, Mapping[str, np.ndarray]],

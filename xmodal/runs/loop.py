@@ -15,7 +15,6 @@ from absl import logging
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base import processes
-from xmodal.base.disk_errors import disk_errors
 from xmodal.base.progress import StopRequestedError, interruptible, stoppable
 from xmodal.base.result_files import check_writable
 from xmodal.base.reused_memory import keep_freed_memory
@@ -29,12 +28,11 @@ from xmodal.runs.folder.damaged_checkpoints import set_damaged_aside
 from xmodal.runs.folder.finished import mark_finished, next_steps
 from xmodal.runs.model_card import write_card
 from xmodal.runs.outputs import Outputs, open_outputs
-from xmodal.runs.parts import Parts
-from xmodal.runs.run import resolve
+from xmodal.runs.profiler import profiler
+from xmodal.runs.resolve import resolve
+from xmodal.runs.run import Run
 from xmodal.runs.start import starting_state
 from xmodal.training.state import TrainState
-
-_NO_ROOM = "Make room or use another --workdir; the same command resumes from the last checkpoint."
 
 
 def train(
@@ -65,13 +63,13 @@ def train(
     check_folder(run_dir)
     parts = resolve(config, run_dir, allow_changes=allow_changes)
     evaluation = RunEvaluation(parts, stores=True)
-    with folder_lock.hold(run_dir) as check_lock, disk_errors(run_dir, _NO_ROOM):
+    with folder_lock.hold(run_dir) as check_lock:
         if not _train(parts, run_dir, evaluation, check_lock):
             return False
         agree = processes.agree_to_stop if jax.process_count() > 1 else None
         with stoppable("the same command evaluates again", agree):
             evaluations = evaluate_best(evaluation, run_dir)
-        write_card(run_dir, parts, parts.spec.records, evaluations)
+        write_card(run_dir, parts, parts.records, evaluations)
         mark_finished(config, run_dir, evaluation.files)
     if processes.index() == 0:
         print(next_steps(run_dir, config), flush=True)
@@ -91,7 +89,7 @@ def check_folder(run_dir: str) -> None:
 
 
 def _train(
-    parts: Parts,
+    parts: Run,
     run_dir: str,
     evaluation: RunEvaluation,
     check_lock: Callable[[], None],
@@ -119,8 +117,9 @@ def _train(
             # writes.
             stop_signal() as stop_requested,
             open_outputs(parts, run_dir, evaluation, check_lock, compute) as outputs,
+            profiler(parts.settings.profile, run_dir) as trace,
         ):
-            if not _run_steps(state, batches, compiled, outputs, stop_requested):
+            if not _run_steps(state, batches, compiled, outputs, stop_requested, trace):
                 return False
             outputs.finish()
     if stop_requested(total_steps + 1):  # A signal may have come during that write.
@@ -135,6 +134,7 @@ def _run_steps(
     compiled: CompiledStep | None,
     outputs: Outputs,
     stop_requested: Callable[[int], bool],
+    trace: Callable[[int], None],
 ) -> bool:
     """Runs the steps from that of `state` on; see `_train`."""
     mesh, total_steps = outputs.parts.mesh, outputs.parts.settings.total_steps
@@ -155,6 +155,7 @@ def _run_steps(
                 break
             with reporter.waiting():
                 local = next(batches)
+            trace(step)
             batch = mesh_lib.global_batch(local, mesh)
             state, scalars = compiled(state, batch, mesh_lib.put_step(step, mesh))
             reporter.record(step, scalars, local["image_id"], compiled.flops(batch))
@@ -164,9 +165,9 @@ def _run_steps(
     return True
 
 
-def _save_start(parts: Parts, run_dir: str, compute: Compute) -> None:
+def _save_start(parts: Run, run_dir: str, compute: Compute) -> None:
     """Writes the facts about a start that later starts and readers of the run need."""
-    settings, records, vocabulary = parts.settings, parts.spec.records, None
+    settings, records, vocabulary = parts.settings, parts.records, None
     if settings.data.text is not None:
         vocabulary = data.load_vocabulary(settings.data, settings.train_split)
     if vocabulary is not None:
@@ -179,7 +180,7 @@ def _save_start(parts: Parts, run_dir: str, compute: Compute) -> None:
 
 
 def make_batches(
-    parts: Parts, first_step: int, features: Sequence[data.FeatureReader] = ()
+    parts: Run, first_step: int, features: Sequence[data.FeatureReader] = ()
 ) -> Generator[dict[str, np.ndarray], None, None]:
     """Returns this process's rows of every batch from `first_step` on; `close` ends its threads."""
     return data.train_batches(

@@ -19,7 +19,7 @@ from xmodal.evals.evaluation import REPORT
 from xmodal.pretrained.packaged_towers import describe_source
 from xmodal.runs.folder.compute import Compute, read_starts
 from xmodal.runs.folder.run_folder import Records
-from xmodal.runs.parts import Parts
+from xmodal.runs.run import Run
 from xmodal.runs.start import describe
 
 _CARD, _PAGE = "model_card.md", "model_card.html"
@@ -27,7 +27,7 @@ _DIGITS = 16  # Shown digits of a hash.
 
 
 def write_card(
-    run_dir: str, parts: Parts, records: Records, evaluations: Sequence[Evaluation]
+    run_dir: str, parts: Run, records: Records, evaluations: Sequence[Evaluation]
 ) -> None:
     """Writes the card of a finished run on process 0.
 
@@ -59,7 +59,7 @@ def write_card(
     write_files(run_dir, {_CARD: text, _PAGE: from_markdown(text).to_html()})
 
 
-def _describe_start(parts: Parts) -> str:
+def _describe_start(parts: Run) -> str:
     init = parts.settings.init_from
     sources = {
         "run": init.run,
@@ -83,7 +83,7 @@ def _stretches(starts: Sequence[Compute], total_steps: int) -> list[tuple[Comput
 
 
 def _describe_training(
-    parts: Parts, records: Records, stretches: Sequence[tuple[Compute, int]]
+    parts: Run, records: Records, stretches: Sequence[tuple[Compute, int]]
 ) -> str:
     settings = parts.settings
     unknown = settings.total_steps - sum(steps for _, steps in stretches)

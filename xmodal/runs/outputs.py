@@ -13,7 +13,7 @@ from xmodal.runs import reporting
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.folder import checkpoints
 from xmodal.runs.folder.compute import Compute
-from xmodal.runs.parts import Parts
+from xmodal.runs.run import Run
 from xmodal.runs.start import describe
 from xmodal.runs.tensorboard.example_views import Views
 from xmodal.training.optimization.optimizer import observe_metrics
@@ -25,7 +25,7 @@ from xmodal.training.state import TrainState
 class Outputs:
     """Evaluations, checkpoints and reports of one start of a run."""
 
-    parts: Parts
+    parts: Run
     run_dir: str
     evaluation: RunEvaluation
     check_lock: Callable[[], None]
@@ -78,7 +78,7 @@ class Outputs:
 
 @contextlib.contextmanager
 def open_outputs(
-    parts: Parts,
+    parts: Run,
     run_dir: str,
     evaluation: RunEvaluation,
     check_lock: Callable[[], None],
@@ -106,7 +106,7 @@ def open_outputs(
             yield Outputs(parts, run_dir, evaluation, check_lock, saver, writer, reporter)
 
 
-def _write_facts(writer: EventWriter, parts: Parts) -> None:
+def _write_facts(writer: EventWriter, parts: Run) -> None:
     """Writes the config and a table of all parameters for TensorBoard's TEXT tab."""
     config = parts.config.to_json_best_effort(indent=2)
     arrays = get_parameter_overview(parts.shapes[0], include_stats=False)

@@ -1,17 +1,15 @@
-"""Checks a run before it starts: compiled programs, their memory, cost and traffic.
+"""Checks a run before it starts: compiled programs, their memory and cost.
 
 `--dry_run` does everything that a start does, but writes nothing to the run's folder: it checks the
 config, the data, and the weights or checkpoint, compiles the training step and the function that
-embeds each side, and runs two steps and one evaluation. Tables show, per device and call, memory
-and capacity, FLOPs, bytes moved from and to main memory, collectives, estimated time, and the bytes
-that each part of the model moves.
+embeds each side, and runs two steps and one evaluation. A table shows, per device and call, memory
+and capacity, FLOPs, bytes moved from and to memory, and the estimated time.
 
 `--topology=v3:4x4` compiles with libtpu for a TPU slice that this machine does not have: generation
 and chips along each axis (`v4:2x4x4`, `v5e:4x8`, `v5p:2x4x4`, `v6e:4x8`). Where the compiler gives
 no time, it is that of the products at the published peak or of the traffic at the published
 bandwidth, whichever is longer (`accelerators`); on CPUs there is none. XLA counts the body of a
-loop once in FLOPs, traffic and time, so these are lower bounds for the programs whose loops the
-table names; memory and collectives include all iterations.
+loop once, so FLOPs, traffic and time are lower bounds for programs with loops.
 """
 
 import contextlib
@@ -33,17 +31,16 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base import processes
 from xmodal.base.atomic import write_atomically
 from xmodal.base.config import UserError
-from xmodal.base.disk_errors import disk_errors
 from xmodal.base.result_files import check_writable, finite_or_none
 from xmodal.runs import frozen_features, loop, reporting, start
 from xmodal.runs.compiled_step import CompiledStep, compile_step
 from xmodal.runs.costs import accelerators, cost, memory
+from xmodal.runs.costs.cost import format_costs
 from xmodal.runs.costs.memory import STEP
-from xmodal.runs.costs.program_report import format_costs, format_traffic, to_json
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation, make_embedder
 from xmodal.runs.folder.damaged_checkpoints import newest_whole
-from xmodal.runs.parts import Parts
-from xmodal.runs.run import resolve
+from xmodal.runs.resolve import resolve
+from xmodal.runs.run import Run
 from xmodal.training.views import tower_inputs
 
 _STEPS = 2
@@ -78,7 +75,7 @@ def check(
     if topology:
         mesh = mesh_lib.make_mesh(accelerators.slice_devices(topology))
         parts = resolve(config, run_dir, mesh=mesh, allow_changes=allow_changes, needs_data=False)
-        missing = parts.spec.missing or _missing_for_evaluation(parts)
+        missing = parts.missing or _missing_for_evaluation(parts)
         logging.info("%s", start.describe(parts))
         start.check_start(parts, run_dir, newest_whole(run_dir))
     else:
@@ -108,7 +105,7 @@ def _check_output(file: epath.Path) -> None:
         raise UserError(f"--output={file} is a folder; name a file, such as {file}/costs.json.")
 
 
-def _missing_for_evaluation(parts: Parts) -> str:
+def _missing_for_evaluation(parts: Run) -> str:
     """Checks the evaluators of a run; returns why one of their datasets is missing, or ""."""
     try:
         RunEvaluation(parts)
@@ -117,7 +114,7 @@ def _missing_for_evaluation(parts: Parts) -> str:
     return ""
 
 
-def compile_all(parts: Parts) -> tuple[CompiledStep, dict[str, jax.stages.Compiled]]:
+def compile_all(parts: Run) -> tuple[CompiledStep, dict[str, jax.stages.Compiled]]:
     """Compiles the training step and the function that embeds a batch, for every side.
 
     Args:
@@ -152,7 +149,7 @@ def compile_all(parts: Parts) -> tuple[CompiledStep, dict[str, jax.stages.Compil
     return step, programs
 
 
-def _measure_all(parts: Parts, programs: Mapping[str, jax.stages.Compiled]) -> dict[str, cost.Cost]:
+def _measure_all(parts: Run, programs: Mapping[str, jax.stages.Compiled]) -> dict[str, cost.Cost]:
     # During evaluation, the run keeps the optimizer state on the devices.
     kept = _bytes_per_device(parts.state_shapes.opt_state)
     return {
@@ -161,7 +158,7 @@ def _measure_all(parts: Parts, programs: Mapping[str, jax.stages.Compiled]) -> d
     }
 
 
-def _collect(parts: Parts, costs: Mapping[str, cost.Cost]) -> dict[str, Any]:
+def _collect(parts: Run, costs: Mapping[str, cost.Cost]) -> dict[str, Any]:
     """Returns the figures for `--output`."""
     device, shapes = parts.mesh.devices.flat[0], parts.state_shapes
     accelerator = accelerators.find(device)
@@ -172,19 +169,19 @@ def _collect(parts: Parts, costs: Mapping[str, cost.Cost]) -> dict[str, Any]:
         "batch_size": parts.settings.batch_size,
         "parameters": {"trained": _count(shapes.params), "frozen": _count(shapes.frozen)},
         "capacity_bytes": accelerators.capacity(device),
-        "programs": {name: to_json(each, accelerator) for name, each in costs.items()},
+        "programs": {name: each.to_json(accelerator) for name, each in costs.items()},
     }
 
 
-def _log(parts: Parts, costs: Mapping[str, cost.Cost]) -> None:
+def _log(parts: Run, costs: Mapping[str, cost.Cost]) -> None:
     device = parts.mesh.devices.flat[0]
     table = format_costs(costs, accelerators.capacity(device), accelerators.find(device))
     logging.info("Per device and call:\n%s", table)
-    for name in [each for each in (STEP, _SHORT_STEP) if each in costs]:
-        logging.info("The %s, per device:\n%s", name, format_traffic(costs[name].traffic))
+    if (profile := parts.settings.profile) is not None:
+        logging.info("The run traces %d steps from step %d on.", profile.steps, profile.start)
 
 
-def feature_shapes(parts: Parts, side: str) -> data.FeatureReader:
+def feature_shapes(parts: Run, side: str) -> data.FeatureReader:
     """Returns a reader of features that may not be stored yet; only their shapes are known."""
     params, model_state = parts.shapes
     tower = parts.model.towers[side]
@@ -196,7 +193,7 @@ def feature_shapes(parts: Parts, side: str) -> data.FeatureReader:
 
 
 def _try_out(
-    parts: Parts, run_dir: str, evaluation: RunEvaluation, compiled: CompiledStep
+    parts: Run, run_dir: str, evaluation: RunEvaluation, compiled: CompiledStep
 ) -> dict[str, Any]:
     """Runs two steps and one evaluation, as the run would."""
     state = start.starting_state(parts, run_dir, newest_whole(run_dir))
@@ -244,6 +241,5 @@ def _count(tree: Any) -> int:
 def _write(output: str, figures: dict[str, Any]) -> None:
     if output and processes.index() == 0:
         text = json.dumps(finite_or_none(figures), indent=2, allow_nan=False)
-        with disk_errors(output, "Free some space, or use another --output."):
-            epath.Path(output).parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(output, f"{text}\n")
+        epath.Path(output).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(output, f"{text}\n")

@@ -12,43 +12,40 @@ from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.buckets import split_folders
 from xmodal.base.config import UserError
+from xmodal.evals import read_options
 from xmodal.evals.embed import Items
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.model_folder import read_model
-from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.config.run_config import RunConfig
-from xmodal.runs.config.sizes import resolve_sizes
-from xmodal.runs.config.spec import read_spec
 from xmodal.runs.evaluation.ensemble_subjects import Member, open_ensemble
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.sentence_notes import describe_captions, describe_words
 from xmodal.runs.evaluation.subjects import Opened
 from xmodal.runs.evaluation.suite import Subject
+from xmodal.runs.fill import fill
+from xmodal.runs.inherit import inherit
 from xmodal.runs.initialization import from_towers
-from xmodal.runs.parts import Parts
-from xmodal.runs.run import check_data_sides, make_model
-from xmodal.training.optimization import run_lengths
+from xmodal.runs.resolve import check_data_sides, make_model
+from xmodal.runs.run import Run
+from xmodal.runs.run_config import RunConfig, read_settings
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, make_tasks
 from xmodal.training.tree import Tree, flatten
 
 
-def build_untrained(config: ml_collections.ConfigDict) -> Parts:
+def build_untrained(config: ml_collections.ConfigDict) -> Run:
     """Builds the parts of a config that trains nothing, from the towers of `init_from.towers`.
 
     Args:
       config: config with the sections of a run; what follows from the towers may be left unset,
-        see `inheritance`, and if `init_from.model` names a model, both sides may be None.
+        see `inherit`, and if `init_from.model` names a model, both sides may be None.
 
     Raises:
       UserError: an unknown key or name, no folder for a tower, or weights of another tower or
         another vocabulary; all of these are found before the dataset is read.
     """
-    in_steps = run_lengths.resolve_epochs(resolve_sizes(config.to_dict(), 0), 1)
-    config = inherit(ml_collections.ConfigDict(in_steps))
-    spec = read_spec(config)
-    settings = spec.settings
+    config = fill(inherit(config), examples=1, entries=None)
+    settings = read_settings(config)
     folders = from_towers.named_folders(settings.init_from)
     for side in ("image", "text"):
         if config.model[side] is not None and side not in folders:
@@ -63,7 +60,8 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
     model = make_model(settings.model, mesh)
     check_data_sides(model.towers, settings.data)
     batch = data.batch_spec(settings.data, settings.batch_size, trains=False)
-    return Parts(spec, mesh, model, _tasks_with_weights(settings), batch)
+    evals = read_options(settings.evals)
+    return Run(config, settings, evals, mesh, model, _tasks_with_weights(settings), batch)
 
 
 def open_towers(
@@ -121,7 +119,7 @@ def _tasks_with_weights(settings: RunConfig) -> tuple[Task, ...]:
     return make_tasks(sections) if sections else ()
 
 
-def load_weights(parts: Parts) -> tuple[Tree, Tree]:
+def load_weights(parts: Run) -> tuple[Tree, Tree]:
     """Returns `(params, model_state)` from the folders of the towers, on every device.
 
     Raises:
@@ -142,7 +140,7 @@ def load_weights(parts: Parts) -> tuple[Tree, Tree]:
     return state.params, state.model_state
 
 
-def describe(parts: Parts, split: Items) -> list[str]:
+def describe(parts: Run, split: Items) -> list[str]:
     """Returns notes on the towers, and on what their tokenizer loses of the captions."""
     settings, text = parts.settings, parts.settings.data.text
     folders = from_towers.named_folders(settings.init_from)

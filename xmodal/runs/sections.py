@@ -130,6 +130,14 @@ class SelectConfig:
     metric: str = ""
     mode: str = setting("max", one_of=("max", "min", "last"))
 
+    def __post_init__(self) -> None:
+        best, worst = ("min", "max") if lower_is_better(self.metric) else ("max", "min")
+        if self.metric and self.mode == worst:
+            raise UserError(
+                f"config.select.mode={worst!r} selects the worst checkpoint by config.select."
+                f"metric={self.metric!r}; set it to {best!r}."
+            )
+
     def score(self, metrics: Mapping[str, float]) -> float:
         """Returns a number that is higher for better metrics; -inf for NaN or without the tag."""
         value = metrics.get(self.metric, math.nan)
@@ -180,6 +188,19 @@ class SelectConfig:
             return [self]
         modes = {tag: "min" if lower_is_better(tag) else "max" for tag in tie_breakers(self.metric)}
         return [self, *(SelectConfig(tag, mode) for tag, mode in modes.items())]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProfileConfig:
+    """`config.profile`: steps that are traced with `jax.profiler`, for TensorBoard's profile tab.
+
+    Attributes:
+      start: first traced step; the first step of a start compiles, so leave out a few.
+      steps: number of traced steps.
+    """
+
+    start: int = setting(at_least=0)
+    steps: int = setting(5, at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)

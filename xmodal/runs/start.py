@@ -8,7 +8,6 @@ from absl import logging
 
 from xmodal.base.config import UserError
 from xmodal.base.progress import progress
-from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.initialization import (
     blend,
@@ -17,13 +16,14 @@ from xmodal.runs.initialization import (
     from_towers,
     from_word_vectors,
 )
-from xmodal.runs.parts import Parts
+from xmodal.runs.run import Run
+from xmodal.runs.run_config import RunConfig
 from xmodal.training.optimization.optimizer import observe_metrics
 from xmodal.training.state import TrainState, create_state
 from xmodal.training.tree import flatten, matches, top_levels
 
 
-def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> TrainState:
+def starting_state(parts: Run, run_dir: str, step: int | None = None) -> TrainState:
     """Returns the newest state of the run, else one with the weights of `config.init_from`.
 
     The order: the run's own newest checkpoint; published towers; published word vectors; another
@@ -49,7 +49,7 @@ def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> Train
     return dataclasses.replace(state, opt_state=opt_state)
 
 
-def initial_state(parts: Parts) -> TrainState:
+def initial_state(parts: Run) -> TrainState:
     """Returns the state at step 0, a function of the config; see `starting_state` for errors."""
     settings, shapes = parts.settings, parts.state_shapes
     source, towers = settings.init_from, _load_towers(parts)
@@ -75,7 +75,7 @@ def initial_state(parts: Parts) -> TrainState:
     return state
 
 
-def check_start(parts: Parts, run_dir: str, step: int | None = None) -> None:
+def check_start(parts: Run, run_dir: str, step: int | None = None) -> None:
     """Checks the checkpoint or the weights that a run starts from; places nothing on a device.
 
     Args:
@@ -102,7 +102,7 @@ def check_start(parts: Parts, run_dir: str, step: int | None = None) -> None:
         blend.check_blend(shapes, source.blend)
 
 
-def _load_towers(parts: Parts) -> from_towers.TowerWeights:
+def _load_towers(parts: Run) -> from_towers.TowerWeights:
     shapes, source = parts.state_shapes, parts.settings.init_from
     towers = from_towers.load_towers(shapes, source)
     if towers.params:
@@ -150,7 +150,7 @@ def _warn_of_random(settings: RunConfig, state: TrainState, taken: Collection[st
         )
 
 
-def describe(parts: Parts) -> str:
+def describe(parts: Run) -> str:
     """Returns a table of parameters by tower and top-level part, trained and frozen."""
     rows = [("part", "trained", "frozen")]
     counts: dict[str, list[int]] = {}

@@ -11,7 +11,6 @@ import optax
 from jax.sharding import Mesh
 
 from xmodal.base import mesh as mesh_lib
-from xmodal.base.compiler_options import compiler_options
 from xmodal.base.tree_paths import path_of
 from xmodal.models import DualEncoder
 from xmodal.training import rngs
@@ -125,6 +124,4 @@ def create_state(
 ) -> TrainState:
     """Returns the state of `init`, sharded like `shapes`; no device holds more than its shard."""
     shardings = jax.tree.map(lambda leaf: leaf.sharding, shapes)
-    platform = next(iter(jax.tree.leaves(shardings)[0].device_set)).platform
-    options = compiler_options(platform)
-    return jax.jit(init, out_shardings=shardings, compiler_options=options)(*arguments)
+    return jax.jit(init, out_shardings=shardings)(*arguments)

@@ -18,7 +18,7 @@ from xmodal.base.config import (
     set_whole,
     setting,
 )
-from xmodal.losses import LOSSES, Choice, Loss, NonNegative
+from xmodal.losses import LOSSES, Loss, NonNegative
 from xmodal.models import Embedding, TaskModule, make_task_module
 from xmodal.similarity import Similarity, make_similarity
 from xmodal.training.optimization import schedules
@@ -233,7 +233,7 @@ def _of_texts(names: Iterable[str]) -> list[str]:
 
 def _expand(where: str, hint: Any, value: Any) -> list[Any]:
     """All values of an option during a run."""
-    if schedules.is_schedule(value) and not {jax.Array, Choice} & set(alternatives(hint)):
+    if schedules.is_schedule(value) and jax.Array not in alternatives(hint):
         raise UserError(f"{where} is a schedule of the step; this option must be constant.")
     return schedules.values(where, value)
 

@@ -12,7 +12,7 @@ from xmodal.evals.inputs import completed_concepts
 from xmodal.evals.inputs.completed_concepts import find_neighbors
 from xmodal.evals.inputs.sources import Provider
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.run import resolve
+from xmodal.runs.resolve import resolve
 from xmodal.runs.start import starting_state
 
 

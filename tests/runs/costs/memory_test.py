@@ -11,7 +11,6 @@ import pytest
 
 from configs import base
 from xmodal.base import mesh as mesh_lib
-from xmodal.base.compiler_options import compiler_options, step_options
 from xmodal.base.config import UserError
 from xmodal.evals import read_options
 from xmodal.runs.costs import memory
@@ -112,7 +111,6 @@ def test_remedies_are_those_of_the_program(what, arguments, expected):
 def optimized():
     """Programs compile as outside of tests, which disable most optimizations."""
     name = "jax_disable_most_optimizations"
-    assert not compiler_options("cpu")  # They would have an effect again.
     jax.config.update(name, False)
     yield
     jax.config.update(name, True)
@@ -122,7 +120,7 @@ def optimized():
 @pytest.mark.parametrize(
     "options",
     [
-        step_options("cpu"),
+        memory._CPU_STEP_OPTIONS,
         {"xla_no_such_option": ""},
         {"xla_cpu_experimental_ynn_fusion_type": "NO_SUCH_KIND"},
     ],
@@ -130,9 +128,9 @@ def optimized():
 def test_a_step_compiles_with_options_that_this_version_of_xla_may_lack(options, monkeypatch):
     parts = types.SimpleNamespace(mesh=mesh_lib.make_mesh(jax.devices()[:1]))
     lowered = jax.jit(lambda x: 2 * x).lower(1.0)
-    if options == step_options("cpu"):  # Those in use do something.
-        lowered.compile(compiler_options("cpu") | options)
-    monkeypatch.setattr(memory, "step_options", lambda platform: options)
+    if options is memory._CPU_STEP_OPTIONS:  # Those in use do something.
+        lowered.compile(options)
+    monkeypatch.setattr(memory, "_CPU_STEP_OPTIONS", options)
     assert memory.compile_program(lowered, memory.STEP, parts)(1.0) == 2.0
 
 

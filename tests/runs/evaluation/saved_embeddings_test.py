@@ -8,9 +8,9 @@ from tests.saved_run import evaluate_file, evaluate_weights
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
 from xmodal.evals import load_embeddings
-from xmodal.runs import run
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.suite import Request
+from xmodal.runs.resolve import build_run
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def config(few_shapes):
 
 @pytest.fixture(scope="module")
 def parts(config):
-    return run.build(config, mesh_lib.make_mesh(jax.devices()[:1]))
+    return build_run(config, mesh_lib.make_mesh(jax.devices()[:1]))
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_similarities_of_another_field_have_to_agree(config, parts, weights, mon
     with config.unlocked():
         config = config.copy_and_resolve_references()
         config.evals.shapes.similarity = {"name": "dot", "field": "mean"}
-    evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
+    evaluation = RunEvaluation(build_run(config, parts.mesh), trains=False)
     monkeypatch.setattr(evaluation, "_embedder", None)  # Said before anything is embedded.
     with pytest.raises(UserError, match="rank 'mean' by several similarities"):
         evaluate_weights(evaluation, *weights, name="x", request=Request(save_embeddings="x.npz"))
@@ -94,7 +94,7 @@ def test_similarities_of_vectors_may_differ(config, parts, weights, tmp_path):
         config = config.copy_and_resolve_references()
         config.evals.mean.similarity = {"name": "max_cosine"}
     path = str(tmp_path / "model.npz")
-    evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
+    evaluation = RunEvaluation(build_run(config, parts.mesh), trains=False)
     judged = evaluate_weights(evaluation, *weights, name="x", request=Request(save_embeddings=path))
     assert load_embeddings(path).similarity == "match_probability"
     found = evaluate_file(path, config)

@@ -11,9 +11,9 @@ from xmodal.base.config import UserError
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.inputs.arrays import load_scores
 from xmodal.evals.inputs.origin import FileOrigin
-from xmodal.runs import run
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.suite import Request
+from xmodal.runs.resolve import build_run
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ def opened(few_shapes):
     config.model.image.encoder.width = 16
     config.model.pair_scorer.update({"width": 16, "depth": 1, "mlp_dim": 16})
     config.evals.shapes.update({"every": 0, "batch_size": 64, "boards": ["shapes_own"]})
-    parts = run.build(config, mesh_lib.make_mesh(jax.devices()[:1]))
+    parts = build_run(config, mesh_lib.make_mesh(jax.devices()[:1]))
     return RunEvaluation(parts, trains=False), parts.init_params(parts.key_data)
 
 

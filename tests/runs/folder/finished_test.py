@@ -3,7 +3,7 @@
 import shlex
 
 from configs import own_data, quickstart, vilt
-from xmodal.base.folder_walk import hash_files
+from data_prep.reading.folders import hash_files
 from xmodal.runs.folder.finished import finished_reports, mark_finished, next_steps
 
 

@@ -10,8 +10,7 @@ import time
 
 import pytest
 
-from xmodal.base.config import UserError
-from xmodal.base.disk_errors import DiskError, FolderInUseError
+from xmodal.base.config import FolderInUseError, UserError
 from xmodal.runs.folder import folder_lock
 
 HOLDER = """
@@ -121,11 +120,11 @@ def test_a_folder_that_was_removed_is_not_another_writer(tmp_path, left):
             shutil.rmtree(run)
             for name in left:
                 (run / name).mkdir(parents=True)
-            with pytest.raises(DiskError, match="remove it before you start the same command"):
+            with pytest.raises(UserError, match="remove it before you start the same command"):
                 check()
             raise FileNotFoundError("checkpoints/40")  # Of a library.
 
-    with pytest.raises(DiskError, match="run was removed during the work"):
+    with pytest.raises(UserError, match="run was removed during the work"):
         lose()
     assert run.exists() == bool(left)
 

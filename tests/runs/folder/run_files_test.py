@@ -20,7 +20,7 @@ from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.compute import Compute
 from xmodal.runs.folder.run_folder import load_records
 from xmodal.runs.model_card import write_card
-from xmodal.runs.run import resolve
+from xmodal.runs.resolve import resolve
 
 SETTINGS = metadata.SESSION_START_INFO_TAG
 

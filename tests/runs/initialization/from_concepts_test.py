@@ -9,9 +9,8 @@ from configs import cvse
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, read
-from xmodal.runs import run
 from xmodal.runs.initialization import from_concepts
-from xmodal.runs.run import resolve
+from xmodal.runs.resolve import build_run, resolve
 from xmodal.runs.sections import InitConfig
 from xmodal.training.tree import flatten
 
@@ -90,9 +89,9 @@ def test_parts_that_both_sides_share_are_frozen_together(parts):
     config = parts.config.copy_and_resolve_references()
     config.freeze = ("image/encoder/", "text/head/")
     with pytest.raises(UserError, match=r"text/head/graph/\w+ is frozen.* image/head/graph"):
-        run.build(config, mesh_lib.make_mesh())
+        build_run(config, mesh_lib.make_mesh())
     config.freeze = ("image/encoder/", ".*head/graph/")
-    run.build(config, mesh_lib.make_mesh())
+    build_run(config, mesh_lib.make_mesh())
     config.model.shared = ("head/none",)
     with pytest.raises(UserError, match="names 'head/none', but image has no such parameters"):
-        run.build(config, mesh_lib.make_mesh())
+        build_run(config, mesh_lib.make_mesh())

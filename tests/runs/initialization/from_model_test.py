@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from configs import pcme, released
 from tests.saved_run import evaluate_weights
+from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError, read
 from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import efficientnet
@@ -17,12 +18,12 @@ from xmodal.preprocessing import TextConfig
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.model_folder import ModelDescription, save_model
-from xmodal.runs import published_towers, run
-from xmodal.runs.config import run_config
-from xmodal.runs.config.inheritance import inherit
+from xmodal.runs import published_towers, run_config
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
 from xmodal.runs.evaluation.suite import Request
+from xmodal.runs.inherit import inherit
 from xmodal.runs.initialization import from_towers
+from xmodal.runs.resolve import build_run
 from xmodal.training.optimization import run_lengths
 from xmodal.training.tree import flatten
 
@@ -91,7 +92,7 @@ def test_a_run_starts_from_all_of_it(folder):
     config = start_config(path)
     config = inherit(config)
     settings = run_config.read_settings(config)
-    parts = run.build(config, run.mesh_lib.make_mesh(jax.devices()[:1]))
+    parts = build_run(config, mesh_lib.make_mesh(jax.devices()[:1]))
     shapes = parts.state_shapes
     weights, wanted = from_towers.load_towers(shapes, settings.init_from), ours(arrays)
     assert flatten(shapes.all_params()).keys() == weights.params.keys() == wanted.keys()

@@ -9,10 +9,10 @@ from configs import pcme
 from xmodal import data
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.config import UserError
-from xmodal.runs import run
-from xmodal.runs.config import run_config
-from xmodal.runs.config.inheritance import inherit
+from xmodal.runs import run_config
+from xmodal.runs.inherit import inherit
 from xmodal.runs.initialization import from_word_vectors
+from xmodal.runs.resolve import build_run
 from xmodal.training.optimization import run_lengths
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten
@@ -31,7 +31,7 @@ def make_config(tmp_path, lines=("red 1 2 3", "tshirt 4 5 6", "blue 7 8 9")):
 
 
 def load(config):
-    parts = run.build(config, mesh_lib.make_mesh(jax.devices()[:1]))
+    parts = build_run(config, mesh_lib.make_mesh(jax.devices()[:1]))
     shapes = parts.state_shapes
     settings = parts.settings
     return shapes, from_word_vectors.load_rows(shapes, settings.init_from, settings.data)

@@ -27,8 +27,7 @@ from xmodal.api import run_training
 from xmodal.apps.sweep import sweep_report as report
 from xmodal.apps.sweep.plan import Plan, keep
 from xmodal.apps.sweep.space import as_category, choices
-from xmodal.base.config import UserError
-from xmodal.base.disk_errors import DiskError, FolderInUseError
+from xmodal.base.config import FolderInUseError, UserError
 from xmodal.base.json_files import read_numbers
 from xmodal.base.result_files import FINAL
 from xmodal.data import DatasetMissingError
@@ -47,7 +46,7 @@ class _StoppedError(Exception):
     """A signal stopped the trial."""
 
 
-_FATAL = (_StoppedError, DiskError, FolderInUseError, DatasetMissingError)
+_FATAL = (_StoppedError, OSError, FolderInUseError, DatasetMissingError)
 
 
 def open_study(folder: pathlib.Path, plan: Plan) -> optuna.Study:

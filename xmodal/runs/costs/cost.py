@@ -1,15 +1,15 @@
 """Memory, FLOPs, traffic and time of a compiled function, as the compiler counts them."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 
 from xmodal.runs.costs.accelerators import Accelerator
-from xmodal.runs.costs.collectives import Collectives, count_collectives
-from xmodal.runs.costs.program import read_program
-from xmodal.runs.costs.traffic import count_moved, count_traffic
 
 _GIB = 2**30
+_WIDTH = 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,12 +24,8 @@ class Cost:
       output_bytes: bytes of results that do not reuse the memory of arguments.
       resident_bytes: bytes of arrays that stay on the device but are not arguments.
       flops: 0 if the compiler does not count them.
-      moved_bytes: bytes that all operations read from and write to main memory (HBM); 0 if the
-        compiler does not count them.
-      collectives: collectives by kind, counted once per iteration of a loop.
-      loops: how often each loop runs, if the compiler knows.
-      traffic: bytes by part of the model and kind of operation, see `traffic.count_traffic`,
-        counted once per iteration of a loop.
+      moved_bytes: bytes that all operations read from and write to memory; 0 if the compiler does
+        not count them.
       compiler_seconds: the compiler's own estimate of the time; None if it has none.
     """
 
@@ -39,9 +35,6 @@ class Cost:
     resident_bytes: int
     flops: float
     moved_bytes: float
-    collectives: dict[str, Collectives]
-    loops: tuple[int, ...]
-    traffic: dict[str, dict[str, float]]
     compiler_seconds: float | None
 
     @property
@@ -56,47 +49,97 @@ class Cost:
         products = self.flops / (accelerator.tflops * 1e12)
         return max(products, self.moved_bytes / (accelerator.bandwidth * 1e9)) or None
 
+    def share_of_peak(self, accelerator: Accelerator | None) -> float | None:
+        """Returns FLOPs per estimated second over the published peak; None if not known."""
+        seconds = self.estimate_seconds(accelerator)
+        if accelerator is None or not seconds or not self.flops:
+            return None
+        return self.flops / seconds / (accelerator.tflops * 1e12)
+
+    def to_json(self, accelerator: Accelerator | None) -> dict[str, Any]:
+        """Returns the figures as plain values."""
+        return dataclasses.asdict(self) | {
+            "peak_bytes": self.peak_bytes,
+            "estimated_seconds": self.estimate_seconds(accelerator),
+            "share_of_peak": self.share_of_peak(accelerator),
+        }
+
 
 def measure(compiled: jax.stages.Compiled, resident_bytes: int = 0) -> Cost:
     """Returns the cost of one call; `resident_bytes` as in `Cost`."""
     memory, counted = compiled.memory_analysis(), compiled.cost_analysis() or {}
-    program = read_program(compiled.as_text() or "")
+    output, alias = (getattr(memory, f"{name}_size_in_bytes", 0) for name in ("output", "alias"))
     seconds = counted.get("optimal_seconds", 0.0)
     return Cost(
         argument_bytes=getattr(memory, "argument_size_in_bytes", 0),
         temporary_bytes=getattr(memory, "temp_size_in_bytes", 0),
-        output_bytes=max(
-            getattr(memory, "output_size_in_bytes", 0) - getattr(memory, "alias_size_in_bytes", 0),
-            0,
-        ),
+        output_bytes=max(output - alias, 0),
         resident_bytes=resident_bytes,
         flops=float(counted.get("flops", 0.0)),
-        moved_bytes=count_moved(program, float(counted.get("bytes accessed", 0.0))),
-        collectives=count_collectives(program),
-        loops=program.loop_lengths(),
-        traffic=count_traffic(program),
+        moved_bytes=float(counted.get("bytes accessed", 0.0)),
         # Compilers for CPUs and GPUs give no estimate, or a negative number.
         compiler_seconds=float(seconds) if seconds > 0 else None,
     )
 
 
-def count_flops(compiled: jax.stages.Compiled) -> float:
-    """Returns the FLOPs of one step on one device, see `Cost`; 0 if they are not counted."""
-    return float((compiled.cost_analysis() or {}).get("flops", 0.0))
-
-
-def describe(compiled: jax.stages.Compiled, platform: str) -> str:
-    """Describes the memory, FLOPs and traffic of one step on one device of a platform."""
-    memory = compiled.memory_analysis()
-    if memory is None:
-        return "This backend provides no memory analysis."
-    counted = compiled.cost_analysis() or {}  # XLA counts at every call.
-    flops, traffic = (counted.get(key, 0.0) for key in ("flops", "bytes accessed"))
-    # XLA's count includes the arrays that a TPU keeps on the chip. The program's text tells them
-    # apart, see `count_moved`, but writing it takes longer than any other part of this.
-    moved = "" if platform == "tpu" else f", {traffic / 1e9:.1f} GB moved"
+def describe(cost: Cost) -> str:
+    """Describes the memory, FLOPs and traffic of one step on one device."""
     return (
-        f"One step per device: {memory.argument_size_in_bytes / _GIB:.2f} GiB of state and batch, "
-        f"{memory.temp_size_in_bytes / _GIB:.2f} GiB of temporaries, "
-        f"{flops / 1e9:.1f} GFLOP{moved}, the body of a loop counted once."
+        f"One step per device: {_size(cost.argument_bytes)} of state and batch, "
+        f"{_size(cost.temporary_bytes)} of temporaries, {_scaled(cost.flops)}FLOP, "
+        f"{_scaled(cost.moved_bytes)}B moved, the body of a loop counted once."
     )
+
+
+def format_costs(
+    costs: Mapping[str, Cost], capacity: int | None, accelerator: Accelerator | None
+) -> str:
+    """Returns a table with one column per program.
+
+    Args:
+      costs: costs by name of the program.
+      capacity: memory of a device in bytes; None if not known.
+      accelerator: the device; None if not known.
+    """
+
+    def peak(cost: Cost) -> str:
+        if capacity is None:
+            return _size(cost.peak_bytes)
+        share = cost.peak_bytes / capacity
+        return f"{_size(cost.peak_bytes)} of {_size(capacity)} ({share:.0%})"
+
+    def seconds(cost: Cost) -> str:
+        found = cost.estimate_seconds(accelerator)
+        return "unknown" if found is None else f"at least {found:.3g} s"
+
+    def share_of_peak(cost: Cost) -> str:
+        share = cost.share_of_peak(accelerator)
+        return "unknown" if share is None else f"{share:.0%}"
+
+    rows = {
+        "": list(costs),
+        "arguments": [_size(each.argument_bytes) for each in costs.values()],
+        "temporaries": [_size(each.temporary_bytes) for each in costs.values()],
+        "optimizer's state": [_size(each.resident_bytes) for each in costs.values()],
+        "peak": [peak(each) for each in costs.values()],
+        "FLOPs": [_scaled(each.flops) for each in costs.values()],
+        "bytes moved": [_scaled(each.moved_bytes) + "B" for each in costs.values()],
+        "estimated time": [seconds(each) for each in costs.values()],
+        "share of peak": [share_of_peak(each) for each in costs.values()],
+    }
+    return "\n".join(
+        f"  {name:<20}" + "".join(f"{cell:>{_WIDTH}}" for cell in cells)
+        for name, cells in rows.items()
+    )
+
+
+def _size(count: int) -> str:
+    return f"{count / _GIB:,.2f} GiB" if count >= _GIB / 10 else f"{count / 2**20:,.1f} MiB"
+
+
+def _scaled(value: float) -> str:
+    """Returns a number with the prefix of its unit: "1.5 T"."""
+    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:,.4g} {prefix}"
+    return f"{value:.3g} "

@@ -8,23 +8,28 @@ from typing import Any
 
 import jax
 
-from xmodal.base.compiler_options import compiler_options, step_options
 from xmodal.base.config import UserError
 from xmodal.losses import LOSSES
 from xmodal.losses.engine import choose_engine
 from xmodal.models import ENCODERS
 from xmodal.runs.costs.cost import Cost
-from xmodal.runs.parts import Parts
+from xmodal.runs.run import Run
 from xmodal.training.tree import flatten
 
 STEP = "training step"
 _GIB = 2**30
 # From this batch size on, not storing the scores of all pairs is worthwhile.
 _MANY_PAIRS = 4096
+# XLA's YNNPACK takes four times as long as its own code for the gradient of a convolution's kernel:
+# without this option, the quickstart's step takes a seventh more time. Sums stay with YNNPACK: over
+# the axes of a picture, XLA's own code adds one number to the next, which rounds badly.
+_CPU_STEP_OPTIONS: dict[str, str | bool] = {
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE"
+}
 _SMALLER = "a smaller model, or devices with more memory."
 
 
-def compile_program(lowered: jax.stages.Lowered, what: str, parts: Parts) -> jax.stages.Compiled:
+def compile_program(lowered: jax.stages.Lowered, what: str, parts: Run) -> jax.stages.Compiled:
     """Compiles a program.
 
     Args:
@@ -36,14 +41,11 @@ def compile_program(lowered: jax.stages.Lowered, what: str, parts: Parts) -> jax
       UserError: the compiler finds that it does not fit in device memory.
     """
     platform = parts.mesh.devices.flat[0].platform
-    options, own = {}, {}
-    if what == STEP:
-        options, own = compiler_options(platform), step_options(platform)
     try:
-        return lowered.compile(options | own)
+        return lowered.compile(_CPU_STEP_OPTIONS if what == STEP and platform == "cpu" else None)
     except jax.errors.JaxRuntimeError as error:
         if re.search("No such compile option|not a valid enum value", str(error)):
-            return lowered.compile(options)  # A version of XLA without YNNPACK or this kind.
+            return lowered.compile()  # A version of XLA without YNNPACK or this kind.
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         numbers = re.search(r"[Uu]sed ([\d.]+[KMGT]?) of ([\d.]+[KMGT]?) hbm", str(error))
@@ -51,7 +53,7 @@ def compile_program(lowered: jax.stages.Lowered, what: str, parts: Parts) -> jax
         raise UserError(_sentence(what, needs, parts)) from error
 
 
-def check_fits(cost: Cost, capacity: int | None, what: str, parts: Parts) -> None:
+def check_fits(cost: Cost, capacity: int | None, what: str, parts: Run) -> None:
     """Raises an error if a program needs more memory than a device has.
 
     Args:
@@ -70,7 +72,7 @@ def check_fits(cost: Cost, capacity: int | None, what: str, parts: Parts) -> Non
     raise UserError(_sentence(what, needs, parts, given))
 
 
-def _sentence(what: str, needs: str, parts: Parts, given: int = 0) -> str:
+def _sentence(what: str, needs: str, parts: Run, given: int = 0) -> str:
     """The error message; `given`: bytes of state and batch if these already do not fit."""
     device = parts.mesh.devices.flat[0].device_kind
     if what != STEP:
@@ -82,7 +84,7 @@ def _sentence(what: str, needs: str, parts: Parts, given: int = 0) -> str:
     return f"The {what} does not fit: it {needs} per device ({device}){alone}. To change:{changes}"
 
 
-def embedding_remedies(parts: Parts) -> list[str]:
+def embedding_remedies(parts: Run) -> list[str]:
     """Returns config changes that save memory when an evaluation embeds items."""
     sizes = {name: each.batch_size for name, each in parts.evals.items()}
     largest = max(sizes.values(), default=1)
@@ -94,14 +96,14 @@ def embedding_remedies(parts: Parts) -> list[str]:
     return [*found, *_sharding_remedies(parts)] or [_SMALLER]
 
 
-def state_remedies(parts: Parts) -> list[str]:
+def state_remedies(parts: Run) -> list[str]:
     """Returns config changes that help if the state itself, or a batch, is too large."""
     found = _sharding_remedies(parts) or ["more devices, with --config.sharding as 'fsdp'."]
     frozen = "--config.freeze leaves the parameters that it matches without optimizer state."
     return [*found, frozen, *_batch_remedies(parts), _SMALLER]
 
 
-def step_remedies(parts: Parts) -> list[str]:
+def step_remedies(parts: Run) -> list[str]:
     """Returns changes of the config that save memory, those that change no number first."""
     settings, found = parts.settings, []
     for side in parts.model.towers:
@@ -126,7 +128,7 @@ def step_remedies(parts: Parts) -> list[str]:
     return [*found, *_batch_remedies(parts)] or [_SMALLER]
 
 
-def _sharding_remedies(parts: Parts) -> list[str]:
+def _sharding_remedies(parts: Run) -> list[str]:
     if parts.mesh.size == 1 or any(rule == "fsdp" for _, rule in parts.settings.sharding):
         return []
     return [
@@ -135,14 +137,14 @@ def _sharding_remedies(parts: Parts) -> list[str]:
     ]
 
 
-def _batch_remedies(parts: Parts) -> list[str]:
+def _batch_remedies(parts: Run) -> list[str]:
     size = parts.settings.batch_size
     multiple = parts.mesh.size * parts.settings.accumulation_steps
     smaller = size // 2 // multiple * multiple
     return [f"--config.batch_size={smaller} (now {size}), or more devices."] if smaller else []
 
 
-def _engine(loss: Mapping[str, Any], parts: Parts) -> str | None:
+def _engine(loss: Mapping[str, Any], parts: Run) -> str | None:
     """Returns the engine that a task's loss runs on; None where it has none."""
     arguments = inspect.signature(LOSSES[loss["name"]].function).parameters
     if "engine" not in arguments:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import fnmatch
 import functools
 import os
 import tempfile
@@ -14,7 +15,6 @@ from etils import epath
 
 from xmodal.base import processes, result_files
 from xmodal.base.config import UserError
-from xmodal.base.entries import find_entries
 from xmodal.base.event_writer import EventWriter
 from xmodal.base.json_files import read_json, read_numbers
 from xmodal.evals.evaluation import EXAMPLES, REPORT
@@ -87,8 +87,10 @@ def event_writer(output: str, settings: Mapping[str, Any] | None = None) -> Iter
                 f"{path.name}{_EVENTS_END}": path.read_bytes()
                 for path in epath.Path(folder).iterdir()
             }
-            older = find_entries(output, f"events.out.tfevents.*{_EVENTS_END}")
-            result_files.write_files(output, events, stale=[path.name for path in older])
+            output = epath.Path(output)
+            names = [path.name for path in output.iterdir()] if output.is_dir() else []
+            older = fnmatch.filter(names, f"events.out.tfevents.*{_EVENTS_END}")
+            result_files.write_files(output, events, stale=older)
 
 
 def print_pages(evaluations: Sequence["Evaluation"], output: str) -> None:

@@ -9,9 +9,9 @@ import pathlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from data_prep.reading.folders import hash_files
 from xmodal import data
 from xmodal.base.config import lookup
-from xmodal.base.folder_walk import hash_files
 from xmodal.evals import Embedder
 from xmodal.evals.embed import Items
 from xmodal.evals.inputs.given_items import GivenItems
@@ -21,8 +21,8 @@ from xmodal.evals.results import evaluator_tag
 from xmodal.runs import frozen_features
 from xmodal.runs.evaluation.suite import EvalSuite
 from xmodal.runs.pair_functions import make_pair_functions
-from xmodal.runs.parts import Parts
 from xmodal.runs.predictors import make_predictors
+from xmodal.runs.run import Run
 from xmodal.runs.tensorboard.example_views import View
 from xmodal.training.optimization.run_lengths import is_due
 from xmodal.training.state import TrainState
@@ -40,7 +40,7 @@ class RunEvaluation:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: Run,
         *,
         names: Collection[str] | None = None,
         trains: bool = True,
@@ -155,7 +155,7 @@ class RunEvaluation:
             lookup(where, tag, of_evaluator)
 
 
-def make_embedder(parts: Parts, *, scores_pairs: bool = False) -> Embedder:
+def make_embedder(parts: Run, *, scores_pairs: bool = False) -> Embedder:
     """Returns the embedder of a model and its tasks.
 
     Args:

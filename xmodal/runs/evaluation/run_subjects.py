@@ -11,8 +11,6 @@ from xmodal.base import mesh as mesh_lib
 from xmodal.base.result_files import FINAL
 from xmodal.evals import Evaluation
 from xmodal.evals.embed import Items
-from xmodal.runs import run
-from xmodal.runs.config.run_config import RunConfig
 from xmodal.runs.evaluation.ensemble_subjects import Member, open_ensemble
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.run_evaluation import RunEvaluation
@@ -21,6 +19,8 @@ from xmodal.runs.evaluation.subjects import Opened, evaluate_subjects
 from xmodal.runs.evaluation.suite import Subject
 from xmodal.runs.folder import checkpoints, run_folder
 from xmodal.runs.folder.run_records import training_hashes
+from xmodal.runs.resolve import build_run
+from xmodal.runs.run_config import RunConfig
 
 
 def evaluate_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:
@@ -99,7 +99,7 @@ def open_runs(
     mesh, members = mesh_lib.make_mesh(), []
     for folder, config in zip(folders, configs, strict=True):
         chosen = run_folder.resolve_step(folder, step)
-        parts = run.build(config, mesh)
+        parts = build_run(config, mesh)
         members.append(
             Member(
                 f"{config.name} step {chosen}",

@@ -11,7 +11,7 @@ from xmodal.preprocessing.text_config import SUBWORDS
 from xmodal.preprocessing.text_counts import count_texts
 from xmodal.preprocessing.tokenizers import word_splitter
 from xmodal.preprocessing.words import cut_text, find_row, split_words
-from xmodal.runs.config.run_config import RunConfig
+from xmodal.runs.run_config import RunConfig
 
 
 def describe_words(

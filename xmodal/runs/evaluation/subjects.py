@@ -17,10 +17,10 @@ from xmodal.evals import Evaluation, read_options
 from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.boards import BoardsOptions
 from xmodal.evals.inputs.files import name_of, open_items, sides_of
-from xmodal.runs.config.sizes import resolve_sizes
 from xmodal.runs.evaluation.evaluation_files import event_writer, read_others, write_all
 from xmodal.runs.evaluation.model_identity import ModelIdentity
 from xmodal.runs.evaluation.suite import FINAL_SPLITS, EvalSuite, Request, Subject
+from xmodal.runs.sizes import resolve_sizes
 from xmodal.runs.tensorboard.example_views import TensorBoardConfig, Views, read_config
 from xmodal.training.optimization.run_lengths import resolve_epochs
 

@@ -21,7 +21,6 @@ from xmodal.base import buckets, processes
 from xmodal.base import mesh as mesh_lib
 from xmodal.base.atomic import new_folder
 from xmodal.base.config import UserError
-from xmodal.base.entries import find_entries
 from xmodal.runs.folder import run_folder
 from xmodal.runs.folder.checkpoint_shapes import check_arrays, check_size, read_shapes, reading
 from xmodal.runs.folder.file_hashes import find_damage, save_hashes
@@ -147,7 +146,8 @@ class Checkpoints:
     def _hash_files(self) -> None:
         """Hashes the checkpoint that is being written before it gets its final name."""
         if jax.process_index() == 0:
-            written = find_entries(self._checkpoints, f"{self._writing}{_TEMPORARY}*")
+            name = f"{self._writing}{_TEMPORARY}"
+            written = [x for x in self._checkpoints.iterdir() if x.name.startswith(name)]
             # Object stores cannot rename.
             save_hashes(next(iter(written), self._checkpoints / str(self._writing)))
 
@@ -158,8 +158,9 @@ class Checkpoints:
         finally:
             self._manager.close()
             if jax.process_index() == 0:
-                for folder in find_entries(self._manager.directory, f"*{_TEMPORARY}*"):
-                    folder.rmtree(missing_ok=True)
+                for folder in list(self._manager.directory.iterdir()):
+                    if _TEMPORARY in folder.name:
+                        folder.rmtree(missing_ok=True)
 
 
 def restore_step(run_dir: str, step: int, state: TrainState) -> TrainState:

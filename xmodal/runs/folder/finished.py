@@ -12,9 +12,9 @@ import ml_collections
 from absl import logging
 from etils import epath
 
+from data_prep.reading.folders import hash_files
 from xmodal.base.atomic import write_atomically
 from xmodal.base.config import UserError
-from xmodal.base.folder_walk import hash_files
 from xmodal.base.json_files import read_json
 from xmodal.base.result_files import FINAL
 

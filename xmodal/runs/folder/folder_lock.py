@@ -17,7 +17,7 @@ from etils import epath
 
 from xmodal.base import processes
 from xmodal.base.buckets import is_on_bucket
-from xmodal.base.disk_errors import DiskError, FolderInUseError
+from xmodal.base.config import FolderInUseError, UserError
 
 LOCK, GUARD = "writer.txt", ".writer.lock"
 # `check_free` holds the lock for a moment.
@@ -36,7 +36,7 @@ def hold(folder: epath.PathLike) -> Iterator[Callable[[], None]]:
 
     Raises:
       FolderInUseError: another process is writing it (gives its process ID, host and start).
-      DiskError: the folder cannot be written, or was removed.
+      UserError: the folder cannot be written, or was removed.
     """
     path = epath.Path(folder) / LOCK
     with contextlib.ExitStack() as stack:
@@ -47,7 +47,7 @@ def hold(folder: epath.PathLike) -> Iterator[Callable[[], None]]:
                 if not is_on_bucket(path):
                     check = stack.enter_context(_hold_file(path))
             except OSError as error:
-                raise DiskError(
+                raise UserError(
                     f"Cannot write to {path.parent}: {error}. Use another folder."
                 ) from error
         processes.gather(f"take the folder {folder}", "")
@@ -100,7 +100,7 @@ def _check(path: epath.Path, own: str) -> None:
         return
     if found:  # A server of files may lose a lock.
         raise FolderInUseError(f"{path.parent} was taken over by {found}; nothing more is written.")
-    raise DiskError(
+    raise UserError(
         f"{path.parent} was removed during the work, or its disk unmounted. If it is there again, "
         "it is incomplete: remove it before you start the same command again."
     )

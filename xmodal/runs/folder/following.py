@@ -8,7 +8,6 @@ from absl import logging
 from etils import epath
 
 from xmodal.base.config import UserError
-from xmodal.base.entries import find_entries
 from xmodal.base.progress import check_stop
 from xmodal.runs.folder import run_folder
 
@@ -43,8 +42,9 @@ def follow(run_dir: str, output: str, *, timeout: float, overwrite: bool = False
       timeout: seconds to wait.
       overwrite: whether to remove and ignore existing results.
     """
-    results = find_entries(epath.Path(output) / "steps", "*.json")
-    finished = [path for path in results if path.stem.isdecimal()]
+    steps = epath.Path(output) / "steps"
+    results = steps.iterdir() if steps.is_dir() else ()
+    finished = [path for path in results if path.suffix == ".json" and path.stem.isdecimal()]
     for path in finished if overwrite else ():
         path.unlink()
     done = set() if overwrite else {int(path.stem) for path in finished}

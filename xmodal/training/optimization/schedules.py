@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.base.config import UserError, check_keys, lookup, read_named, setting
-from xmodal.losses.switch import Choice
 
 Count = int | jax.Array
 
@@ -262,8 +261,8 @@ def _check_piecewise(where: str, values: Any) -> None:
     if next(iter(by_step)) != 0:
         raise UserError(f"{where}.values has no value for step 0; its steps are {list(by_step)}.")
     items = list(by_step.values())
-    if not all(map(_is_number, items)) and not all(isinstance(item, str) for item in items):
-        raise UserError(f"{where}.values are {items}; they must be all numbers or all names.")
+    if not all(map(_is_number, items)):
+        raise UserError(f"{where}.values are {items}; they must be numbers.")
 
 
 def resolve(value: Any, step: jax.Array) -> Any:
@@ -274,8 +273,7 @@ def resolve(value: Any, step: jax.Array) -> Any:
       step: int32 scalar.
 
     Returns:
-      A float32 scalar for a schedule of numbers, a `losses.switch.Choice` for one of names, and
-      any other option unchanged.
+      A float32 scalar for a schedule, and any other option unchanged.
     """
     if not is_schedule(value):
         return value
@@ -285,11 +283,8 @@ def resolve(value: Any, step: jax.Array) -> Any:
         line = first + (value["to"] - first) * progress
         return jnp.float32(jnp.where(step < start, value.get("before", first), line))
     by_step = _by_step("values", value["values"])
-    items = tuple(by_step.values())
     index = jnp.sum(step >= jnp.array(list(by_step), jnp.int32)) - 1
-    if isinstance(items[0], str):
-        return Choice(values=items, index=index)
-    return jnp.array(items, jnp.float32)[index]
+    return jnp.array(list(by_step.values()), jnp.float32)[index]
 
 
 def _is_number(value: Any) -> bool:
