@@ -23,8 +23,10 @@ setuptools.setup(
     package_data={
         "configs": ["results/*.toml"],
         "data_prep": ["py.typed", "*/README.md", "*/CITATIONS.bib"],
-        "xmodal": ["py.typed"],
-        "xmodal.base": ["page.html"],
+        "xmodal": ["py.typed", "__init__.pyi"],
+        "xmodal.data": ["__init__.pyi"],
+        "xmodal.evals": ["__init__.pyi"],
+        "xmodal.core": ["page.html"],
         "xmodal.apps.explore": ["board.html", "board.css", "board.js"],
         "xmodal.apps.annotate": ["templates/*.html", "static/*"],
     },

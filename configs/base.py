@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from ml_collections import ConfigDict
 
-from xmodal.base.config import defaults
+from xmodal.core.config import defaults
 from xmodal.data.data_config import DataConfig
-from xmodal.preprocessing.text_config import TextConfig
-from xmodal.runs.run_config import RunConfig
-from xmodal.training.optimization.optimizer import OptimizerConfig
+from xmodal.data.text.text_config import TextConfig
+from xmodal.train.optimization.optimizer import OptimizerConfig
+from xmodal.train.run_config import RunConfig
 
 TEXT_TOWER_KEYS = (
     "tokenizer", "lower_case", "canonicalize", "unknown", "markers", "reads_pads", "separators",

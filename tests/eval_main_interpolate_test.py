@@ -9,11 +9,11 @@ import pytest
 
 from tests.saved_run import evaluate, make_config, read
 from xmodal import data
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.evals.reports.best_values import find_best
-from xmodal.runs import start
-from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.resolve import resolve
+from xmodal.train import start
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.resolve import resolve
 
 
 def fine_tune(config, folder):

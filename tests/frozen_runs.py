@@ -2,8 +2,8 @@
 
 from configs import base, cxc
 from tests import tiny_encoder as tiny
-from xmodal.runs import start
-from xmodal.runs.resolve import resolve
+from xmodal.train import start
+from xmodal.train.resolve import resolve
 
 TINY = "tiny_captions"
 TOTAL_STEPS = 8

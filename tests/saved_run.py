@@ -10,13 +10,13 @@ from absl.testing import flagsaver
 
 from configs import cxc
 from xmodal import data, eval_main
-from xmodal.base import mesh as mesh_lib
-from xmodal.runs import start
-from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.subjects import open_file
-from xmodal.runs.evaluation.suite import FINAL_SPLITS, Subject
-from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.resolve import build_run
+from xmodal.core import mesh as mesh_lib
+from xmodal.train import start
+from xmodal.train.evaluation.run_evaluation import RunEvaluation
+from xmodal.train.evaluation.subjects import open_file
+from xmodal.train.evaluation.suite import FINAL_SPLITS, Subject
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.resolve import build_run
 
 BEST = "shapes/mean_recall@10"
 TOTAL_STEPS = 4

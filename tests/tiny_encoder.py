@@ -7,12 +7,12 @@ import jax
 import numpy as np
 
 from configs import base, cxc
-from xmodal.base import mesh as mesh_lib
+from xmodal.core import mesh as mesh_lib
 from xmodal.evals import read_options
 from xmodal.models import make_dual_encoder
-from xmodal.runs.run import Run
-from xmodal.runs.run_config import read_settings
-from xmodal.training import step, tasks
+from xmodal.train.run import Run
+from xmodal.train.run_config import read_settings
+from xmodal.train.step import step, tasks
 
 FEATURES, TOKENS, WORDS = 5, 6, 20
 # Shapes of parameters and statistics, by the model, the tasks and the batch that determine them.

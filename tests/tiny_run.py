@@ -4,8 +4,8 @@ import pytest
 
 from configs import base, cxc
 from tests import tiny_encoder as tiny
-from xmodal.runs import loop, reporting, start
-from xmodal.runs.resolve import resolve
+from xmodal.train import loop, reporting, start
+from xmodal.train.resolve import resolve
 
 TINY = "tiny_captions"
 # The board bears the evaluator's name.

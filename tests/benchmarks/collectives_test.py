@@ -9,7 +9,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from tests.benchmarks.collectives import Collectives, count_collectives
 from tests.benchmarks.program import read_program
-from xmodal.base import mesh as mesh_lib
+from xmodal.core import mesh as mesh_lib
 
 
 def test_of_compiled_functions():

@@ -16,10 +16,10 @@ import time
 import data_prep
 from configs import cxc_text_text
 from data_prep.build import build
-from xmodal.base import mesh as mesh_lib
-from xmodal.runs import compiled_step, frozen_features, loop
-from xmodal.runs.resolve import resolve
-from xmodal.runs.start import starting_state
+from xmodal.core import mesh as mesh_lib
+from xmodal.train import compiled_step, frozen_features, loop
+from xmodal.train.resolve import resolve
+from xmodal.train.start import starting_state
 
 IMAGES = {"train": 1000, "validation": 25, "test": 25}
 

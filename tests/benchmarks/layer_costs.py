@@ -22,8 +22,8 @@ from jax.sharding import SingleDeviceSharding
 
 from configs import clip
 from xmodal.models.transformer_layers import StackConfig
-from xmodal.runs.costs import accelerators
-from xmodal.runs.costs.cost import measure
+from xmodal.train.costs import accelerators
+from xmodal.train.costs.cost import measure
 
 TOKENS = {"image": 197, "text": 77}
 

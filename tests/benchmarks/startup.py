@@ -35,12 +35,12 @@ def lap(name):
     global last
     now = time.perf_counter()
     times[name], last = round(now - last, 2), now
-from xmodal.cli import config_flag
+from xmodal.apps import config_flag
 def main(argv):
-    from xmodal.base import mesh as mesh_lib
-    from xmodal.base.compilation_cache import use_compilation_cache
-    from xmodal.runs import compiled_step, loop, start
-    from xmodal.runs.resolve import resolve
+    from xmodal.core import mesh as mesh_lib
+    from xmodal.core.compilation_cache import use_compilation_cache
+    from xmodal.train import compiled_step, loop, start
+    from xmodal.train.resolve import resolve
     use_compilation_cache()
     lap("imports")
     parts = resolve(config_flag.read_config())
@@ -71,12 +71,12 @@ def lap(name):
     times[name], last = round(now - last, 2), now
 def main():
     import jax, numpy as np, orbax.checkpoint
-    from xmodal.base import config as config_lib, mesh as mesh_lib
-    from xmodal.base.compilation_cache import use_compilation_cache
+    from xmodal.core import config as config_lib, mesh as mesh_lib
+    from xmodal.core.compilation_cache import use_compilation_cache
     from xmodal.models import Devices, make_dual_encoder
-    from xmodal.runs.costs import memory
-    from xmodal.training import rngs, state as state_lib, step as step_lib, tasks as tasks_lib
-    from xmodal.training.optimization import optimizer as optimizer_lib, schedules
+    from xmodal.train.costs import memory
+    from xmodal.train import rngs, state as state_lib, step as step_lib, tasks as tasks_lib
+    from xmodal.train.optimization import optimizer as optimizer_lib, schedules
     use_compilation_cache()
     lap("imports")
     resolved = json.loads(pathlib.Path(os.environ["RESOLVED"]).read_text())

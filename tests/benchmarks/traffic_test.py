@@ -7,7 +7,7 @@ import pytest
 
 from tests.benchmarks.program import read_program
 from tests.benchmarks.traffic import KINDS, count_moved, count_traffic
-from xmodal.runs.costs.accelerators import slice_devices
+from xmodal.train.costs.accelerators import slice_devices
 
 SIZE, WIDTH = 96, 40
 

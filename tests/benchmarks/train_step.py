@@ -20,15 +20,15 @@ import jax
 import numpy as np
 from absl import flags, logging
 
-from xmodal.base import mesh as mesh_lib
-from xmodal.cli import config_flag
+from xmodal.apps import config_flag
+from xmodal.core import mesh as mesh_lib
 from xmodal.data import FeatureReader
-from xmodal.runs import frozen_features, loop, preflight
-from xmodal.runs.compiled_step import CompiledStep, abstract_batch, compile_step
-from xmodal.runs.costs import accelerators
-from xmodal.runs.resolve import resolve
-from xmodal.runs.run import Run
-from xmodal.training import state
+from xmodal.train import frozen_features, loop, preflight
+from xmodal.train.compiled_step import CompiledStep, abstract_batch, compile_step
+from xmodal.train.costs import accelerators
+from xmodal.train.resolve import resolve
+from xmodal.train.run import Run
+from xmodal.train.step import state
 
 flags.adopt_module_key_flags(config_flag)
 ROUNDS = flags.DEFINE_integer("rounds", 20, "Steps that are timed, after two of warming up.", 1)

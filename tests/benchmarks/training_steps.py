@@ -113,10 +113,10 @@ def step_ours(task: Task) -> Iterator[int]:
     from ml_collections import ConfigDict
 
     from configs import itm
-    from xmodal.base import mesh as mesh_lib
-    from xmodal.base.reused_memory import compute_in_caller
-    from xmodal.runs.resolve import build_run
-    from xmodal.training.optimization import run_lengths
+    from xmodal.core import mesh as mesh_lib
+    from xmodal.core.reused_memory import compute_in_caller
+    from xmodal.train.optimization import run_lengths
+    from xmodal.train.resolve import build_run
 
     yield 0
     compute_in_caller()
@@ -158,10 +158,10 @@ def run_ours(
     """
     import jax
 
-    from xmodal.base import mesh as mesh_lib
-    from xmodal.base.reused_memory import keep_freed_memory
-    from xmodal.runs.compiled_step import abstract_batch, compile_step
-    from xmodal.training.two_lengths import RANK
+    from xmodal.core import mesh as mesh_lib
+    from xmodal.core.reused_memory import keep_freed_memory
+    from xmodal.train.compiled_step import abstract_batch, compile_step
+    from xmodal.train.step.two_lengths import RANK
 
     state = jax.jit(parts.init_state)(parts.key_data)
     compiled = compile_step(parts, state, features)

@@ -8,15 +8,15 @@ import pytest
 
 from configs import clip, clip_finetune
 from tests.api.converted_models import PIECES, save_converted
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
 from xmodal.models import make_dual_encoder
-from xmodal.runs.fill import fill
-from xmodal.runs.inherit import inherit
-from xmodal.runs.initialization import from_towers
-from xmodal.runs.resolve import build_run
-from xmodal.runs.sections import InitConfig
-from xmodal.training.tree import flatten, matches
+from xmodal.train.fill import fill
+from xmodal.train.inherit import inherit
+from xmodal.train.initialization import from_towers
+from xmodal.train.resolve import build_run
+from xmodal.train.sections import InitConfig
+from xmodal.train.tree import flatten, matches
 
 # Millions of parameters, as openai/CLIP has them, with the scale of the similarity.
 MILLIONS = {

@@ -16,14 +16,14 @@ from ml_collections import ConfigDict
 from tests.configs.parameter_counts import FROZEN, PUBLISHED, STATISTICS, VOCABULARY
 from tests.integration.papers_test import PAPERS
 from xmodal import main
-from xmodal.base import mesh as mesh_lib
-from xmodal.cli import config_flag
+from xmodal.apps import config_flag
+from xmodal.core import mesh as mesh_lib
 from xmodal.models.tower import Tower
-from xmodal.runs import loop
-from xmodal.runs.fill import fill
-from xmodal.runs.folder import run_folder
-from xmodal.runs.resolve import build_run
-from xmodal.training.tree import Tree, flatten, matches
+from xmodal.train import loop
+from xmodal.train.fill import fill
+from xmodal.train.folder import run_folder
+from xmodal.train.resolve import build_run
+from xmodal.train.tree import Tree, flatten, matches
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Shared settings, and configs that train nothing.

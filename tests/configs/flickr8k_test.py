@@ -5,10 +5,10 @@ import re
 import pytest
 
 from configs import flickr8k
-from xmodal.base import mesh as mesh_lib
-from xmodal.runs.fill import fill
-from xmodal.runs.resolve import build_run
-from xmodal.training.tree import flatten
+from xmodal.core import mesh as mesh_lib
+from xmodal.train.fill import fill
+from xmodal.train.resolve import build_run
+from xmodal.train.tree import flatten
 
 
 def shapes(argument):

@@ -19,12 +19,12 @@ from configs import (
     vete,
     vsepp,
 )
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError
-from xmodal.runs.fill import fill
-from xmodal.runs.inherit import inherit
-from xmodal.runs.resolve import build_run
-from xmodal.training.tree import flatten
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
+from xmodal.train.fill import fill
+from xmodal.train.inherit import inherit
+from xmodal.train.resolve import build_run
+from xmodal.train.tree import flatten
 
 SCALED = {"normalization": "imagenet", "size": 380}
 TOWERS = {
@@ -55,7 +55,7 @@ TOWERS = {
 
 @pytest.fixture(scope="module")
 def towers(tmp_path_factory):
-    """Folders that `xmodal.cli.convert` would write for published weights, without weights."""
+    """Folders that `xmodal.apps.convert` would write for published weights, without weights."""
     root = tmp_path_factory.mktemp("weights")
     for name, (encoder, head, preprocessing) in TOWERS.items():
         folder = root / name

@@ -9,13 +9,13 @@ from data_prep.semeval_sts.rated_sets import SETS
 from tests.configs.configs_test import VARIANTS, get_config
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals import make_evaluator, read_options
-from xmodal.evals.boards.definitions import RATING_SIDES, definitions_of
 from xmodal.evals.evaluators.boards import BoardsOptions
+from xmodal.evals.labels.definitions import RATING_SIDES, definitions_of
+from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.summary import list_tags
-from xmodal.evals.results import evaluator_tag
-from xmodal.runs.evaluation.splits import SplitSource
-from xmodal.runs.fill import fill, fill_metrics
-from xmodal.runs.run_config import read_settings
+from xmodal.train.evaluation.splits import SplitSource
+from xmodal.train.fill import fill, fill_metrics
+from xmodal.train.run_config import read_settings
 
 # Without the baselines, which are not trained and so select no checkpoint.
 OTHERS = [

@@ -12,9 +12,9 @@ from etils import epath
 
 import data_prep
 from xmodal import data
-from xmodal.base import progress
-from xmodal.base.atomic import replacing
-from xmodal.base.config import UserError
+from xmodal.core import progress
+from xmodal.core.atomic import replacing
+from xmodal.core.errors import UserError
 from xmodal.data import column_cache, datasets
 from xmodal.data.columns import Column
 from xmodal.data.data_config import parse

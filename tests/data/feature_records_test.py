@@ -11,7 +11,7 @@ import pytest
 import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.data import feature_records
 
 BF16 = ml_dtypes.bfloat16

@@ -9,8 +9,8 @@ import pytest
 
 from tests.benchmarks.collectives import Collectives, count_collectives
 from tests.benchmarks.program import read_program
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
 from xmodal.losses import engine, terms
 
 MARGIN = 0.7

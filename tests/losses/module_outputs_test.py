@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.losses import references
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.losses.module_outputs import relation_bce
 
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xmodal import models
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 IMAGE = {
     "encoder": {"name": "precomputed", "features": 6, "hidden": (5,)},

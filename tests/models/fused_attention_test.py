@@ -7,7 +7,7 @@ import pytest
 import transformer_reference as reference
 from jax._src.cudnn import fused_attention_stablehlo as kernels
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.models import Devices
 from xmodal.models.attention import KEPT, attend, attend_fused, choose_attention, split_heads
 from xmodal.models.basics import Mode

@@ -8,18 +8,19 @@ import parity
 import pytest
 
 from configs import blip
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError, read
-from xmodal.base.tree_paths import unflatten
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import unflatten
 from xmodal.models import Features, make_dual_encoder
 from xmodal.pretrained.model_folder import read_model, read_part
-from xmodal.runs.fill import fill
-from xmodal.runs.inherit import inherit
-from xmodal.runs.initialization.from_towers import load_towers
-from xmodal.runs.resolve import build_run
-from xmodal.runs.sections import InitConfig
-from xmodal.training.state import TrainState
-from xmodal.training.tree import flatten
+from xmodal.train.fill import fill
+from xmodal.train.inherit import inherit
+from xmodal.train.initialization.from_towers import load_towers
+from xmodal.train.resolve import build_run
+from xmodal.train.sections import InitConfig
+from xmodal.train.step.state import TrainState
+from xmodal.train.tree import flatten
 
 ROWS, WIDTH, EMBED = 16, 64, 10
 ENC = ROWS - 1

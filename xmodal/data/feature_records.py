@@ -17,12 +17,12 @@ import ml_dtypes
 import numpy as np
 from array_record.python import array_record_data_source, array_record_module
 
-from data_prep.untrusted.json_text import parse_json_text
-from xmodal.base.atomic import new_folder
-from xmodal.base.config import UserError
+from xmodal.core.atomic import new_folder
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.data.mined_negatives import mined_name
+from xmodal.data.pixels.regions import pad_rows
 from xmodal.data.records import read_records
-from xmodal.preprocessing.regions import pad_rows
 
 IMAGE_FEATURES, TEXT_FEATURES = "image_features", "text_features"
 DTYPE = np.dtype(ml_dtypes.bfloat16)

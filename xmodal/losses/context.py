@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.base.config import Bounds
+from xmodal.core.config import Bounds
 from xmodal.losses import engine as engines
 from xmodal.losses.terms import NOT_BELOW, Term
 from xmodal.similarity import Embedding, Prepared, Similarity

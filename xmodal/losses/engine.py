@@ -26,7 +26,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.base.config import UserError, lookup
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
 from xmodal.losses.blocks import BlockItems, Job, fold_block
 from xmodal.losses.terms import State, Term
 from xmodal.losses.tiled import fold_tiles

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.base.config import Bounds, UserError
-from xmodal.base.mesh import split_rows
+from xmodal.core.config import Bounds
+from xmodal.core.errors import UserError
+from xmodal.core.mesh import split_rows
 from xmodal.losses.context import Context
 from xmodal.similarity import Embedding
 

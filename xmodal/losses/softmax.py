@@ -6,8 +6,8 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import Bounds
-from xmodal.base.mesh import split_rows
+from xmodal.core.config import Bounds
+from xmodal.core.mesh import split_rows
 from xmodal.losses import terms
 from xmodal.losses.context import ChunkSize, Context, NonNegative
 from xmodal.similarity import Embedding

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from xmodal.base.config import UserError
-from xmodal.base.mesh import BATCH_AXIS
+from xmodal.core.errors import UserError
+from xmodal.core.mesh import BATCH_AXIS
 from xmodal.losses.blocks import BlockItems, Job, Weights, fold_block, merge
 from xmodal.losses.terms import State
 from xmodal.similarity.tiles import add_at, choose_size, pad, take

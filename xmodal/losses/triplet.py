@@ -6,7 +6,7 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import Bounds
+from xmodal.core.config import Bounds
 from xmodal.losses import terms
 from xmodal.losses.context import ChunkSize, Context, NonNegative, Positive
 from xmodal.similarity import Embedding

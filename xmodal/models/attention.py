@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 KEPT = "intermediates"
 """Flax's collection for values beside the result, which exists only where a caller asks for it."""

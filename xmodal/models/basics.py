@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.base.config import read_named
+from xmodal.core.config import read_named
 
 Tree = dict[str, Any]
 """A nested plain dict of arrays."""

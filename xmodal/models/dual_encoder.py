@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import UserError, lookup, read
+from xmodal.core.config import lookup, read
+from xmodal.core.errors import UserError
 from xmodal.models.basics import ONE_CPU, Devices
 from xmodal.models.pair_scorers import PairScorer, make_pair_scorer
 from xmodal.models.tower import Tower, Tree, make_tower

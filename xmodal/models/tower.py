@@ -8,8 +8,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import UserError, read
-from xmodal.base.tree_paths import leaves_by_path
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.models.attention import KEPT
 from xmodal.models.basics import ONE_CPU, Devices, Mode, Tree
 from xmodal.models.encoders import make_encoder

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
 from xmodal.models.attention import (
     ATTENTIONS,
     CUDNN,

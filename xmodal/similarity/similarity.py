@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.base.config import UserError, check_keys, lookup, setting
+from xmodal.core.config import check_keys, lookup, setting
+from xmodal.core.errors import UserError
 from xmodal.similarity.offset import centered, find_offset, remove_offset
 from xmodal.similarity.pair_module import PairCost, PairModule
 from xmodal.similarity.precision import DOUBLE, SINGLE, choose_precision

@@ -15,10 +15,10 @@ from tests.apps.sweep.bag import SELECT, SPACE
 from xmodal.apps.sweep import worker
 from xmodal.apps.sweep.sweep_report import name_of
 from xmodal.apps.sweep.worker import open_study, search, trials_of
-from xmodal.base.config import UserError
-from xmodal.base.result_files import format_json
-from xmodal.runs import loop, reporting
-from xmodal.runs.folder import run_folder
+from xmodal.core.errors import UserError
+from xmodal.core.result_files import format_json
+from xmodal.train import loop, reporting
+from xmodal.train.folder import run_folder
 
 pytestmark = pytest.mark.usefixtures("one_device", "kept_functions")
 

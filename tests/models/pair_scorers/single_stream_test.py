@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.models import make_dual_encoder
 from xmodal.models.basics import Mode
 from xmodal.models.features import Features

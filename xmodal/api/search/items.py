@@ -10,16 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_prep.reading.folders import file_id, walk
-from data_prep.reading.picture_names import (
-    IMAGE_ENDINGS,
-    composed,
-    fault_of_file,
-    is_unread_picture,
-)
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
-from xmodal.base.config import UserError
-from xmodal.evals.inputs.line_files import lines_of
+from xmodal.core.errors import UserError
+from xmodal.core.folders import file_id, walk
+from xmodal.core.picture_names import IMAGE_ENDINGS, composed, fault_of_file, is_unread_picture
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.evals.scores.line_files import lines_of
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit

@@ -15,12 +15,18 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.json_text import parse_json_text
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
-from xmodal.base.config import UserError
-from xmodal.base.result_files import FINAL
-from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult, Numbers, Rescored
-from xmodal.evals.split import different_records
+from xmodal.core.errors import UserError
+from xmodal.core.result_files import FINAL
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.evals.labels.split import different_records
+from xmodal.evals.reports.results import (
+    BoardResult,
+    CorrelationResult,
+    DirectionResult,
+    Numbers,
+    Rescored,
+)
 
 _FORMAT = "xmodal ranks"
 _VERSION = 2

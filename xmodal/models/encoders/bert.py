@@ -11,7 +11,8 @@ from functools import partial
 import flax.linen as nn
 import jax
 
-from xmodal.base.config import UserError, setting
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
 from xmodal.models.attention import choose_attention
 from xmodal.models.basics import DTYPES, Devices, Mode
 from xmodal.models.encoders.encoder import Encoder, check_length, read_ids

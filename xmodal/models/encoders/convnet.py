@@ -13,7 +13,8 @@ import flax.linen as nn
 import jax
 from jax.typing import DTypeLike
 
-from xmodal.base.config import UserError, setting
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
 from xmodal.models.basics import Mode
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.encoders.encoder import ConvEncoder, ConvEncoderConfig

@@ -12,7 +12,8 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from xmodal.base.config import UserError, setting
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
 from xmodal.models.basics import Mode
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.encoders import depthwise as depthwise_lib

@@ -12,7 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
 from xmodal.models.basics import Mode
 from xmodal.models.encoders import pixels as pixels_lib
 from xmodal.models.encoders.encoder import ConvEncoder, ConvEncoderConfig, ConvNorm

@@ -16,7 +16,7 @@ from typing import ClassVar
 import flax.linen as nn
 import jax
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
 from xmodal.models.basics import Mode
 from xmodal.models.encoders import depthwise as depthwise_lib
 from xmodal.models.encoders import pixels as pixels_lib

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.base.config import UserError, setting
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
 from xmodal.models.basics import DTYPES, Mode, l2_normalize
 from xmodal.models.encoders.encoder import Encoder
 from xmodal.models.features import Features

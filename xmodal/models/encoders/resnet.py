@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 import flax.linen as nn
 import jax
 
-from xmodal.base.config import lookup, setting
+from xmodal.core.config import lookup, setting
 from xmodal.models.basics import Mode
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.encoders import pixels as pixels_lib

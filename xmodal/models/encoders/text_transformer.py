@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import flax.linen as nn
 import jax
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
 from xmodal.models.attention import choose_attention
 from xmodal.models.basics import DTYPES, Devices, Mode
 from xmodal.models.encoders.encoder import Encoder, check_length, read_ids

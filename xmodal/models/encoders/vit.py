@@ -17,7 +17,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import UserError, setting
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
 from xmodal.models.attention import choose_attention
 from xmodal.models.basics import DTYPES, Devices, Mode
 from xmodal.models.encoders.encoder import Encoder, ImageEncoder, ImageEncoderConfig

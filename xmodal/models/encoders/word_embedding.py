@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.base.config import UserError, setting
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
 from xmodal.models.basics import DTYPES, Mode
 from xmodal.models.encoders.encoder import Encoder, read_ids
 from xmodal.models.features import Features

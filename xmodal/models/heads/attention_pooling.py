@@ -12,7 +12,7 @@ from functools import partial
 import flax.linen as nn
 import jax.numpy as jnp
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
 from xmodal.models.attention import attend, keep_weights, project_heads
 from xmodal.models.basics import Mode
 from xmodal.models.features import Features

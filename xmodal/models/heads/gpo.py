@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
 from xmodal.models.basics import Mode
 from xmodal.models.batch_norm import torch_batch_norm
 from xmodal.models.features import Features

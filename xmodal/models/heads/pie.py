@@ -12,7 +12,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import UserError, setting
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
 from xmodal.models.basics import Mode, l2_normalize
 from xmodal.models.features import Features
 from xmodal.models.heads.pooling import final_state, last_token, mean_tokens

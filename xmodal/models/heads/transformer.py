@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
 from xmodal.models.attention import attend, split_heads
 from xmodal.models.basics import DTYPES, Mode
 from xmodal.models.features import Features

@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.tree_paths import leaves_by_path, unflatten
+from xmodal.core.tree_paths import leaves_by_path, unflatten
 from xmodal.models.basics import Mode, Tree
 from xmodal.models.features import Features
 

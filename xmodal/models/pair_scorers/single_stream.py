@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.base.config import UserError, setting
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
 from xmodal.models.attention import attend, project_heads
 from xmodal.models.basics import DTYPES, Mode
 from xmodal.models.encoders.bert import EPSILON

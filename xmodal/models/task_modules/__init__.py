@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from xmodal.base.config import lookup, read
+from xmodal.core.config import lookup, read
 from xmodal.models.basics import Row
 from xmodal.models.task_modules import caption_models, embeddings
 from xmodal.models.task_modules.task_module import TaskModule

@@ -14,7 +14,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import UserError, setting
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
 from xmodal.models.basics import Mode
 from xmodal.models.initializers import uniform
 from xmodal.models.task_modules.task_module import TaskInputs
