@@ -2,8 +2,7 @@
 
 from configs import base, cxc
 from tests import tiny_encoder as tiny
-from xmodal.train import start
-from xmodal.train.resolve import resolve
+from xmodal.runs import run, start
 
 TINY = "tiny_captions"
 TOTAL_STEPS = 8
@@ -62,7 +61,7 @@ def make_image_config(kind, data_dir, folder):
 
 
 def start_run(config):
-    parts = resolve(config)
+    parts = run.resolve(config)
     return parts, start.starting_state(parts, "/no/such/run")
 
 

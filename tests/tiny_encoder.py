@@ -7,12 +7,11 @@ import jax
 import numpy as np
 
 from configs import base, cxc
-from xmodal.core import mesh as mesh_lib
-from xmodal.evals import read_options
+from xmodal.base import mesh as mesh_lib
 from xmodal.models import make_dual_encoder
-from xmodal.train.run import Run
-from xmodal.train.run_config import read_settings
-from xmodal.train.step import step, tasks
+from xmodal.runs.config.spec import read_spec
+from xmodal.runs.parts import Parts
+from xmodal.training import step, tasks
 
 FEATURES, TOKENS, WORDS = 5, 6, 20
 # Shapes of parameters and statistics, by the model, the tasks and the batch that determine them.
@@ -67,8 +66,8 @@ def batch_spec(config):
     return {name: jax.ShapeDtypeStruct(batch[name].shape, batch[name].dtype) for name in read}
 
 
-class TracedOnce(Run):
-    """Run whose towers are not traced again if another test traced the same ones."""
+class TracedOnce(Parts):
+    """Parts whose towers are not traced again if another test traced the same ones."""
 
     @functools.cached_property
     def shapes(self):
@@ -82,14 +81,13 @@ class TracedOnce(Run):
 def make_parts(config, devices=8, **shapes):
     """The parts of a run, without a dataset; `shapes` of one item replace those of columns."""
     mesh = mesh_lib.make_mesh(jax.devices()[:devices])
-    settings = read_settings(config)
+    spec = read_spec(config)
+    settings = spec.settings
     columns = batch_spec(config)
     for name, shape in shapes.items():
         columns[name] = jax.ShapeDtypeStruct((config.batch_size, *shape), np.uint8)
     return TracedOnce(
-        config,
-        settings,
-        read_options(settings.evals),
+        spec,
         mesh,
         make_dual_encoder(settings.model),
         tasks.make_tasks(settings.tasks),

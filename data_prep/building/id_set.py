@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from xmodal.core.errors import UnexpectedFilesError
+from data_prep.errors import UnexpectedFilesError
 
 _BITS = 16
 

@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 
-from xmodal.core.errors import UnexpectedFilesError
+from data_prep.errors import UnexpectedFilesError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,6 @@ traffic at the published peaks. What `--dry_run` prints plus 11 times these figu
 
 import argparse
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -21,9 +20,9 @@ import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
 from configs import clip
-from xmodal.models.transformer_layers import StackConfig
-from xmodal.train.costs import accelerators
-from xmodal.train.costs.cost import measure
+from xmodal.models.transformer_layers import STORE_NOTHING, LayerSpec, run_layers
+from xmodal.runs.costs import accelerators
+from xmodal.runs.costs.cost import measure
 
 TOKENS = {"image": 197, "text": 77}
 
@@ -31,23 +30,25 @@ TOKENS = {"image": 197, "text": 77}
 class Stack(nn.Module):
     """Layers of a tower, compiled separately."""
 
-    config: StackConfig
-    options: Mapping[str, Any]
+    spec: LayerSpec
+    depth: int
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        return self.config.run_layers(x, None, 0.0, **self.options)
+        return run_layers(
+            self.spec, x, None, depth=self.depth, dropout=0.0, name="layers", remat=True,
+            remat_policy=STORE_NOTHING, unroll=True,
+        )  # fmt: skip
 
 
 def count(tower: str, args: argparse.Namespace) -> dict[str, Any]:
     """Returns the figures of one layer."""
     encoder = clip.get_config("vit_b16").model[tower].encoder
-    config = StackConfig(
-        encoder.width, args.depth, encoder.heads, encoder.mlp_dim, dtype="bfloat16", remat=True,
-        unroll=True,
+    spec = LayerSpec(
+        encoder.heads, encoder.mlp_dim, norm_first=True, activation=encoder.activation,
+        epsilon=encoder.epsilon, causal=tower == "text", dtype=jnp.bfloat16,
     )  # fmt: skip
-    options = {"norm_first": True, "activation": encoder.activation, "causal": tower == "text"}
-    stack = Stack(config, options | {"epsilon": encoder.epsilon})
+    stack = Stack(spec, args.depth)
     device = accelerators.slice_devices(args.topology)[0]
     sharding = SingleDeviceSharding(device)
     shape = (args.batch_size, TOKENS[tower], encoder.width)

@@ -9,7 +9,7 @@ import tensorflow_datasets as tfds
 
 import xmodal
 from xmodal import data
-from xmodal.core.errors import UserError
+from xmodal.base.config import UserError
 
 NAMES = ("red", "green", "blue")
 COUNTS = {"train": 23, "test": 11}

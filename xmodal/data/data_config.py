@@ -6,11 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.core.config import read, setting
-from xmodal.core.errors import UserError
-from xmodal.data.pixels.images import ImageConfig
-from xmodal.data.text.short_texts import ShortTexts
-from xmodal.data.text.text_config import TextConfig
+from xmodal.base.config import UserError, read, setting
+from xmodal.preprocessing import ImageConfig, ShortTexts, TextConfig
 
 
 @dataclasses.dataclass(frozen=True)

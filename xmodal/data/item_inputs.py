@@ -3,9 +3,8 @@
 import numpy as np
 
 from xmodal.data.columns import STRING, RaggedColumn, decode_texts
-from xmodal.data.pixels.images import ImageConfig, prepare_images
-from xmodal.data.pixels.regions import pad_rows
-from xmodal.data.text.tokenizers import Tokenizer
+from xmodal.preprocessing import ImageConfig, Tokenizer, prepare_images
+from xmodal.preprocessing.regions import pad_rows
 
 
 def image_columns(

@@ -5,8 +5,7 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 
-from xmodal.core.config import Bounds
-from xmodal.core.errors import UserError
+from xmodal.base.config import Bounds, UserError
 from xmodal.losses.context import Context, Positive
 from xmodal.similarity import Embedding
 from xmodal.similarity.offset import centered

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
-from xmodal.core.errors import UserError
+from xmodal.base.config import UserError
 
 _SHOWN = 8
 

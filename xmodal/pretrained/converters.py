@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from xmodal.core.config import lookup
-from xmodal.core.errors import UserError
+from xmodal.base.config import UserError, lookup
 from xmodal.pretrained import (
     bert_weights,
     efficientnet_weights,

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from xmodal.core.config import lookup
-from xmodal.core.errors import UserError
+from xmodal.base.config import UserError, lookup
 from xmodal.pretrained import (
     blip,
     clip,

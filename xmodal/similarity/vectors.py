@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from xmodal.core.errors import UserError
+from xmodal.base.config import UserError
 
 Prepared = jax.Array | dict[str, jax.Array]
 

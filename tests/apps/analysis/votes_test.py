@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from xmodal.apps.analysis import votes
-from xmodal.core.errors import UserError
+from xmodal.base.config import UserError
 
 
 def rows(group, *examples):

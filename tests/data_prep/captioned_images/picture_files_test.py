@@ -2,8 +2,9 @@
 
 import pytest
 
+from data_prep.building.image_check import BadImageError
 from data_prep.captioned_images.picture_files import PictureFiles
-from xmodal.core.errors import BadImageError, UnexpectedFilesError
+from data_prep.errors import UnexpectedFilesError
 
 
 def _write(folder, *names):

@@ -1,6 +1,6 @@
 """Kinds of items and methods of search, by name; imports nothing slow."""
 
-from xmodal.core.errors import UserError
+from xmodal.base.config import UserError
 
 SIDES = {"image": "image", "caption": "text"}
 KINDS = tuple(SIDES)

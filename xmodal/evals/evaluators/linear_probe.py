@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.core.config import setting
-from xmodal.core.errors import UserError
+from xmodal.base.config import UserError, setting
 from xmodal.evals.evaluators.classification import ProbeEvaluator, ProbeOptions
-from xmodal.evals.scores.sources import Provider
+from xmodal.evals.inputs.sources import Provider
 
 Weights = tuple[np.ndarray, np.ndarray]
 

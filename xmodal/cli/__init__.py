@@ -1,0 +1,1 @@
+"""Commands and the flags that they share."""

@@ -1,1 +1,0 @@
-"""Turns encoded images into pixels, as arrays, without TensorFlow."""

@@ -1,1 +1,0 @@
-"""Turns texts into ids, without TensorFlow."""

@@ -1,0 +1,1 @@
+"""Boards of a dataset, as data: positives and rated pairs by position."""

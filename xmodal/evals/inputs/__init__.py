@@ -1,0 +1,1 @@
+"""Sources of an evaluation: checked and ordered embeddings, scores or ranked lists."""
