@@ -23,8 +23,10 @@ setuptools.setup(
     package_data={
         "configs": ["results/*.toml"],
         "data_prep": ["py.typed", "*/README.md", "*/CITATIONS.bib"],
-        "xmodal": ["py.typed"],
-        "xmodal.base": ["page.html"],
+        "xmodal": ["py.typed", "__init__.pyi"],
+        "xmodal.data": ["__init__.pyi"],
+        "xmodal.evals": ["__init__.pyi"],
+        "xmodal.core": ["page.html"],
         "xmodal.apps.explore": ["board.html", "board.css", "board.js"],
         "xmodal.apps.annotate": ["templates/*.html", "static/*"],
     },
@@ -36,7 +38,6 @@ setuptools.setup(
         # From 3.30, a released lock's file stays, and one that was removed is never locked.
         "filelock>=3.30,<5",
         "flax>=0.12.8,<0.13",
-        "grain>=0.2.12,<0.4",
         # tensorflow-datasets 4.9.10 imports it without asking for it.
         "importlib_resources>=6,<8",
         "h5py>=3.11,<4",

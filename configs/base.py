@@ -1,8 +1,14 @@
-"""Every field of a run with a neutral value, and sections that several papers share."""
+"""Every field of a run with its default, and sections that several papers share."""
 
 from collections.abc import Callable
 
 from ml_collections import ConfigDict
+
+from xmodal.core.config import defaults
+from xmodal.data.data_config import DataConfig
+from xmodal.data.text.text_config import TextConfig
+from xmodal.train.optimization.optimizer import OptimizerConfig
+from xmodal.train.run_config import RunConfig
 
 TEXT_TOWER_KEYS = (
     "tokenizer", "lower_case", "canonicalize", "unknown", "markers", "reads_pads", "separators",
@@ -12,132 +18,44 @@ TEXT_TOWER_KEYS = (
 
 
 def base(name: str) -> ConfigDict:
-    """A run without a model, tasks or evaluators."""
-    return ConfigDict(
-        {
-            "name": name,
-            "seed": 0,
-            # Numbers of steps may also be given in epochs, as a string: "30 epochs".
-            "total_steps": 10_000,
-            "batch_size": 128,
-            # Number of parts to embed a batch in, if it does not fit in memory.
-            "accumulation_steps": 1,
-            "log_every": 50,
-            # Or "skip": a batch whose loss is not finite is skipped and recorded.
-            "non_finite": "stop",
-            "model": {"image": None, "text": None, "similarity": {"name": "cosine"}},
-            "tasks": {},
-            # Regular expressions matched from the start of a parameter's path.
-            "freeze": (),
-            "l2": None,
-            # `--config.init_from.run=RUN` starts from the weights of another run,
-            # `--config.init_from.towers.text=DIR` from a folder of xmodal convert,
-            # `--config.init_from.model=DIR` from a folder with both sides.
-            "init_from": {
-                "run": "",
-                "step": "best",
-                "include": (".*",),
-                "optimizer": True,
-                "towers": {"image": "", "text": ""},
-                "model": "",
-                # `--config.init_from.word_vectors.file=glove.840B.300d.txt` fills the word table.
-                "word_vectors": {"file": "", "misses": "shorten"},
-                # File of `python -m data_prep.concepts`, for CVSE.
-                "concepts": "",
-                # `--config.init_from.blend.run=RUN` averages them with the weights of a second run.
-                "blend": {"run": "", "step": "best", "weight": 0.5},
-                # Parameters that start from published weights in the paper; a warning lists those
-                # that start at random.
-                "published": (),
-            },
-            # For these sides, compute the frozen part once and store it beside the dataset.
-            "frozen_features": {"sides": (), "folder": ""},
-            "optimizer": adam(1e-4),
-            "data": dataset("crisscrossed_shapes"),
-            "train_split": "train",
-            "evals": {},
-            "select": {"metric": "", "mode": "max"},
-            "checkpoint": {"every": 1000, "keep_last": 3},
-            # Number of queries to draw, pairs in histograms, and images in the projector.
-            "tensorboard": {"queries": 3, "pairs": 5000, "projector": 500},
-            # (regular expression searched in a path of the state, rule); the first match wins.
-            "sharding": ((".*", "replicated"),),
-        },
-        # A section may replace None, and "3 epochs" a number.
-        type_safe=False,
-    )
+    """A run without a model, tasks or evaluators; the defaults are those of `RunConfig`."""
+    config = defaults(RunConfig) | {
+        "name": name,
+        "model": {"image": None, "text": None, "similarity": {"name": "cosine"}},
+        "tasks": {},
+        "optimizer": adam(1e-4),
+        "data": dataset("crisscrossed_shapes"),
+        "evals": {},
+    }
+    # A section may replace None, and "3 epochs" a number.
+    return ConfigDict(config, type_safe=False)
 
 
 def dataset(name: str, builder_config: str = "images") -> dict:
     """`config.data` for a dataset with captions and, unless `image` is None, pictures."""
-    return {
-        "dataset": name,
-        "config": builder_config,
-        "data_dir": "",
-        "manual_dir": "",
-        "ratings_dir": "",
-        "examples": "images",
-        "captions_per_image": 1,
-        "label_captions": 0,
-        "mined_negatives": "",
-        "labels": (),
-        "image": {
-            "size": 224,
-            "augment": None,
-            "eval_crop": 1.0,
-            "eval_recipe": "cxc",
-        },
-        "text": wordpiece(),
-        "prefetch": 2,
-    }
+    image = {"size": 224, "augment": None, "eval_crop": 1.0, "eval_recipe": "cxc"}
+    own = {"dataset": name, "config": builder_config, "image": image, "text": wordpiece()}
+    return defaults(DataConfig) | own
 
 
 def wordpiece(vocabulary_size: int = 1000, max_length: int = 32) -> dict:
     """`config.data.text` for BERT's tokenizer with a learned vocabulary."""
-    return _text("wordpiece", vocabulary_size=vocabulary_size, max_length=max_length)
+    own = {"vocabulary_size": vocabulary_size, "max_length": max_length}
+    return defaults(TextConfig) | own
 
 
 def words(tokenizer: str, min_count: int, max_length: int, **options: object) -> dict:
     """`config.data.text` for a word tokenizer with the training words seen `min_count` times."""
-    options = {"unknown": "token", **options}
-    return _text(tokenizer, min_count=min_count, max_length=max_length, **options)
-
-
-def _text(tokenizer: str, **options: object) -> dict:
-    return {
-        "tokenizer": tokenizer,
-        "vocabulary": "",
-        "vocabulary_size": 1000,
-        "min_count": 1,
-        "unknown": "drop",
-        "markers": "none",
-        "start": "",
-        "end": "",
-        "pad": "",
-        "reads_pads": False,
-        "max_length": 32,
-        "reading": "text",
-        "lower_case": True,
-        "canonicalize": False,
-        "separators": "",
-        "max_words": 0,
-        "augment": None,
-        "prompt": "",
-    } | options
+    own = {"tokenizer": tokenizer, "min_count": min_count, "unknown": "token"}
+    return wordpiece(max_length=max_length) | own | options
 
 
 def adam(learning_rate: float, schedule: dict | None = None, **options: object) -> dict:
     """`config.optimizer` for plain Adam; the default schedule is constant."""
-    return {
-        "name": "adam",
+    return defaults(OptimizerConfig) | {
         "options": options,
         "learning_rate": learning_rate,
         "schedule": schedule or {"name": "constant", "warmup_steps": 0},
-        "clip_norm": None,
-        "skip_outliers": None,
-        "weight_decay": None,
-        "groups": {},
-        "plateau": None,
     }
 
 

@@ -145,8 +145,7 @@ def narrow(model: ConfigDict) -> None:
 def mine_late(options: ConfigDict) -> None:
     """Uses all negatives in the first of two epochs, as VSE-infinity does, for losses that mine."""
     if options.get("mining") in ("hardest", "semi_hard"):
-        values = {"0": "all", "1 epochs": options.mining}
-        options.mining = {"schedule": "piecewise", "values": values}
+        options.all_share = {"schedule": "piecewise", "values": {"0": 1.0, "1 epochs": 0.0}}
 
 
 def softmax() -> ConfigDict:

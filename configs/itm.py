@@ -6,6 +6,8 @@ VSE-infinity's regions drop theirs); the matrices of recurrent layers start from
 values (LeCun normal, orthogonal) instead of torch's (uniform).
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import base, quickstart
@@ -101,11 +103,13 @@ def frozen_words(width: int) -> dict:
     return gru(width, bidirectional=True, init="normal", init_scale=1.0)
 
 
-def hinge(mining: str | dict = "hardest", margin: float = 0.2, reduction: str = "sum") -> dict:
+def hinge(
+    mining: str = "hardest", margin: float = 0.2, reduction: str = "sum", **options: Any
+) -> dict:
     """The task that these papers share; captions of the same image count as negatives."""
     return base.task(
         "image", "caption_0", "triplet",
-        negatives="pair", margin=margin, mining=mining, reduction=reduction,
+        negatives="pair", margin=margin, mining=mining, reduction=reduction, **options,
     )  # fmt: skip
 
 

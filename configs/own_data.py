@@ -24,7 +24,7 @@ another workdir; without `:frozen` if it was `small`:
         --config.init_from.run=RUN --config.init_from.optimizer=False --workdir=ANOTHER
 
 The batch size, the length of the run and the steps between evaluations depend on the number of
-training images ("auto", see `xmodal/runs/config/sizes.py`); any number may replace it.
+training images ("auto", see `xmodal/train/sizes.py`); any number may replace it.
 """
 
 import re
@@ -35,7 +35,7 @@ from ml_collections import ConfigDict
 
 from configs import base, cxc
 from xmodal.pretrained import packaged_towers
-from xmodal.training.tree import matches
+from xmodal.train.tree import matches
 
 DIMENSION = 256
 PACKAGED = {"image": "efficientnet_lite2", "text": "minilm"}

@@ -118,8 +118,7 @@ def shapes(config: ConfigDict) -> ConfigDict:
     config = itm.on_shapes(config)
     options = config.tasks.i2t.loss.options
     if options.mining != "all":
-        values = {"0": "all", "100": options.mining}
-        options.mining = {"schedule": "piecewise", "values": values}
+        options.all_share = {"schedule": "piecewise", "values": {"0": 1.0, "100": 0.0}}
     return config
 
 

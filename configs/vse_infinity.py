@@ -66,9 +66,8 @@ def experiment() -> ConfigDict:
     """The training, without either side of the model."""
     config = itm.experiment("vse_infinity")
     config.total_steps = "25 epochs"
-    config.tasks = {
-        "i2t": itm.hinge({"schedule": "piecewise", "values": {"0": "all", "1 epochs": "hardest"}})
-    }
+    late = {"schedule": "piecewise", "values": {"0": 1.0, "1 epochs": 0.0}}
+    config.tasks = {"i2t": itm.hinge("hardest", all_share=late)}
     config.optimizer = itm.clipped_adam(5e-4, "15 epochs")
     config.optimizer["name"] = "adamw"
     config.optimizer["weight_decay"] = {"rate": 1e-4, "pattern": None}
@@ -165,7 +164,7 @@ def quick_grids(config: ConfigDict) -> ConfigDict:
 
 def _short(config: ConfigDict) -> ConfigDict:
     """Moves the changes between epochs to the first step."""
-    config.tasks.i2t.loss.options.mining["values"] = {"0": "all", "1": "hardest"}
+    config.tasks.i2t.loss.options.all_share["values"] = {"0": 1.0, "1": 0.0}
     if "cnn" in config.optimizer.groups:
         config.optimizer.groups.cnn.frozen_until = 1
         config.tasks.i2t.weight.update({"start": 1, "end": 4})

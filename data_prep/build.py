@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import data_prep
 from data_prep.building.record_counts import counts_table, loss_line, short_splits
-from data_prep.building.unfinished import removed_if_failed
 from data_prep.command_line import check_config, run
-from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.folders import explain
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.folders import explain
+from xmodal.core.unfinished import removed_if_failed
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds

@@ -11,8 +11,8 @@ import numpy as np
 
 from data_prep import schema
 from data_prep.building.record_counts import Record
-from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure
+from xmodal.core.errors import UnexpectedFilesError
 
 PAIRS = 1000
 """Number of pairs of each kind."""

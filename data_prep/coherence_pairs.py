@@ -12,8 +12,8 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_images import RowIndex, join_rows, read_fetched
+from xmodal.core.errors import UnexpectedFilesError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 import data_prep
-from data_prep.output_streams import survive_lost_output
+from xmodal.core.output_streams import survive_lost_output
 
 
 def run(main: Callable[[], None]) -> None:

@@ -17,10 +17,10 @@ import numpy as np
 import data_prep
 from data_prep.command_line import check_config, run
 from data_prep.concept_counts import count_concepts
-from data_prep.errors import NotPreparedError, UnexpectedFilesError
-from data_prep.untrusted import plain_pickles
-from data_prep.untrusted.json_text import parse_json_text
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
+from xmodal.core.untrusted import plain_pickles
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
 _NO_WORDNET = (
     "The lemmas come from WordNet, whose data is not installed: run `python -m nltk.downloader "

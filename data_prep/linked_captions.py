@@ -15,7 +15,6 @@ from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.building.record_parts import OneProcess, PartedRecords, Workers
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_files import Fetched
 from data_prep.reading.fetched_images import (
     FetchedPart,
@@ -29,6 +28,7 @@ from data_prep.reading.fetched_images import (
     rows_of,
 )
 from data_prep.reading.text_lines import read_caption
+from xmodal.core.errors import UnexpectedFilesError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,8 @@ from absl import logging
 from google.protobuf.json_format import ParseError
 
 import data_prep
-from data_prep.errors import NotPreparedError, UnexpectedFilesError
 from data_prep.reading.example_records import read_values, stack
+from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
 
 _BLOCK = 4096  # Number of records to read at a time.
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from data_prep.errors import UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
 # An image of any size.
 PIXELS = tfds.features.Image(shape=(None, None, 3))

@@ -9,7 +9,7 @@ import sys
 
 import data_prep
 from data_prep.command_line import check_config, run
-from data_prep.errors import NotPreparedError, UnexpectedFilesError
+from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
 
 
 def main() -> None:

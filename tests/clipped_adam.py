@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import optax
 
-from xmodal.base.config import read
-from xmodal.training.optimization.optimizer import OptimizerConfig, make_optimizer
-from xmodal.training.tree import flatten
+from xmodal.core.config import read
+from xmodal.train.optimization.optimizer import OptimizerConfig, make_optimizer
+from xmodal.train.tree import flatten
 
 STEPS, RATE, CLIP = 3, 1e-3, 0.1
 

@@ -10,11 +10,9 @@ import sys
 import tempfile
 
 import pytest
-from _pytest import runner  # pytest has no public name for what runs a test with its fixtures.
 
 from tests import short_runs
 from tests.browser import chromium  # noqa: F401, a fixture
-from xmodal.base.interpreter import call_with_deep_stack
 
 os.environ.update(short_runs.variables(devices=8))
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -46,12 +44,6 @@ def pytest_collection_finish():
         from tests import shared_programs
 
         shared_programs.share()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item, nextitem):
-    """Runs a test and its fixtures as commands run."""
-    return call_with_deep_stack(runner.pytest_runtest_protocol, item, nextitem)
 
 
 # A worker whose compiled functions take more memory forgets them after each file.
@@ -125,7 +117,7 @@ def own_flags():
 
     # The saver removes flags that it has not seen, so those of readers must exist before.
     import xmodal.apps.sweep.__main__
-    import xmodal.data
+    import xmodal.data.pipeline
     import xmodal.main  # noqa: F401
 
     # Parsed flags set it, which also affects messages that other tests read.
@@ -153,7 +145,7 @@ def run_command(own_flags, monkeypatch, capsys):
     """Runs a command with arguments; returns the exit code and the text of standard error."""
     from absl import flags
 
-    from xmodal.cli import config_flag
+    from xmodal.apps import config_flag
 
     def run(module, *arguments):
         monkeypatch.setattr(sys, "argv", [module.__name__, *arguments])
@@ -181,7 +173,7 @@ def few_stages(monkeypatch):
 def quick_draws(monkeypatch):
     """Runs draw their first state array by array, see `tests.drawing`."""
     from tests import drawing
-    from xmodal.runs import start
+    from xmodal.train import start
 
     monkeypatch.setattr(start, "create_state", drawing.create_state)
 
@@ -189,8 +181,8 @@ def quick_draws(monkeypatch):
 @pytest.fixture
 def without_evaluation(monkeypatch):
     """Runs evaluate nothing, neither on the way nor at the end, for tests of training alone."""
-    from xmodal.runs import loop
-    from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+    from xmodal.train import loop
+    from xmodal.train.evaluation.run_evaluation import RunEvaluation
 
     monkeypatch.setattr(RunEvaluation, "run_state", lambda *arguments: {})
     monkeypatch.setattr(loop, "evaluate_best", lambda *arguments: [])
@@ -201,7 +193,7 @@ def fast_compilation(few_stages, monkeypatch):
     """Few stages and one device, for tests in which a whole step takes a minute to compile."""
     import jax
 
-    from xmodal.base import mesh as mesh_lib
+    from xmodal.core import mesh as mesh_lib
 
     one_device = mesh_lib.make_mesh(jax.devices()[:1])
     monkeypatch.setattr(mesh_lib, "make_mesh", lambda devices=None: one_device)

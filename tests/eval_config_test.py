@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.api.converted_models import MODELS, save_converted
 from xmodal import data, eval_main
-from xmodal.cli import config_flag
+from xmodal.apps import config_flag
 from xmodal.evals import Embedder
 from xmodal.evals.reports.store import StoredResults, load_ranks, pack_ranks
 from xmodal.pretrained.converters import convert

@@ -6,7 +6,7 @@ from absl.testing import flagsaver
 from ml_collections import ConfigDict
 
 from xmodal import eval_main
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 FILES = {"annotations": "labels", "output": "out"}
 

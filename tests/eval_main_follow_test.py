@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from tests.saved_run import TOTAL_STEPS, evaluate, read
-from xmodal.base.config import UserError
-from xmodal.runs.folder import folder_lock, following
+from xmodal.core.errors import UserError
+from xmodal.train.folder import folder_lock, following
 
 
 @pytest.mark.slow

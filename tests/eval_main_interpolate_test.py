@@ -9,15 +9,16 @@ import pytest
 
 from tests.saved_run import evaluate, make_config, read
 from xmodal import data
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.evals.reports.best_values import find_best
-from xmodal.runs import run, start
-from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.train import start
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.resolve import resolve
 
 
 def fine_tune(config, folder):
     """A run whose only checkpoint has other weights than those it started from."""
-    parts = run.resolve(config, folder)
+    parts = resolve(config, folder)
     state, rng = start.initial_state(parts), np.random.default_rng(0)
     moved = jax.tree.map(
         lambda leaf: jax.device_put(leaf + rng.normal(0, 0.3, leaf.shape), leaf.sharding),

@@ -12,17 +12,17 @@ from ml_collections import ConfigDict
 
 from tests.saved_run import BEST, TOTAL_STEPS, evaluate, evaluate_file, make_config, read
 from xmodal import data, eval_main
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError
-from xmodal.base.progress import STOPPED
-from xmodal.base.result_files import write_files
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
+from xmodal.core.progress import STOPPED
+from xmodal.core.result_files import write_files
 from xmodal.evals import evaluate_source, make_evaluator, read_options
-from xmodal.evals.inputs import arrays
 from xmodal.evals.reports import store
-from xmodal.runs import run
-from xmodal.runs.evaluation import run_subjects
-from xmodal.runs.evaluation.suite import Request
-from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.evals.scores import arrays
+from xmodal.train.evaluation import run_subjects
+from xmodal.train.evaluation.suite import Request
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.resolve import build_run
 
 SHAPES = "crisscrossed_shapes"
 
@@ -93,7 +93,7 @@ def test_a_run_uses_its_own_vocabulary(saved_run_dir, few_shapes, tmp_path):
     (found,) = data.text_batches(config.data, texts, 2)
     (expected,) = data.text_batches(run_folder.load_run(str(saved_run_dir)).data, texts, 2)
     np.testing.assert_array_equal(found["text_ids"], expected["text_ids"])
-    assert run.build(config, mesh_lib.make_mesh()).model.towers.keys() == {"text"}
+    assert build_run(config, mesh_lib.make_mesh()).model.towers.keys() == {"text"}
 
 
 def test_saved_embeddings_are_those_that_files_hold(saved_run_dir, tmp_path):

@@ -2,7 +2,8 @@
 
 from configs import base, cxc
 from tests import tiny_encoder as tiny
-from xmodal.runs import run, start
+from xmodal.train import start
+from xmodal.train.resolve import resolve
 
 TINY = "tiny_captions"
 TOTAL_STEPS = 8
@@ -61,7 +62,7 @@ def make_image_config(kind, data_dir, folder):
 
 
 def start_run(config):
-    parts = run.resolve(config)
+    parts = resolve(config)
     return parts, start.starting_state(parts, "/no/such/run")
 
 

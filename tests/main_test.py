@@ -122,7 +122,7 @@ def test_hands_config_and_flags_to_the_loop(command, monkeypatch, is_done, exit_
         called.append((args, kwargs))
         return is_done
 
-    monkeypatch.setattr("xmodal.runs.loop.train", train)
+    monkeypatch.setattr("xmodal.train.loop.train", train)
     changes = "--allow_changes=optimizer.learning_rate,records"
     code, _ = command(QUICKSTART + ":t2t", "--config.seed=3", changes)
     assert code == exit_code
@@ -135,7 +135,7 @@ def test_hands_config_and_flags_to_the_loop(command, monkeypatch, is_done, exit_
 def test_a_dry_run_goes_to_the_preflight(command, monkeypatch):
     called = []
     monkeypatch.setattr(
-        "xmodal.runs.preflight.check",
+        "xmodal.train.preflight.check",
         lambda *args, **kwargs: called.append((args, kwargs)),
     )
     flags = ["--dry_run", "--topology=v3:4x4", "--output=cost.json", "--workdir=there"]

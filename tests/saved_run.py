@@ -10,12 +10,13 @@ from absl.testing import flagsaver
 
 from configs import cxc
 from xmodal import data, eval_main
-from xmodal.base import mesh as mesh_lib
-from xmodal.runs import run, start
-from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.subjects import open_file
-from xmodal.runs.evaluation.suite import FINAL_SPLITS, Subject
-from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.core import mesh as mesh_lib
+from xmodal.train import start
+from xmodal.train.evaluation.run_evaluation import RunEvaluation
+from xmodal.train.evaluation.subjects import open_file
+from xmodal.train.evaluation.suite import FINAL_SPLITS, Subject
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.resolve import build_run
 
 BEST = "shapes/mean_recall@10"
 TOTAL_STEPS = 4
@@ -42,7 +43,7 @@ def make_config(data_dir):
 def save_run(config, folder):
     """Writes the run without training, so all checkpoints hold the same model; 2 is the best."""
     folder = str(folder)
-    parts = run.build(config, mesh_lib.make_mesh())
+    parts = build_run(config, mesh_lib.make_mesh())
     state = start.starting_state(parts, folder)
     run_folder.save_config(folder, parts.config, data.load_vocabulary(parts.settings.data))
     saver = checkpoints.Checkpoints(folder, parts.settings.checkpoint, parts.settings.select)

@@ -7,11 +7,12 @@ import jax
 import numpy as np
 
 from configs import base, cxc
-from xmodal.base import mesh as mesh_lib
+from xmodal.core import mesh as mesh_lib
+from xmodal.evals import read_options
 from xmodal.models import make_dual_encoder
-from xmodal.runs.config.spec import read_spec
-from xmodal.runs.parts import Parts
-from xmodal.training import step, tasks
+from xmodal.train.run import Run
+from xmodal.train.run_config import read_settings
+from xmodal.train.step import step, tasks
 
 FEATURES, TOKENS, WORDS = 5, 6, 20
 # Shapes of parameters and statistics, by the model, the tasks and the batch that determine them.
@@ -66,8 +67,8 @@ def batch_spec(config):
     return {name: jax.ShapeDtypeStruct(batch[name].shape, batch[name].dtype) for name in read}
 
 
-class TracedOnce(Parts):
-    """Parts whose towers are not traced again if another test traced the same ones."""
+class TracedOnce(Run):
+    """Run whose towers are not traced again if another test traced the same ones."""
 
     @functools.cached_property
     def shapes(self):
@@ -81,13 +82,14 @@ class TracedOnce(Parts):
 def make_parts(config, devices=8, **shapes):
     """The parts of a run, without a dataset; `shapes` of one item replace those of columns."""
     mesh = mesh_lib.make_mesh(jax.devices()[:devices])
-    spec = read_spec(config)
-    settings = spec.settings
+    settings = read_settings(config)
     columns = batch_spec(config)
     for name, shape in shapes.items():
         columns[name] = jax.ShapeDtypeStruct((config.batch_size, *shape), np.uint8)
     return TracedOnce(
-        spec,
+        config,
+        settings,
+        read_options(settings.evals),
         mesh,
         make_dual_encoder(settings.model),
         tasks.make_tasks(settings.tasks),

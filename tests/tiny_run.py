@@ -4,7 +4,8 @@ import pytest
 
 from configs import base, cxc
 from tests import tiny_encoder as tiny
-from xmodal.runs import loop, reporting, run, start
+from xmodal.train import loop, reporting, start
+from xmodal.train.resolve import resolve
 
 TINY = "tiny_captions"
 # The board bears the evaluator's name.
@@ -50,5 +51,5 @@ def train(config, folder):
 
 def load_state(config, folder):
     """The state from which a run continues."""
-    parts = run.resolve(config, str(folder))
+    parts = resolve(config, str(folder))
     return start.starting_state(parts, str(folder))

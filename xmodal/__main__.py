@@ -3,7 +3,7 @@
 import runpy
 import sys
 
-from xmodal.base import interrupts
+from xmodal.core import interrupts
 
 # The module that a command runs, and what `xmodal --help` says of it.
 COMMANDS = {
@@ -12,11 +12,11 @@ COMMANDS = {
     "prepare": ("data_prep.build", "build a dataset"),
     "validate": ("data_prep.validate", "compare a dataset with its published figures"),
     "concepts": ("data_prep.concepts", "write the concepts that captions name, for CVSE"),
-    "convert": ("xmodal.cli.convert", "convert a published checkpoint"),
-    "export": ("xmodal.cli.export", "export a model for use without flax"),
-    "search": ("xmodal.cli.search", "build an index and find images and texts in it"),
+    "convert": ("xmodal.apps.convert", "convert a published checkpoint"),
+    "export": ("xmodal.apps.export", "export a model for use without flax"),
+    "search": ("xmodal.apps.search", "build an index and find images and texts in it"),
     "reproduce": ("xmodal.apps.ledger.reproduce", "check published and measured numbers"),
-    "mine": ("xmodal.cli.mine", "mine hard negatives with a trained model, for AOQ"),
+    "mine": ("xmodal.apps.mine", "mine hard negatives with a trained model, for AOQ"),
     "sweep": ("xmodal.apps.sweep", "search for hyperparameters"),
     "show": ("xmodal.apps.explore.show", "make a page of the images that models retrieve"),
     "annotate": ("xmodal.apps.annotate", "collect labels of image-text pairs from people"),

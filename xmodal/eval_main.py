@@ -31,7 +31,7 @@ converted models. `--save_embeddings=FILE.npz` writes the file that `--embedding
 `--save_scores=FILE.npz` that of a reranker's scores, which `--scores` reads.
 """
 
-from xmodal.base import interrupts
+from xmodal.core import interrupts
 
 if __name__ == "__main__":
     interrupts.end_at_once()  # Before the other imports, which take seconds.
@@ -44,11 +44,8 @@ from absl import flags
 from etils import epath
 from ml_collections import ConfigDict
 
-from xmodal.base.buckets import split_folders
-from xmodal.base.config import UserError
-from xmodal.base.progress import stoppable
-from xmodal.cli import config_flag, eval_flags
-from xmodal.cli.eval_flags import (
+from xmodal.apps import config_flag, eval_flags
+from xmodal.apps.eval_flags import (
     ANNOTATIONS,
     BOARDS,
     COMPARE,
@@ -73,11 +70,14 @@ from xmodal.cli.eval_flags import (
     check_flags,
     values_of,
 )
-from xmodal.cli.output_flag import OUTPUT
+from xmodal.apps.output_flag import OUTPUT
+from xmodal.core.buckets import split_folders
+from xmodal.core.errors import UserError
+from xmodal.core.progress import stoppable
 
 if TYPE_CHECKING:
-    from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-    from xmodal.runs.evaluation.subjects import Opened
+    from xmodal.train.evaluation.run_evaluation import RunEvaluation
+    from xmodal.train.evaluation.subjects import Opened
 
 flags.adopt_module_key_flags(eval_flags)
 
@@ -87,8 +87,8 @@ def main(argv: list[str]) -> None:
     del argv
     source = check_flags()
     # Everything else is imported where it is needed, so that --help and flag errors appear at once.
-    from xmodal.base import processes
-    from xmodal.base.compilation_cache import use_compilation_cache
+    from xmodal.core import processes
+    from xmodal.core.compilation_cache import use_compilation_cache
 
     config = None
     if "config" in source:
@@ -104,7 +104,7 @@ def main(argv: list[str]) -> None:
 
 def _stoppable() -> contextlib.AbstractContextManager:
     """Answers SIGTERM at the next block of work, the same one in all processes."""
-    from xmodal.base import processes
+    from xmodal.core import processes
 
     agree = processes.agree_to_stop if processes.count() > 1 else None
     return stoppable("the same command evaluates again", agree)
@@ -112,9 +112,9 @@ def _stoppable() -> contextlib.AbstractContextManager:
 
 def _evaluate(opened: "Opened", output: str) -> None:
     """Evaluates models by the evaluators of a config."""
-    from xmodal.runs.evaluation import evaluation_files, subjects
-    from xmodal.runs.evaluation.suite import Request
-    from xmodal.runs.folder import folder_lock
+    from xmodal.train.evaluation import evaluation_files, subjects
+    from xmodal.train.evaluation.suite import Request
+    from xmodal.train.folder import folder_lock
 
     evaluation_files.check_output(output, opened.identity, overwrite=OVERWRITE.value)
     saved = SAVE_EMBEDDINGS.value, SAVE_SCORES.value
@@ -128,7 +128,7 @@ def _evaluate(opened: "Opened", output: str) -> None:
             opened, output, request, keep_others=keep_others, check_lock=check_lock
         )
     if INTERPOLATE.value:
-        from xmodal.runs import interpolation
+        from xmodal.train import interpolation
 
         print(interpolation.write_curve(output, interpolation.read_weights(INTERPOLATE.value)))
     else:
@@ -146,12 +146,12 @@ def _open(source: tuple[str, ...], config: ConfigDict | None) -> tuple["Opened",
         return _open_run() if len(folders) == 1 else (_open_ensemble(folders), OUTPUT.value)
     assert config is not None
     if source == ("config",):
-        from xmodal.runs.published_towers import models_of, open_towers
+        from xmodal.train.published_towers import models_of, open_towers
 
         if len(models_of(config)) > 1:
             _refuse_to_save("model", "--config.init_from.model")
         return open_towers(config, EVALUATORS.value, SPLIT.value), OUTPUT.value
-    from xmodal.runs.evaluation.subjects import open_file
+    from xmodal.train.evaluation.subjects import open_file
 
     kind = source[0]
     opened = open_file(
@@ -168,8 +168,8 @@ def _open(source: tuple[str, ...], config: ConfigDict | None) -> tuple["Opened",
 
 def _open_run() -> tuple["Opened", str]:
     """Returns the checkpoint of a run, and the folder for its results."""
-    from xmodal.runs.evaluation import run_subjects
-    from xmodal.runs.folder import run_folder
+    from xmodal.train.evaluation import run_subjects
+    from xmodal.train.folder import run_folder
 
     config = run_folder.load_run(RUN.value)
     # Resolved once: a training run may save a later checkpoint at any time.
@@ -185,8 +185,8 @@ def _open_followed() -> tuple["Opened", str]:
     """Returns the checkpoints of a run as they appear."""
     import jax
 
-    from xmodal.runs.evaluation import run_subjects
-    from xmodal.runs.folder.following import follow, wait_for_run
+    from xmodal.train.evaluation import run_subjects
+    from xmodal.train.folder.following import follow, wait_for_run
 
     folders = split_folders(RUN.value)
     if len(folders) > 1 and any(epath.Path(each).exists() for each in folders):
@@ -201,8 +201,8 @@ def _open_followed() -> tuple["Opened", str]:
 
 def _open_interpolation() -> tuple["Opened", str]:
     """Returns averages of a checkpoint and the weights that its run started from."""
-    from xmodal.runs import interpolation
-    from xmodal.runs.folder import run_folder
+    from xmodal.train import interpolation
+    from xmodal.train.folder import run_folder
 
     weights = interpolation.read_weights(INTERPOLATE.value)
     config = run_folder.load_run(RUN.value)
@@ -213,8 +213,8 @@ def _open_interpolation() -> tuple["Opened", str]:
 
 def _open_ensemble(folders: list[str]) -> "Opened":
     """Returns the runs whose scores are averaged."""
-    from xmodal.runs.evaluation import run_subjects
-    from xmodal.runs.folder import run_folder
+    from xmodal.train.evaluation import run_subjects
+    from xmodal.train.folder import run_folder
 
     if missing := [each for each in folders if not epath.Path(each).exists()]:
         raise UserError(f"--run={RUN.value} names folders that do not exist: {missing}.")
@@ -240,11 +240,11 @@ def _refuse_to_save(kind: str, several: str) -> None:
 def _run_on_annotations(kind: str) -> None:
     """Evaluates the embeddings, scores or rankings in the flag of this name."""
     from xmodal.api import evaluating
-    from xmodal.base import mesh as mesh_lib
+    from xmodal.core import mesh as mesh_lib
     from xmodal.evals.reports.store import find_evaluations, load_ranks
-    from xmodal.runs.evaluation import evaluation_files as files
-    from xmodal.runs.evaluation.model_identity import ModelIdentity
-    from xmodal.runs.tensorboard.example_views import TensorBoardConfig, Views
+    from xmodal.train.evaluation import evaluation_files as files
+    from xmodal.train.evaluation.model_identity import ModelIdentity
+    from xmodal.train.tensorboard.example_views import TensorBoardConfig, Views
 
     model = ModelIdentity.of_file(flags.FLAGS[kind].value, SIMILARITY.value, IDS.value)
     files.check_output(OUTPUT.value, model, overwrite=OVERWRITE.value)
@@ -276,7 +276,7 @@ def _run_on_annotations(kind: str) -> None:
 
 def _output_in_run(place: str) -> str:
     """Returns --output, or its default within the run; keeps results out of the run's own."""
-    from xmodal.base.result_files import FINAL
+    from xmodal.core.result_files import FINAL
 
     output = OUTPUT.value or os.path.join(RUN.value, place, SPLIT.value or FINAL)
     own = os.path.join(RUN.value, FINAL)
@@ -291,12 +291,12 @@ def _output_in_run(place: str) -> str:
 
 def _evaluation_of(config: ConfigDict) -> "RunEvaluation":
     """Returns the evaluation of the run of a config."""
-    from xmodal.base import mesh as mesh_lib
-    from xmodal.runs import run
-    from xmodal.runs.evaluation.run_evaluation import RunEvaluation
+    from xmodal.core import mesh as mesh_lib
+    from xmodal.train.evaluation.run_evaluation import RunEvaluation
+    from xmodal.train.resolve import build_run
 
     _add_flags(config)
-    parts = run.build(config, mesh_lib.make_mesh())
+    parts = build_run(config, mesh_lib.make_mesh())
     return RunEvaluation(parts, names=EVALUATORS.value, trains=False)
 
 

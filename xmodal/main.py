@@ -5,7 +5,7 @@ one that a signal stopped, saved if it had begun to train, 75 for one whose othe
 the same command in all processes resumes it; 1 for an error.
 """
 
-from xmodal.base import interrupts
+from xmodal.core import interrupts
 
 if __name__ == "__main__":
     interrupts.end_at_once()  # Before the other imports, which take seconds.
@@ -15,12 +15,12 @@ import sys
 
 from absl import flags, logging
 
-from xmodal.base.config import UserError
-from xmodal.base.progress import STOPPED
-from xmodal.base.sigterm import ends_at_sigterm
-from xmodal.cli import config_flag, output_flag, training_flags
-from xmodal.cli.output_flag import OUTPUT
-from xmodal.cli.training_flags import DRY_RUN, WORKDIR
+from xmodal.apps import config_flag, output_flag, training_flags
+from xmodal.apps.output_flag import OUTPUT
+from xmodal.apps.training_flags import DRY_RUN, WORKDIR
+from xmodal.core.errors import UserError
+from xmodal.core.progress import STOPPED
+from xmodal.core.sigterm import ends_at_sigterm
 
 flags.adopt_module_key_flags(config_flag)
 flags.adopt_module_key_flags(training_flags)
@@ -68,17 +68,17 @@ def main(argv: list[str]) -> None:
         if flag.value and not DRY_RUN.value:
             raise UserError(f"--{flag.name} works only with --dry_run.")
     # Imported here so that --help and errors in flags or file names appear immediately.
-    from xmodal.base import processes
-    from xmodal.base.compilation_cache import use_compilation_cache
-    from xmodal.base.reused_memory import compute_in_caller
-    from xmodal.runs.folder.finished import finished_reports, next_steps
+    from xmodal.core import processes
+    from xmodal.core.compilation_cache import use_compilation_cache
+    from xmodal.core.reused_memory import compute_in_caller
+    from xmodal.train.folder.finished import finished_reports, next_steps
 
     workdir = WORKDIR.value or os.path.join("runs", config.name)
     if not DRY_RUN.value and (reports := finished_reports(config, workdir)):
         print(*(report.read_text() for report in reports), sep="\n")
         print(next_steps(workdir, config))
         return
-    from xmodal.runs import loop, preflight
+    from xmodal.train import loop, preflight
 
     if not TOPOLOGY.value:  # Functions compiled for absent devices cannot be read back.
         use_compilation_cache()

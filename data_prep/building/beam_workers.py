@@ -19,7 +19,7 @@ from etils import epath
 from data_prep.building.record_check import RecordCheck
 from data_prep.building.record_counts import Record
 from data_prep.building.record_parts import Part, PartedRecords, Result, Workers
-from data_prep.errors import UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
 if TYPE_CHECKING:
     import apache_beam as beam

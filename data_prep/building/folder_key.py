@@ -6,8 +6,8 @@ import re
 
 from tensorflow_datasets.core.constants import DATA_DIR
 
-from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.folders import hash_files, is_private
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.folders import hash_files, is_private
 
 
 def place_of(folder: pathlib.Path, data_dir: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from data_prep.errors import UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
 _BITS = 16
 

@@ -10,7 +10,8 @@ import PIL.Image
 import PIL.ImageOps
 import simplejpeg
 
-from data_prep.untrusted.picture_formats import TooManyPixelsError, open_picture, to_rgb
+from xmodal.core.errors import BadImageError
+from xmodal.core.untrusted.picture_formats import TooManyPixelsError, open_picture, to_rgb
 
 # An MPO is a JPEG with further pictures after the first.
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
@@ -19,21 +20,6 @@ _PNG_END = b"IEND\xaeB`\x82"
 # A photograph would be five times as large as a PNG.
 _DARK = "nearly black: its 16-bit values stay below 4,096, as if it had 12; scale them to 16 bits"
 _TURNED_JPEG = {"quality": 95, "subsampling": "4:4:4"}
-
-
-class BadImageError(ValueError):
-    """An image that cannot be used.
-
-    Attributes:
-      reason: one of a few, such as "no image", "no bytes", "not an image", "truncated image",
-        "damaged image", "damaged in the archive" and "too many pixels".
-      detail: further details.
-    """
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
-        self.detail = detail
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,9 +132,9 @@ def _open(encoded: bytes) -> PIL.Image.Image:
 
 
 def _decode(image: PIL.Image.Image, encoded: bytes) -> None:
-    """Decodes like `xmodal.preprocessing.decode_image`, so that training can read stored images.
+    """Decodes like `xmodal.data.pixels.images.decode_image`, for training to read stored images.
 
-    Nothing from xmodal is imported here; a test compares the two on damaged files.
+    A test compares the two on damaged files.
     """
     if image.format == "PNG":
         image.load()

@@ -8,10 +8,10 @@ from typing import Any
 import tensorflow_datasets as tfds
 
 from data_prep.building.id_set import IdSet
-from data_prep.building.image_check import BadImageError, CheckedImage, checked_image
+from data_prep.building.image_check import CheckedImage, checked_image
 from data_prep.building.record_counts import BuildReport, LeftOut, Record
 from data_prep.building.split_hash import SplitHash
-from data_prep.errors import UnexpectedFilesError
+from xmodal.core.errors import BadImageError, UnexpectedFilesError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from etils import epath
 
-from data_prep.untrusted.cells import inert_cell
+from xmodal.core.untrusted.cells import inert_cell
 
 # A usable record: a key that is unique in the split, and an example with the builder's features.
 Record = tuple[int | str, dict[str, Any]]

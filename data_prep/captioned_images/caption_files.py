@@ -12,8 +12,8 @@ from data_prep.captioned_images.options import ReadingOptions
 from data_prep.captioned_images.parquet_columns import embedded_column
 from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.captioned_images.tables import Table, ending, open_table
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_files import read_json
+from xmodal.core.errors import UnexpectedFilesError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,11 +27,11 @@ from data_prep.captioned_images.reading_summary import summary
 from data_prep.captioned_images.split_choice import choose_splits
 from data_prep.captioned_images.survey import Survey, look_at_part, survey
 from data_prep.captioned_images.user_ratings import Item, rated_pairs
-from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.image_files import ImageFile
-from data_prep.reading.picture_names import composed, is_picture
 from data_prep.reading.split_names import SPLITS
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.picture_names import composed, is_picture
 
 _CHANGED = "was added, removed or renamed during the build; build again"
 

@@ -12,8 +12,8 @@ from typing import Any
 from data_prep.building.record_counts import LeftOut
 from data_prep.reading.split_names import SYNONYMS, check_split_names, split_of_name
 from data_prep.reading.text_lines import read_caption
-from data_prep.untrusted.cells import is_error_value
-from data_prep.untrusted.json_text import parse_json_text
+from xmodal.core.untrusted.cells import is_error_value
+from xmodal.core.untrusted.json_text import parse_json_text
 
 # As in COCO's `train2017`, and in `train00001.tar`.
 _YEAR_OR_SHARD = re.compile(r"(?<=\D)\d{3,}$")

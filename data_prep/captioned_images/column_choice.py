@@ -21,9 +21,9 @@ from data_prep.captioned_images.numeric_captions import is_number
 from data_prep.captioned_images.options import FILE, ReadingOptions
 from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.captioned_images.tables import Table
-from data_prep.errors import ConflictingColumnsError, UnexpectedFilesError
-from data_prep.reading.picture_names import is_picture
 from data_prep.same_text import text_key
+from xmodal.core.errors import ConflictingColumnsError, UnexpectedFilesError
+from xmodal.core.picture_names import is_picture
 
 # A column of bare numbers must name images in this share of the rows.
 _LEAST_NAMED = 0.9

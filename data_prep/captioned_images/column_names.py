@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from data_prep.reading.picture_names import IMAGE_ENDINGS
+from xmodal.core.picture_names import IMAGE_ENDINGS
 
 # In order of preference if a table has several.
 IMAGES = (

@@ -26,12 +26,12 @@ from data_prep.captioned_images.sidecars import (
     same_stem,
 )
 from data_prep.captioned_images.unused_files import is_description, unused_files
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_files import Fetched, stem_of
 from data_prep.reading.fetched_images import FetchedPart, fetched_parts
-from data_prep.reading.folders import paths_by_file, walk
-from data_prep.reading.picture_names import is_picture, is_unread_picture
 from data_prep.reading.tar_samples import TAR_ENDINGS
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.folders import paths_by_file, walk
+from xmodal.core.picture_names import is_picture, is_unread_picture
 
 Part = FetchedPart | None
 

@@ -18,12 +18,12 @@ from data_prep.captioned_images.sidecars import (
 from data_prep.captioned_images.table_layouts import EmbeddedLayout, TableLayout
 from data_prep.captioned_images.tables import TABLE_ENDINGS, ending
 from data_prep.captioned_images.unused_files import RATINGS, is_description
-from data_prep.errors import ConflictingColumnsError, DamagedFileError, UnexpectedFilesError
 from data_prep.reading.fetched_files import stem_of
-from data_prep.reading.folders import files_below, walk
 from data_prep.reading.image_files import is_archive
-from data_prep.reading.picture_names import is_picture
 from data_prep.reading.tar_samples import TAR_ENDINGS, captioned_sample
+from xmodal.core.errors import ConflictingColumnsError, DamagedFileError, UnexpectedFilesError
+from xmodal.core.folders import files_below, walk
+from xmodal.core.picture_names import is_picture
 
 # A damaged file of these formats was a part of the table; other texts may be anything.
 _CERTAIN = (".parquet", ".jsonl", ".ndjson")

@@ -6,9 +6,9 @@ from typing import Any
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.tables import Row, Table
-from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.picture_names import is_picture
 from data_prep.reading.text_files import read_json
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.picture_names import is_picture
 
 
 def _key(value: Any) -> str:

@@ -15,9 +15,9 @@ from data_prep.captioned_images.captioned_pictures import (
 )
 from data_prep.captioned_images.picture_files import MissingPicture, PictureFiles
 from data_prep.captioned_images.unused_files import without_row
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.karpathy import read_karpathy_file
 from data_prep.reading.split_names import check_split_names, split_of_name
+from xmodal.core.errors import UnexpectedFilesError
 
 
 class Layout(abc.ABC):

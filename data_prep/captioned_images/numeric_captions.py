@@ -7,7 +7,7 @@ from typing import Any
 
 from data_prep.captioned_images.captioned_pictures import is_empty
 from data_prep.captioned_images.options import FILE
-from data_prep.errors import UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
 _NUMBER = re.compile(r"\s*[-+]?\d+([.,]\d+)?\s*")
 _NUMBERS = re.compile(r"[-+.,;:\s\d]+")

@@ -4,8 +4,8 @@ import dataclasses
 import pathlib
 from typing import Any, Self
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_files import read_json
+from xmodal.core.errors import UnexpectedFilesError
 
 FILE = "captioned_images.json"
 NO_TABLE = "none"

@@ -5,7 +5,7 @@ from typing import Any
 
 from data_prep.captioned_images.column_names import IMAGES, find_usual
 from data_prep.captioned_images.options import FILE, ReadingOptions
-from data_prep.errors import DamagedFileError, UnexpectedFilesError
+from xmodal.core.errors import DamagedFileError, UnexpectedFilesError
 
 
 def parquet_schema(path: pathlib.Path) -> Any:

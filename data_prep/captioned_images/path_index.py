@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Callable, Collection, Iterable
 
-from data_prep.reading.picture_names import composed
+from xmodal.core.picture_names import composed
 
 _Spelling = Callable[[str], str]
 

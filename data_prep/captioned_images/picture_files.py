@@ -6,13 +6,12 @@ import os
 import pathlib
 from collections.abc import Iterable, Sequence
 
-from data_prep.building.image_check import BadImageError
 from data_prep.captioned_images.captioned_pictures import split_of_folder
 from data_prep.captioned_images.path_index import PathIndex
-from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.folders import file_id, paths_by_file, walk
 from data_prep.reading.image_files import ImageFile
-from data_prep.reading.picture_names import (
+from xmodal.core.errors import BadImageError, UnexpectedFilesError
+from xmodal.core.folders import file_id, paths_by_file, walk
+from xmodal.core.picture_names import (
     IMAGE_ENDINGS,
     composed,
     is_picture,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from data_prep.captioned_images.column_names import caption_groups
 from data_prep.captioned_images.unused_files import is_description
 from data_prep.reading.fetched_files import SIDECAR_ENDINGS, read_meta, stem_of, texts_of_images
-from data_prep.reading.folders import walk
-from data_prep.reading.picture_names import is_picture
+from xmodal.core.folders import walk
+from xmodal.core.picture_names import is_picture
 
 
 def is_sidecar(name: str) -> bool:

@@ -14,8 +14,8 @@ from scipy.sparse.csgraph import connected_components
 
 from data_prep.captioned_images.captioned_pictures import BY_CONTENT
 from data_prep.captioned_images.survey import Survey
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.split_names import SPLITS, count_in_earlier
+from xmodal.core.errors import UnexpectedFilesError
 
 SHARE, MOST = 0.1, 5000
 """Share of the pictures in validation and in test, and the largest number of pictures there."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from data_prep.building.image_check import BadImageError, check_readable, small_jpeg
+from data_prep.building.image_check import check_readable, small_jpeg
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
     APPEARS_TWICE,
@@ -20,9 +20,9 @@ from data_prep.captioned_images.captioned_pictures import (
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.numeric_captions import check_captions
 from data_prep.captioned_images.preview import MOST_SHOWN, Example
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_images import text_hash
 from data_prep.same_text import text_key
+from xmodal.core.errors import BadImageError, UnexpectedFilesError
 
 _PREVIEW = 240  # pixels
 _LOG_SECONDS = 10.0

@@ -6,7 +6,6 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.captioned_pictures import (
     BY_CONTENT,
@@ -26,8 +25,8 @@ from data_prep.captioned_images.options import FILE
 from data_prep.captioned_images.picture_files import MissingPicture, PictureFiles
 from data_prep.captioned_images.tables import Table
 from data_prep.captioned_images.unused_files import unused_files, without_row
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.image_files import ImageFile
+from xmodal.core.errors import BadImageError, UnexpectedFilesError
 
 Source = tuple[Table, Columns]
 

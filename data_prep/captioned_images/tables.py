@@ -12,12 +12,12 @@ from typing import Any
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.options import FILE
 from data_prep.captioned_images.parquet_columns import parquet_schema
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import IsRow, scan_csv
-from data_prep.reading.picture_names import IMAGE_ENDINGS
 from data_prep.reading.text_files import read_json, read_jsonl, read_lines
 from data_prep.reading.text_lines import SAVE_AS
-from data_prep.untrusted.parquet_rows import UnreadableRow, parquet_rows
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.picture_names import IMAGE_ENDINGS
+from xmodal.core.untrusted.parquet_rows import UnreadableRow, parquet_rows
 
 TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".token", ".jsonl", ".ndjson", ".json", ".parquet")
 Row = tuple[str, dict[str, Any]]

@@ -7,8 +7,8 @@ from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.options import FILE
 from data_prep.captioned_images.picture_files import PictureFiles
 from data_prep.captioned_images.tables import TABLE_ENDINGS, ending
-from data_prep.reading.folders import walk
-from data_prep.reading.picture_names import fault_of_file, is_picture, is_unread_picture
+from xmodal.core.folders import walk
+from xmodal.core.picture_names import fault_of_file, is_picture, is_unread_picture
 
 RATINGS = "ratings"
 # What tools write beside data: Hugging Face's and img2dataset's descriptions, ours.

@@ -10,9 +10,9 @@ from data_prep.building.record_counts import LeftOut, Record
 from data_prep.captioned_images.captioned_pictures import is_empty
 from data_prep.captioned_images.path_index import PathIndex
 from data_prep.captioned_images.tables import open_table
-from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.picture_names import composed
 from data_prep.schema import rating_example
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.picture_names import composed
 
 _COLUMNS = ("left", "right", "score")
 # Kinds of the two sides -> rating. A caption is the left side of a pair with a picture.

@@ -7,9 +7,9 @@ import numpy as np
 
 from data_prep.checks.figure_rows import FigureRow, judge, lookup
 from data_prep.checks.split_contents import SplitContents, read_split
-from data_prep.errors import NotPreparedError
 from data_prep.prepared import open_prepared, read_columns
 from data_prep.published_figures import Figure, Value
+from xmodal.core.errors import NotPreparedError
 
 
 class Prepared:

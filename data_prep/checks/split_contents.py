@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from data_prep.building.image_check import BadImageError, checked_image
+from data_prep.building.image_check import checked_image
 from data_prep.building.split_hash import SplitHash
 from data_prep.same_text import content_hash
+from xmodal.core.errors import BadImageError
 
 # Features that distinguish kinds of rows: rows and scores are counted for each combination.
 CATEGORIES = ("rating", "direction", "method", "year", "dataset", "fold")

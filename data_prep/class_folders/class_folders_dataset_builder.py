@@ -13,11 +13,13 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, Unknown
-from data_prep.reading.folders import paths_by_file, walk
 from data_prep.reading.image_files import ImageFile
-from data_prep.reading.picture_names import (
+from data_prep.reading.split_names import SPLITS, count_in_earlier, split_of_name
+from data_prep.same_text import content_hash
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.folders import paths_by_file, walk
+from xmodal.core.picture_names import (
     IMAGE_ENDINGS,
     composed,
     fault_of_file,
@@ -25,9 +27,7 @@ from data_prep.reading.picture_names import (
     is_unread_picture,
     read_picture,
 )
-from data_prep.reading.split_names import SPLITS, count_in_earlier, split_of_name
-from data_prep.same_text import content_hash
-from data_prep.untrusted.names import name_key
+from xmodal.core.untrusted.names import name_key
 
 _ONLY_SPLIT = "test"
 

@@ -9,10 +9,10 @@ import tensorflow_datasets as tfds
 from data_prep import coherence_pairs
 from data_prep.building.record_counts import LeftOut
 from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
-from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, Known, Unknown, count_figures
 from data_prep.reading.csv_files import scan_csv
 from data_prep.reading.text_files import read_json
+from xmodal.core.errors import UnexpectedFilesError
 
 # CMCM is trained on the first six.
 _RELATIONS = (

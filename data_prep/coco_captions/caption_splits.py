@@ -3,11 +3,11 @@
 import dataclasses
 import pathlib
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.karpathy import Photograph, Photographs, count, file_name, read_karpathy
 from data_prep.reading.numpy_files import read_ids
 from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
+from xmodal.core.errors import UnexpectedFilesError
 
 # im2txt cuts val2014 here, in percent of its images and in the order of the annotation file.
 _TRAIN_UNTIL, _VALIDATION_UNTIL = 85, 90

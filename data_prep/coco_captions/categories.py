@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
 _INSTANCES = tuple(
     f"instances_{part}{year}.json" for year in (2014, 2017) for part in ("train", "val")

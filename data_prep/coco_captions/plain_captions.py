@@ -7,11 +7,11 @@ import dataclasses
 import itertools
 import pathlib
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import read_csv
 from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.karpathy import Photograph, Photographs
 from data_prep.reading.text_files import read_jsonl
+from xmodal.core.errors import UnexpectedFilesError
 
 COLUMNS = ("caption_id", "image_id", "karpathy_split", "caption")
 SPLITS = ("train", "restval", "val", "test")

@@ -9,10 +9,10 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.errors import UnexpectedFilesError
 from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkList, linked_records
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.text_lines import TextLines
+from xmodal.core.errors import UnexpectedFilesError
 
 # Split -> published list, pattern of other names for it, names of its image folder, and id of its
 # first row: ids of two splits never collide.

@@ -4,10 +4,10 @@ import itertools
 import pathlib
 from collections.abc import Iterable, Iterator
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import read_csv
 from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
+from xmodal.core.errors import UnexpectedFilesError
 
 # Karpathy's file, or the official captions of val2014, which are also in those of 2017.
 _JSON = (

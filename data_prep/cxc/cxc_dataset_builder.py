@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.image_check import BadImageError, checked_image
+from data_prep.building.image_check import checked_image
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
 from data_prep.cxc.rating_files import KINDS, RELEASED, Rating, file_name, scan_ratings
 from data_prep.published_figures import Figure, Known, Within
+from xmodal.core.errors import BadImageError
 
 # Suffix of a config -> kinds of sides whose contents it includes in addition to ids.
 _ADDED = {"": (), "captions": ("caption",), "images": ("caption", "image")}

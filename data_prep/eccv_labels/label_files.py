@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.numpy_files import read_ids
 from data_prep.reading.text_files import read_json
+from xmodal.core.errors import UnexpectedFilesError
 
 _CAPTIONS = 5
 _LARGEST_ID = np.iinfo(np.int32).max

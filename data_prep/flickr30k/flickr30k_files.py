@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import read_csv
 from data_prep.reading.karpathy import Photograph
 from data_prep.reading.text_lines import TextLines, read_caption
+from xmodal.core.errors import UnexpectedFilesError
 
 _LISTS = {"train": "train", "val": "validation", "test": "test"}
 TOKENS = "results_20130124.token"

@@ -11,13 +11,13 @@ from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.caption_pairs import caption_pairs, pair_figures
-from data_prep.errors import UnexpectedFilesError
 from data_prep.flickr8k import flickr8k_files
 from data_prep.published_figures import Figure, Within
 from data_prep.reading.image_files import open_images
 from data_prep.same_text import text_key
 from data_prep.semeval_sts.semeval_files import find_sets
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
 # The release and its misspelled folder, Kaggle's copy, and a smaller copy.
 _IMAGES = ("Flickr8k_Dataset", "Flicker8k_Dataset", "Images", "images_160")

@@ -10,10 +10,10 @@ import pathlib
 from collections.abc import Iterator
 
 from data_prep.building.id_set import IdSet
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import read_csv
 from data_prep.reading.karpathy import file_name, in_splits, read_karpathy
 from data_prep.reading.published_json import has_json
+from xmodal.core.errors import UnexpectedFilesError
 
 ORIGINAL_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 TIDY_SPLITS = {"train": "train", "val": "validation", "test": "test"}

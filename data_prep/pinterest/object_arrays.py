@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.errors import UnexpectedFilesError
-from data_prep.untrusted.plain_pickles import DAMAGE, load_plain
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.untrusted.plain_pickles import DAMAGE, load_plain
 
 
 def read_objects(path: pathlib.Path) -> list[Any]:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_files import AnyPath, read_lines
 from data_prep.reading.text_lines import SAVE_AS
+from xmodal.core.errors import UnexpectedFilesError
 
 _Row = TypeVar("_Row")
 IsRow = Callable[[str, list[str]], bool]

@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
-from data_prep.reading.picture_names import (
+from xmodal.core.errors import BadImageError
+from xmodal.core.picture_names import (
     IMAGE_ENDINGS,
     UNREAD_ENDINGS,
     composed,
@@ -23,8 +23,8 @@ from data_prep.reading.picture_names import (
     is_unread_picture,
     read_picture,
 )
-from data_prep.untrusted.json_text import parse_json_text
-from data_prep.untrusted.parquet_rows import UnreadableRow, parquet_rows
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.untrusted.parquet_rows import UnreadableRow, parquet_rows
 
 SIDECAR_ENDINGS = (".txt", ".json")
 _ENDINGS = "|".join(map(re.escape, (*IMAGE_ENDINGS, *UNREAD_ENDINGS)))

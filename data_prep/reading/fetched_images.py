@@ -19,11 +19,11 @@ import numpy as np
 from absl import logging
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_files import Fetched, read_images, read_table
-from data_prep.reading.folders import walk
 from data_prep.reading.tar_samples import TAR_ENDINGS, read_tar
 from data_prep.same_text import content_hash
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.folders import walk
 
 # Largest number of different downloader messages in a report.
 _MAX_ERRORS = 1000

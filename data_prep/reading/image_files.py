@@ -9,13 +9,12 @@ import pathlib
 import tarfile
 from collections.abc import Callable, Iterable
 
-from data_prep.building.image_check import BadImageError
-from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.folders import is_note
 from data_prep.reading.tar_samples import TAR_ENDINGS, open_tar
 from data_prep.reading.text_files import open_archive, read_member
-from data_prep.untrusted.archives import TAR_ERRORS, read_part, tar_members
-from data_prep.untrusted.names import is_inside
+from xmodal.core.errors import BadImageError, UnexpectedFilesError
+from xmodal.core.folders import is_note
+from xmodal.core.untrusted.archives import TAR_ERRORS, read_part, tar_members
+from xmodal.core.untrusted.names import is_inside
 
 ENDINGS = ("", ".zip", *TAR_ENDINGS)
 

@@ -10,7 +10,7 @@ from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.published_json import WRONG_FORM, read_published_json, wrong_form
 from data_prep.reading.split_names import SYNONYMS, check_split_names
 from data_prep.reading.text_files import read_json
-from data_prep.untrusted.names import name_key
+from xmodal.core.untrusted.names import name_key
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pathlib
 
 import numpy as np
 
-from data_prep.errors import UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
 
 def read_ids(path: pathlib.Path) -> list[int]:

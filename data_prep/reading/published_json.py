@@ -4,8 +4,8 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_files import open_archive, parse_json, read_json, read_member
+from xmodal.core.errors import UnexpectedFilesError
 
 _ARCHIVES = (
     "annotations_trainval2014.zip",

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from data_prep.errors import UnexpectedFilesError
-from data_prep.untrusted.names import name_key
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.untrusted.names import name_key
 
 SPLITS = ("train", "validation", "test")
 # `eval` is not here: it is validation to some and test to others.

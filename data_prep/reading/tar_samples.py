@@ -14,12 +14,12 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import BinaryIO
 
-from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
 from data_prep.reading.fetched_files import Fetched, read_meta
-from data_prep.reading.folders import is_note
-from data_prep.reading.picture_names import composed, is_picture, is_unread_picture
-from data_prep.untrusted.archives import TAR_ERRORS, open_gzip, read_part, tar_members
+from xmodal.core.errors import BadImageError
+from xmodal.core.folders import is_note
+from xmodal.core.picture_names import composed, is_picture, is_unread_picture
+from xmodal.core.untrusted.archives import TAR_ERRORS, open_gzip, read_part, tar_members
 
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
 

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from etils import epath
 
-from data_prep.errors import DamagedFileError, UnexpectedFilesError
-from data_prep.untrusted.archives import ZIP_ERRORS, open_gzip, open_zip
-from data_prep.untrusted.json_text import parse_json_text
+from xmodal.core.errors import DamagedFileError, UnexpectedFilesError
+from xmodal.core.untrusted.archives import ZIP_ERRORS, open_gzip, open_zip
+from xmodal.core.untrusted.json_text import parse_json_text
 
 AnyPath: TypeAlias = pathlib.Path | epath.Path
 """A path on the disk or, as `epath.Path`, in a bucket."""

@@ -3,11 +3,11 @@
 import pathlib
 from typing import Any
 
-from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.folders import files_below
 from data_prep.reading.text_lines import TextLines
 from data_prep.region_features.feature_stores import TAGS, number_of_name
-from data_prep.untrusted.json_text import parse_json_text
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.folders import files_below
+from xmodal.core.untrusted.json_text import parse_json_text
 
 
 def read_tags(folder: pathlib.Path) -> dict[int, str]:

@@ -10,7 +10,6 @@ import numpy as np
 from data_prep import schema
 from data_prep.building.record_counts import LeftOut, Record
 from data_prep.coco_captions.caption_splits import read_karpathy_split
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.karpathy import (
     Photograph,
     Photographs,
@@ -20,6 +19,7 @@ from data_prep.reading.karpathy import (
 )
 from data_prep.region_features.feature_stores import FeatureStores, number_of_name
 from data_prep.region_features.scan_files import to_float16
+from xmodal.core.errors import UnexpectedFilesError
 
 # Number per image in evaluation; a few COCO images have more.
 _MOST_CAPTIONS = 5

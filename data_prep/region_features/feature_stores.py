@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.folders import files_below
 from data_prep.reading.text_lines import TextLines
-from data_prep.untrusted import saved_arrays
-from data_prep.untrusted.hdf5 import HDF5_ERRORS, Hdf5File
-from data_prep.untrusted.lmdb_files import LmdbFile, Place
-from data_prep.untrusted.plain_pickles import DAMAGE, load_plain
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.folders import files_below
+from xmodal.core.untrusted import saved_arrays
+from xmodal.core.untrusted.hdf5 import HDF5_ERRORS, Hdf5File
+from xmodal.core.untrusted.lmdb_files import LmdbFile, Place
+from xmodal.core.untrusted.plain_pickles import DAMAGE, load_plain
 
 TAGS = "predictions.tsv"
 """Name of the files of `detected_tags`, which have no features."""

@@ -5,9 +5,9 @@ import pathlib
 
 import numpy as np
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_lines import TextLines
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
 CAPTIONS_PER_IMAGE = 5
 # The largest number of float16; region features stay below 100.

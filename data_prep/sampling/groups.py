@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 
-from data_prep.errors import UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
 
 @dataclasses.dataclass(frozen=True)

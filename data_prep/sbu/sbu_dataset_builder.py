@@ -9,12 +9,12 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.errors import UnexpectedFilesError
 from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkList, linked_records
 from data_prep.published_figures import Figure, Unknown
 from data_prep.reading.fetched_images import text_hash
 from data_prep.reading.text_files import read_json
 from data_prep.reading.text_lines import TextLines
+from xmodal.core.errors import UnexpectedFilesError
 
 _URLS = "SBU_captioned_photo_dataset_urls.txt"
 _CAPTIONS = "SBU_captioned_photo_dataset_captions.txt"

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import read_csv, scan_csv
-from data_prep.reading.folders import files_below
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.folders import files_below
 
 _SENTENCES = ("sentence1", "sentence2")
 _TABLE_COLUMNS = ("year", "dataset", "split", "score", *_SENTENCES)

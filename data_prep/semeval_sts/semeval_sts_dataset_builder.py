@@ -9,10 +9,10 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut, Record
-from data_prep.errors import UnexpectedFilesError
 from data_prep.published_figures import Figure, IfPresent, Within
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet, first_id
 from data_prep.semeval_sts.semeval_files import Scored, find_sets
+from xmodal.core.errors import UnexpectedFilesError
 
 
 class Builder(RandomAccessBuilder):

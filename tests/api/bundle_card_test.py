@@ -5,7 +5,7 @@ import json
 import pytest
 
 from xmodal.api.bundles import card
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 _CONTENT = {
     "made_with": {}, "source": {}, "platforms": ["cpu"], "requires": [], "parameters": {},

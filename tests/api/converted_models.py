@@ -8,7 +8,7 @@ from xmodal.models import make_dual_encoder
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.model_folder import ModelDescription, save_model
-from xmodal.training.tree import flatten
+from xmodal.train.tree import flatten
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "red", "star", "##s", "above", "the", "circle"]
 WORD_ENCODER = {"name": "words", "vocab_size": len(WORDS), "width": 4}

@@ -9,9 +9,9 @@ import re
 import numpy as np
 import pytest
 
+from data_prep.cxc import cxc_files
 from xmodal.api import evaluating
-from xmodal.base import cxc_files
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.evals.evaluators import boards
 from xmodal.evals.labels import released
 from xmodal.evals.reports import evaluation_report

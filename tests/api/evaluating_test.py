@@ -11,8 +11,8 @@ from jax.sharding import Mesh
 import xmodal
 from xmodal import data
 from xmodal.api import embedding_functions
+from xmodal.data.pixels.images import decode_image
 from xmodal.evals import Embeddings, evaluate_source, make_evaluator, read_options
-from xmodal.preprocessing.images import decode_image
 
 SHAPES = "crisscrossed_shapes"
 

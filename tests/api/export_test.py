@@ -20,7 +20,7 @@ from tests import short_runs
 from xmodal.api import model_sources
 from xmodal.api.bundles import card as card_module
 from xmodal.api.exporting import export_model
-from xmodal.cli.export import main
+from xmodal.apps.export import main
 from xmodal.models import DualEncoder
 from xmodal.models.encoders import efficientnet
 
@@ -44,7 +44,7 @@ for number, text in enumerate(inputs["texts"].tolist()):
 np.savez({outputs!r}, **found)
 """
 TRAINING = ["flax", "optax", "orbax", "tensorflow", "tensorflow_datasets", "tensorflow_text",
-            "grain", "h5py", "matplotlib", "ml_collections", "xmodal.models"]  # fmt: skip
+            "h5py", "matplotlib", "ml_collections", "xmodal.models"]  # fmt: skip
 
 
 def make_images(model_name, count=5):
@@ -284,7 +284,7 @@ def test_embeddings_of_a_model_with_a_pair_scorer(tmp_path):
 
 
 def test_the_command(bundle, tmp_path, monkeypatch, capsys):
-    command = ["xmodal.cli.export", f"--model={bundle[1]}", f"--output={tmp_path / 'bundle'}"]
+    command = ["xmodal.apps.export", f"--model={bundle[1]}", f"--output={tmp_path / 'bundle'}"]
     monkeypatch.setattr(sys, "argv", command)
     main()
     printed = capsys.readouterr().out

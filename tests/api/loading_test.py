@@ -9,12 +9,12 @@ import pytest
 from tiny_dual_encoder import SECTION, TEXT, WORDS, make_texts, make_weights, save_run
 
 import xmodal
-from tests.preprocessing.tiny_pieces import tokenizer_json
-from xmodal.preprocessing.tokenizer_files import parse_file
+from tests.data.text.tiny_pieces import tokenizer_json
+from xmodal.data.text.tokenizer_files import parse_file
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.model_folder import ModelDescription, save_model
-from xmodal.training.tree import flatten
+from xmodal.train.tree import flatten
 
 TEXTS = make_texts(9)
 NO_REPORT = Report({}, {}, [], {})

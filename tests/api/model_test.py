@@ -9,9 +9,9 @@ from tiny_dual_encoder import FEATURES, WIDTH, WORDS, make_model, make_texts
 
 from xmodal import ItemEmbeddings
 from xmodal.api import model as model_module
-from xmodal.base.config import UserError
-from xmodal.evals.inputs import given_items
-from xmodal.preprocessing import ImageConfig, prepare_images
+from xmodal.core.errors import UserError
+from xmodal.data.pixels.images import ImageConfig, prepare_images
+from xmodal.evals.scores import given_items
 
 
 def mean_of_words(text, params):

@@ -15,12 +15,12 @@ from configs import clip as clip_config
 from tests.pretrained import published_clip as published
 from xmodal.api.exporting import export_model
 from xmodal.apps.explore import show
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained import published_models
-from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.evaluation.subjects import evaluate_subjects
-from xmodal.runs.evaluation.suite import Request
-from xmodal.runs.published_towers import open_towers
+from xmodal.train.evaluation.subjects import evaluate_subjects
+from xmodal.train.evaluation.suite import Request
+from xmodal.train.inherit import inherit
+from xmodal.train.published_towers import open_towers
 
 TEXTS = ["the cat", "a bat sat at that hat", "", "the the the the the the the the"]
 MEAN, STD = np.array([[0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]])

@@ -11,9 +11,9 @@ from tiny_dual_encoder import FEATURES, PAIR_SCORER, SECTION, make_model, make_t
 import xmodal
 from xmodal.api import pair_scoring
 from xmodal.api.pair_scoring import score_given_pairs
-from xmodal.evals import pair_scores
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.evals.scores import pair_scores
 from xmodal.models import make_dual_encoder
-from xmodal.preprocessing import ImageConfig
 
 
 def slow_scores(params, images, texts, model):

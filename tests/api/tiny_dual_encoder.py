@@ -5,14 +5,16 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from xmodal.api.model import Model
-from xmodal.base import mesh as mesh_lib
+from xmodal.core import mesh as mesh_lib
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.data.text.text_config import TextConfig
+from xmodal.data.text.tokenizers import make_tokenizer
 from xmodal.models import make_dual_encoder
-from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer
-from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.pair_functions import make_pair_functions
-from xmodal.runs.sections import CheckpointConfig, SelectConfig
-from xmodal.training.state import TrainState
-from xmodal.training.tree import split
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.pair_functions import make_pair_functions
+from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.step.state import TrainState
+from xmodal.train.tree import split
 
 FEATURES, WIDTH = 5, 4
 WORDS = [

@@ -17,11 +17,11 @@ from xmodal.api.bundles import opening
 from xmodal.api.bundles.card import WEIGHTS, read_bundle, write_card
 from xmodal.api.exporting import export_model
 from xmodal.apps.explore.inspection import Inspection
-from xmodal.base.tree_paths import unflatten
+from xmodal.core.tree_paths import unflatten
 from xmodal.evals import Embeddings
-from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.sections import CheckpointConfig, SelectConfig
-from xmodal.training.state import TrainState
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.step.state import TrainState
 
 REGIONS = 3
 SECTION = {

@@ -20,8 +20,8 @@ from jax.experimental.pallas.ops.tpu import flash_attention as flash
 from jax.sharding import SingleDeviceSharding
 
 from xmodal.models.attention import attend, split_heads
-from xmodal.runs.costs import accelerators
-from xmodal.runs.costs.cost import measure
+from xmodal.train.costs import accelerators
+from xmodal.train.costs.cost import measure
 
 HEADS, WIDTH = 12, 768
 # Pictures and tokens.

@@ -21,10 +21,10 @@ import jax
 import numpy as np
 from absl import logging
 
-from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.folder.damaged_checkpoints import set_damaged_aside
-from xmodal.runs.sections import CheckpointConfig, SelectConfig
-from xmodal.training.state import TrainState
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.folder.damaged_checkpoints import set_damaged_aside
+from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.step.state import TrainState
 
 
 def make_state(megabytes: int, leaves: int) -> TrainState:

@@ -23,7 +23,7 @@ import numpy as np
 
 from xmodal.api.model import Model
 from xmodal.api.model_sources import Stored, make_model, read_folder
-from xmodal.evals.inputs.text_lengths import TextLengths
+from xmodal.evals.scores.text_lengths import TextLengths
 from xmodal.models import Devices, make_dual_encoder
 
 # Defaults of embed_texts and embed_images on a CPU.

@@ -112,8 +112,8 @@ def make_labels(task: Task) -> Any:
     """Released labels, or original pairs without them."""
     import numpy as np
 
-    from xmodal.evals.boards.types import Labels
     from xmodal.evals.labels.annotations import read_annotations
+    from xmodal.evals.labels.types import Labels
 
     if task.annotations:
         return read_annotations(task.annotations, "test")
@@ -129,11 +129,11 @@ def make_suite(task: Task) -> Callable[[], dict[str, float]]:
     """All boards and their intervals."""
     import jax
 
-    from xmodal.base.mesh import make_mesh
-    from xmodal.evals.boards.make import make_boards
-    from xmodal.evals.inputs.sources import Embeddings
+    from xmodal.core.mesh import make_mesh
+    from xmodal.evals.evaluators.runner import compute_boards
+    from xmodal.evals.labels.make import make_boards
     from xmodal.evals.reports.summary import summarize
-    from xmodal.evals.runner import compute_boards
+    from xmodal.evals.scores.sources import Embeddings
 
     labels = make_labels(task)
     boards = make_boards(labels, task.boards)
@@ -232,7 +232,7 @@ def make_text_argsort(task: Task) -> Callable[[], dict[str, float]]:
     """Caption-caption retrieval: products by block, and a sort of every row."""
     import numpy as np
 
-    from xmodal.evals.boards.make import make_boards
+    from xmodal.evals.labels.make import make_boards
 
     boards = make_boards(make_labels(task), ("coco5k", "cxc"))
     _, captions = normalized(task)
@@ -263,8 +263,8 @@ def make_scipy_bootstrap(task: Task) -> Callable[[], dict[str, float]]:
     import numpy as np
     from scipy import stats
 
-    from xmodal.evals.boards.make import make_boards
-    from xmodal.evals.metrics import draw_pairs
+    from xmodal.evals.labels.make import make_boards
+    from xmodal.evals.reports.metrics import draw_pairs
 
     (board,) = make_boards(make_labels(task), ("cxc",))
     images, captions = normalized(task)

@@ -16,9 +16,10 @@ import time
 import data_prep
 from configs import cxc_text_text
 from data_prep.build import build
-from xmodal.base import mesh as mesh_lib
-from xmodal.runs import compiled_step, frozen_features, loop, run
-from xmodal.runs.start import starting_state
+from xmodal.core import mesh as mesh_lib
+from xmodal.train import compiled_step, frozen_features, loop
+from xmodal.train.resolve import resolve
+from xmodal.train.start import starting_state
 
 IMAGES = {"train": 1000, "validation": 25, "test": 25}
 
@@ -50,7 +51,7 @@ class Run:
         config = config.copy_and_resolve_references()
         if not stored:
             config.frozen_features.sides = ()
-        self._parts = run.resolve(config)
+        self._parts = resolve(config)
         self._state = starting_state(self._parts, "/no/such/run")
         started = time.perf_counter()
         features = frozen_features.open_or_compute(self._parts, self._state)

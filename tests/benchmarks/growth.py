@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks import evaluation, loss, pair_scores
-from xmodal.base.processor import describe_processor
+from xmodal.core.processor import describe_processor
 
 SCALES = (1, 4, 16)
 DEVICES = 8
@@ -173,11 +173,11 @@ def make_first_tiles(task: evaluation.Task) -> Callable[[], Any]:
     """Opens a gallery and ranks it in three directions, each pass up to tile `TILES`."""
     import jax
 
-    from xmodal.base.mesh import make_mesh
-    from xmodal.evals.boards.make import make_boards
-    from xmodal.evals.inputs.sources import Embeddings
-    from xmodal.evals.ranking.from_scores import rank_directions
-    from xmodal.evals.ranking.products import open_scores
+    from xmodal.core.mesh import make_mesh
+    from xmodal.evals.labels.make import make_boards
+    from xmodal.evals.scores.from_scores import rank_directions
+    from xmodal.evals.scores.products import open_scores
+    from xmodal.evals.scores.sources import Embeddings
 
     labels = evaluation.make_labels(task)
     directions = make_boards(labels, task.boards)[0].directions
@@ -226,9 +226,9 @@ def compile_ranking(images: int, dim: int) -> int:
     import jax.numpy as jnp
     from jax.sharding import NamedSharding, PartitionSpec
 
-    from xmodal.base.mesh import BATCH_AXIS, make_mesh
-    from xmodal.evals.ranking import counting
-    from xmodal.evals.ranking.score_tiles import GROUP, choose_rows
+    from xmodal.core.mesh import BATCH_AXIS, make_mesh
+    from xmodal.evals.scores import counting
+    from xmodal.evals.scores.score_tiles import GROUP, choose_rows
 
     mesh = make_mesh(jax.devices()[:DEVICES])
     captions = images * evaluation.CAPTIONS_PER_IMAGE

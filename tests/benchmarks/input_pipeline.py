@@ -27,19 +27,15 @@ import tensorflow as tf
 
 import data_prep
 from data_prep.build import build
-from tests.preprocessing.wordpiece_test import _reference
+from tests.data.text.wordpiece_test import _reference
 from xmodal import data
-from xmodal.base.read_ahead import read_ahead
+from xmodal.core.read_ahead import read_ahead
 from xmodal.data.order import Order
-from xmodal.preprocessing import (
-    AugmentConfig,
-    ImageConfig,
-    TextConfig,
-    make_tokenizer,
-    prepare_images,
-)
-from xmodal.preprocessing.augment import draw
-from xmodal.preprocessing.wordpiece import SPECIAL_TOKENS
+from xmodal.data.pixels.augment import AugmentConfig, draw
+from xmodal.data.pixels.images import ImageConfig, prepare_images
+from xmodal.data.text.text_config import TextConfig
+from xmodal.data.text.tokenizers import make_tokenizer
+from xmodal.data.text.wordpiece import SPECIAL_TOKENS
 
 SIZE = 380
 AUGMENT = AugmentConfig()

@@ -12,6 +12,7 @@ traffic at the published peaks. What `--dry_run` prints plus 11 times these figu
 
 import argparse
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -20,9 +21,9 @@ import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
 from configs import clip
-from xmodal.models.transformer_layers import STORE_NOTHING, LayerSpec, run_layers
-from xmodal.runs.costs import accelerators
-from xmodal.runs.costs.cost import measure
+from xmodal.models.transformer_layers import StackConfig
+from xmodal.train.costs import accelerators
+from xmodal.train.costs.cost import measure
 
 TOKENS = {"image": 197, "text": 77}
 
@@ -30,25 +31,23 @@ TOKENS = {"image": 197, "text": 77}
 class Stack(nn.Module):
     """Layers of a tower, compiled separately."""
 
-    spec: LayerSpec
-    depth: int
+    config: StackConfig
+    options: Mapping[str, Any]
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        return run_layers(
-            self.spec, x, None, depth=self.depth, dropout=0.0, name="layers", remat=True,
-            remat_policy=STORE_NOTHING, unroll=True,
-        )  # fmt: skip
+        return self.config.run_layers(x, None, 0.0, **self.options)
 
 
 def count(tower: str, args: argparse.Namespace) -> dict[str, Any]:
     """Returns the figures of one layer."""
     encoder = clip.get_config("vit_b16").model[tower].encoder
-    spec = LayerSpec(
-        encoder.heads, encoder.mlp_dim, norm_first=True, activation=encoder.activation,
-        epsilon=encoder.epsilon, causal=tower == "text", dtype=jnp.bfloat16,
+    config = StackConfig(
+        encoder.width, args.depth, encoder.heads, encoder.mlp_dim, dtype="bfloat16", remat=True,
+        unroll=True,
     )  # fmt: skip
-    stack = Stack(spec, args.depth)
+    options = {"norm_first": True, "activation": encoder.activation, "causal": tower == "text"}
+    stack = Stack(config, options | {"epsilon": encoder.epsilon})
     device = accelerators.slice_devices(args.topology)[0]
     sharding = SingleDeviceSharding(device)
     shape = (args.batch_size, TOKENS[tower], encoder.width)

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.base.processor import describe_processor
+from xmodal.core.processor import describe_processor
 
 # Name -> loss, options, similarity.
 FAMILIES: dict[str, tuple[str, dict, dict]] = {
@@ -52,7 +52,7 @@ def compile_ours(family: str, engine: str, args: argparse.Namespace) -> tuple[Ca
     """Returns a function without arguments, and megabytes of temporaries per device."""
     import jax
 
-    from xmodal.base import mesh as mesh_lib
+    from xmodal.core import mesh as mesh_lib
     from xmodal.losses import LOSSES, Context
     from xmodal.models import Embedding
     from xmodal.similarity import make_similarity

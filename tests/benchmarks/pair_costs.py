@@ -19,10 +19,10 @@ import jax
 import jax.numpy as jnp
 
 from tests.benchmarks.pair_scores import IMAGE_TOKENS, WIDTH, example, make_model
-from xmodal.evals.pair_scores import Tokens
-from xmodal.runs.costs import accelerators
-from xmodal.runs.costs.cost import measure
-from xmodal.runs.pair_functions import make_pair_functions
+from xmodal.evals.scores.pair_scores import Tokens
+from xmodal.train.costs import accelerators
+from xmodal.train.costs.cost import measure
+from xmodal.train.pair_functions import make_pair_functions
 
 IMAGES = {"blip": 16, "vilt": 4}  # Of a block.
 TEXTS = 16  # Per image.

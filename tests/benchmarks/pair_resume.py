@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks import pair_scores as benchmark
-from xmodal.evals import pair_scores
-from xmodal.evals.pair_scores import PairScores
-from xmodal.evals.ranking.score_files import FINISHED, MATRIX
+from xmodal.evals.scores import pair_scores
+from xmodal.evals.scores.pair_scores import PairScores
+from xmodal.evals.scores.score_files import FINISHED, MATRIX
 
 TOKENS, WORDS = 2, 1000  # Of an image, or of a text.
 SIZES = {"width": 8, "depth": 1, "heads": 1, "mlp_dim": 8}

@@ -27,11 +27,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.evals import pair_scores
-from xmodal.evals.pair_scores import PairProgram, PairScores, Tokens
+from xmodal.data.text.text_config import TextConfig
+from xmodal.data.text.tokenizer_files import read_vocabulary
+from xmodal.data.text.tokenizers import make_tokenizer
+from xmodal.evals.scores import pair_scores
+from xmodal.evals.scores.pair_scores import PairProgram, PairScores, Tokens
 from xmodal.models import DualEncoder, make_dual_encoder
-from xmodal.preprocessing import TextConfig, make_tokenizer, read_vocabulary
-from xmodal.runs.pair_functions import make_pair_functions
+from xmodal.train.pair_functions import make_pair_functions
 
 WIDTH, DEPTH, HEADS, MLP, WORDS = 768, 12, 12, 3072, 30522
 SIZES = {"width": WIDTH, "depth": DEPTH, "heads": HEADS, "mlp_dim": MLP}

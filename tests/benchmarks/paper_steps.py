@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks.training_steps import Rival, run_ours
-from xmodal.base.processor import describe_processor
+from xmodal.core.processor import describe_processor
 
 # Batch size, pixels of an image's side or tokens of a caption, and the goal on CPUs.
 FIGURES = {
@@ -113,11 +113,12 @@ def step_ours(task: Task) -> Iterator[int]:
     import ml_collections
 
     from configs import base, clip, cxc_multitask, cxc_text_text
-    from xmodal.base import mesh as mesh_lib
-    from xmodal.base.reused_memory import compute_in_caller
-    from xmodal.runs import compiled_step, preflight, run
-    from xmodal.training.optimization import run_lengths
-    from xmodal.training.two_lengths import RANK
+    from xmodal.core import mesh as mesh_lib
+    from xmodal.core.reused_memory import compute_in_caller
+    from xmodal.train import compiled_step, preflight
+    from xmodal.train.optimization import run_lengths
+    from xmodal.train.resolve import build_run
+    from xmodal.train.step.two_lengths import RANK
 
     yield 0
     compute_in_caller()
@@ -146,7 +147,7 @@ def step_ours(task: Task) -> Iterator[int]:
     config.batch_size, config.init_from.published = task.batch_size, ()
     resolved = ml_collections.ConfigDict(run_lengths.resolve_epochs(config.to_dict(), 1))
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
-    parts = run.build(resolved, mesh)
+    parts = build_run(resolved, mesh)
     features = [preflight.feature_shapes(parts, side) for side in config.frozen_features.sides]
     items = np.arange(task.batch_size, dtype=np.int32)
     batches = task.batches()

@@ -35,14 +35,15 @@ def lap(name):
     global last
     now = time.perf_counter()
     times[name], last = round(now - last, 2), now
-from xmodal.cli import config_flag
+from xmodal.apps import config_flag
 def main(argv):
-    from xmodal.base import mesh as mesh_lib
-    from xmodal.base.compilation_cache import use_compilation_cache
-    from xmodal.runs import compiled_step, loop, run, start
+    from xmodal.core import mesh as mesh_lib
+    from xmodal.core.compilation_cache import use_compilation_cache
+    from xmodal.train import compiled_step, loop, start
+    from xmodal.train.resolve import resolve
     use_compilation_cache()
     lap("imports")
-    parts = run.resolve(config_flag.read_config())
+    parts = resolve(config_flag.read_config())
     lap("parts")
     state = start.starting_state(parts, "no/such/run")
     lap("first_state")
@@ -68,15 +69,14 @@ def lap(name):
     global last
     now = time.perf_counter()
     times[name], last = round(now - last, 2), now
-from xmodal.base.interpreter import call_with_deep_stack, collect_rarely
-collect_rarely()
 def main():
     import jax, numpy as np, orbax.checkpoint
-    from xmodal.base import compiler_options, config as config_lib, mesh as mesh_lib
-    from xmodal.base.compilation_cache import use_compilation_cache
+    from xmodal.core import config as config_lib, mesh as mesh_lib
+    from xmodal.core.compilation_cache import use_compilation_cache
     from xmodal.models import Devices, make_dual_encoder
-    from xmodal.training import rngs, state as state_lib, step as step_lib, tasks as tasks_lib
-    from xmodal.training.optimization import optimizer as optimizer_lib, schedules
+    from xmodal.train.costs import memory
+    from xmodal.train import rngs, state as state_lib, step as step_lib, tasks as tasks_lib
+    from xmodal.train.optimization import optimizer as optimizer_lib, schedules
     use_compilation_cache()
     lap("imports")
     resolved = json.loads(pathlib.Path(os.environ["RESOLVED"]).read_text())
@@ -91,8 +91,7 @@ def main():
     optimizer = optimizer_lib.make_optimizer(section, config["total_steps"], shapes[0])
     first = lambda key: state_lib.first_state(*init(key), optimizer, ())
     everywhere = mesh_lib.replicated(mesh)
-    options = compiler_options.compiler_options("cpu")
-    state = jax.jit(first, out_shardings=everywhere, compiler_options=options)(key)
+    state = jax.jit(first, out_shardings=everywhere)(key)
     lap("first_state")
     function = step_lib.make_step(model, tasks, optimizer, seed=0, mesh=mesh)
     count = mesh_lib.put_step(0, mesh)
@@ -100,13 +99,13 @@ def main():
     arguments = batch, count, schedules.Lengths(count, count), mesh_lib.put(key, everywhere)
     lowered = step_lib.jit_step(function, state, mesh).lower(state, *arguments)
     lap("tracing")
-    step = lowered.compile(options | compiler_options.step_options("cpu"))
+    step = lowered.compile(memory._CPU_STEP_OPTIONS)
     lap("compilation")
     float(step(state, *arguments)[1]["train/loss"])
     lap("first_step")
     times["cpu"] = round(time.process_time(), 2)
     print(json.dumps(times), flush=True)
-call_with_deep_stack(main)
+main()
 """
 
 

@@ -28,10 +28,10 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from xmodal.base import mesh as mesh_lib
-from xmodal.evals.inputs.ragged_tokens import RaggedTokens
-from xmodal.evals.ranking import score_blocks
-from xmodal.evals.ranking.score_blocks import HostItems, compute_score_matrix
+from xmodal.core import mesh as mesh_lib
+from xmodal.evals.scores import score_blocks
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
+from xmodal.evals.scores.score_blocks import HostItems, compute_score_matrix
 from xmodal.losses import LOSSES, Context
 from xmodal.models import Embedding
 from xmodal.similarity import Similarity, make_similarity

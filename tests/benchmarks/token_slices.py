@@ -4,7 +4,7 @@
         [--images=5000] [--captions=25000] [--lengths=12]
 
 An evaluation scores all pairs in rounds of one block per core, see
-`xmodal/evals/ranking/score_blocks.py`. The program of a round is compiled for captions of each
+`xmodal/evals/scores/score_blocks.py`. The program of a round is compiled for captions of each
 length of --lengths. Sizes are those of `token_scores`. Prints a line of JSON per family and length:
 the rounds of all lengths; FLOPs of all pairs with padding, by the similarity's own count; per core
 of a round, memory, traffic (all iterations of a loop, whole operands) and the time that it takes at
@@ -23,13 +23,15 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from tests.benchmarks.program import read_program
 from tests.benchmarks.token_scores import FAMILIES, REGIONS, WIDTH, draw_lengths
-from xmodal.base import mesh as mesh_lib
-from xmodal.evals.inputs.ragged_tokens import RaggedTokens
-from xmodal.evals.ranking import score_blocks
-from xmodal.evals.ranking.score_blocks import HostItems
-from xmodal.runs.costs import accelerators, cost
+from tests.benchmarks.traffic import count_traffic
+from xmodal.core import mesh as mesh_lib
+from xmodal.evals.scores import score_blocks
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
+from xmodal.evals.scores.score_blocks import HostItems
 from xmodal.similarity import Embedding, make_similarity
+from xmodal.train.costs import accelerators, cost
 
 PASSES, CORES_OF_A_HOST = 6, 8
 
@@ -78,7 +80,8 @@ def compile_family(
         ]
         compiled = score_blocks._score_blocks.lower(similarity, mesh, params, *sides).compile()
         found = cost.measure(compiled)
-        moved = sum(sum(part.values()) for part in found.traffic.values())
+        traffic = count_traffic(read_program(compiled.as_text()))
+        moved = sum(sum(part.values()) for part in traffic.values())
         own = count_flops(similarity, zeros, length) * len(block.rows) * len(block.columns)
         seconds = {
             "products": PASSES * own / (accelerator.tflops * 1e12),

@@ -20,14 +20,15 @@ import jax
 import numpy as np
 from absl import flags, logging
 
-from xmodal.base import mesh as mesh_lib
-from xmodal.cli import config_flag
+from xmodal.apps import config_flag
+from xmodal.core import mesh as mesh_lib
 from xmodal.data import FeatureReader
-from xmodal.runs import frozen_features, loop, preflight, run
-from xmodal.runs.compiled_step import CompiledStep, abstract_batch, compile_step
-from xmodal.runs.costs import accelerators
-from xmodal.runs.parts import Parts
-from xmodal.training import state
+from xmodal.train import frozen_features, loop, preflight
+from xmodal.train.compiled_step import CompiledStep, abstract_batch, compile_step
+from xmodal.train.costs import accelerators
+from xmodal.train.resolve import resolve
+from xmodal.train.run import Run
+from xmodal.train.step import state
 
 flags.adopt_module_key_flags(config_flag)
 ROUNDS = flags.DEFINE_integer("rounds", 20, "Steps that are timed, after two of warming up.", 1)
@@ -35,7 +36,7 @@ PIPELINE = flags.DEFINE_bool("pipeline", True, "Whether to read the dataset, too
 WARMING_UP = 2
 
 
-def make_batch(parts: Parts, features: Sequence[FeatureReader]) -> dict[str, jax.Array]:
+def make_batch(parts: Run, features: Sequence[FeatureReader]) -> dict[str, jax.Array]:
     """A batch of random pixels, words and stored features, on the devices."""
     rng = np.random.default_rng(0)
     rows = (parts.settings.model.get("text") or {}).get("encoder", {}).get("vocab_size", 2)
@@ -56,7 +57,7 @@ def make_batch(parts: Parts, features: Sequence[FeatureReader]) -> dict[str, jax
 
 
 def time_on_devices(
-    parts: Parts,
+    parts: Run,
     step: CompiledStep,
     first: state.TrainState,
     features: Sequence[FeatureReader],
@@ -71,7 +72,7 @@ def time_on_devices(
     return describe(parts, step.flops(batch), statistics.median(seconds[WARMING_UP:]))
 
 
-def time_with_pipeline(parts: Parts, step: CompiledStep, first: state.TrainState) -> dict[str, Any]:
+def time_with_pipeline(parts: Run, step: CompiledStep, first: state.TrainState) -> dict[str, Any]:
     """Seconds per step as in the training loop; features are computed first."""
     features = frozen_features.open_or_compute(parts, first)
     batches, started, flops = loop.make_batches(parts, 0, features), 0.0, 0.0
@@ -87,7 +88,7 @@ def time_with_pipeline(parts: Parts, step: CompiledStep, first: state.TrainState
     return describe(parts, flops / ROUNDS.value, seconds)
 
 
-def describe(parts: Parts, flops: float, seconds: float) -> dict[str, Any]:
+def describe(parts: Run, flops: float, seconds: float) -> dict[str, Any]:
     """The figures for a step; its FLOPs are those of one device."""
     accelerator = accelerators.find(jax.devices()[0])
     rate = flops / seconds
@@ -105,7 +106,7 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     config = config_flag.read_config()
     config.total_steps = 10**6
-    parts = run.resolve(config, needs_data=PIPELINE.value)
+    parts = resolve(config, needs_data=PIPELINE.value)
 
     def fresh() -> state.TrainState:
         return state.create_state(parts.init_state, parts.state_shapes, parts.key_data)

@@ -113,10 +113,10 @@ def step_ours(task: Task) -> Iterator[int]:
     from ml_collections import ConfigDict
 
     from configs import itm
-    from xmodal.base import mesh as mesh_lib
-    from xmodal.base.reused_memory import compute_in_caller
-    from xmodal.runs import run
-    from xmodal.training.optimization import run_lengths
+    from xmodal.core import mesh as mesh_lib
+    from xmodal.core.reused_memory import compute_in_caller
+    from xmodal.train.optimization import run_lengths
+    from xmodal.train.resolve import build_run
 
     yield 0
     compute_in_caller()
@@ -132,7 +132,7 @@ def step_ours(task: Task) -> Iterator[int]:
         del config.tasks["generation"]
     resolved = ConfigDict(run_lengths.resolve_epochs(config.to_dict(), 1))
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
-    parts = run.build(resolved, mesh)
+    parts = build_run(resolved, mesh)
     arrays, items = task.batch(), np.arange(task.batch_size, dtype=np.int32)
     ids = np.pad(arrays["ids"], ((0, 0), (0, task.padded_to - MAX_LENGTH)))
     mask = np.arange(task.padded_to) < arrays["lengths"][:, None]
@@ -152,16 +152,16 @@ def run_ours(
     """Yields the number of trained parameters, then the number of each executed step.
 
     Args:
-      parts: `Parts` of a run.
+      parts: the run.
       batches: columns of the batches of the steps, in turn; the first has all that a batch needs.
       features: readers of stored features.
     """
     import jax
 
-    from xmodal.base import mesh as mesh_lib
-    from xmodal.base.reused_memory import keep_freed_memory
-    from xmodal.runs.compiled_step import abstract_batch, compile_step
-    from xmodal.training.two_lengths import RANK
+    from xmodal.core import mesh as mesh_lib
+    from xmodal.core.reused_memory import keep_freed_memory
+    from xmodal.train.compiled_step import abstract_batch, compile_step
+    from xmodal.train.step.two_lengths import RANK
 
     state = jax.jit(parts.init_state)(parts.key_data)
     compiled = compile_step(parts, state, features)

@@ -4,9 +4,9 @@ import pytest
 
 from configs import baselines
 from xmodal import data
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.models import make_dual_encoder
-from xmodal.runs import published_towers
+from xmodal.train import published_towers
 
 # Settings of the published weights, which a folder would provide.
 FOLDERS = {

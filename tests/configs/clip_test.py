@@ -8,16 +8,15 @@ import pytest
 
 from configs import clip, clip_finetune
 from tests.api.converted_models import PIECES, save_converted
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
 from xmodal.models import make_dual_encoder
-from xmodal.runs import run
-from xmodal.runs.config.dataset_facts import DatasetFacts
-from xmodal.runs.config.fill_config import fill
-from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.initialization import from_towers
-from xmodal.runs.sections import InitConfig
-from xmodal.training.tree import flatten, matches
+from xmodal.train.fill import fill
+from xmodal.train.inherit import inherit
+from xmodal.train.initialization import from_towers
+from xmodal.train.resolve import build_run
+from xmodal.train.sections import InitConfig
+from xmodal.train.tree import flatten, matches
 
 # Millions of parameters, as openai/CLIP has them, with the scale of the similarity.
 MILLIONS = {
@@ -105,8 +104,8 @@ def test_pictures_keep_a_size_that_is_set_and_other_changes_are_said(folder, cap
 def build(argument, folder):
     config = clip_finetune.get_config(argument)
     config.init_from.model = str(folder)
-    filled = fill(inherit(config), DatasetFacts({"examples": 1000, "train": 1000})).config
-    parts = run.build(filled, mesh_lib.make_mesh(jax.devices()[:1]))
+    filled = fill(inherit(config), 1000)
+    parts = build_run(filled, mesh_lib.make_mesh(jax.devices()[:1]))
     source = InitConfig(model=str(folder))
     return parts, flatten(parts.trained), from_towers.load_towers(parts.state_shapes, source)
 

@@ -16,13 +16,14 @@ from ml_collections import ConfigDict
 from tests.configs.parameter_counts import FROZEN, PUBLISHED, STATISTICS, VOCABULARY
 from tests.integration.papers_test import PAPERS
 from xmodal import main
-from xmodal.base import mesh as mesh_lib
-from xmodal.cli import config_flag
+from xmodal.apps import config_flag
+from xmodal.core import mesh as mesh_lib
 from xmodal.models.tower import Tower
-from xmodal.runs import loop, run
-from xmodal.runs.folder import run_folder
-from xmodal.training.optimization import run_lengths
-from xmodal.training.tree import Tree, flatten, matches
+from xmodal.train import loop
+from xmodal.train.fill import fill
+from xmodal.train.folder import run_folder
+from xmodal.train.resolve import build_run
+from xmodal.train.tree import Tree, flatten, matches
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Shared settings, and configs that train nothing.
@@ -144,7 +145,7 @@ def build(name, argument=""):
     """Builds the parts and shapes of the first state on eight devices, without data."""
     assert jax.device_count() == 8
     # Lengths in epochs depend on the dataset, as 0 depends on the vocabulary, and "" on weights.
-    settings = run_lengths.resolve_epochs(get_config(name, argument).to_dict(), 1000)
+    settings = get_config(name, argument).to_dict()
     if (image := settings["model"]["image"]) is not None and not image["encoder"]["name"]:
         image["encoder"] = {"name": "mobilenet_v2", "folded": True}
         settings["data"]["image"]["size"] = settings["data"]["image"]["size"] or 224
@@ -156,7 +157,7 @@ def build(name, argument=""):
             task["loss"]["module"]["vocab_size"] = VOCABULARY
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Tower, "init", init_once)
-        parts = run.build(ConfigDict(settings), mesh_lib.make_mesh())
+        parts = build_run(fill(ConfigDict(settings, type_safe=False)), mesh_lib.make_mesh())
     return parts, parts.state_shapes
 
 

@@ -5,15 +5,16 @@ import re
 import pytest
 
 from configs import flickr8k
-from xmodal.base import mesh as mesh_lib
-from xmodal.runs import run
-from xmodal.training.tree import flatten
+from xmodal.core import mesh as mesh_lib
+from xmodal.train.fill import fill
+from xmodal.train.resolve import build_run
+from xmodal.train.tree import flatten
 
 
 def shapes(argument):
     """Path -> shape of every parameter, and the config."""
     config = flickr8k.get_config(argument)
-    parts = run.build(config, mesh_lib.make_mesh())
+    parts = build_run(fill(config), mesh_lib.make_mesh())
     return {path: leaf.shape for path, leaf in flatten(parts.shapes[0]).items()}, config
 
 
@@ -39,7 +40,7 @@ def test_i2t_differs_in_its_tasks_alone():
 
 @pytest.mark.parametrize("argument", ["pretrained", "pretrained_i2t"])
 def test_one_layer_of_the_encoder_trains(argument):
-    parts = run.build(flickr8k.get_config(argument), mesh_lib.make_mesh())
+    parts = build_run(fill(flickr8k.get_config(argument)), mesh_lib.make_mesh())
     trained = flatten(parts.trained)
     layers = {leaf.shape[0] for path, leaf in trained.items() if path.startswith("text/encoder/")}
     assert layers == {1}

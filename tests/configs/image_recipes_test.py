@@ -5,7 +5,7 @@ import pytest
 
 from tests.configs.configs_test import get_config
 from xmodal import data
-from xmodal.preprocessing.images import EVALUATION_CROPS
+from xmodal.data.pixels.images import EVALUATION_CROPS
 
 CROP = {"area": (0.08, 1.0), "aspect": (0.75, 4 / 3), "flip": True, "color": False, "min_area": 0.0}
 CXC = {"area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True, "min_area": 0.1}

@@ -9,7 +9,7 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from tests.configs.configs_test import FOLDER, VARIANTS
-from xmodal.cli import config_flag
+from xmodal.apps import config_flag
 
 BASELINES = ["bow", "sentence_encoder", "inception_v3", "resnet152", "simclr"]
 ALL = [*VARIANTS, *(("baselines", argument) for argument in BASELINES)]
@@ -45,7 +45,7 @@ def leaves(config, path=()):
 
 
 def value_at(config, path):
-    """A value as plain Python; a list becomes a tuple, as in `xmodal.base.config.read`."""
+    """A value as plain Python; a list becomes a tuple, as in `xmodal.core.config.read`."""
     for key in path:
         config = config[key]
     if isinstance(config, ConfigDict):
@@ -119,9 +119,9 @@ def test_every_section_can_be_replaced(name, argument):
             {"schedule": "linear", "from": 0.0, "to": 1.0, "end": 9},
         ),
         (
-            "tasks.i2t.loss.options.form={'schedule': 'piecewise', 'values': {'0': 'printed'}}",
-            "tasks.i2t.loss.options.form",
-            {"schedule": "piecewise", "values": {"0": "printed"}},
+            "tasks.i2t.loss.options.margin={'schedule': 'piecewise', 'values': {'0': 0.1}}",
+            "tasks.i2t.loss.options.margin",
+            {"schedule": "piecewise", "values": {"0": 0.1}},
         ),
     ],
 )

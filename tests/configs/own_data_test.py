@@ -11,14 +11,14 @@ from data_prep.building.folder_key import place_of
 from tests.data_prep.captioned_images import own_folders
 from xmodal import data
 from xmodal.api import run_training
-from xmodal.base.config import UserError
-from xmodal.cli import config_flag
+from xmodal.apps import config_flag
+from xmodal.core.errors import UserError
 from xmodal.pretrained import packaged_towers
-from xmodal.runs import loop, preflight
-from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.folder import run_folder
-from xmodal.runs.folder.finished import finished_reports
-from xmodal.runs.folder.run_folder import load_records
+from xmodal.train import loop, preflight
+from xmodal.train.folder import run_folder
+from xmodal.train.folder.finished import finished_reports
+from xmodal.train.folder.run_folder import load_records
+from xmodal.train.inherit import inherit
 
 FILE = own_data.__file__
 

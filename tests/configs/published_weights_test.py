@@ -19,13 +19,12 @@ from configs import (
     vete,
     vsepp,
 )
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError
-from xmodal.runs import run
-from xmodal.runs.config.dataset_facts import DatasetFacts
-from xmodal.runs.config.fill_config import fill
-from xmodal.runs.config.inheritance import inherit
-from xmodal.training.tree import flatten
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
+from xmodal.train.fill import fill
+from xmodal.train.inherit import inherit
+from xmodal.train.resolve import build_run
+from xmodal.train.tree import flatten
 
 SCALED = {"normalization": "imagenet", "size": 380}
 TOWERS = {
@@ -56,7 +55,7 @@ TOWERS = {
 
 @pytest.fixture(scope="module")
 def towers(tmp_path_factory):
-    """Folders that `xmodal.cli.convert` would write for published weights, without weights."""
+    """Folders that `xmodal.apps.convert` would write for published weights, without weights."""
     root = tmp_path_factory.mktemp("weights")
     for name, (encoder, head, preprocessing) in TOWERS.items():
         folder = root / name
@@ -126,8 +125,8 @@ def test_a_named_tower_takes_the_place_of_a_small_one(named, towers):
 def test_frozen_towers_of_own_data(towers):
     config = own_data.get_config("frozen")
     config.init_from.towers = {"image": str(towers / "mobilenet"), "text": str(towers / "minilm")}
-    filled = fill(inherit(config), DatasetFacts({"examples": 300})).config
-    parts = run.build(filled, mesh_lib.make_mesh())
+    filled = fill(inherit(config), 300)
+    parts = build_run(filled, mesh_lib.make_mesh())
     assert {path.rsplit("/", 1)[0] for path in flatten(parts.trained)} == {
         "image/projection", "text/projection"
     }  # fmt: skip
@@ -154,5 +153,4 @@ def test_finetuning_needs_the_two_folders_alone(towers):
     text = filled.data.text
     assert (text.tokenizer, text.lower_case, text.max_length) == ("wordpiece", True, 48)
     assert text.vocabulary == f"{towers}/minilm/vocab.txt"
-    spec = fill(filled, DatasetFacts({"examples": 640}))
-    assert run.build(spec.config, mesh_lib.make_mesh()).settings.data.text.unknown == "drop"
+    assert build_run(fill(filled, 640), mesh_lib.make_mesh()).settings.data.text.unknown == "drop"

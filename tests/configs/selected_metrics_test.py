@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 
-from configs import pcme, vsrn
+from configs import pcme
 from data_prep.cxc.rating_files import RELEASED
 from data_prep.semeval_sts.rated_sets import SETS
 from tests.configs.configs_test import VARIANTS, get_config
 from tests.evals.tiny_split import TinySplit
-from xmodal.base.config import UserError
 from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.evaluators.boards import BoardsOptions
-from xmodal.evals.results import evaluator_tag
-from xmodal.runs.config.awaited_metrics import check_awaited, possible_tags
-from xmodal.runs.config.dataset_facts import DatasetFacts
-from xmodal.runs.config.fill_config import fill
-from xmodal.runs.evaluation.splits import SplitSource
+from xmodal.evals.labels.definitions import RATING_SIDES, definitions_of
+from xmodal.evals.reports.results import evaluator_tag
+from xmodal.evals.reports.summary import list_tags
+from xmodal.train.evaluation.splits import SplitSource
+from xmodal.train.fill import fill, fill_metrics
+from xmodal.train.run_config import read_settings
 
 # Without the baselines, which are not trained and so select no checkpoint.
 OTHERS = [
@@ -33,8 +33,9 @@ SENTENCES = {
 
 def parse(config):
     """A config whose metrics are filled in, as a section and as its dataclass."""
-    spec = fill(config, DatasetFacts({"examples": 1_000_000}))
-    return spec.config, spec.settings
+    filled = fill(config, 1_000_000)
+    fill_metrics(filled, read_options(filled.evals.to_dict()))
+    return filled, read_settings(filled)
 
 
 def sides_of(settings):
@@ -57,6 +58,22 @@ def split_of(dataset):
     return TinySplit(dataset, dataset, "test", records, captions, owners, ratings={}, labels=labels)
 
 
+def possible_tags(options, dataset, sides):
+    """Tags of the boards of a dataset that has all their labels."""
+    known = definitions_of("coco_captions" if options.annotations else dataset)
+    return [
+        tag
+        for name, each in known.items()
+        if (not each.variant if options.boards is None else name in options.boards)
+        for tag in list_tags(
+            name,
+            dict.fromkeys(each.directions, each.metrics),
+            {rating: RATING_SIDES[rating][:2] for rating in each.correlations},
+            sides,
+        )
+    ]
+
+
 def tags_of(name, options, dataset, sides):
     if isinstance(options, BoardsOptions):
         tags = possible_tags(options, dataset, sides)
@@ -69,7 +86,6 @@ def tags_of(name, options, dataset, sides):
 def test_awaited_metrics_exist(name, argument):
     config, settings = parse(get_config(name, argument))
     evals, sides = read_options(settings.evals), sides_of(settings)
-    check_awaited(settings.awaited_metrics, evals, config.to_dict(), sides)
     for where, tag in settings.awaited_metrics.items():
         evaluator = tag.partition("/")[0]
         options = evals[evaluator]
@@ -84,29 +100,6 @@ def test_pcme_takes_the_last_checkpoint(argument):
     # The last step is evaluated, so that it can be selected.
     assert settings.total_steps % settings.evals["coco"]["every"] == 0
     assert "the last checkpoint" in pcme.__doc__
-
-
-@pytest.mark.parametrize(
-    ("metric", "suggested"),
-    [
-        # The board of SCAN's regions bears the name of the dataset, not of its config.
-        ("flickr30k/mean_recall@10", "flickr30k/region_features/mean_recall@10"),
-        ("flickr30k/coco5k/rsum", "flickr30k/region_features/rsum"),
-        ("flickr30k/coco5k/t2i/recall@1", "flickr30k/region_features/t2i/recall@1"),
-    ],
-)
-def test_a_metric_of_another_board_has_a_suggestion(metric, suggested):
-    config = vsrn.get_config("flickr30k")
-    config.select.metric = metric
-    config, settings = parse(config)
-    message = f"'{metric}' in config.select.metric; did you mean '{suggested}', or '', the default"
-    with pytest.raises(UserError, match=message):
-        check_awaited(
-            settings.awaited_metrics,
-            read_options(settings.evals),
-            config.to_dict(),
-            sides_of(settings),
-        )
 
 
 @pytest.mark.parametrize("sides", [("image", "text"), ("text",)])

@@ -18,10 +18,11 @@ from tests.configs.configs_test import NAMES, get_config
 from tests.losses import references
 from tests.similarity.token_views import make_view
 from xmodal.similarity import Embedding, make_similarity
-from xmodal.training import rngs, task_losses
-from xmodal.training.optimization import run_lengths
-from xmodal.training.step import sum_of_squares
-from xmodal.training.tasks import make_tasks
+from xmodal.train import rngs
+from xmodal.train.optimization import run_lengths
+from xmodal.train.step import task_losses
+from xmodal.train.step.step import sum_of_squares
+from xmodal.train.step.tasks import make_tasks
 
 SIZE, DIM, STEPS_PER_EPOCH = 6, 8, 10
 DISTINCT, SHARED = np.arange(SIZE), np.array([0, 1, 2, 3, 3, 4])

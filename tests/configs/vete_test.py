@@ -4,7 +4,7 @@ import numpy as np
 
 from configs import vete
 from xmodal import data
-from xmodal.preprocessing.images import EVALUATION_CROPS
+from xmodal.data.pixels.images import EVALUATION_CROPS
 
 
 def test_images_are_rescaled_and_cropped_and_keep_their_proportions():

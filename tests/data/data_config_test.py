@@ -3,9 +3,11 @@
 import ml_collections
 import pytest
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.data.data_config import DataConfig, parse
-from xmodal.preprocessing import AugmentConfig, ImageConfig, TextConfig, TokenAugmentConfig
+from xmodal.data.pixels.augment import AugmentConfig
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.data.text.text_config import TextConfig, TokenAugmentConfig
 
 
 def test_nested_sections_are_read_and_the_rest_keeps_its_default():

@@ -12,9 +12,9 @@ from etils import epath
 
 import data_prep
 from xmodal import data
-from xmodal.base import progress
-from xmodal.base.atomic import replacing
-from xmodal.base.config import UserError
+from xmodal.core import progress
+from xmodal.core.atomic import replacing
+from xmodal.core.errors import UserError
 from xmodal.data import column_cache, datasets
 from xmodal.data.columns import Column
 from xmodal.data.data_config import parse
@@ -100,7 +100,7 @@ def test_reading_a_whole_split_tells_how_far_it_is(tiny_config, tmp_path, monkey
     assert len(source.get(["captions"])["captions"].lengths) == 37
     lines = [line for line in caplog.messages if "Reading the columns without images" in line]
     assert [line.partition("(")[2].partition(")")[0] for line in lines] == [
-        f"{count} of 37" for count in (10, 20, 30)
+        f"{count} of 37" for count in (0, 10, 20, 30, 37)
     ]
     assert "tiny_captions train" in lines[0]
 

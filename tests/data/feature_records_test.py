@@ -11,7 +11,7 @@ import pytest
 import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.data import feature_records
 
 BF16 = ml_dtypes.bfloat16
@@ -84,18 +84,14 @@ def test_of_two_writers_the_first_to_finish_counts(tmp_path):
     assert os.listdir(tmp_path) == ["f"]
 
 
-def test_a_full_or_unusable_disk_is_an_error_of_one_sentence(tmp_path):
+def test_a_full_disk_leaves_nothing(tmp_path):
     def arrays():
         yield np.zeros((2, 3))
         raise RuntimeError(f"Writing failed: {os.strerror(errno.ENOSPC)}")
 
-    remedy = "Set config.frozen_features.folder to a folder on another disk"
-    with pytest.raises(UserError, match=f"{tmp_path} cannot be written: No space .*{remedy}"):
+    with pytest.raises(RuntimeError, match="Writing failed: No space"):
         data.write_features(str(tmp_path / "f"), "text_features", {}, arrays())
     assert not os.listdir(tmp_path)
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=f"cannot be written: Not a directory.*{remedy}"):
-        data.write_features(str(tmp_path / "file/deeper/f"), "text_features", {}, arrays())
 
 
 @pytest.mark.parametrize("name", ["metadata.json", "features.array_record"])

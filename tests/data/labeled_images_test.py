@@ -9,7 +9,7 @@ import tensorflow_datasets as tfds
 
 import xmodal
 from xmodal import data
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 NAMES = ("red", "green", "blue")
 COUNTS = {"train": 23, "test": 11}

@@ -7,11 +7,11 @@ import pytest
 import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.data import learned_vocabulary
 from xmodal.data.datasets import Source
-from xmodal.preprocessing.treebank import split_nltk
-from xmodal.preprocessing.words import split_words
+from xmodal.data.text.treebank import split_nltk
+from xmodal.data.text.words import split_words
 
 
 def _texts(split):

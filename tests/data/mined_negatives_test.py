@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xmodal import data
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.data.mined_negatives import MinedNegatives
 
 CAPTIONS, IMAGES = 6, 2

@@ -9,7 +9,7 @@ import pytest
 
 from data_prep import caption_pairs as pairs_lib
 from data_prep.caption_pairs import caption_pairs
-from data_prep.errors import UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
 
 def images_of(count, seed=0):

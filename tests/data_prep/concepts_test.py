@@ -17,8 +17,8 @@ from tests.data_prep.captioned_images.own_folders import (
     write_csv,
     write_images,
 )
-from xmodal.base.config import UserError
-from xmodal.preprocessing.concept_graph import read_concepts
+from xmodal.core.errors import UserError
+from xmodal.data.text.concept_graph import read_concepts
 
 CAPTIONS = ["Two men and a Dog.", "A man's dogs on the dog bed", "sky", "The sky over men", "sky"]
 LEMMAS = {"men": "man", "dogs": "dog"}

@@ -15,10 +15,10 @@ from tensorflow_datasets.core import dataset_info, file_adapters, shuffle
 import data_prep
 from data_prep.build import build
 from data_prep.checks.split_contents import read_split
-from data_prep.errors import NotPreparedError, UnexpectedFilesError
 from data_prep.prepared import open_configs
 from tests.data_prep.fuzzing.contents import photograph
 from tests.data_prep.fuzzing.stand_ins import STAND_INS
+from xmodal.core.errors import NotPreparedError, UnexpectedFilesError
 
 _STAND_IN = next(s for s in STAND_INS if str(s) == "flickr30k-images")
 _FULL = OSError(errno.ENOSPC, "No space left on device")

@@ -14,13 +14,13 @@ import pytest
 from data_prep.build import build
 from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_parts import PartedRecords, Workers
-from data_prep.errors import UnexpectedFilesError
 from data_prep.linked_captions import LinkedRow
 from tests.data_prep import web_records
 from tests.data_prep.captioned_images import own_folders
 from tests.data_prep.fuzzing.contents import photograph
 from tests.data_prep.fuzzing.stand_ins import STAND_INS
 from tests.data_prep.web_records import TWO_WORKERS
+from xmodal.core.errors import UnexpectedFilesError
 
 needs_beam = pytest.mark.skipif(
     importlib.util.find_spec("apache_beam") is None,

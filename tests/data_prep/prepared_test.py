@@ -2,8 +2,8 @@ import logging
 
 import pytest
 
-from data_prep.errors import NotPreparedError
 from data_prep.prepared import open_prepared
+from xmodal.core.errors import NotPreparedError
 
 
 def test_a_dataset_that_is_not_prepared_names_its_command(tmp_path, caplog):

@@ -13,8 +13,8 @@ from tiny_model import OWN_IMAGE, embeddings, in_order, metrics_of
 
 from tests.evals.tiny_split import TinySplit
 from xmodal.api import evaluating
-from xmodal.base import processes
-from xmodal.base.config import UserError
+from xmodal.core import processes
+from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, load_embeddings, make_evaluator, read_options
 from xmodal.evals.evaluators import boards
 from xmodal.evals.reports import store

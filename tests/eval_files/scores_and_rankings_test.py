@@ -7,7 +7,7 @@ import pytest
 from tiny_model import metrics_of
 
 from xmodal.api import evaluating
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 
 def test_scores_and_rankings_agree_with_the_embeddings(evaluate, model, tmp_path):

@@ -6,8 +6,8 @@ import pytest
 
 from tests.evals.evaluators.random_vectors import SIDES
 from tests.evals.tiny_split import TinySplit, look_up
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
 from xmodal.evals import Embedder
 from xmodal.evals.provider import Ensemble, ModelProvider
 from xmodal.similarity import make_similarity

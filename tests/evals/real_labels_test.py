@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.evals import reference
-from xmodal.evals.boards.definitions import definitions_of
-from xmodal.evals.boards.make import make_boards
-from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix
+from xmodal.evals.evaluators.runner import compute_boards
 from xmodal.evals.labels.annotations import read_annotations, restrict
+from xmodal.evals.labels.definitions import definitions_of
+from xmodal.evals.labels.make import make_boards
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.runner import compute_boards
+from xmodal.evals.scores.sources import Embeddings, ScoreMatrix
 from xmodal.similarity import make_similarity
 
 NUM_IMAGES = 250

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.metrics import draw_pairs
+from xmodal.evals.labels.positives import Ragged
+from xmodal.evals.reports.metrics import draw_pairs
 
 RECALL_AT = (1, 5, 10)
 DIRECTIONS = {"i2t": "image_to_caption", "t2i": "caption_to_image"}

@@ -73,8 +73,8 @@ import sys
 
 from tests import tiny_encoder as tiny
 
-from xmodal.runs.folder import checkpoints, damaged_checkpoints, run_folder
-from xmodal.runs.sections import CheckpointConfig, SelectConfig
+from xmodal.train.folder import checkpoints, damaged_checkpoints, run_folder
+from xmodal.train.sections import CheckpointConfig, SelectConfig
 
 folder = sys.argv[1]
 config = tiny.make_config()

@@ -13,10 +13,10 @@ import pytest
 import xmodal
 from xmodal import data
 from xmodal.api.exporting import export_model
-from xmodal.base import mesh as mesh_lib
-from xmodal.runs import loop, reporting
-from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.folder import run_folder
+from xmodal.core import mesh as mesh_lib
+from xmodal.train import loop, reporting
+from xmodal.train.evaluation.run_evaluation import RunEvaluation
+from xmodal.train.folder import run_folder
 
 STEPS = 4
 # Config -> a metric of each evaluator that is used.

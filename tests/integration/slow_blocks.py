@@ -7,7 +7,7 @@ import runpy
 import sys
 import time
 
-from xmodal.base import progress
+from xmodal.core import progress
 
 if __name__ == "__main__":
     check_stop = progress.check_stop

@@ -8,9 +8,9 @@ import pytest
 
 from configs import pcme, vsepp
 from tests.integration.papers_test import read_state, shrink
-from xmodal.runs import loop
-from xmodal.runs.run import resolve
-from xmodal.runs.start import initial_state
+from xmodal.train import loop
+from xmodal.train.resolve import resolve
+from xmodal.train.start import initial_state
 
 pytestmark = pytest.mark.usefixtures("fast_compilation", "quick_draws", "without_evaluation")
 

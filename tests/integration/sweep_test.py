@@ -7,7 +7,7 @@ import time
 import pytest
 
 from xmodal.apps.sweep.worker import trials_of
-from xmodal.runs.folder import run_folder
+from xmodal.train.folder import run_folder
 
 optuna = pytest.importorskip("optuna")
 

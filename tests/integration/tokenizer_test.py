@@ -12,10 +12,10 @@ import pytest
 import xmodal
 from configs import quickstart
 from tests import short_runs
-from tests.preprocessing.tiny_pieces import sentencepiece_model
+from tests.data.text.tiny_pieces import sentencepiece_model
 from xmodal.api.exporting import export_model
-from xmodal.base.config import UserError
-from xmodal.runs import loop
+from xmodal.core.errors import UserError
+from xmodal.train import loop
 
 MERGES = "#version: 0.2\nr e\nre d</w>\nc i\nci r\nc l\ncl e</w>\ncir cle</w>\n"
 TEXTS = ["A red circle left of a blue square!", "reddish", "ein größerer Kreis"]

@@ -13,14 +13,14 @@ from tests.integration import papers_test
 from tests.integration.papers_test import TOGETHER
 from tests.saved_run import evaluate_file
 from tests.short_runs import free_port
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.processes import TRY_AGAIN
-from xmodal.base.progress import STOPPED
-from xmodal.runs import loop
-from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.run_subjects import evaluate_best
-from xmodal.runs.folder import run_folder
-from xmodal.runs.run import resolve
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.processes import TRY_AGAIN
+from xmodal.core.progress import STOPPED
+from xmodal.train import loop
+from xmodal.train.evaluation.run_evaluation import RunEvaluation
+from xmodal.train.evaluation.run_subjects import evaluate_best
+from xmodal.train.folder import run_folder
+from xmodal.train.resolve import resolve
 
 TOTAL_STEPS = 4
 LONG = 20

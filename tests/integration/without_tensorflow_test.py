@@ -18,17 +18,17 @@ import numpy as np
 
 from configs import quickstart
 from xmodal import evals, losses, models, preprocessing
-from xmodal.base import mesh as mesh_lib
-from xmodal.cli import convert
-from xmodal.base.config import read
-from xmodal.evals.boards.make import make_boards
+from xmodal.core import mesh as mesh_lib
+from xmodal.apps import convert
+from xmodal.core.config import read
+from xmodal.evals.labels.make import make_boards
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.runner import compute_boards
-from xmodal.runs import reporting
-from xmodal.training import rngs, state, step, tasks, views
-from xmodal.runs.initialization import from_run, from_towers
-from xmodal.training.optimization import optimizer
-from xmodal.runs.folder import checkpoints
+from xmodal.evals.evaluators.runner import compute_boards
+from xmodal.train import reporting
+from xmodal.train import rngs, state, step, tasks, views
+from xmodal.train.initialization import from_run, from_towers
+from xmodal.train.optimization import optimizer
+from xmodal.train.folder import checkpoints
 
 config = quickstart.get_config()
 config.model.text.encoder.vocab_size = 50
@@ -83,7 +83,6 @@ labels = SimpleNamespace(
     caption_categories=None,
     folds=None,
     partial="",
-    texts=None,
 )
 source = evals.Embeddings("here", labels.image_ids, images, labels.caption_ids, images, "cosine")
 metrics = summarize(compute_boards(source, labels, make_boards(labels), mesh=mesh), intervals=True)
@@ -92,7 +91,7 @@ assert metrics["pictures/i2t/recall@1"] == 100
 import data_prep
 from data_prep.build import build
 from xmodal import data
-from xmodal.base.event_writer import EventWriter
+from xmodal.core.event_writer import EventWriter
 
 section = {
     "dataset": "crisscrossed_shapes",

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError
+from tests.benchmarks.collectives import Collectives, count_collectives
+from tests.benchmarks.program import read_program
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
 from xmodal.losses import engine, terms
-from xmodal.runs.costs.collectives import Collectives, count_collectives
-from xmodal.runs.costs.program import read_program
 
 MARGIN = 0.7
 TERMS = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.losses import references
-from xmodal.base import mesh as mesh_lib
+from xmodal.core import mesh as mesh_lib
 from xmodal.losses import LOSSES
 
 KEY = jax.random.key(3)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.base import mesh as mesh_lib
+from xmodal.core import mesh as mesh_lib
 from xmodal.losses import LOSSES
 
 torch = pytest.importorskip("torch")

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.losses.sigmoid import sigmoid, soft_contrastive
 
 SIGLIP = {

@@ -6,8 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError, check_options
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.config import check_options
+from xmodal.core.errors import UserError
 from xmodal.losses.softmax import softmax
 
 FORMS = ["with_positive", "printed"]

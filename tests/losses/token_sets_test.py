@@ -10,7 +10,7 @@ import pytest
 from tests.losses import references
 from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import make_params, make_views
-from xmodal.base import mesh as mesh_lib
+from xmodal.core import mesh as mesh_lib
 from xmodal.losses import LOSSES, Context, engine
 from xmodal.similarity import make_similarity
 

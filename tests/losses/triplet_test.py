@@ -1,4 +1,4 @@
-"""Mining that changes with the step, and parity with the papers' formulas in torch."""
+"""Negatives that change with the step, and parity with the papers' formulas in torch."""
 
 import dataclasses
 
@@ -8,27 +8,25 @@ import numpy as np
 import pytest
 
 from tests.losses import references
-from xmodal.base import mesh as mesh_lib
-from xmodal.losses.switch import Choice
+from xmodal.core import mesh as mesh_lib
 from xmodal.losses.triplet import distance_triplet, triplet
 from xmodal.models import Embedding
 
 IDS = np.arange(9, dtype=np.int32)
 
 
-def test_mining_may_change_with_the_step(make_pairs, make_context):
-    views = make_pairs(9)
-    names = ("all", "hardest", "semi_hard")
+def test_the_share_of_all_negatives_may_change_with_the_step(make_pairs, make_context):
+    views, context = make_pairs(9), make_context(IDS)
 
     @jax.jit
-    def compute(index):
-        mining = (*names, Choice(names, index))
-        return [triplet(*views, make_context(IDS), mining=each)[0] for each in mining]
+    def compute(share):
+        shares = [triplet(*views, context, mining="hardest", all_share=x)[0] for x in (share, 0.0)]
+        return [*shares, triplet(*views, context, mining="all")[0]]
 
-    for index in range(len(names)):
-        *fixed, scheduled = compute(jnp.int32(index))
-        np.testing.assert_allclose(scheduled, fixed[index], rtol=1e-6)
-    assert len(set(map(float, fixed))) == len(names)
+    for share in (0.0, 0.25, 1.0):
+        mixed, hardest, everything = compute(jnp.float32(share))
+        np.testing.assert_allclose(mixed, share * everything + (1 - share) * hardest, rtol=1e-6)
+    assert hardest != everything
 
 
 def test_nothing_is_semi_hard_where_all_negatives_score_higher(make_pairs, make_context):

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.base import mesh as mesh_lib
-from xmodal.models.recurrent import Direction, Recurrent
+from xmodal.models.recurrent import Recurrent
 
 CELLS = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell}
 GATES = {"gru": "rzn", "lstm": "ifgo"}
@@ -119,46 +118,6 @@ def test_matrices_start_as_in_flax_and_two_biases_as_in_torch(cell):
     for biases, spread in ((pair[0], 1 / 3), (pair[1], 1 / 3), (sum(pair), 2 / 3)):
         assert np.var(biases) * width == pytest.approx(spread, rel=0.2)
         assert np.abs(biases).max() <= spread * 3 / np.sqrt(width)
-
-
-def test_begins_at_a_given_state():
-    layer, rng = Direction("gru", 6), np.random.default_rng(3)
-    shapes = jax.eval_shape(layer.init, jax.random.key(0), TEXTS, LENGTHS)
-    params = jax.tree.map(lambda x: rng.standard_normal(x.shape).astype(np.float32), shapes)
-    start, target = rng.standard_normal((2, 5, 6)).astype(np.float32)
-
-    def ours(start):
-        return jnp.sum(layer.apply(params, TEXTS, LENGTHS, start).state * target)
-
-    def theirs(start):
-        run = nn.RNN(nn.GRUCell(6, parent=None), return_carry=True)
-        cell = {"params": {"cell": flax_names("gru", params["params"])}}
-        state = run.apply(cell, TEXTS, initial_carry=start, seq_lengths=LENGTHS)[0]
-        return jnp.sum(state * target)
-
-    got, wanted = (jax.jit(jax.value_and_grad(run))(start) for run in (ours, theirs))
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6), got, wanted)
-
-
-def test_devices_add_their_gradients_once_not_at_every_step():
-    mesh = mesh_lib.make_mesh()
-    rows, whole = mesh_lib.batch_sharded(mesh), mesh_lib.replicated(mesh)
-    layer = Direction("lstm", 16)
-    texts, lengths = np.ones((16, 7, 9), np.float32), np.full(16, 7)
-    params = jax.eval_shape(layer.init, jax.random.key(0), texts, lengths)
-
-    def loss(params, texts, lengths):
-        return jnp.sum(layer.apply(params, texts, lengths).state ** 2)
-
-    compiled = (
-        jax.jit(jax.grad(loss), in_shardings=(whole, rows, rows), out_shardings=whole)
-        .lower(params, texts, lengths)
-        .compile()
-    )
-    entry, loops = compiled.as_text().rsplit("\nENTRY", 1)[::-1]
-    assert "all-reduce" in entry
-    assert "while(" in entry
-    assert "all-reduce(" not in loops
 
 
 def test_the_output_at_the_last_token_needs_one_step_of_the_backward_direction():

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.base.config import UserError
 from xmodal.models import ENCODERS, HEADS, make_tower
 from xmodal.models.encoders import efficientnet
 
@@ -123,33 +122,6 @@ def test_features_are_pooled_if_only_the_head_reads_them(head, dtype, random_var
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_regions_are_pooled_with_their_mask(random_variables):
-    side = {"encoder": {"name": "precomputed", "features": (4, 6)}, "head": {"name": "mean"}}
-    tower = make_tower("side", side)
-    inputs = {
-        "image": np.random.default_rng(0).normal(size=(2, 4, 6)).astype(np.float32),
-        "image_mask": np.arange(4) < np.array([[1], [3]]),
-    }
-    params, state = random_variables(tower, inputs)
-    found = jax.jit(tower.frozen_features)(params, state, inputs)
-    features = np.asarray(found["image_features"])
-    # As records are read: padded to the number of regions, with the mask of the stored ones.
-    padded = np.pad(features, [(0, 0), (0, 1), (0, 0)])
-    stored = {"image_features": padded, "image_mask": np.arange(4)[None] < np.array([[3], [3]])}
-    apply = jax.jit(tower.apply)
-    expected, found = (apply(params, state, given)[0].vector for given in (inputs, stored))
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("head", ["attention", "flatten", "gpo"])
-def test_heads_that_read_single_cells_get_all_of_them(head):
-    encoder = {"name": "convnet", "channels": (4, 6), "units": (0, 1)}
-    tower = make_tower(
-        "side", {"encoder": encoder, "head": {"name": head, **HEAD_OPTIONS.get(head, {})}}
-    )
-    assert tower.feature_pooling == ""
-
-
 def test_the_projection_is_a_part_of_its_own(random_variables):
     side = {
         "encoder": {"name": "precomputed", "features": 6},
@@ -166,17 +138,3 @@ def test_the_projection_is_a_part_of_its_own(random_variables):
     jax.tree.map(np.testing.assert_array_equal, kept, state)
     _, moved = apply(params, state, inputs, frozen=("encoder", "head"), **run)
     assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(np.any(a != b)), moved, state)))
-
-
-def test_nothing_random_needs_no_key(random_variables):
-    side = {"encoder": {"name": "precomputed", "features": 6}, "head": {"name": "mean"}}
-    tower, inputs = make_tower("side", side), {"image": np.ones((2, 6), np.float32)}
-    everything = ("encoder", "head", "projection")
-    embedding, _ = tower.apply({}, {}, inputs, train=True, frozen=everything)
-    np.testing.assert_array_equal(embedding.vector, inputs["image"])
-    with pytest.raises(ValueError, match="pass key="):
-        tower.apply({}, {}, inputs, train=True, frozen=("encoder",))
-    with pytest.raises(ValueError, match=r"frozen=\['bert'\] .* known: \['encoder', 'head', 'proj"):
-        tower.apply({}, {}, inputs, train=True, frozen=("bert",))
-    with pytest.raises(UserError, match=r"\['pool'\] in side; .*'projection'"):
-        make_tower("side", side | {"pool": "mean"})

@@ -13,16 +13,16 @@ from published_polysemous import torch_hinges
 
 from tests import clipped_adam
 from xmodal.api.model_sources import read_folder
-from xmodal.base.config import UserError
-from xmodal.base.tree_paths import unflatten
+from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import unflatten
 from xmodal.losses import LOSSES, Context
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, read_part, save_model
-from xmodal.training.batch_statistics import observe_batch
-from xmodal.training.tasks import make_tasks
-from xmodal.training.tree import flatten
+from xmodal.train.step.batch_statistics import observe_batch
+from xmodal.train.step.tasks import make_tasks
+from xmodal.train.tree import flatten
 
 CHANNELS, ROWS = 5, 11
 LENGTHS = (7, 1, 4, 2, 4)

@@ -7,7 +7,7 @@ import numpy as np
 import parity
 import pytest
 
-from xmodal.preprocessing.words import split_words
+from xmodal.data.text.words import split_words
 from xmodal.pretrained.bag_of_words import embed_texts, make_vocabulary
 from xmodal.pretrained.word_vectors import WordVectors, load_word_vectors
 

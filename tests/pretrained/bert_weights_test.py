@@ -13,7 +13,7 @@ import published_bert as published
 import pytest
 import safetensors.numpy
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.models import Mode, make_tower
 from xmodal.pretrained import bert_weights
 from xmodal.pretrained.converters import convert

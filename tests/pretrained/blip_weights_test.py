@@ -8,19 +8,19 @@ import parity
 import pytest
 
 from configs import blip
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError, read
-from xmodal.base.tree_paths import unflatten
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import unflatten
 from xmodal.models import Features, make_dual_encoder
 from xmodal.pretrained.model_folder import read_model, read_part
-from xmodal.runs import run
-from xmodal.runs.config.dataset_facts import DatasetFacts
-from xmodal.runs.config.fill_config import fill
-from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.initialization.from_towers import load_towers
-from xmodal.runs.sections import InitConfig
-from xmodal.training.state import TrainState
-from xmodal.training.tree import flatten
+from xmodal.train.fill import fill
+from xmodal.train.inherit import inherit
+from xmodal.train.initialization.from_towers import load_towers
+from xmodal.train.resolve import build_run
+from xmodal.train.sections import InitConfig
+from xmodal.train.step.state import TrainState
+from xmodal.train.tree import flatten
 
 ROWS, WIDTH, EMBED = 16, 64, 10
 ENC = ROWS - 1
@@ -270,8 +270,8 @@ def test_a_run_starts_from_all_of_it(theirs, tmp_path):
         config.model[side].projection.width = EMBED
     config.data.image.size, config.data.text.max_length = 24, 9
     config.init_from.model = str(path)
-    filled = fill(inherit(config), DatasetFacts({"examples": 2560, "train": 2560})).config
-    parts = run.build(filled, mesh_lib.make_mesh(jax.devices()[:1]))
+    filled = fill(inherit(config), 2560)
+    parts = build_run(filled, mesh_lib.make_mesh(jax.devices()[:1]))
     found = load_towers(parts.state_shapes, InitConfig(model=str(path))).params
     assert flatten(parts.state_shapes.all_params()).keys() == found.keys()
     np.testing.assert_allclose(np.exp(-found["similarity/log_scale"]), TEMPERATURE, rtol=1e-6)

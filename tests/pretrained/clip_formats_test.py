@@ -8,9 +8,9 @@ import parity
 import published_clip as published
 import pytest
 
-from tests.preprocessing.tiny_pieces import sentencepiece_model
-from xmodal.base.config import UserError
-from xmodal.preprocessing.sentence_pieces import sentence_piece_tokens
+from tests.data.text.tiny_pieces import sentencepiece_model
+from xmodal.core.errors import UserError
+from xmodal.data.text.sentence_pieces import sentence_piece_tokens
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import save_model
 

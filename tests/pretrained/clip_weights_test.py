@@ -9,14 +9,15 @@ import parity
 import published_clip as published
 import pytest
 
-from xmodal.base.config import UserError, read
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import save_model
-from xmodal.training.optimization.optimizer import OptimizerConfig, make_optimizer
-from xmodal.training.task_losses import clamp_scales, compute_losses
-from xmodal.training.tasks import make_tasks
-from xmodal.training.tree import flatten
+from xmodal.train.optimization.optimizer import OptimizerConfig, make_optimizer
+from xmodal.train.step.task_losses import clamp_scales, compute_losses
+from xmodal.train.step.tasks import make_tasks
+from xmodal.train.tree import flatten
 
 IMAGES = parity.images(4, published.PIXELS)
 IDS, MASK = published.texts()

@@ -16,22 +16,24 @@ from torch_resnet import make_resnet
 
 from configs import cmcm_clue, released
 from tests.saved_run import evaluate_weights
-from xmodal.base.config import UserError
-from xmodal.base.tree_paths import unflatten
-from xmodal.evals.inputs.sources import Predictions
-from xmodal.evals.ranking.rerank import refine_selectively
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import unflatten
+from xmodal.data.text.tokenizer_files import read_vocabulary
+from xmodal.evals.scores.rerank import refine_selectively
+from xmodal.evals.scores.sources import Predictions
 from xmodal.losses import LOSSES, Context
 from xmodal.models import Embedding, make_dual_encoder, make_task_module
-from xmodal.preprocessing import read_vocabulary
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, read_part, save_model
-from xmodal.runs import published_towers, run
-from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.initialization import from_towers
 from xmodal.similarity import make_similarity
-from xmodal.training.tree import flatten
+from xmodal.train import published_towers
+from xmodal.train.evaluation.run_evaluation import RunEvaluation
+from xmodal.train.inherit import inherit
+from xmodal.train.initialization import from_towers
+from xmodal.train.resolve import build_run
+from xmodal.train.tree import flatten
 
 SMALL, CHANNELS = (2, 2), 512
 # The empty word results from two tabs; "Red" is a different word from "red".
@@ -233,7 +235,7 @@ def test_a_folder_is_evaluated_with_its_classifier(torch, tmp_path, vocabulary, 
     config = inherit(config)
     for relations in (6, 7):
         config.tasks.relations.loss.module.relations = relations
-        parts = run.build(config, run.mesh_lib.make_mesh(jax.devices()[:1]))
+        parts = build_run(config, mesh_lib.make_mesh(jax.devices()[:1]))
         shapes = parts.state_shapes
         if relations == 6:
             weights = from_towers.load_towers(shapes, parts.settings.init_from)

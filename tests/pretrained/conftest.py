@@ -3,9 +3,9 @@
 import published_clip as published
 import pytest
 
-from tests.preprocessing.tiny_pieces import sentencepiece_model
+from tests.data.text.tiny_pieces import sentencepiece_model
+from xmodal.data.text.sentence_pieces import sentence_piece_tokens
 from xmodal.models.encoders import resnet
-from xmodal.preprocessing.sentence_pieces import sentence_piece_tokens
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained import layer_rules, torch_models
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 

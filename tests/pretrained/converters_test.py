@@ -5,7 +5,7 @@ import numpy as np
 import parity
 import pytest
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.models import ENCODERS, make_tower
 from xmodal.models.encoders import efficientnet, resnet
 from xmodal.pretrained import cmcm, cvse, image_towers, model_converters, pvse, variants, vsepp

@@ -15,16 +15,17 @@ import xmodal
 from configs import cvse
 from tests import clipped_adam
 from xmodal.api.exporting import export_model
-from xmodal.base.config import UserError, read
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
+from xmodal.data.text.concept_graph import read_concepts
 from xmodal.models import make_dual_encoder
-from xmodal.preprocessing.concept_graph import read_concepts
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
-from xmodal.training.optimization.optimizer import OptimizerConfig, make_optimizer
-from xmodal.training.task_losses import compute_losses
-from xmodal.training.tasks import make_tasks
-from xmodal.training.tree import flatten
+from xmodal.train.optimization.optimizer import OptimizerConfig, make_optimizer
+from xmodal.train.step.task_losses import compute_losses
+from xmodal.train.step.tasks import make_tasks
+from xmodal.train.tree import flatten
 
 WORDS = ("<pad>", "<start>", "<end>", "<unk>", "a", "man", "men", "dog", "riding", ".", "'", "b'a")
 CONCEPTS = {

@@ -3,7 +3,7 @@ import numpy as np
 import parity
 import pytest
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained.efficientnet_weights import EXPECTED_UNEXPECTED, convert_efficientnet
 
 

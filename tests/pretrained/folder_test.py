@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained import folder
 from xmodal.pretrained.conversion_report import Report
 

@@ -2,7 +2,7 @@ import numpy as np
 import parity
 import pytest
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained.inception_v3_weights import EXPECTED_UNEXPECTED, convert_inception_v3
 
 SIZE = 75

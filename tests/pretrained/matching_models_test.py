@@ -14,7 +14,7 @@ from published_polysemous import torch_hinges, torch_pixels
 from torch_resnet import make_resnet
 
 from tests import clipped_adam
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.losses import LOSSES, Context
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained import vse_infinity

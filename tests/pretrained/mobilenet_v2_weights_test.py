@@ -8,7 +8,7 @@ import parity
 import PIL.Image
 import pytest
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.models.encoders.mobilenet_v2 import MobileNetV2Config
 from xmodal.models.encoders.pixels import normalize
 from xmodal.pretrained.image_towers import describe_mobilenet_v2

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained.oscar_arguments import FILE, read_oscar_arguments
 from xmodal.pretrained.weight_files import WeightSource
 

@@ -9,7 +9,7 @@ import parity
 import pytest
 
 import xmodal
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained import packaged_towers
 from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.packaged_towers import PACKAGED, PackagedTower, locate_tower

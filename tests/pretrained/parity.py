@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import xmodal
-from xmodal.evals.inputs.given_items import GivenItems
-from xmodal.evals.ranking.rows import order_items
-from xmodal.evals.ranking.score_tiles import complete_rows
-from xmodal.evals.ranking.second_stage import PairReranker
-from xmodal.evals.runner import open_rankings
+from xmodal.evals.evaluators.runner import open_rankings
+from xmodal.evals.scores.given_items import GivenItems
+from xmodal.evals.scores.rows import order_items
+from xmodal.evals.scores.score_tiles import complete_rows
+from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.models import make_dual_encoder, make_tower
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
-from xmodal.training.tree import flatten
+from xmodal.train.tree import flatten
 
 
 def real_file(name):

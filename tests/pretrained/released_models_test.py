@@ -12,8 +12,8 @@ import pytest
 from published_polysemous import make_pcme, make_pvse, torch_pixels
 from torch_resnet import make_resnet
 
-from xmodal.base.config import UserError
-from xmodal.cli import convert
+from xmodal.apps import convert
+from xmodal.core.errors import UserError
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
 from xmodal.pretrained.vocabularies import read_words

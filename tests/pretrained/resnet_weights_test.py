@@ -4,7 +4,7 @@ import pytest
 from safetensors.numpy import save_file
 from torch_resnet import make_resnet
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.models.encoders import resnet
 from xmodal.pretrained.resnet_weights import EXPECTED_UNEXPECTED, convert_resnet
 from xmodal.pretrained.weight_files import load_source

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from etils import epath
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained import torch_files
 
 torch = pytest.importorskip("torch")

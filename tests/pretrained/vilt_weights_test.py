@@ -7,14 +7,14 @@ import optax
 import parity
 import pytest
 
-from xmodal.base.tree_paths import unflatten
-from xmodal.evals import pair_scores
-from xmodal.evals.pair_scores import PairProgram, PairScores, Tokens
+from xmodal.core.tree_paths import unflatten
+from xmodal.data.pixels.patches import cut_into_patches
+from xmodal.evals.scores import pair_scores
+from xmodal.evals.scores.pair_scores import PairProgram, PairScores, Tokens
 from xmodal.models import Features, make_dual_encoder
-from xmodal.preprocessing.patches import cut_into_patches
 from xmodal.pretrained.model_folder import read_model, read_part
-from xmodal.runs.pair_functions import make_pair_functions
-from xmodal.training.tree import flatten
+from xmodal.train.pair_functions import make_pair_functions
+from xmodal.train.tree import flatten
 
 PATCH, SIZE, ROWS, WIDTH = 8, 24, 16, 64
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{number}" for number in range(ROWS - 4))]

@@ -11,16 +11,16 @@ import optax
 import parity
 import pytest
 
-from xmodal.base.config import UserError
-from xmodal.base.tree_paths import unflatten
-from xmodal.cli import convert as command
-from xmodal.evals import pair_scores
-from xmodal.evals.pair_scores import PairProgram, PairScores, Tokens
+from xmodal.apps import convert as command
+from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import unflatten
+from xmodal.data.pixels.regions import pad_rows
+from xmodal.evals.scores import pair_scores
+from xmodal.evals.scores.pair_scores import PairProgram, PairScores, Tokens
 from xmodal.models import Features, make_dual_encoder
-from xmodal.preprocessing.regions import pad_rows
 from xmodal.pretrained.model_converters import MODELS, convert_model
 from xmodal.pretrained.model_folder import read_model, read_part, save_model
-from xmodal.runs.pair_functions import make_pair_functions
+from xmodal.train.pair_functions import make_pair_functions
 
 ROWS, WIDTH, HEADS, HIDDEN, DEPTH, REGION, LONGEST = 20, 32, 2, 48, 2, 10, 12
 SEP = 3

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained.weight_files import load_source
 
 ARRAYS = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained import word_table
 from xmodal.pretrained.bag_of_words import embed_texts
 from xmodal.pretrained.converters import convert

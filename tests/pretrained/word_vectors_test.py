@@ -7,8 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from xmodal.base import progress
-from xmodal.base.config import UserError
+from xmodal.core import progress
+from xmodal.core.errors import UserError
 from xmodal.pretrained import word_vectors
 from xmodal.pretrained.word_vectors import find_vectors, load_word_vectors, shorten_word
 

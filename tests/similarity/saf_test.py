@@ -9,7 +9,7 @@ import pytest
 
 from tests.similarity.slow_saf import real_items, score_pairs
 from tests.similarity.token_views import compare_cost, make_params, make_view, make_views
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.similarity import make_similarity
 from xmodal.similarity.token_attention import NORMS
 

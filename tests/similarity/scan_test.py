@@ -9,7 +9,7 @@ import pytest
 
 from tests.similarity.slow_saf import real_items
 from tests.similarity.token_views import make_view, make_views
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.similarity import make_similarity
 from xmodal.similarity.scan import POOLS
 from xmodal.similarity.token_attention import NORMS

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.similarity.token_views import make_view
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.similarity import SIMILARITIES, make_similarity
 
 MATCH = {"match_scale": 4.0, "match_shift": 3.5}

@@ -13,7 +13,7 @@ import numpy as np
 from etils import epath
 
 from tests.stress.runs import disturb
-from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.train.folder import checkpoints, run_folder
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM)
 MOMENTS = ("anywhere", "save", "evaluation")

@@ -12,30 +12,30 @@ import numpy as np
 import safetensors.numpy
 from etils import epath
 
-from data_prep.building.image_check import BadImageError, check_readable, checked_image
-from data_prep.errors import UnexpectedFilesError
+from data_prep.building.image_check import check_readable, checked_image
+from data_prep.cxc.cxc_files import read_cxc_file
 from data_prep.reading.fetched_files import read_table
 from data_prep.reading.image_files import open_images
 from data_prep.reading.tar_samples import read_tar
 from data_prep.reading.text_files import read_json, read_jsonl
 from data_prep.region_features.feature_stores import FeatureStores
-from data_prep.untrusted.plain_pickles import DAMAGE, load_plain
-from tests.preprocessing import tiny_pieces
+from tests.data.text import tiny_pieces
 from tests.stress import tiny_files
-from xmodal.base.config import UserError
-from xmodal.base.cxc_files import read_cxc_file
+from xmodal.core.errors import BadImageError, UnexpectedFilesError, UserError
+from xmodal.core.untrusted.plain_pickles import DAMAGE, load_plain
 from xmodal.data import feature_records
-from xmodal.evals.inputs.arrays import load_embeddings, load_scores
-from xmodal.evals.inputs.lists import load_rankings
-from xmodal.preprocessing import TextConfig, decode_image, make_tokenizer
-from xmodal.preprocessing.concept_graph import read_concepts
-from xmodal.preprocessing.images import decode_upright
-from xmodal.preprocessing.tokenizer_files import read_vocabulary
+from xmodal.data.pixels.images import decode_image, decode_upright
+from xmodal.data.text.concept_graph import read_concepts
+from xmodal.data.text.text_config import TextConfig
+from xmodal.data.text.tokenizer_files import read_vocabulary
+from xmodal.data.text.tokenizers import make_tokenizer
+from xmodal.evals.scores.arrays import load_embeddings, load_scores
+from xmodal.evals.scores.lists import load_rankings
 from xmodal.pretrained import array_files, torch_files, weight_files
 from xmodal.pretrained import folder as tower_folder
 from xmodal.pretrained.vocabularies import read_words
 from xmodal.pretrained.word_vectors import load_word_vectors
-from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.train.folder import checkpoints, run_folder
 
 FOR_USERS = (UserError, UnexpectedFilesError)
 _CXC = """caption1,caption2,agg_score,sampling_method

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from configs import quickstart
 from xmodal.evals import Embedder
 from xmodal.losses import LOSSES
-from xmodal.runs import loop, reporting
+from xmodal.train import loop, reporting
 
 _make_batches, _record, _embed = loop.make_batches, reporting.Reporter.record, Embedder.__call__
 

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import UserError
-from xmodal.preprocessing import Tokenizer
+from xmodal.core.errors import UserError
+from xmodal.data.text.tokenizers import Tokenizer
 from xmodal.similarity import Embedding
 
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import PIL.Image
 
-from xmodal.base.config import UserError
-from xmodal.base.progress import progress
+from xmodal.core.errors import UserError
+from xmodal.core.progress import progress
+from xmodal.data.pixels.images import decode_image
 from xmodal.evals import Embeddings
-from xmodal.evals.inputs.array_checks import refuse_tiny, to_numpy
-from xmodal.evals.inputs.sources import Provider, refuse_field, with_similarity
-from xmodal.preprocessing.images import decode_image
+from xmodal.evals.scores.array_checks import refuse_tiny, to_numpy
+from xmodal.evals.scores.sources import Provider, refuse_field, with_similarity
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit

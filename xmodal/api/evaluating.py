@@ -9,16 +9,17 @@ import PIL.Image
 from jax.sharding import Mesh
 
 from xmodal.api.embedding_functions import FunctionProvider
-from xmodal.base.config import Bounds, UserError, check_options, read, suggest
-from xmodal.base.mesh import BATCH_AXIS
+from xmodal.core.config import Bounds, check_options, read, suggest
+from xmodal.core.errors import UserError
+from xmodal.core.mesh import BATCH_AXIS
 from xmodal.evals import Evaluation, evaluate_source
-from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import EVALUATORS, Evaluator, Options, read_entry
 from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions, boards_of_annotations
-from xmodal.evals.inputs.files import name_of, open_items, open_source, sides_of
-from xmodal.evals.inputs.galleries import ids_of
-from xmodal.evals.inputs.sources import Candidates, Provider, RankedLists, Source
 from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.scores.embed import Items
+from xmodal.evals.scores.files import name_of, open_items, open_source, sides_of
+from xmodal.evals.scores.galleries import ids_of
+from xmodal.evals.scores.sources import Candidates, Provider, RankedLists, Source
 from xmodal.similarity import SIMILARITIES
 
 _EXAMPLES = 3  # Queries of every rule on the page, unless a number is given.

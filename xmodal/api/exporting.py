@@ -16,12 +16,13 @@ from xmodal.api.bundles.opening import runs_here
 from xmodal.api.bundles.writing import Contents, write_bundle
 from xmodal.api.loading import load
 from xmodal.api.model_sources import Stored, make_model, read_folder
-from xmodal.base.config import UserError, suggest
-from xmodal.base.tree_paths import unflatten
+from xmodal.core.config import suggest
+from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import unflatten
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.pretrained.folder import check_new
 from xmodal.similarity import select_field
-from xmodal.training.tree import flatten
+from xmodal.train.tree import flatten
 
 _TOLERANCE = 1e-5
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.base.config import UserError
-from xmodal.evals.inputs.ragged_tokens import RaggedTokens
+from xmodal.core.errors import UserError
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
 
 
 @dataclasses.dataclass(frozen=True)

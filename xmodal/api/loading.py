@@ -8,9 +8,9 @@ from etils import epath
 from xmodal.api.bundles.card import CARD
 from xmodal.api.bundles.opening import open_bundle
 from xmodal.api.model import Model
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.compilation_cache import use_compilation_cache
-from xmodal.base.config import UserError
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.compilation_cache import use_compilation_cache
+from xmodal.core.errors import UserError
 
 
 def load(source: str | os.PathLike, *, step: int | str = "best") -> Model:

@@ -19,14 +19,15 @@ from xmodal.api.item_embeddings import ItemEmbeddings, join
 from xmodal.api.pair_scoring import score_given_pairs
 from xmodal.api.token_scores import compare_tokens
 from xmodal.api.weight_hash import hash_model, name_leaves
-from xmodal.base.config import UserError
-from xmodal.evals.embed import Embedder
-from xmodal.evals.inputs.given_items import GivenItems, Picture, prepare_image
-from xmodal.evals.inputs.sources import Embeddings
-from xmodal.evals.inputs.text_lengths import TextLengths
-from xmodal.evals.pair_scores import PairFunctions
-from xmodal.preprocessing import ImageConfig, Tokenizer
-from xmodal.preprocessing.text_counts import TextCounts, count_texts
+from xmodal.core.errors import UserError
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.data.text.text_counts import TextCounts, count_texts
+from xmodal.data.text.tokenizers import Tokenizer
+from xmodal.evals.scores.embed import Embedder
+from xmodal.evals.scores.given_items import GivenItems, Picture, prepare_image
+from xmodal.evals.scores.pair_scores import PairFunctions
+from xmodal.evals.scores.sources import Embeddings
+from xmodal.evals.scores.text_lengths import TextLengths
 from xmodal.similarity import Embedding, Similarity
 from xmodal.similarity.precision import in_precision
 

@@ -11,21 +11,25 @@ import numpy as np
 from absl import logging
 from etils import epath
 
-from data_prep.untrusted.json_text import parse_json_text
 from xmodal.api.model import Model
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError, read
-from xmodal.base.tree_paths import unflatten
-from xmodal.evals.ranking.second_stage import PairReranker
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import unflatten
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.data.text.text_config import TextConfig
+from xmodal.data.text.tokenizer_files import read_vocabulary
+from xmodal.data.text.tokenizers import make_tokenizer
+from xmodal.evals.scores.second_stage import PairReranker
 from xmodal.models import Devices, make_dual_encoder
-from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_vocabulary
 from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_part
 from xmodal.pretrained.packaged_towers import locate_tower
-from xmodal.runs.config.inheritance import inherit
-from xmodal.runs.folder import checkpoints, run_folder
-from xmodal.runs.pair_functions import make_pair_functions
-from xmodal.training.tree import Tree, merge
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.inherit import inherit
+from xmodal.train.pair_functions import make_pair_functions
+from xmodal.train.tree import Tree, merge
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.base.config import UserError
-from xmodal.evals.inputs.given_items import GivenItems
-from xmodal.evals.inputs.sources import Embeddings
-from xmodal.preprocessing import ImageConfig, Tokenizer
+from xmodal.core.errors import UserError
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.data.text.tokenizers import Tokenizer
+from xmodal.evals.scores.given_items import GivenItems
+from xmodal.evals.scores.sources import Embeddings
 
 # Pairs scored together; memory grows with its square, and large squares are kept in files.
 _BLOCK = 1024

@@ -4,17 +4,18 @@ from typing import Any, NamedTuple
 
 import ml_collections
 
-from xmodal.base import mesh as mesh_lib
-from xmodal.base.config import UserError, lookup
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
 from xmodal.evals import Embeddings
-from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import Evaluator
-from xmodal.evals.inputs.sources import Provider
-from xmodal.runs import run
-from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.evaluation.subjects import open_file
-from xmodal.runs.evaluation.suite import EvalSuite
-from xmodal.runs.folder import checkpoints, run_folder
+from xmodal.evals.scores.embed import Items
+from xmodal.evals.scores.sources import Provider
+from xmodal.train.evaluation.run_evaluation import RunEvaluation
+from xmodal.train.evaluation.subjects import open_file
+from xmodal.train.evaluation.suite import EvalSuite
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.resolve import build_run
 
 
 class EvaluatedSplit(NamedTuple):
@@ -53,7 +54,7 @@ def embed_run_split(
     config = run_folder.load_run(run_dir)
     name = _choose(config, evaluator)
     chosen = run_folder.resolve_step(run_dir, str(step))
-    parts = run.build(config, mesh_lib.make_mesh())
+    parts = build_run(config, mesh_lib.make_mesh())
     evaluation = RunEvaluation(parts, names=[name], trains=False)
     weights = checkpoints.restore_model(run_dir, chosen, parts.shapes, parts.mesh)
     provider = evaluation.provider(*weights)

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import ml_collections
 
 from xmodal import data
-from xmodal.base.result_files import check_writable
-from xmodal.runs import loop
-from xmodal.runs.evaluation.run_evaluation import RunEvaluation
-from xmodal.runs.folder import run_folder
-from xmodal.runs.folder.finished import finished_reports
-from xmodal.runs.run import resolve
-from xmodal.runs.sections import SelectConfig
+from xmodal.core.result_files import check_writable
+from xmodal.train import loop
+from xmodal.train.evaluation.run_evaluation import RunEvaluation
+from xmodal.train.folder import run_folder
+from xmodal.train.folder.finished import finished_reports
+from xmodal.train.resolve import resolve
+from xmodal.train.sections import SelectConfig
 
 
 class CheckedConfig:
@@ -34,7 +34,7 @@ class CheckedConfig:
         """
         self._parts = resolve(config)
         self.select = self._parts.settings.select
-        self.records = self._parts.spec.records["train"]
+        self.records = self._parts.records["train"]
 
     def tags(self) -> Mapping[str, Mapping[str, str]]:
         """Returns evaluator -> tag of a metric -> the same without the evaluator."""

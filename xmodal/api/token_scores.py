@@ -7,8 +7,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.api.item_embeddings import tokens_of
-from xmodal.base.config import UserError
-from xmodal.evals.ranking.score_blocks import HostItems, compute_score_matrix
+from xmodal.core.errors import UserError
+from xmodal.evals.scores.score_blocks import HostItems, compute_score_matrix
 from xmodal.similarity import Similarity
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from absl import logging
 from etils import epath
 
-from xmodal.base.atomic import replacing
+from xmodal.core.atomic import replacing
 from xmodal.data.columns import STRING, Column, RaggedColumn
 
 Block = Mapping[str, np.ndarray | RaggedColumn]

@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.base.config import UserError, read, setting
-from xmodal.preprocessing import ImageConfig, ShortTexts, TextConfig
+from xmodal.core.config import read, setting
+from xmodal.core.errors import UserError
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.data.text.short_texts import ShortTexts
+from xmodal.data.text.text_config import TextConfig
 
 
 @dataclasses.dataclass(frozen=True)

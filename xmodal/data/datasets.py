@@ -15,9 +15,9 @@ from etils import epath
 
 import data_prep
 from data_prep.build import build
-from data_prep.errors import UnexpectedFilesError
-from xmodal.base.config import UserError, lookup
-from xmodal.base.progress import progress
+from xmodal.core.config import lookup
+from xmodal.core.errors import UnexpectedFilesError, UserError
+from xmodal.core.progress import progress
 from xmodal.data import column_cache
 from xmodal.data import columns as columns_lib
 from xmodal.data.data_config import DataConfig, parse

@@ -17,19 +17,17 @@ import ml_dtypes
 import numpy as np
 from array_record.python import array_record_data_source, array_record_module
 
-from data_prep.untrusted.json_text import parse_json_text
-from xmodal.base.atomic import new_folder
-from xmodal.base.config import UserError
-from xmodal.base.disk_errors import disk_errors
+from xmodal.core.atomic import new_folder
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.data.mined_negatives import mined_name
+from xmodal.data.pixels.regions import pad_rows
 from xmodal.data.records import read_records
-from xmodal.preprocessing.regions import pad_rows
 
 IMAGE_FEATURES, TEXT_FEATURES = "image_features", "text_features"
 DTYPE = np.dtype(ml_dtypes.bfloat16)
 
 _RECORDS, _METADATA = "features.array_record", "metadata.json"
-_REMEDY = "Set config.frozen_features.folder to a folder on another disk."
 # Column of frozen features -> the raw column it replaces.
 _REPLACES = {IMAGE_FEATURES: "image", TEXT_FEATURES: "text_ids"}
 
@@ -61,7 +59,7 @@ class FeatureReader:
 
     @property
     def is_pooled(self) -> bool:
-        """Whether an item is a vector as summands, see `models.features.split_summands`."""
+        """Whether an item is a vector as summands, see `models.tower.split_summands`."""
         return "pooling" in self.key
 
     def read(self, items: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
@@ -163,19 +161,17 @@ def write_features(
       arrays: one [t, W] per item of the split, in the order of the items; stored as bfloat16.
 
     Raises:
-      DiskError: the disk is full or not writable.
       ValueError: an array is not two-dimensional, or its width differs from the first one's.
     """
-    with disk_errors(os.path.dirname(os.path.abspath(folder)), _REMEDY):
-        try:
-            with new_folder(folder) as temporary:
-                written = _write_records(os.fspath(temporary), arrays)
-                metadata = {"name": name, "key": dict(key)} | written
-                (temporary / _METADATA).write_text(json.dumps(metadata, indent=2))
-        except OSError:
-            # Another run may have finished first; the caller names folders by their keys.
-            if not os.path.isdir(folder):
-                raise
+    try:
+        with new_folder(folder) as temporary:
+            written = _write_records(os.fspath(temporary), arrays)
+            metadata = {"name": name, "key": dict(key)} | written
+            (temporary / _METADATA).write_text(json.dumps(metadata, indent=2))
+    except OSError:
+        # Another run may have finished first; the caller names folders by their keys.
+        if not os.path.isdir(folder):
+            raise
 
 
 def _write_records(folder: str, arrays: Iterable[np.ndarray]) -> dict[str, int]:

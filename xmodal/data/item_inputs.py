@@ -3,8 +3,9 @@
 import numpy as np
 
 from xmodal.data.columns import STRING, RaggedColumn, decode_texts
-from xmodal.preprocessing import ImageConfig, Tokenizer, prepare_images
-from xmodal.preprocessing.regions import pad_rows
+from xmodal.data.pixels.images import ImageConfig, prepare_images
+from xmodal.data.pixels.regions import pad_rows
+from xmodal.data.text.tokenizers import Tokenizer
 
 
 def image_columns(

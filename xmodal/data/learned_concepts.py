@@ -5,7 +5,7 @@ from absl import logging
 from data_prep.concept_counts import count_concepts
 from xmodal.data.data_config import DataConfig
 from xmodal.data.datasets import read_captions
-from xmodal.preprocessing.concept_graph import Concepts, parse_concepts, read_concepts
+from xmodal.data.text.concept_graph import Concepts, parse_concepts, read_concepts
 
 
 def load_concepts(

@@ -9,18 +9,23 @@ from typing import Any
 from absl import logging
 from etils import epath
 
-from xmodal.base.atomic import write_atomically
-from xmodal.base.config import UserError
+from xmodal.core.atomic import write_atomically
+from xmodal.core.errors import UserError
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, read_captions
-from xmodal.preprocessing import TextConfig, Tokenizer, make_tokenizer, read_vocabulary
-from xmodal.preprocessing.text_config import SUBWORDS
-from xmodal.preprocessing.text_counts import count_texts
-from xmodal.preprocessing.tokenizer_files import TokenizerFile, vocabulary_file
-from xmodal.preprocessing.tokenizers import file_name, needs_mask, word_splitter
-from xmodal.preprocessing.vocabulary import MASK, learn_words
-from xmodal.preprocessing.wordpiece import SPECIAL_TOKENS, count_words
-from xmodal.preprocessing.words import cut_text
+from xmodal.data.text.text_config import SUBWORDS, TextConfig
+from xmodal.data.text.text_counts import count_texts
+from xmodal.data.text.tokenizer_files import TokenizerFile, read_vocabulary, vocabulary_file
+from xmodal.data.text.tokenizers import (
+    Tokenizer,
+    file_name,
+    make_tokenizer,
+    needs_mask,
+    word_splitter,
+)
+from xmodal.data.text.vocabulary import MASK, learn_words
+from xmodal.data.text.wordpiece import SPECIAL_TOKENS, count_words
+from xmodal.data.text.words import cut_text
 
 _TRAIN = "train"
 _LOOKED_AT = 10_000  # Captions that are counted, so that a start takes no longer for more.

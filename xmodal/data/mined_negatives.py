@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
-from xmodal.base.config import UserError
-from xmodal.base.json_files import read_json
+from xmodal.core.errors import UserError
+from xmodal.core.json_files import read_json
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 
 CARD = "mined.json"
 _REMEDY = "mine it again with `xmodal mine`."

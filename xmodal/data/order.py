@@ -11,7 +11,7 @@ import functools
 
 import numpy as np
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 _ORDER, _CAPTIONS, _AUGMENTATION, _TEXT, _MINED, _MINED_AUGMENTATION = range(6)
 

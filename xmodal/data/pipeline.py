@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.base.config import UserError
-from xmodal.base.read_ahead import Batch, read_ahead
+from xmodal.core.errors import UserError
+from xmodal.core.read_ahead import Batch, read_ahead
 from xmodal.data.columns import RaggedColumn, decode_texts, dense, ragged
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import Source, needed_columns
@@ -15,7 +15,8 @@ from xmodal.data.item_inputs import image_columns, tag_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.mined_negatives import Draw, MinedNegatives, mined_name, open_mined
 from xmodal.data.order import Order
-from xmodal.preprocessing import ImageConfig, Tokenizer
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.data.text.tokenizers import Tokenizer
 
 
 def train_batches(

@@ -7,7 +7,7 @@ from typing import Any
 from absl import logging
 
 from data_prep.building.folder_key import is_below
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.data.data_config import DataConfig, parse
 from xmodal.data.datasets import follows_files, open_builder
 from xmodal.data.ratings import load_ratings

@@ -3,7 +3,7 @@
 import numpy as np
 from etils import epath
 
-from xmodal.base.cxc_files import read_cxc_ratings
+from data_prep.cxc.cxc_files import read_cxc_ratings
 from xmodal.data.columns import dense
 from xmodal.data.data_config import DataConfig
 from xmodal.data.datasets import open_beside

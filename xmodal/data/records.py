@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 
 def read_records(source: Any, rows: np.ndarray, what: str, remedy: str) -> Sequence[bytes]:

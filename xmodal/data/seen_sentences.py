@@ -8,7 +8,7 @@ import numpy as np
 from data_prep.same_text import text_key
 from xmodal.data.data_config import DataConfig
 from xmodal.data.datasets import read_captions
-from xmodal.data.eval_split import EvalSplit
+from xmodal.data.evaluated_split import EvalSplit
 
 
 class Seen(NamedTuple):

@@ -7,20 +7,20 @@ from typing import Any
 
 from etils import epath
 
-from xmodal.base.config import UserError
-from xmodal.base.page import Page, from_markdown
-from xmodal.base.result_files import format_csv, format_json, write_files
-from xmodal.evals.embed import Items
+from xmodal.core.errors import UserError
+from xmodal.core.page import Page, from_markdown
+from xmodal.core.result_files import format_csv, format_json, write_files
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance
-from xmodal.evals.example_page import make_example_page
-from xmodal.evals.examples import find_examples
-from xmodal.evals.inputs.sources import Candidates, Embeddings, Provider, RankedLists, ScoreMatrix
 from xmodal.evals.reports.evaluation_report import format_report
+from xmodal.evals.reports.example_page import make_example_page
+from xmodal.evals.reports.examples import find_examples
 from xmodal.evals.reports.paired_differences import Differences, compare
+from xmodal.evals.reports.results import BoardResult, Numbers, Result, evaluator_tag
 from xmodal.evals.reports.store import RANKS, StoredResults, find_ranks, pack_ranks
 from xmodal.evals.reports.summary import compute_chance_values, count_queries, summarize
-from xmodal.evals.results import BoardResult, Numbers, Result, evaluator_tag
+from xmodal.evals.scores.embed import Items
+from xmodal.evals.scores.sources import Candidates, Embeddings, Provider, RankedLists, ScoreMatrix
 
 _DIGITS = 16  # Digits of a hash in the report; boards.json has all of them.
 # Files in the folder of an evaluation.

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.base.config import UserError
-from xmodal.evals.embed import Embedder, Items
-from xmodal.evals.inputs.ensemble import average
-from xmodal.evals.inputs.sources import Embeddings, Provider, Source, with_similarity
-from xmodal.evals.ranking.mean_scores import average_scores
+from xmodal.core.errors import UserError
+from xmodal.evals.scores.embed import Embedder, Items
+from xmodal.evals.scores.ensemble import average
+from xmodal.evals.scores.mean_scores import average_scores
+from xmodal.evals.scores.sources import Embeddings, Provider, Source, with_similarity
 from xmodal.similarity import make_similarity
 
 _AT_A_TIME = 256  # Texts or images that are not items of a split, per call.

@@ -2,18 +2,14 @@
 
 import dataclasses
 
-from xmodal.losses.captioning import caption_generation
 from xmodal.losses.context import ChunkSize, Context, LossFunction, NonNegative
 from xmodal.losses.correlation import covariance, pearson, soft_kendall
 from xmodal.losses.matching import matching, pair_softmax
-from xmodal.losses.momentum_softmax import momentum_softmax
-from xmodal.losses.quintuplet import quintuplet
+from xmodal.losses.module_outputs import caption_generation, relation_bce
 from xmodal.losses.regularizers import concept_divergence, diversity, mmd, uniformity
-from xmodal.losses.relation_classification import relation_bce
 from xmodal.losses.sigmoid import sigmoid, soft_contrastive
-from xmodal.losses.softmax import softmax
-from xmodal.losses.switch import Choice
-from xmodal.losses.triplet import distance_triplet, triplet
+from xmodal.losses.softmax import momentum_softmax, softmax
+from xmodal.losses.triplet import distance_triplet, quintuplet, triplet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +19,7 @@ class Loss:
     Attributes:
       function: (left embedding, right embedding or None, context, **options) -> (float32 scalar,
         scalars for the log). Its keyword-only arguments are the options of the config; a number
-        may be a 0-d array, a name a `switch.Choice`.
+        may be a 0-d array.
       module: name in `xmodal.models.TASK_MODULES`, for a loss with its own parameters.
       views: how many views it takes.
       negatives: whether it compares an item with others of the batch.
@@ -79,7 +75,6 @@ LOSSES: dict[str, Loss] = {
 
 __all__ = [
     "LOSSES",
-    "Choice",
     "ChunkSize",
     "Context",
     "Loss",

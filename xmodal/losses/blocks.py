@@ -74,14 +74,6 @@ def fold_block(job: Job, rows: BlockItems, columns: BlockItems, params: Any) -> 
     return row_states, column_states
 
 
-def merge(job: Job, first: State, second: State) -> State:
-    """Returns the states of the same items over two blocks, joined."""
-    return {name: term.reducer.merge(first[name], second[name]) for name, term in job.terms.items()}
-
-
-def empty_states(job: Job, items: BlockItems) -> State:
-    """Returns the states of items before any folding."""
-    return {
-        name: term.reducer.start(jnp.full((1, *items.ids.shape), term.reducer.identity), 0)
-        for name, term in job.terms.items()
-    }
+def merge(job: Job, states: State) -> State:
+    """Merges the states of the same items over N blocks, [N, ...], into [...]."""
+    return {name: term.reducer.merge(states[name]) for name, term in job.terms.items()}

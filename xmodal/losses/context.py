@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.base.config import Bounds
+from xmodal.core.config import Bounds
 from xmodal.losses import engine as engines
-from xmodal.losses.terms import Term
+from xmodal.losses.terms import NOT_BELOW, Term
 from xmodal.similarity import Embedding, Prepared, Similarity
 
 PairLogits = Callable[[jax.Array | None, jax.Array, jax.Array], jax.Array]
@@ -69,7 +70,7 @@ class Context:
         *,
         engine: str,
         chunk_size: int,
-    ) -> tuple[jax.Array, engines.Folded]:
+    ) -> tuple[jax.Array, engines.Folded, jax.Array]:
         """Folds `terms` over the negatives of each item; item i is the partner of item i.
 
         Args:
@@ -80,10 +81,31 @@ class Context:
           chunk_size: see `losses.engine.fold`.
 
         Returns:
-          The logits [B] of the pairs, and name -> (rows [B], columns [B]).
+          The logits [B] of the pairs, name -> (rows [B], columns [B]), and the in-batch accuracy.
         """
         rows, columns = self.prepare(left, right)
         positives = self.paired(rows, columns)
+        folded, accuracy = self.fold_prepared(
+            rows, columns, positives, terms, engine=engine, chunk_size=chunk_size
+        )
+        return positives, folded, accuracy
+
+    def fold_prepared(
+        self,
+        rows: Prepared,
+        columns: Prepared,
+        positives: jax.Array,
+        terms: Mapping[str, Term],
+        *,
+        engine: str,
+        chunk_size: int,
+    ) -> tuple[engines.Folded, jax.Array]:
+        """Folds `terms` over the negatives of prepared items with the logits [B] of their pairs.
+
+        Returns:
+          See `fold`. The accuracy is the share of rows that score their partner above every
+          negative.
+        """
         folded = engines.fold(
             rows,
             columns,
@@ -93,13 +115,13 @@ class Context:
             right_ids=self.right_ids,
             left_positive=positives,
             right_positive=positives,
-            terms=terms,
+            terms={**terms, "not_below": NOT_BELOW},
             engine=engine,
             chunk_size=chunk_size,
             mesh=self.mesh,
             pair_bytes=self.similarity.cost(rows, columns).bytes,
         )
-        return positives, folded
+        return folded, jnp.mean((folded["not_below"][0] == 0).astype(jnp.float32))
 
 
 NonNegative = Annotated[float | jax.Array, Bounds(at_least=0)]

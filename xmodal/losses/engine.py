@@ -17,6 +17,7 @@ The arrays are logically global: under `jit` with batch-sharded inputs, gradient
 embedding of every device.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,11 +26,11 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.base.config import UserError, lookup
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
 from xmodal.losses.blocks import BlockItems, Job, fold_block
-from xmodal.losses.chunked import fold_chunked
-from xmodal.losses.ring import fold_ring
 from xmodal.losses.terms import State, Term
+from xmodal.losses.tiled import fold_tiles
 from xmodal.similarity import Prepared
 
 _WHERE = "config.tasks.*.loss.options.engine"
@@ -70,9 +71,9 @@ def fold(
       right_positive: float32 [M].
       terms: reductions by name.
       engine: `dense`, `chunked`, `ring` or `auto:MEGABYTES`, see `choose_engine`.
-      chunk_size: largest number of rows and columns in a tile of the chunked engine, or of columns
-        per block of the ring; need not divide anything.
-      mesh: device mesh of the ring; the batch is a multiple of its devices.
+      chunk_size: largest number of rows and columns in a tile; on several devices, only of
+        columns. Need not divide anything.
+      mesh: device mesh, which the ring needs; its devices share the batch evenly.
       pair_bytes: memory that `logits` and its gradient need per pair; 8 for a product.
 
     Returns:
@@ -158,12 +159,8 @@ def _dense(
     return fold_block(job, rows, columns, params)
 
 
-def _ring(
-    job: Job, rows: BlockItems, columns: BlockItems, params: Any, mesh: Mesh | None
-) -> tuple[State, State]:
-    if mesh is None:
-        raise UserError("The ring engine needs a device mesh; use engine='chunked' without one.")
-    return fold_ring(job, rows, columns, params, mesh)
-
-
-ENGINES = {"dense": _dense, "chunked": fold_chunked, "ring": _ring}
+ENGINES: dict[str, Callable[..., tuple[State, State]]] = {
+    "dense": _dense,
+    "chunked": functools.partial(fold_tiles, is_ring=False),
+    "ring": functools.partial(fold_tiles, is_ring=True),
+}

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.base.config import Bounds, UserError
-from xmodal.base.mesh import split_rows
-from xmodal.losses.context import Context, PairLogits
+from xmodal.core.config import Bounds
+from xmodal.core.errors import UserError
+from xmodal.core.mesh import split_rows
+from xmodal.losses.context import Context
 from xmodal.similarity import Embedding
 
 
@@ -37,11 +38,10 @@ def matching(
     Returns:
       The mean over 3B or 2B pairs, less those of items without a negative; and `accuracy`, the
       share of these pairs whose more probable class is right.
-
-    Raises:
-      UserError: the model has no pair scorer.
     """
-    compute, key = _require_pair_logits(context, "matching")
+    compute, key = context.pair_logits, context.key
+    assert compute is not None
+    assert key is not None
     keys = jax.random.split(key, 4)
     similarity = context.similarity
     prepared = jax.lax.stop_gradient(context.prepare(left, right))
@@ -108,11 +108,10 @@ def pair_softmax(
     Returns:
       The mean over the images, less those without a negative; and `accuracy`, the share of them
       whose own text has the highest score.
-
-    Raises:
-      UserError: the model has no pair scorer.
     """
-    compute, key = _require_pair_logits(context, "pair_softmax")
+    compute, key = context.pair_logits, context.key
+    assert compute is not None
+    assert key is not None
     keys = jax.random.split(key, 2)
     is_negative = context.left_ids[:, None] != context.right_ids[None, :]
     equal = jnp.zeros(is_negative.shape, jnp.float32)
@@ -125,16 +124,6 @@ def pair_softmax(
     losses = jax.nn.logsumexp(scores, axis=1) - scores[:, 0]
     is_right = scores[:, 0] > jnp.max(scores[:, 1:], axis=1)
     return _mean(losses, counted), {"accuracy": _mean(is_right.astype(jnp.float32), counted)}
-
-
-def _require_pair_logits(context: Context, loss: str) -> tuple[PairLogits, jax.Array]:
-    if context.pair_logits is None:
-        raise UserError(
-            f"The loss {loss!r} trains a pair scorer, and the model has none; set "
-            "config.model.pair_scorer, or remove the task."
-        )
-    assert context.key is not None
-    return context.pair_logits, context.key
 
 
 def draw_negatives(

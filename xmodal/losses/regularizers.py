@@ -5,7 +5,8 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import Bounds, UserError
+from xmodal.core.config import Bounds
+from xmodal.core.errors import UserError
 from xmodal.losses.context import Context, Positive
 from xmodal.similarity import Embedding
 from xmodal.similarity.offset import centered

@@ -5,9 +5,9 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import Bounds, UserError
+from xmodal.core.config import Bounds
+from xmodal.core.errors import UserError
 from xmodal.losses import terms
-from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
 from xmodal.losses.context import ChunkSize, Context, NonNegative
 from xmodal.similarity import Embedding
 
@@ -87,13 +87,12 @@ def _classify_pairs(
     left: Embedding, right: Embedding, context: Context, engine: str, chunk_size: int
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the summed cross-entropy of partners and negatives, and the accuracy."""
-    wanted = {
-        "negatives": terms.Term(lambda logits, _: jax.nn.softplus(logits), terms.SUM),
-        "not_below": NOT_BELOW,
-    }
-    positives, folded = context.fold(left, right, wanted, engine=engine, chunk_size=chunk_size)
+    wanted = {"negatives": terms.Term(lambda logits, _: jax.nn.softplus(logits), terms.SUM)}
+    positives, folded, accuracy = context.fold(
+        left, right, wanted, engine=engine, chunk_size=chunk_size
+    )
     total = jnp.sum(jax.nn.softplus(-positives)) + jnp.sum(folded["negatives"][0])
-    return total, compute_accuracy(folded)
+    return total, accuracy
 
 
 def _compute_divergence(embedding: Embedding) -> jax.Array:

@@ -33,13 +33,13 @@ class Reducer:
 
     Attributes:
       start: ([N, M] values, `identity` where a pair does not count; axis) -> state.
-      merge: joins the states of the same items over two blocks.
+      merge: joins the states of the same items over N blocks, [N, ...].
       finish: state -> result [N].
       identity: the value of a pair that does not count.
     """
 
     start: Callable[[jax.Array, int], State]
-    merge: Callable[[State, State], State]
+    merge: Callable[[State], State]
     finish: Callable[[State], jax.Array]
     identity: float
 
@@ -67,10 +67,10 @@ def _start_maximum(values: jax.Array, axis: int) -> State:
     return largest, total, jnp.sum(tied, axis=axis, dtype=jnp.float32)
 
 
-def _merge_maxima(first: State, second: State) -> State:
-    largest = jnp.maximum(first[0], second[0])
-    kept = [[jnp.where(s[0] == largest, x, 0.0) for x in s[1:]] for s in (first, second)]
-    return largest, kept[0][0] + kept[1][0], kept[0][1] + kept[1][1]
+def _merge_maxima(states: State) -> State:
+    largest = jnp.max(states[0], axis=0)
+    total, count = (jnp.sum(jnp.where(states[0] == largest, x, 0.0), axis=0) for x in states[1:])
+    return largest, total, count
 
 
 def _finish_maximum(state: State) -> jax.Array:
@@ -81,7 +81,7 @@ def _finish_maximum(state: State) -> jax.Array:
 
 LOG_SUM_EXP = Reducer(
     start=lambda values, axis: jax.nn.logsumexp(values, axis=axis),
-    merge=jnp.logaddexp,
+    merge=lambda states: jax.nn.logsumexp(states, axis=0),
     finish=lambda state: state,
     identity=MASKED,
 )
@@ -90,10 +90,14 @@ MAXIMUM = Reducer(
 )
 SUM = Reducer(
     start=lambda values, axis: jnp.sum(values, axis=axis),
-    merge=jnp.add,
+    merge=lambda states: jnp.sum(states, axis=0),
     finish=lambda state: state,
     identity=0.0,
 )
 
+# Counts the negatives that do not score below the positive, including NaN.
+NOT_BELOW = Term(
+    lambda logits, positives: (~(logits < tie_with(positives))).astype(jnp.float32), SUM
+)
 HARDEST = Term(lambda logits, _: logits, MAXIMUM)
 """The highest logit."""

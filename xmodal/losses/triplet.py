@@ -1,17 +1,14 @@
-"""Hinge losses on a positive and a negative: VSE++, PVSE and CMCM."""
+"""Hinge losses on a positive and its negatives: VSE++, PVSE, CMCM and AOQ."""
 
-from collections.abc import Callable
+import dataclasses
 from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import Bounds
-from xmodal.losses import engine as engines
+from xmodal.core.config import Bounds
 from xmodal.losses import terms
-from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
-from xmodal.losses.context import ChunkSize, Context, NonNegative
-from xmodal.losses.switch import Choice, switch
+from xmodal.losses.context import ChunkSize, Context, NonNegative, Positive
 from xmodal.similarity import Embedding
 
 _SEMI_HARD = terms.Term(
@@ -21,15 +18,12 @@ _SEMI_HARD = terms.Term(
 _EASIEST_ABOVE = terms.Term(
     lambda logits, p: jnp.where(logits >= terms.tie_with(p), -logits, terms.MASKED), terms.MAXIMUM
 )
-
-
-MINING = ("all", "hardest", "semi_hard", "semi_hard_or_easiest")
-
-
-def _first_or_lowest(below: jax.Array, minus_above: jax.Array) -> jax.Array:
-    """Returns the negative below the partner, or the lowest above it; `MASKED` for neither."""
-    above = jnp.where(minus_above > terms.MASKED, -minus_above, terms.MASKED)
-    return jnp.where(below > terms.MASKED, below, above)
+MINING: dict[str, dict[str, terms.Term]] = {
+    "all": {},
+    "hardest": {"mined": terms.HARDEST},
+    "semi_hard": {"mined": _SEMI_HARD},
+    "semi_hard_or_easiest": {"mined": _SEMI_HARD, "easiest": _EASIEST_ABOVE},
+}
 
 
 def triplet(
@@ -38,7 +32,8 @@ def triplet(
     context: Context,
     *,
     margin: NonNegative = 0.2,
-    mining: Annotated[str | Choice, Bounds(one_of=MINING)] = "hardest",
+    mining: Annotated[str, Bounds(one_of=MINING)] = "hardest",
+    all_share: Annotated[float | jax.Array, Bounds(at_least=0, at_most=1)] = 0.0,
     reduction: Annotated[str, Bounds(one_of=("sum", "mean"))] = "sum",
     engine: str = "dense",
     chunk_size: ChunkSize = 1024,
@@ -55,6 +50,8 @@ def triplet(
       mining: which negatives of an item count: `all`; `hardest`, the one that scores highest;
         `semi_hard`, the highest of those below the partner, none if all score higher; or
         `semi_hard_or_easiest`, the lowest of all in that case (FaceNet's code in TensorFlow).
+      all_share: share of the loss over all negatives; `mining` has the rest. A schedule from 1 to 0
+        starts a run with all negatives, as in VSE-infinity's first epoch.
       reduction: `sum` over the batch, or `mean`: the mean over items of each direction, for `all`
         over the B x B pairs.
       engine: see `losses.engine.fold`.
@@ -69,38 +66,27 @@ def triplet(
     size = context.left_ids.shape[0]
     shares = {"sum": (1.0, 1.0), "mean": (1.0 / size, 1.0 / size**2)}
     per_item, per_pair = shares[reduction]
-
-    def fold(*mined: terms.Term) -> tuple[jax.Array, list[jax.Array], jax.Array]:
-        wanted = {str(place): term for place, term in enumerate(mined)}
-        positives, folded = context.fold(
-            left, right, wanted | {"not_below": NOT_BELOW}, engine=engine, chunk_size=chunk_size
-        )
-        return positives, [jnp.stack(folded[name]) for name in wanted], compute_accuracy(folded)
-
-    def mine_all() -> tuple[jax.Array, jax.Array]:
-        hinges = terms.Term(lambda logits, p: jax.nn.relu(margin + logits - p), terms.SUM)
-        _, [summed], accuracy = fold(hinges)
-        return per_pair * jnp.sum(summed), accuracy
-
-    def mine_one(
-        *mined: terms.Term, choose: Callable[..., jax.Array] = lambda only: only
-    ) -> tuple[jax.Array, jax.Array]:
-        # An item without such a negative gets `MASKED`, far below every margin.
-        positives, found, accuracy = fold(*mined)
-        hinges = jax.nn.relu(margin + choose(*found) - positives)
-        return per_item * jnp.sum(hinges), accuracy
-
-    loss, accuracy = switch(
-        mining,
-        {
-            "all": mine_all,
-            "hardest": lambda: mine_one(terms.HARDEST),
-            "semi_hard": lambda: mine_one(_SEMI_HARD),
-            "semi_hard_or_easiest": lambda: mine_one(
-                _SEMI_HARD, _EASIEST_ABOVE, choose=_first_or_lowest
-            ),
-        },
+    if mining == "all":
+        all_share = 1.0
+    wanted = dict(MINING[mining])
+    if isinstance(all_share, jax.Array) or all_share > 0:
+        wanted["all"] = terms.Term(lambda logits, p: jax.nn.relu(margin + logits - p), terms.SUM)
+    positives, folded, accuracy = context.fold(
+        left, right, wanted, engine=engine, chunk_size=chunk_size
     )
+
+    loss = jnp.zeros((), jnp.float32)
+    if "all" in folded:
+        loss += all_share * per_pair * jnp.sum(jnp.stack(folded["all"]))
+    if "mined" in folded:
+        # An item without such a negative has `MASKED`, far below every margin.
+        found = jnp.stack(folded["mined"])
+        if "easiest" in folded:
+            above = -jnp.stack(folded["easiest"])
+            above = jnp.where(above < -terms.MASKED, above, terms.MASKED)
+            found = jnp.where(found > terms.MASKED, found, above)
+        hinges = jax.nn.relu(margin + found - positives)
+        loss += (1 - all_share) * per_item * jnp.sum(hinges)
     return loss, {"accuracy": accuracy}
 
 
@@ -136,20 +122,73 @@ def distance_triplet(
     positives = jnp.tile(context.paired(*sides), 2)
     items = jax.tree.map(lambda *both: jnp.concatenate(both), *sides)
     ids = jnp.concatenate([context.left_ids, context.right_ids])
-    folded = engines.fold(
-        items,
-        items,
-        context.similarity.logits,
-        params=context.similarity_params,
-        left_ids=ids,
-        right_ids=ids,
-        left_positive=positives,
-        right_positive=positives,
-        terms={"hardest": terms.HARDEST, "not_below": NOT_BELOW},
-        engine=engine,
-        chunk_size=chunk_size,
-        mesh=context.mesh,
-        pair_bytes=context.similarity.cost(items, items).bytes,
+    both = dataclasses.replace(context, left_ids=ids, right_ids=ids)
+    wanted = {"hardest": terms.HARDEST}
+    folded, accuracy = both.fold_prepared(
+        items, items, positives, wanted, engine=engine, chunk_size=chunk_size
     )
     hinges = jax.nn.relu(margin + folded["hardest"][0] - positives)
-    return jnp.mean(hinges), {"accuracy": compute_accuracy(folded)}
+    return jnp.mean(hinges), {"accuracy": accuracy}
+
+
+def quintuplet(
+    left: Embedding,
+    right: Embedding,
+    context: Context,
+    *,
+    margin: NonNegative = 0.2,
+    offline_margin: NonNegative = 0.0,
+    weight: NonNegative = 1.5,
+    weight_scale: Positive = 0.3,
+    engine: str = "dense",
+    chunk_size: ChunkSize = 1024,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns AOQ's loss, the sum of six hinges over the batch.
+
+    Chen et al., "Adaptive Offline Quintuplet Loss for Image-Text Matching" (ECCV 2020), and the
+    authors' code, sunnychencool/AOQ.
+
+    With d, the similarity of an image I and its text T, and mined negatives I- of T and T- of I:
+
+    - max(0, margin + h - d), where h is the hardest negative of I in the batch, weighted by
+      weight - (d(I, T-) - h) / weight_scale, and the same for T and d(I-, T). Weights have a
+      gradient and may be negative, as in the authors' code;
+    - max(0, offline_margin + n - d), where n is d(I, T-), d(I-, T), d(I-, T-), and the similarity
+      of the image of T- to a text of I-.
+
+    An item without negatives in the batch has no online hinge.
+
+    Args:
+      left: embedding of the images, B items; item i matches item i of `right`.
+      right: embedding of the texts.
+      context: ids, similarity, mesh and the mined negatives.
+      margin: amount by which a partner should score above the hardest negative of the batch.
+      offline_margin: the same for mined negatives.
+      weight: the constant beta of the weight.
+      weight_scale: the constant alpha.
+      engine: see `losses.engine.fold`.
+      chunk_size: see `losses.engine.fold`.
+
+    Returns:
+      The scalar loss, `accuracy` among the batch, and `mined_accuracy`: the share of pairs that
+      score above all of their mined negatives.
+    """
+    wanted = {"hardest": terms.HARDEST}
+    positives, folded, accuracy = context.fold(
+        left, right, wanted, engine=engine, chunk_size=chunk_size
+    )
+
+    def score(image: Embedding, text: Embedding) -> jax.Array:
+        return context.paired(*context.prepare(image, text))
+
+    (image, text), (image_of_text, text_of_image) = context.mined
+    anchored = score(left, text), score(image, right)
+    apart = score(image, text), score(image_of_text, text_of_image)
+    loss = jnp.zeros((), jnp.float32)
+    for hardest, mined in zip(folded["hardest"], anchored, strict=True):
+        weights = weight - (mined - hardest) / weight_scale
+        loss += jnp.sum(weights * jax.nn.relu(margin + hardest - positives))
+    offline = jnp.stack([*anchored, *apart])
+    loss += jnp.sum(jax.nn.relu(offline_margin + offline - positives))
+    above = jnp.mean((jnp.max(offline, axis=0) < positives).astype(jnp.float32))
+    return loss, {"accuracy": accuracy, "mined_accuracy": above}

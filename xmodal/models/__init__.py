@@ -1,11 +1,10 @@
 """Encoders, heads, dual encoders and pair scorers: flax.linen modules as plain functions."""
 
-from xmodal.models.devices import Devices
+from xmodal.models.basics import Devices, Mode
 from xmodal.models.dual_encoder import DualEncoder, make_dual_encoder
 from xmodal.models.encoders import ENCODERS
 from xmodal.models.features import Features
 from xmodal.models.heads import HEADS
-from xmodal.models.mode import Mode
 from xmodal.models.pair_scorers import PAIR_SCORERS, PairScorer
 from xmodal.models.task_modules import TASK_MODULES, TaskModule, make_task_module
 from xmodal.models.tower import Tower, make_tower

@@ -1,15 +1,17 @@
 """Two towers, the similarity of their embeddings, and possibly a pair scorer."""
 
 import dataclasses
-import functools
+import itertools
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import UserError, lookup, read
-from xmodal.models.devices import ONE_CPU, Devices
+from xmodal.core.config import lookup, read
+from xmodal.core.errors import UserError
+from xmodal.models.basics import ONE_CPU, Devices
 from xmodal.models.pair_scorers import PairScorer, make_pair_scorer
 from xmodal.models.tower import Tower, Tree, make_tower
 from xmodal.similarity import Similarity, make_similarity
@@ -56,33 +58,30 @@ class DualEncoder:
         for name, tower in self.towers.items():
             tower_key = jax.random.fold_in(key, SIDES.index(name))
             params[name], model_state[name] = tower.init(tower_key, example_inputs[name])
-        self._check_shared(params)
+        for path, side in itertools.product(self.shared, SIDES):
+            if not _find(params[side], path):
+                raise UserError(
+                    f"config.model.shared names {path!r}, but {side} has no such parameters."
+                )
         params = self.share(params)
-        if similarity := self._init_similarity(key, params, model_state, example_inputs):
+
+        def embed(side: str, inputs: Mapping[str, Any]) -> Embedding:
+            return self.embed(side, params, model_state, inputs)[0]
+
+        items = []
+        if self.similarity.module is not None:
+            items = [jax.eval_shape(partial(embed, name), example_inputs[name]) for name in SIDES]
+        if similarity := self.similarity.init(jax.random.fold_in(key, len(SIDES)), *items):
             params["similarity"] = similarity
         if self.pair_scorer is not None:
-            embed = functools.partial(self.embed, params=params, model_state=model_state)
             features = {}
             for name in SIDES:
                 one = {column: x[:1] for column, x in example_inputs[name].items()}
-                embedding, _ = jax.eval_shape(functools.partial(embed, name), inputs=one)
-                features[name] = embedding.extras["features"]
-            zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), features)
+                shapes = jax.eval_shape(partial(embed, name), one).extras["features"]
+                features[name] = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
             scorer_key = jax.random.fold_in(key, _SCORER)
-            params["pair_scorer"] = self.pair_scorer.init(scorer_key, params, **zeros)
+            params["pair_scorer"] = self.pair_scorer.init(scorer_key, params, **features)
         return params, model_state
-
-    def _init_similarity(
-        self, key: jax.Array, params: Tree, model_state: Tree, inputs: Mapping[str, Any]
-    ) -> Tree:
-        if self.similarity.module is None:
-            return self.similarity.init()
-
-        def embed(side: str) -> Embedding:
-            return self.embed(side, params, model_state, inputs[side])[0]
-
-        items = [jax.eval_shape(functools.partial(embed, side)) for side in SIDES]
-        return self.similarity.init(jax.random.fold_in(key, len(SIDES)), *items)
 
     def embed(
         self,
@@ -139,14 +138,6 @@ class DualEncoder:
                 shared["text"] = _replace(shared["text"], path.split("/"), found)
         return shared
 
-    def _check_shared(self, params: Tree) -> None:
-        for path in self.shared:
-            for side in SIDES:
-                if not _find(params[side], path):
-                    raise UserError(
-                        f"config.model.shared names {path!r}, but {side} has no such parameters."
-                    )
-
 
 def _find(tree: Tree, path: str) -> Tree:
     """Returns the part of a tree at a path; {} if there is none."""
@@ -186,10 +177,6 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
     Args:
       config: see `ModelConfig`; a mapping or an `ml_collections.ConfigDict`.
       devices: devices that the batch is split over; by default one CPU.
-
-    Raises:
-      UserError: a name or keyword is missing or unknown, a value is out of range, or there is no
-        tower.
     """
     model = read(ModelConfig, "config.model", config)
     sides = {"image": model.image, "text": model.text}
@@ -198,51 +185,32 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
         for side, section in sides.items()
         if section is not None
     }
+    similarity = make_similarity(model.similarity)
     if not towers:
         raise UserError(
             "config.model has no tower: set config.model.image or .text, or both, or name a "
             "converted model in config.init_from.model."
         )
+    of_both = (model.pair_scorer, similarity.module, model.shared)
+    names = ("pair_scorer", "similarity", "shared")
+    needing = [name for name, value in zip(names, of_both, strict=True) if value]
+    if needing and len(towers) < len(SIDES):
+        raise UserError(
+            f"config.model.{needing[0]} needs an image and a text tower, but config.model has only "
+            f"the side {next(iter(towers))!r}; add the other side, or leave out {needing[0]}."
+        )
     scorer = None
     if model.pair_scorer is not None:
-        if len(towers) < len(SIDES):
-            raise UserError(
-                "config.model.pair_scorer reads an image and a text, but config.model has only "
-                f"the side {next(iter(towers))!r}; add the other one, or set it to None."
-            )
         encoder = towers["text"].module.encoder
         scorer = make_pair_scorer("config.model.pair_scorer", model.pair_scorer, encoder)
         kept = {"image": "tokens", "text": "ids" if scorer.reads_ids else "tokens"}
         towers = {side: tower.keeping(kept[side]) for side, tower in towers.items()}
-    similarity = make_similarity(model.similarity)
-    _check_vectors(towers, scorer, similarity)
-    if similarity.module is not None and len(towers) < len(SIDES):
+    embedding = [tower.embeds for tower in towers.values()]
+    is_plain = similarity.name == "dot" and not similarity.parameters
+    if not (all(embedding) or (scorer is not None and not any(embedding) and is_plain)):
         raise UserError(
-            f"config.model.similarity {similarity.name!r} compares images with texts, but the "
-            f"model has only the side {next(iter(towers))!r}."
-        )
-    if model.shared and len(towers) < len(SIDES):
-        raise UserError(
-            f"config.model.shared={list(model.shared)} are parts of both sides, but the model has "
-            f"only the side {next(iter(towers))!r}; set it to ()."
+            "A head of config.model is 'none', so items have no vectors to compare: choose a head, "
+            "or set both heads to 'none', config.model.pair_scorer, and config.model.similarity="
+            "{'name': 'dot'}."
         )
     return DualEncoder(towers, similarity, scorer, tuple(model.shared))
-
-
-def _check_vectors(
-    towers: Mapping[str, Tower], scorer: PairScorer | None, similarity: Similarity
-) -> None:
-    """Raises an error if items without vectors are to be compared by their vectors."""
-    without = sorted(side for side, tower in towers.items() if not tower.embeds)
-    if not without:
-        return
-    if scorer is None or len(without) < len(SIDES):
-        raise UserError(
-            f"config.model.{without[0]}.head is 'none', which only a pair scorer can use: set "
-            "config.model.pair_scorer and the heads of both sides to 'none', or choose a head."
-        )
-    if similarity.name != "dot" or similarity.parameters:
-        raise UserError(
-            "config.model.similarity compares vectors, which a model with the head 'none' lacks; "
-            "set it to {'name': 'dot'}."
-        )

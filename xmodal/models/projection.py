@@ -6,11 +6,10 @@ from collections.abc import Mapping
 import flax.linen as nn
 import jax.numpy as jnp
 
-from xmodal.base.config import read, setting
+from xmodal.core.config import read, setting
+from xmodal.models.basics import Mode, l2_normalize
 from xmodal.models.batch_norm import torch_batch_norm
 from xmodal.models.initializers import LINEAR
-from xmodal.models.mode import Mode
-from xmodal.models.normalize import l2_normalize
 from xmodal.similarity.embedding import Embedding
 
 

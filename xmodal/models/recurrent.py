@@ -1,7 +1,7 @@
 """Recurrent layers over the real tokens of a text."""
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -10,32 +10,51 @@ import jax.numpy as jnp
 from flax.linen.recurrent import DenseParams
 from jax.typing import DTypeLike
 
-from xmodal.models import recurrence
 from xmodal.models.features import Features, take_last
 from xmodal.models.initializers import uniform
 
+State = tuple[jax.Array, ...]
+"""The state of a cell: arrays [N, W], of which a matrix multiplies the first at every step."""
 
-@dataclasses.dataclass(frozen=True)
-class Gates:
-    """A cell, and the biases of its gates.
+
+def _gru(state: State, x: jax.Array, hidden: jax.Array) -> State:
+    """Gated recurrent unit; gates r, z, n (Cho et al., 2014, in the form of cuDNN)."""
+    (h,) = state
+    x_r, x_z, x_n = jnp.split(x, 3, axis=-1)
+    h_r, h_z, h_n = jnp.split(hidden, 3, axis=-1)
+    r, z = jax.nn.sigmoid(x_r + h_r), jax.nn.sigmoid(x_z + h_z)
+    n = jnp.tanh(x_n + r * h_n)
+    return ((1 - z) * n + z * h,)
+
+
+def _lstm(state: State, x: jax.Array, hidden: jax.Array) -> State:
+    """Long short-term memory; gates i, f, g, o (Hochreiter and Schmidhuber, 1997)."""
+    _, c = state
+    i, f, g, o = jnp.split(x + hidden, 4, axis=-1)
+    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+    return jax.nn.sigmoid(o) * jnp.tanh(c), c
+
+
+class RecurrentCell(NamedTuple):
+    """A recurrent cell.
 
     Attributes:
-      cell: maps the gates to the next state.
-      names: names of the gates, in order.
+      step: (state, gates of the input [N, G], gates of the state [N, G]) -> the next state.
+      gates: names of the gates, in order.
       hidden_biases: names of gates whose matrix of the state has a bias even if a gate has one.
       states: number of arrays of the state.
     """
 
-    cell: recurrence.Cell
-    names: str
+    step: Callable[[State, jax.Array, jax.Array], State]
+    gates: str
     hidden_biases: str
     states: int
 
 
-CELLS: Mapping[str, Gates] = {
+CELLS: Mapping[str, RecurrentCell] = {
     # The reset gate is between the two biases of n.
-    "gru": Gates(recurrence.gru, "rzn", hidden_biases="n", states=1),
-    "lstm": Gates(recurrence.lstm, "ifgo", hidden_biases="", states=2),
+    "gru": RecurrentCell(_gru, "rzn", hidden_biases="n", states=1),
+    "lstm": RecurrentCell(_lstm, "ifgo", hidden_biases="", states=2),
 }
 BIASES = (2, 1)
 """The numbers of biases that a gate may have."""
@@ -86,20 +105,28 @@ class Direction(nn.Module):
         self, x: jax.Array, lengths: jax.Array, start: jax.Array | None = None
     ) -> RecurrentOutputs:
         """Runs over the first `lengths` tokens [N] of texts [N, T, W], from a state [N, D] or 0."""
-        gates = CELLS[self.cell]
-        kernel, bias = self._matrix("i", x.shape[-1], gates.names)
-        with_bias = gates.names if self.biases == 2 else gates.hidden_biases
-        hidden = self._matrix("h", self.width, with_bias)
+        cell = CELLS[self.cell]
+        kernel, bias = self._matrix("i", x.shape[-1], cell.gates)
+        with_bias = cell.gates if self.biases == 2 else cell.hidden_biases
+        hidden_kernel, hidden_bias = self._matrix("h", self.width, with_bias)
         zero = jnp.zeros((x.shape[0], self.width), jnp.float32)
-        first = (zero if start is None else start, *[zero] * (gates.states - 1))
+        first = (zero if start is None else start, *[zero] * (cell.states - 1))
 
-        def run(x: jax.Array, mask: jax.Array) -> jax.Array:
-            inputs = x.astype(self.dtype) @ kernel + bias
-            return recurrence.recur(gates.cell, self.reverse, first, inputs, mask, *hidden)[0]
+        def step(state: State, inputs: tuple[jax.Array, jax.Array]) -> tuple[State, jax.Array]:
+            x, real = inputs
+            hidden = state[0].astype(self.dtype) @ hidden_kernel + hidden_bias
+            moved = cell.step(state, x, hidden)
+            state = jax.tree.map(partial(jnp.where, real[:, None]), moved, state)
+            return state, state[0]
 
-        mask = jnp.arange(x.shape[1]) < lengths[:, None]
-        x = Features(x, mask).real_tokens()
-        outputs = run(jnp.swapaxes(x, 0, 1), mask.T)
+        def run(x: jax.Array, real: jax.Array) -> jax.Array:
+            """Inputs [T, N, W] and bool [T, N] -> the outputs [T, N, D]."""
+            gates = x.astype(self.dtype) @ kernel + bias
+            return jax.lax.scan(step, first, (gates, real), reverse=self.reverse)[1]
+
+        real = jnp.arange(x.shape[1]) < lengths[:, None]
+        x = Features(x, real).real_tokens()
+        outputs = run(jnp.swapaxes(x, 0, 1), real.T)
         tokens = jnp.swapaxes(outputs, 0, 1)
         if not self.reverse:
             return RecurrentOutputs(tokens, outputs[-1], outputs[-1])
@@ -112,7 +139,7 @@ class Direction(nn.Module):
         # Two biases start as in torch, one starts as in TensorFlow.
         bias_init = uniform(self.width**-0.5) if self.biases == 2 else nn.initializers.zeros
         kernels, biases = [], []
-        for gate in CELLS[self.cell].names:
+        for gate in CELLS[self.cell].gates:
             dense = DenseParams(
                 self.width, gate in with_bias, kernel_init=init, bias_init=bias_init,
                 name=f"{source}{gate}",
@@ -171,13 +198,9 @@ class Recurrent(nn.Module):
             found = []
             for direction in directions:
                 layer = Direction(
-                    self.cell,
-                    self.width,
-                    reverse=direction == "backward",
-                    dtype=self.dtype,
-                    biases=self.biases,
+                    self.cell, self.width, direction == "backward", self.dtype, self.biases,
                     name=f"layer{number}_{direction}",
-                )
+                )  # fmt: skip
                 found.append(layer(x, lengths))
             joined = (jnp.concatenate(each, axis=-1) for each in zip(*found, strict=True))
             outputs = RecurrentOutputs(*joined)

@@ -6,25 +6,20 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
-from xmodal.base.config import UserError, read
-from xmodal.base.tree_paths import leaves_by_path
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.models.attention import KEPT
-from xmodal.models.content import hash_items
-from xmodal.models.devices import ONE_CPU, Devices
+from xmodal.models.basics import ONE_CPU, Devices, Mode, Tree
 from xmodal.models.encoders import make_encoder
-from xmodal.models.encoders.encoder import Encoder
-from xmodal.models.encoders.text_inputs import read_ids
-from xmodal.models.features import OF_PAIRS, Features, join_summands, split_summands
+from xmodal.models.encoders.encoder import Encoder, read_ids
+from xmodal.models.features import OF_PAIRS, Features, hash_items
 from xmodal.models.heads import make_head
-from xmodal.models.heads.no_vector import NoVector
-from xmodal.models.heads.pooling import First, Pooling
-from xmodal.models.mode import Mode
+from xmodal.models.heads.pooling import First, NoVector, Pooling
 from xmodal.models.projection import make_projection
 from xmodal.similarity.embedding import Embedding
-
-Tree = dict[str, Any]
-"""A nested plain dict of arrays."""
 
 
 class Modes(NamedTuple):
@@ -55,7 +50,10 @@ class Side(nn.Module):
 
     def __call__(self, inputs: Mapping[str, jax.Array], modes: Modes) -> Embedding:
         """Columns with items first -> the embeddings of the items, float32."""
-        features = self._encode(inputs, modes.encoder)
+        if self.pools_frozen_features() and self.encoder.feature_column in inputs:
+            features = Features(join_summands(inputs[self.encoder.feature_column]))
+        else:
+            features = self.encoder(inputs, modes.encoder)
         # Compiled away if no head reads them.
         extras = {**features.extras, "content": hash_items(inputs)}
         for column in ("text_ids", "text_label_ids"):
@@ -68,17 +66,17 @@ class Side(nn.Module):
             read = {name: features.extras[name] for name in OF_PAIRS if name in features.extras}
             kept = dataclasses.replace(features, extras=read)
             if self.keeps == "ids":
-                kept = _read_as_tokens(inputs)
+                if "text_ids" not in inputs:
+                    raise UserError(
+                        "config.model.pair_scorer reads the ids of texts, which stored features "
+                        "replace; remove 'text' from config.frozen_features.sides."
+                    )
+                ids, mask = read_ids(inputs)
+                kept = Features(ids[..., None], mask)
             embedding = dataclasses.replace(
                 embedding, extras={**embedding.extras, "features": kept}
             )
         return embedding
-
-    def _encode(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
-        """The encoder's tokens, or the one that they were pooled to."""
-        if self.pools_frozen_features() and self.encoder.feature_column in inputs:
-            return Features(join_summands(inputs[self.encoder.feature_column]))
-        return self.encoder(inputs, mode)
 
     def pools_frozen_features(self) -> bool:
         """Returns whether frozen features are pooled: only a head without parameters reads them."""
@@ -93,14 +91,23 @@ class Side(nn.Module):
         return {self.encoder.feature_column: split_summands(vector)}
 
 
-def _read_as_tokens(inputs: Mapping[str, jax.Array]) -> Features:
-    if "text_ids" not in inputs:
-        raise UserError(
-            "config.model.pair_scorer reads the ids of texts, which stored features replace; "
-            "remove 'text' from config.frozen_features.sides."
-        )
-    ids, mask = read_ids(inputs)
-    return Features(ids[..., None], mask)
+def split_summands(vectors: jax.Array) -> jax.Array:
+    """Returns three summands [N, 3, W] of float32 vectors [N, W], each exact in bfloat16.
+
+    Records of features are bfloat16. The errors of many rounded tokens average out; that of their
+    rounded mean would stay.
+    """
+    summands = []
+    for _ in range(3):
+        # Unlike a conversion to bfloat16 and back, XLA never leaves this out.
+        summands.append(jax.lax.reduce_precision(vectors, exponent_bits=8, mantissa_bits=7))
+        vectors = vectors - summands[-1]
+    return jnp.stack(summands, axis=1)
+
+
+def join_summands(summands: jax.Array) -> jax.Array:
+    """Returns the sum of `split_summands`, and of zero rows after them, as tokens [N, 1, W]."""
+    return jnp.sum(summands, axis=1, keepdims=True, dtype=jnp.float32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,15 +148,11 @@ class Tower:
             they run as in evaluation, except as described in `batch_norm.BatchNorm`.
           key: seeds random numbers; needed when a part that is not frozen is trained.
         """
-        if unknown := sorted(set(frozen) - set(PARTS)):
-            raise ValueError(f"frozen={unknown} are not parts of a tower; known: {list(PARTS)}")
         variables = {"params": params, **model_state}
         if not train:
             embedding: Any = self.module.apply(variables, inputs, Modes())
             return embedding, model_state
         modes = Modes(*(Mode.FROZEN if part in frozen else Mode.TRAIN for part in PARTS))
-        if key is None and Mode.TRAIN in modes:
-            raise ValueError("a tower with train=True uses dropout: pass key=jax.random.key(..)")
         rngs = {} if key is None else dict(zip(_STREAMS, jax.random.split(key), strict=True))
         applied: Any = self.module.apply(
             variables, inputs, modes, rngs=rngs, mutable=list(model_state)
@@ -174,12 +177,12 @@ class Tower:
         """
         variables = {"params": params, **model_state}
         applied: Any = self.module.apply(variables, inputs, Modes(), mutable=[KEPT])
-        embedding, kept = applied[0], applied[1].get(KEPT, {})
-        if "attention" in (head := {**kept.get("head", {}), **embedding.extras}):
-            return head["attention"]
-        layers = kept.get("encoder", {}).get("layers", {})
-        is_first = isinstance(self.module.head, First)
-        return layers["attention"][-1] if is_first and "attention" in layers else None
+        embedding, kept = applied[0], leaves_by_path(applied[1].get(KEPT, {}))
+        found = embedding.extras.get("attention", kept.get("head/attention"))
+        if found is None and isinstance(self.module.head, First):
+            layers = kept.get("encoder/layers/attention")
+            return None if layers is None else layers[-1]
+        return found
 
     def keeping(self, features: str) -> "Tower":
         """Returns this tower with `features` in its embeddings, see `Side.keeps`."""

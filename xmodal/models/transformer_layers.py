@@ -7,16 +7,27 @@ Dosovitskiy et al., "An Image is Worth 16x16 Words" (2021), equations 2 and 3.
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.base.config import UserError
-from xmodal.models.attention import KEPT, attend, keep_weights, keeps_weights, split_heads
-from xmodal.models.fused_attention import CUDNN, EINSUM, attend_fused
-from xmodal.models.layer_init import LAYER_INITS
+from xmodal.core.config import setting
+from xmodal.models.attention import (
+    ATTENTIONS,
+    CUDNN,
+    EINSUM,
+    KEPT,
+    attend,
+    attend_fused,
+    keep_weights,
+    keeps_weights,
+    project_heads,
+)
+from xmodal.models.basics import DTYPES
+from xmodal.models.initializers import LAYER_INITS
 
 ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "gelu": partial(jax.nn.gelu, approximate=False),
@@ -44,7 +55,7 @@ class LayerSpec:
       causal: whether every token attends only to itself and those before it.
       dtype: compute dtype; parameters are float32.
       init: a key of `LAYER_INITS`.
-      attention: one of `fused_attention.ATTENTIONS`; weights that drop out at random or are kept
+      attention: one of `attention.ATTENTIONS`; weights that drop out at random or are kept
         for `Tower.attend` exist only with "einsum", which then replaces "cudnn".
     """
 
@@ -101,12 +112,8 @@ class TransformerLayer(nn.Module):
         drop = nn.Dropout(self.dropout, deterministic=False)
 
         def self_attention(x: jax.Array) -> jax.Array:
-            query, key, value = (
-                split_heads(
-                    dense(width, kernel_init=init.attention_input, name=name)(tokens), spec.heads
-                )
-                for name, tokens in (("query", x[:, :queries]), ("key", x), ("value", x))
-            )
+            project = partial(dense, width, kernel_init=init.attention_input)
+            query, key, value = project_heads(project, spec.heads, x[:, :queries], x, x)
             if spec.attention == CUDNN and not self.dropout and not keeps_weights(self):
                 attended = attend_fused(query, key, value, mask, causal=spec.causal)
             else:
@@ -138,55 +145,76 @@ class TransformerLayer(nn.Module):
         return x, None
 
 
-def run_layers(
-    spec: LayerSpec,
-    x: jax.Array,
-    mask: jax.Array | None,
-    *,
-    depth: int,
-    dropout: float,
-    name: str,
-    remat: bool,
-    remat_policy: str,
-    unroll: bool,
-    drop_path: float = 0.0,
-) -> jax.Array:
-    """Returns the output [N, T, W] of a stack of layers, inside a module's compact method.
+@dataclasses.dataclass(frozen=True)
+class StackConfig:
+    """Settings of every encoder with a stack of layers; the defaults are those of BERT-Base.
 
-    Args:
-      spec: see `LayerSpec`.
-      x: [N, T, W].
-      mask: bool [N, T], True for real tokens; None if all are real.
+    Attributes:
+      width: width of the layers.
       depth: number of layers.
-      dropout: dropout rate of the attention weights and of the residual branches.
-      name: name of the stacked parameters, whose first axis is the layer.
+      heads: attention heads.
+      mlp_dim: hidden width of the feed-forward layers.
+      dropout: dropout rate of the embeddings, attention weights and layer outputs.
+      dtype: compute dtype; parameters are float32.
       remat: recompute every layer in the backward pass instead of storing its values.
-      remat_policy: values that a recomputed layer stores, one of `REMAT_POLICIES`.
+      remat_policy: values that a recomputed layer stores, one of `REMAT_POLICIES`; it needs
+        `remat`.
       unroll: compile every layer separately instead of one for all: compilation takes longer, but
         the compiler's FLOPs, traffic and time then include all layers.
-      drop_path: probability of dropping a residual branch of an item in the last layer; it rises
-        linearly from 0 in the first.
-
-    Raises:
-      UserError: a policy without `remat`.
+      attention: "einsum", or "cudnn" for its fused kernel on NVIDIA GPUs, which steps with dropout
+        do not use; see `attention`.
     """
-    layer = TransformerLayer
-    if remat:
-        # A loop computes nothing twice by itself.
-        policy = getattr(jax.checkpoint_policies, remat_policy)
-        layer = nn.remat(TransformerLayer, prevent_cse=unroll, policy=policy)
-    elif remat_policy != STORE_NOTHING:
-        raise UserError(
-            f"An encoder of config.model has remat_policy={remat_policy}, which is for "
-            "recomputed layers: set its remat to True."
+
+    width: int = setting(768, at_least=1)
+    depth: int = setting(12, at_least=1)
+    heads: int = setting(12, at_least=1)
+    mlp_dim: int = setting(3072, at_least=1)
+    dropout: float = setting(0.0, at_least=0, below=1)
+    dtype: str = setting("float32", one_of=DTYPES)
+    remat: bool = False
+    remat_policy: str = setting(STORE_NOTHING, one_of=REMAT_POLICIES)
+    unroll: bool = False
+    attention: str = setting(EINSUM, one_of=ATTENTIONS)
+
+    def run_layers(
+        self,
+        x: jax.Array,
+        mask: jax.Array | None,
+        dropout: float,
+        *,
+        name: str = "layers",
+        depth: int | None = None,
+        drop_path: float = 0.0,
+        **options: Any,
+    ) -> jax.Array:
+        """Returns the output [N, T, W] of a stack of layers, inside a module's compact method.
+
+        Args:
+          x: [N, T, W].
+          mask: bool [N, T], True for real tokens; None if all are real.
+          dropout: dropout rate of the attention weights and of the residual branches.
+          name: name of the stacked parameters, whose first axis is the layer.
+          depth: number of layers; None for `self.depth`.
+          drop_path: probability of dropping a residual branch of an item in the last layer; it
+            rises linearly from 0 in the first.
+          **options: see `LayerSpec`.
+        """
+        spec = LayerSpec(
+            self.heads, self.mlp_dim, dtype=DTYPES[self.dtype], attention=self.attention, **options
         )
-    layers = nn.scan(
-        layer,
-        variable_axes={"params": 0, KEPT: 0},
-        split_rngs={"params": True, "dropout": True},
-        in_axes=(nn.broadcast, nn.broadcast, 0),
-        length=depth,
-        unroll=depth if unroll else 1,
-    )(spec, dropout, depth, name=name)
-    rates = jnp.linspace(0.0, drop_path, depth) if drop_path else None
-    return layers(x, mask, None, rates)[0]
+        depth = self.depth if depth is None else depth
+        layer = TransformerLayer
+        if self.remat:
+            # A loop computes nothing twice by itself.
+            policy = getattr(jax.checkpoint_policies, self.remat_policy)
+            layer = nn.remat(TransformerLayer, prevent_cse=self.unroll, policy=policy)
+        layers = nn.scan(
+            layer,
+            variable_axes={"params": 0, KEPT: 0},
+            split_rngs={"params": True, "dropout": True},
+            in_axes=(nn.broadcast, nn.broadcast, 0),
+            length=depth,
+            unroll=depth if self.unroll else 1,
+        )(spec, dropout, depth, name=name)
+        rates = jnp.linspace(0.0, drop_path, depth) if drop_path else None
+        return layers(x, mask, None, rates)[0]

@@ -11,11 +11,11 @@ import numpy as np
 import safetensors
 from etils import epath
 
-from data_prep.untrusted.archives import ZIP_ERRORS, open_zip
-from data_prep.untrusted.hdf5 import HDF5_ERRORS, Hdf5File
-from data_prep.untrusted.json_text import parse_json_text
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.archives import ZIP_ERRORS, open_zip
+from xmodal.core.untrusted.hdf5 import HDF5_ERRORS, Hdf5File
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.pretrained import torch_files
 
 _DAMAGED = "it is damaged or truncated; download it again"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from xmodal.preprocessing.words import split_words
+from xmodal.data.text.words import split_words
 from xmodal.pretrained.word_vectors import WordVectors
 
 

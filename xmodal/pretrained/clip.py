@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained.clip_layouts import ClipLayout, find_layout
 from xmodal.pretrained.clip_settings import SIDES, ClipSettings, Defaults, read_settings
 from xmodal.pretrained.folder import Description

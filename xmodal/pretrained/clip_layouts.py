@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained import layer_rules, torch_models
 from xmodal.pretrained.torch_models import Arrays, LayerRule
 

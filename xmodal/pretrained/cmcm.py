@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 _SHOWN = 8
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from xmodal.base.config import UserError, lookup
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
 from xmodal.pretrained import (
     bert_weights,
     efficientnet_weights,

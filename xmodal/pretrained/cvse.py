@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.base.config import UserError
-from xmodal.preprocessing.concept_graph import normalize_adjacency, read_concepts
-from xmodal.preprocessing.vocabulary import UNKNOWN
+from xmodal.core.errors import UserError
+from xmodal.data.text.concept_graph import normalize_adjacency, read_concepts
+from xmodal.data.text.vocabulary import UNKNOWN
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.models.encoders import efficientnet, pixels
 from xmodal.pretrained.conversion_report import Report, Taken
 from xmodal.pretrained.keras_names import KerasNames

@@ -18,12 +18,12 @@ import numpy as np
 import safetensors.numpy
 from etils import epath
 
-from data_prep.untrusted.json_text import parse_json_text
-from xmodal.base.atomic import new_folder
-from xmodal.base.buckets import is_on_bucket
-from xmodal.base.checksums import check_files, sha256_of
-from xmodal.base.config import UserError
-from xmodal.preprocessing.tokenizer_files import FILES
+from xmodal.core.atomic import new_folder
+from xmodal.core.buckets import is_on_bucket
+from xmodal.core.checksums import check_files, sha256_of
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.data.text.tokenizer_files import FILES
 from xmodal.pretrained import array_files
 from xmodal.pretrained.conversion_report import Report
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.models.encoders.resnet import DEPTHS
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.torch_models import Arrays, LayerRule

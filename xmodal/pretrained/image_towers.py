@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.models.encoders import mobilenet_v2, resnet
 from xmodal.models.encoders.mbconv import scale_channels
 from xmodal.pretrained.folder import Description

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.renaming import TORCH, split_name

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from xmodal.base.config import UserError, lookup
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
 from xmodal.pretrained import (
     blip,
     clip,

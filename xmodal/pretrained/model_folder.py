@@ -19,10 +19,10 @@ import numpy as np
 import safetensors.numpy
 from etils import epath
 
-from data_prep.untrusted.json_text import parse_json_text
-from xmodal.base.atomic import new_folder
-from xmodal.base.checksums import sha256_of
-from xmodal.base.config import UserError
+from xmodal.core.atomic import new_folder
+from xmodal.core.checksums import sha256_of
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.json_text import parse_json_text
 from xmodal.pretrained.conversion_report import Report
 from xmodal.pretrained.folder import (
     Description,

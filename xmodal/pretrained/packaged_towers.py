@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from absl import logging
 from etils import epath
 
-from xmodal.base.cache_folder import cache_folder
-from xmodal.base.checksums import sha256_of
-from xmodal.base.config import UserError, lookup
+from xmodal.core.cache_folder import cache_folder
+from xmodal.core.checksums import sha256_of
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
 
 INSTALL = "pip install 'xmodal[pretrained]'"
 _PREFIX = "pip:"

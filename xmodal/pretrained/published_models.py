@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from absl import logging
 from etils import epath
 
-from xmodal.base.cache_folder import cache_folder
-from xmodal.base.checksums import sha256_of
-from xmodal.base.config import UserError
+from xmodal.core.cache_folder import cache_folder
+from xmodal.core.checksums import sha256_of
+from xmodal.core.errors import UserError
 from xmodal.pretrained.clip_layouts import find_layout
 from xmodal.pretrained.folder import made_by_another
 from xmodal.pretrained.model_converters import convert_model

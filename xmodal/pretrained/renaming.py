@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xmodal.base.tree_paths import leaves_by_path
+from xmodal.core.tree_paths import leaves_by_path
 from xmodal.models import make_tower
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 

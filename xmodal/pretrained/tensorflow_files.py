@@ -6,7 +6,7 @@ import re
 import numpy as np
 from etils import epath
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"

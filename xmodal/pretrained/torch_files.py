@@ -15,9 +15,9 @@ import ml_dtypes
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.archives import ZIP_ERRORS, open_zip
-from data_prep.untrusted.pickles import ERRORS, Inert, KnownFunction, Resolver, StandIn, Unpickler
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.archives import ZIP_ERRORS, open_zip
+from xmodal.core.untrusted.pickles import ERRORS, Inert, KnownFunction, Resolver, StandIn, Unpickler
 
 SUFFIXES = (".pth", ".pt", ".pth.tar", ".ckpt")
 

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
+from xmodal.data.pixels.images import ImageConfig
 from xmodal.losses import LOSSES
 from xmodal.models import Embedding, make_dual_encoder, make_task_module
-from xmodal.preprocessing import ImageConfig
 from xmodal.pretrained.bert_weights import HUGGING_FACE_PARTS
 from xmodal.pretrained.conversion_report import Taken
 from xmodal.pretrained.folder import Description, model_section

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 TOWERS: Mapping[str, tuple[str, ...]] = {
     "bert": (),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.models.encoders.bert import EPSILON
 from xmodal.pretrained import layer_rules, torch_models
 from xmodal.pretrained.bert_weights import HUGGING_FACE_PARTS

@@ -7,10 +7,10 @@ from typing import Any
 
 from etils import epath
 
-from data_prep.untrusted.json_text import parse_json_text
-from data_prep.untrusted.pickles import ERRORS, Inert, Unpickler
-from xmodal.base.config import UserError
-from xmodal.preprocessing.tokenizer_files import TokenizerFile, parse_file, read_vocabulary
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.untrusted.pickles import ERRORS, Inert, Unpickler
+from xmodal.data.text.tokenizer_files import TokenizerFile, parse_file, read_vocabulary
 from xmodal.pretrained import torch_files
 from xmodal.pretrained.weight_files import WeightSource
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import (

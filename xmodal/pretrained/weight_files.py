@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.json_text import parse_json_text
-from data_prep.untrusted.names import is_inside
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.untrusted.names import is_inside
 from xmodal.pretrained import array_files, tensorflow_files
 
 SMALL_FILES = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained.conversion_report import Mapper, Report, Taken
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.vocabularies import read_words

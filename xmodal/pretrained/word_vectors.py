@@ -11,11 +11,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from data_prep.untrusted.archives import open_gzip
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
-from xmodal.base.config import UserError
-from xmodal.base.progress import progress
-from xmodal.preprocessing.words import find_row
+from xmodal.core.errors import UserError
+from xmodal.core.progress import progress
+from xmodal.core.untrusted.archives import open_gzip
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.data.text.words import find_row
 
 # D, and every word with its vector, float32 [D]. Words outside the vocabulary may be omitted.
 _Table = tuple[int, Iterator[tuple[str, np.ndarray]]]

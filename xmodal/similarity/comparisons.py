@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
 from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.pair_module import Params
 from xmodal.similarity.token_attention import attend, inverse_attended_lengths, multiply

@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from xmodal.base import config
-from xmodal.base.config import UserError, check_keys, lookup, set_whole
+from xmodal.core import config
+from xmodal.core.config import check_keys, lookup, set_whole
+from xmodal.core.errors import UserError
 from xmodal.similarity.similarity import Similarity, SimilarityConfig, finite_number
 from xmodal.similarity.table import PAIR_MODULES, SIMILARITIES, Kind
 

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.base.config import setting
-from xmodal.base.mesh import replicated
+from xmodal.core.config import setting
+from xmodal.core.mesh import replicated
 from xmodal.similarity.comparisons import Comparing
 from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.pair_module import PairCost, Params

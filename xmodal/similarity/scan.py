@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
 from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.pair_module import PairCost, Params
 from xmodal.similarity.token_attention import NORMS, attend, inverse_attended_lengths, multiply

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
 from xmodal.similarity.comparisons import Comparing
 from xmodal.similarity.pair_module import PairCost, Params
 from xmodal.similarity.token_sets import (

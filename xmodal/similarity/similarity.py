@@ -1,6 +1,7 @@
 """One configured similarity with its parameters."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,13 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.base.config import UserError, check_keys, lookup, setting
-from xmodal.similarity.bound_scores import Prepare, Score
+from xmodal.core.config import check_keys, lookup, setting
+from xmodal.core.errors import UserError
 from xmodal.similarity.offset import centered, find_offset, remove_offset
 from xmodal.similarity.pair_module import PairCost, PairModule
 from xmodal.similarity.precision import DOUBLE, SINGLE, choose_precision
+from xmodal.similarity.scores import TILE
 from xmodal.similarity.stop_at import stop_at
 from xmodal.similarity.table import SIMILARITIES, Kind
+from xmodal.similarity.tiles import join, split
 from xmodal.similarity.vectors import Prepared
 
 # Parameters that every similarity can have; ranking ignores both.
@@ -294,7 +297,7 @@ class Similarity:
         ]
         # Without scaling, which ranking ignores, so that all temperatures share one compilation.
         plain = Similarity(SimilarityConfig(self.name))
-        return Prepare(plain), Score(plain, tuple(numbers))
+        return _Prepare(plain), _Score(plain, tuple(numbers))
 
     def select_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the learned parameters that ranking needs: all except temperature and bias.
@@ -336,6 +339,37 @@ class Similarity:
         elif self.config.bias is not None:
             found = found + self.config.bias
         return found
+
+
+# Dataclasses, not closures: equal ones are the same static argument of a jitted function.
+@dataclasses.dataclass(frozen=True)
+class _Prepare:
+    """`Similarity.prepare`, with the same bits for blocks of any size."""
+
+    similarity: Similarity
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def __call__(self, vectors: jax.Array) -> Prepared:
+        """Prepares vectors [N, D] or [N, K, D].
+
+        The order in which XLA sums over a vector depends on the shape of the whole array: every
+        tile has the same one.
+        """
+        jax.eval_shape(self.similarity.prepare, vectors)  # Refuses shapes before they are tiled.
+        prepared = jax.lax.map(self.similarity.prepare, split(vectors, TILE))
+        return join(prepared, vectors.shape[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Score:
+    """`Similarity.score` with its parameters bound."""
+
+    similarity: Similarity
+    parameters: tuple[tuple[str, float], ...]
+
+    def __call__(self, left: Prepared, right: Prepared) -> jax.Array:
+        """Returns the scores [L, R] of prepared items."""
+        return self.similarity.score(left, right, dict(self.parameters))
 
 
 def finite_number(what: str, value: Any) -> float:

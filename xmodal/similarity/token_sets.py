@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.similarity.embedding import Embedding
 
 TokenItems = dict[str, jax.Array]

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 Prepared = jax.Array | dict[str, jax.Array]
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from tests.api.converted_models import MODELS, save_converted
-from xmodal.cli import search as command
+from xmodal.apps import search as command
 from xmodal.models.encoders import efficientnet
 
 

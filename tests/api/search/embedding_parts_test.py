@@ -12,8 +12,8 @@ import xmodal
 from tests.api.tiny_dual_encoder import make_texts, save_run
 from tests.short_runs import free_port
 from xmodal.api.model import Model
-from xmodal.cli import search as command
-from xmodal.runs.folder import folder_lock
+from xmodal.apps import search as command
+from xmodal.train.folder import folder_lock
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from tests.api.tiny_dual_encoder import (
     save_run,
 )
 from xmodal.api import pair_scoring
-from xmodal.evals.inputs.given_items import GivenItems
-from xmodal.evals.ranking.products import open_scores
-from xmodal.evals.ranking.score_tiles import complete_rows
-from xmodal.evals.ranking.second_stage import PairReranker, SecondStage
+from xmodal.evals.scores.given_items import GivenItems
+from xmodal.evals.scores.products import open_scores
+from xmodal.evals.scores.score_tiles import complete_rows
+from xmodal.evals.scores.second_stage import PairReranker, SecondStage
 
 SIDE, COUNT, TOP = 8, 14, 7
 VIT = {"name": "vit", "patch": 4, "width": WIDTH, "depth": 1, "heads": 1, "mlp_dim": 4}

@@ -22,9 +22,11 @@ from xmodal.api.model import Model
 from xmodal.api.search import approximate, exact, formats
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.hits import Hit
-from xmodal.base.mesh import make_mesh
+from xmodal.core.mesh import make_mesh
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.data.text.text_config import TextConfig
+from xmodal.data.text.tokenizers import make_tokenizer
 from xmodal.models import make_dual_encoder
-from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 
 from xmodal.api.search import items
 from xmodal.api.search.hits import Hit
-from xmodal.base.config import UserError
-from xmodal.cli import search
+from xmodal.apps import search
+from xmodal.core.errors import UserError
 
 
 def _save(path):

@@ -15,8 +15,8 @@ import xmodal
 from xmodal.api.search import formats, items
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.hits import Hit
-from xmodal.base.config import UserError
-from xmodal.cli import search as command
+from xmodal.apps import search as command
+from xmodal.core.errors import UserError
 
 
 def draw_noise(count):

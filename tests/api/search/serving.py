@@ -4,7 +4,7 @@ import contextlib
 import threading
 
 from xmodal.api.search import server
-from xmodal.base import web_server
+from xmodal.core import web_server
 
 
 @contextlib.contextmanager

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from xmodal.apps.analysis.agree import compare
-from xmodal.base.config import UserError
-from xmodal.evals.published import ECCV_TABLE_4
+from xmodal.core.errors import UserError
+from xmodal.evals.reports.published import ECCV_TABLE_4
 
 METRICS = ["eccv/mean/map@r", "coco5k/mean/recall@1", "pmrp/mean"]
 

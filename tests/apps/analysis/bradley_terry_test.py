@@ -8,7 +8,7 @@ import pytest
 
 from xmodal.apps.analysis import bradley_terry as command
 from xmodal.apps.analysis.bradley_terry import bradley_terry, count_wins
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 
 def minorise_maximise(wins, rounds=20000):

@@ -7,9 +7,9 @@ import pytest
 from absl import flags
 
 from configs import cmcm_clue
+from xmodal.apps import config_flag
 from xmodal.apps.analysis import caption_relations
-from xmodal.base.config import UserError
-from xmodal.cli import config_flag
+from xmodal.core.errors import UserError
 
 
 def test_words_that_tell_a_relation_are_found():

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from data_prep.cxc.cxc_files import THRESHOLDS
 from xmodal.apps.analysis import describe
 from xmodal.apps.analysis.ratings import agreement_plots, score_plots, score_statistics
 from xmodal.apps.analysis.ratings.rated_files import read_folder
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
-from xmodal.base.cxc_files import THRESHOLDS
 
 
 def run(monkeypatch, *args):

@@ -9,7 +9,7 @@ import pytest
 from data_prep.eccv_labels.label_files import read_positives
 from xmodal.apps.analysis import label_quality as command
 from xmodal.apps.analysis.label_quality import label_quality
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 TRUTH = {1: [10, 11, 12, 13], 2: [20], 3: [30, 31]}
 LABELS = {1: [10, 99], 2: [20], 4: [40]}

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from data_prep.errors import UnexpectedFilesError
 from xmodal.apps.analysis import sample_pairs
 from xmodal.apps.analysis.ratings import rated_files
+from xmodal.core.errors import UnexpectedFilesError
 
 IMAGES = 30
 

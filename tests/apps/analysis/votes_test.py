@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from xmodal.apps.analysis import votes
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 
 def rows(group, *examples):

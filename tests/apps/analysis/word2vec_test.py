@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from absl import flags
 
+from xmodal.apps import config_flag
 from xmodal.apps.analysis import word2vec
-from xmodal.base.config import UserError
-from xmodal.cli import config_flag
-from xmodal.preprocessing import TextConfig
+from xmodal.core.errors import UserError
+from xmodal.data.text.text_config import TextConfig
 from xmodal.pretrained.word_vectors import load_word_vectors
 
 SETTINGS = {

@@ -10,7 +10,7 @@ import pytest
 from xmodal.apps.annotate.candidates import best_items, read_source
 from xmodal.apps.annotate.candidates_study import DEPTH, Pool, collect, draw_queries, draw_up
 from xmodal.apps.annotate.preference_study import draw_up as draw_up_preferences
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 IMAGES = np.array([40, 10, 30, 20, 70, 60, 55], np.int32)
 CAPTIONS = np.arange(901, 922, dtype=np.int32)[::-1]

@@ -12,7 +12,7 @@ from xmodal.apps.annotate.hand_out import HandOut, NotAssignedError, Place, Rest
 from xmodal.apps.annotate.questions import BadAnswer
 from xmodal.apps.annotate.raters import end_rater, find_rater, invite
 from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion, StudyUnit, set_closed
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 
 def stored(study):

@@ -17,7 +17,7 @@ from xmodal.apps.annotate.study_file import (
     StudyUnit,
     create,
 )
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.evals.labels.released import read_lists
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from etils import epath
 
+from data_prep.cxc.cxc_files import THRESHOLDS, format_cxc_file, read_cxc_file
 from tests.apps.annotate.small_studies import make_study, pairs, raters
 from xmodal.apps.annotate.aggregating import aggregate
 from xmodal.apps.annotate.collected import read_answers
@@ -19,8 +20,7 @@ from xmodal.apps.annotate.study_file import (
     StudyUnit,
     create,
 )
-from xmodal.base.config import UserError
-from xmodal.base.cxc_files import THRESHOLDS, format_cxc_file, read_cxc_file
+from xmodal.core.errors import UserError
 
 
 def test_pairs_without_all_their_raters_do_not_count(tmp_path):

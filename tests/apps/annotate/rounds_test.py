@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from data_prep.cxc.cxc_files import read_cxc_file
 from tests.apps.annotate.server import links, serving
 from tests.apps.annotate.simulated_raters import SimulatedRater, another_browser, kill_browser
 from xmodal.api.evaluating import evaluate
@@ -14,7 +15,6 @@ from xmodal.apps.analysis.votes import count_votes
 from xmodal.apps.annotate.aggregating import aggregate
 from xmodal.apps.annotate.making import make
 from xmodal.apps.annotate.study_file import StudyFile
-from xmodal.base.cxc_files import read_cxc_file
 
 FLAGS = {
     "dataset": "crisscrossed_shapes",

@@ -6,7 +6,7 @@ import pytest
 
 from tests.apps.annotate.small_studies import make_study, sts_units
 from xmodal.apps.annotate.study_file import StudyFile, StudySettings, check_new_file
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 
 def test_a_study_is_written_whole_or_not_at_all(tmp_path):

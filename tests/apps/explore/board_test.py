@@ -18,8 +18,8 @@ from xmodal.api.run_splits import read_run_data
 from xmodal.apps.explore import board as board_lib
 from xmodal.apps.explore.compare import open_results
 from xmodal.apps.explore.result_board import ResultBoard
-from xmodal.base.config import UserError
-from xmodal.base.page import PageItem
+from xmodal.core.errors import UserError
+from xmodal.core.page import PageItem
 
 TAG = "shapes_own/i2t/recall@1"
 

@@ -12,7 +12,7 @@ from scipy import stats
 import xmodal
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
 from xmodal.apps.explore import compare as compare_lib
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator
 
 

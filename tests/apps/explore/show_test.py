@@ -15,8 +15,8 @@ from configs import cmcm_clue
 from tests.api.tiny_dual_encoder import FEATURES, PAIR_SCORER, make_model, make_texts
 from xmodal import data
 from xmodal.apps.explore import show
-from xmodal.base.config import UserError
-from xmodal.runs import loop
+from xmodal.core.errors import UserError
+from xmodal.train import loop
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from xmodal.apps.ledger.available import check_files, describe_missing, folders_of, missing_files
 from xmodal.apps.ledger.ledger_entries import Files, Ledger, System, read_ledger
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.pretrained.packaged_towers import PACKAGED
 
 CONTENT = b"weights"

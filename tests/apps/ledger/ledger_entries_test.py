@@ -7,8 +7,8 @@ import pytest
 
 from configs import cmcm_clue
 from xmodal.apps.ledger.ledger_entries import STATUSES, Value, read_ledger
-from xmodal.evals import published
-from xmodal.evals.boards.definitions import DEFINITIONS, DIRECTIONS, RATING_SIDES
+from xmodal.evals.labels.definitions import DEFINITIONS, DIRECTIONS, RATING_SIDES
+from xmodal.evals.reports import published
 
 ROOT = pathlib.Path(__file__).parents[3]
 

@@ -6,7 +6,7 @@ import pytest
 
 from xmodal.apps.ledger.ledger_entries import read_ledger
 from xmodal.apps.ledger.ledger_tables import fill_page, pages_of, rewrite_pages, table_of
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[3]
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.apps.sweep.bag import SELECT, SPACE, make_config
 from xmodal.apps.sweep.plan import Plan
-from xmodal.base import mesh as mesh_lib
+from xmodal.core import mesh as mesh_lib
 
 
 @pytest.fixture

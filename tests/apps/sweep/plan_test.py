@@ -7,7 +7,7 @@ import pytest
 from tests.apps.sweep.bag import SELECT
 from xmodal.apps.sweep.plan import keep, make_plan, with_values
 from xmodal.apps.sweep.space import read_space
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 RATE, WIDTH = "optimizer.learning_rate", "model.text.encoder.width"
 

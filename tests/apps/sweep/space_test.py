@@ -6,7 +6,7 @@ from optuna.distributions import FloatDistribution, IntDistribution
 
 from xmodal.apps.sweep import space as space_lib
 from xmodal.apps.sweep.space import choices
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 FLAGS = {
     "optimizer.learning_rate:log:1e-4:1e-2": FloatDistribution(1e-4, 1e-2, log=True),

@@ -15,11 +15,10 @@ from tests.apps.sweep.bag import SELECT, SPACE
 from xmodal.apps.sweep import worker
 from xmodal.apps.sweep.sweep_report import name_of
 from xmodal.apps.sweep.worker import open_study, search, trials_of
-from xmodal.base.config import UserError
-from xmodal.base.disk_errors import DiskError
-from xmodal.base.result_files import format_json
-from xmodal.runs import loop, reporting
-from xmodal.runs.folder import run_folder
+from xmodal.core.errors import UserError
+from xmodal.core.result_files import format_json
+from xmodal.train import loop, reporting
+from xmodal.train.folder import run_folder
 
 pytestmark = pytest.mark.usefixtures("one_device", "kept_functions")
 
@@ -187,7 +186,7 @@ def test_undefined_numbers_of_a_trial(sweep, tmp_path, monkeypatch):
     ("error", "tried", "state"),
     [
         (RuntimeError("no memory"), 3, "FAIL"),
-        (DiskError("disk full"), 1, "WAITING"),
+        (OSError("disk full"), 1, "WAITING"),
     ],
 )
 def test_errors_that_would_come_again_end_the_sweep(
@@ -200,7 +199,7 @@ def test_errors_that_would_come_again_end_the_sweep(
         raise error
 
     monkeypatch.setattr(loop, "train", failing)
-    with pytest.raises(UserError, match="no memory|disk full"):
+    with pytest.raises((UserError, OSError), match="no memory|disk full"):
         sweep(5)
     assert len(called) == tried
     states = [each.state.name for each in trials_of(open_study(tmp_path, plan))]

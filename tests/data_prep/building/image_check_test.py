@@ -10,11 +10,11 @@ import PIL.Image
 import pytest
 
 from data_prep.building import image_check
-from data_prep.building.image_check import BadImageError, checked_image
-from data_prep.untrusted import picture_formats
-from data_prep.untrusted.picture_formats import to_rgb
-from xmodal.preprocessing import decode_image
-from xmodal.preprocessing.images import decode_upright
+from data_prep.building.image_check import checked_image
+from xmodal.core.errors import BadImageError
+from xmodal.core.untrusted import picture_formats
+from xmodal.core.untrusted.picture_formats import to_rgb
+from xmodal.data.pixels.images import decode_image, decode_upright
 
 _SHAPE = (37, 53)
 _ROTATED = PIL.Image.Exif()

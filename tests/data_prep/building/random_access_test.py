@@ -20,7 +20,7 @@ from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.building.record_counts import LeftOut
 from data_prep.building.split_hash import SplitHash
 from data_prep.checks.split_contents import read_split
-from data_prep.errors import UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
 
 def _jpeg(number, mode="RGB"):

@@ -14,7 +14,7 @@ from data_prep.building.record_counts import (
     lost_records,
     short_splits,
 )
-from data_prep.errors import UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
 
 def _report(path):

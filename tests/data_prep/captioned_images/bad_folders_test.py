@@ -5,9 +5,9 @@ import zlib
 
 import pytest
 
-from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import NUMBERS, prepare
+from xmodal.core.errors import UnexpectedFilesError
 
 
 def _table(folder, rows, header=("image", "caption")):

@@ -9,13 +9,13 @@ import PIL.Image
 import pytest
 
 from data_prep import validate
-from data_prep.errors import UnexpectedFilesError
 from data_prep.prepared import read_columns
 from tests.data_prep import img2dataset
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import NUMBERS, prepare
-from xmodal.evals.inputs.given_items import prepare_image
-from xmodal.preprocessing import ImageConfig, prepare_images
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.data.pixels.images import ImageConfig, prepare_images
+from xmodal.evals.scores.given_items import prepare_image
 
 
 def contents(builder):

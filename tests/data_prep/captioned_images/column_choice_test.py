@@ -9,8 +9,8 @@ import pytest
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.find_layout import find_layout
 from data_prep.captioned_images.options import ReadingOptions
-from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images import own_folders as folders
+from xmodal.core.errors import UnexpectedFilesError
 
 _COUNT = 10
 _SHUFFLED = [7, 3, 0, 9, 1, 5, 8, 2, 6, 4]

@@ -9,8 +9,8 @@ import pytest
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.fetched_layout import FetchedLayout
 from data_prep.captioned_images.options import ReadingOptions
-from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images.own_folders import prepare
+from xmodal.core.errors import UnexpectedFilesError
 
 _PICTURE = b"a picture"
 

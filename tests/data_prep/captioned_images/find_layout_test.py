@@ -8,14 +8,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.find_layout import find_layout
 from data_prep.captioned_images.lost_records import count_lost
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.captioned_images.survey import look_at_part, survey
-from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images import own_folders as folders
+from xmodal.core.errors import BadImageError, UnexpectedFilesError
 
 
 def _rows():

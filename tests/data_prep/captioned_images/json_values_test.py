@@ -8,8 +8,8 @@ import pytest
 from data_prep.captioned_images.find_layout import find_layout
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.captioned_images.survey import look_at_part, survey
-from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images import own_folders as folders
+from xmodal.core.errors import UnexpectedFilesError
 
 FIRST, SECOND = folders.name(0), folders.name(1)
 ROWS = [

@@ -7,12 +7,11 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from data_prep.building.image_check import BadImageError
 from data_prep.captioned_images.captioned_pictures import CaptionedPicture, split_of_path
 from data_prep.captioned_images.find_layout import find_layout
 from data_prep.captioned_images.options import ReadingOptions
-from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images import own_folders as folders
+from xmodal.core.errors import BadImageError, UnexpectedFilesError
 
 _NAMES = ["training", "Dev", "test", "valid", "restval", "VAL"]
 _SPLITS = ["train", "validation", "test", "validation", "train", "validation"]

@@ -13,9 +13,9 @@ from data_prep.captioned_images.find_layout import find_layout
 from data_prep.captioned_images.lost_records import count_lost, why_lost
 from data_prep.captioned_images.options import ReadingOptions
 from data_prep.captioned_images.survey import look_at_part, survey
-from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import NUMBERS, prepare
+from xmodal.core.errors import UnexpectedFilesError
 
 
 def _survey(folder):

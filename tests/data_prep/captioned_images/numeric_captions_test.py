@@ -3,8 +3,8 @@
 import pytest
 
 from data_prep.captioned_images.numeric_captions import check_captions
-from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images import own_folders as folders
+from xmodal.core.errors import UnexpectedFilesError
 
 
 def _write(folder, rows, header=("image", "caption")):

@@ -2,9 +2,8 @@
 
 import pytest
 
-from data_prep.building.image_check import BadImageError
 from data_prep.captioned_images.picture_files import PictureFiles
-from data_prep.errors import UnexpectedFilesError
+from xmodal.core.errors import BadImageError, UnexpectedFilesError
 
 
 def _write(folder, *names):

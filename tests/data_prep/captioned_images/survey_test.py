@@ -11,10 +11,10 @@ import pytest
 
 from data_prep.captioned_images import captioned_images_dataset_builder as dataset_builder
 from data_prep.captioned_images import split_choice
-from data_prep.errors import UnexpectedFilesError
 from data_prep.prepared import read_columns
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import prepare
+from xmodal.core.errors import UnexpectedFilesError
 
 _COUNT = 12
 

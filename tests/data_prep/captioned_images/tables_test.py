@@ -8,7 +8,7 @@ import pytest
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.tables import open_table
-from data_prep.errors import UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
 _TEXTS = ["a dog", 'a "big", brown dog', "two\nlines", '"quoted"', "one, two", "5", "tabs\tinside"]
 

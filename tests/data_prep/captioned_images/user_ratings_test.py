@@ -7,8 +7,8 @@ import pytest
 
 from data_prep.building.record_counts import LeftOut
 from data_prep.captioned_images.user_ratings import rated_pairs
-from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.captioned_images.own_folders import write_csv
+from xmodal.core.errors import UnexpectedFilesError
 
 _IMAGES = {
     unicodedata.normalize("NFD", "a/café.jpg"): {"test": ("image", 0)},

@@ -7,7 +7,7 @@ import PIL.Image
 import pytest
 
 from data_prep.build import build
-from data_prep.errors import UnexpectedFilesError
+from xmodal.core.errors import UnexpectedFilesError
 
 
 def write(folder, *names):

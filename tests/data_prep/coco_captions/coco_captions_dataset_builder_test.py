@@ -9,8 +9,8 @@ import PIL.Image
 import pytest
 
 from data_prep.coco_captions.coco_captions_dataset_builder import Builder
-from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.builds import build
+from xmodal.core.errors import UnexpectedFilesError
 
 # COCO id -> Karpathy split, image folder, number of captions.
 _IMAGES = {

@@ -10,8 +10,8 @@ import pytest
 
 from data_prep.coco_captions import categories
 from data_prep.coco_captions.coco_captions_dataset_builder import Builder
-from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.builds import build
+from xmodal.core.errors import UnexpectedFilesError
 
 # In the order of the annotation file, not of the ids.
 _TRAIN = [57870, 9, 25]

@@ -8,10 +8,9 @@ import pytest
 
 from data_prep.coco_captions import plain_captions
 from data_prep.coco_captions.coco_captions_dataset_builder import Builder
-from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.builds import build
 from xmodal import data
-from xmodal.base.config import UserError
+from xmodal.core.errors import UnexpectedFilesError, UserError
 
 # Image -> Karpathy split and number of captions in the table; 73 has a sixth, not for evaluation.
 _TABLE = {9: ("train", 6), 42: ("restval", 1), 73: ("val", 6), 74: ("test", 5)}

@@ -11,9 +11,9 @@ import PIL.Image
 
 import data_prep
 from data_prep.building.record_counts import BuildReport
-from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.fuzzing.mutations import ODD
-from xmodal.preprocessing import decode_image
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.data.pixels.images import decode_image
 
 # What JSON values other than strings look like when converted to strings.
 _NO_TEXTS = {str(value) for value in ODD if not isinstance(value, str)}

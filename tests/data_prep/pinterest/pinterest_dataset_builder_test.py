@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.errors import UnexpectedFilesError
 from data_prep.pinterest.object_arrays import read_objects
 from data_prep.pinterest.pins import Pins, read_pins
 from data_prep.pinterest.pinterest_dataset_builder import Builder
@@ -14,6 +13,7 @@ from tests.data_prep import img2dataset
 from tests.data_prep.builds import build
 from tests.data_prep.img2dataset import jpeg
 from tests.data_prep.pinterest import python2_arrays
+from xmodal.core.errors import UnexpectedFilesError
 
 _FILES = {"train": range(2), "validation": range(2, 3), "test": range(3, 4)}
 _PINS = 4

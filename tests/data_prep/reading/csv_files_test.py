@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import read_csv, scan_csv
+from xmodal.core.errors import UnexpectedFilesError
 
 _TABLE = 'id,text\n1,plain\n2,"two\nlines, one ""field"""\n\n3,naïve\n'
 

@@ -7,12 +7,11 @@ import tarfile
 import numpy as np
 import pytest
 
-from data_prep.building.image_check import BadImageError
 from data_prep.building.record_counts import LeftOut
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading import fetched_images, tar_samples
 from tests.data_prep import img2dataset
 from tests.data_prep.img2dataset import NOT_FOUND, jpeg
+from xmodal.core.errors import BadImageError, UnexpectedFilesError
 
 # Row 3 has the url of row 1, row 2 is dead.
 _URLS = ["http://x/0", "http://x/1", "http://x/2", "http://x/1", "http://x/ü"]

@@ -6,9 +6,8 @@ import zipfile
 
 import pytest
 
-from data_prep.building.image_check import BadImageError
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.image_files import find_images, open_images
+from xmodal.core.errors import BadImageError, UnexpectedFilesError
 
 _CONTENTS = {"one.jpg": b"first" * 300, "two.jpg": b"second" * 300}
 

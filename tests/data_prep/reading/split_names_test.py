@@ -2,8 +2,8 @@
 
 import pytest
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.split_names import check_split_names, split_of_name
+from xmodal.core.errors import UnexpectedFilesError
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import zipfile
 
 import pytest
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_files import open_archive, read_json, read_jsonl, read_member
+from xmodal.core.errors import UnexpectedFilesError
 
 
 def _write(path, content):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.region_features.detected_tags import read_tags
+from xmodal.core.errors import UnexpectedFilesError
 
 
 @pytest.mark.parametrize("line", ["7", "7\t[{}]", "cat\t[]", "7\t[]\n7\t[]", '7\t[{"class": 3}]'])

@@ -10,11 +10,11 @@ import h5py
 import numpy as np
 import pytest
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.region_features.feature_stores import FeatureStores
 from data_prep.region_features.region_features_dataset_builder import Builder
 from tests.data_prep.builds import build
 from xmodal import data
+from xmodal.core.errors import UnexpectedFilesError
 
 # COCO id -> Karpathy split, folder and number of regions.
 _IMAGES = {

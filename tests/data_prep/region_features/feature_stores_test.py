@@ -4,8 +4,8 @@ import h5py
 import numpy as np
 import pytest
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.region_features.feature_stores import FeatureStores, number_of_name
+from xmodal.core.errors import UnexpectedFilesError
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.region_features.region_features_dataset_builder import Builder
 from tests.data_prep.builds import build
+from xmodal.core.errors import UnexpectedFilesError
 from xmodal.data import read_captions
 
 # Name -> split, number of regions and tags.

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.sampling.groups import make_groups, number_groups
+from xmodal.core.errors import UnexpectedFilesError
 
 
 def test_captions_are_brought_together_in_the_order_of_ids():

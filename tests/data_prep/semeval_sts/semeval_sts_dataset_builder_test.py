@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from data_prep.building.record_counts import LeftOut
-from data_prep.errors import UnexpectedFilesError
 from data_prep.semeval_sts import semeval_sts_dataset_builder
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 from data_prep.semeval_sts.semeval_files import find_sets
 from data_prep.semeval_sts.semeval_sts_dataset_builder import Builder, first_id
 from tests.data_prep.builds import build
+from xmodal.core.errors import UnexpectedFilesError
 
 _SPLITS = ("train", "validation", "test")
 # Set -> its listed pairs; those without a score are not in the dataset.

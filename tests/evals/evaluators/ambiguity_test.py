@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.reports.summary import summarize
 

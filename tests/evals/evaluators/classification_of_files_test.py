@@ -8,9 +8,9 @@ import pytest
 from tests.evals.evaluators.labeled_split import Clusters, evaluate, make_split
 from tests.evals.evaluators.random_vectors import SIDES, options_of
 from xmodal.api.embedding_functions import FunctionProvider
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.evals import Embeddings, make_evaluator
-from xmodal.evals.inputs.sentences import Sentences
+from xmodal.evals.scores.sentences import Sentences
 
 
 @pytest.fixture

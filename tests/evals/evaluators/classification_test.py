@@ -8,7 +8,7 @@ import scipy.stats
 
 from tests.evals.evaluators.labeled_split import NAMES, Clusters, evaluate, make_split
 from tests.evals.evaluators.random_vectors import SIDES, options_of
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.evals import Embeddings, evaluate_source, make_evaluator
 from xmodal.evals.evaluators.classification import compute_accuracies
 from xmodal.evals.evaluators.knn import vote

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.evals import make_evaluator, read_options
-from xmodal.evals.inputs.sources import Predictions
+from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.results import evaluator_tag
+from xmodal.evals.scores.sources import Predictions
 
 
 def labels_of(records):

@@ -7,7 +7,7 @@ import numpy as np
 from tests.evals.evaluators.random_vectors import SIDES, options_of
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals import Embeddings, make_evaluator
-from xmodal.evals.inputs.sources import Provider, with_similarity
+from xmodal.evals.scores.sources import Provider, with_similarity
 
 NAMES = ("dog", "cat", "bird")
 WIDTH = 5

@@ -15,8 +15,8 @@ from tests.evals.evaluators.random_vectors import (
 )
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals import evaluate_source, make_evaluator
-from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.reports.summary import summarize
+from xmodal.evals.scores.sources import Embeddings
 
 
 @dataclasses.dataclass

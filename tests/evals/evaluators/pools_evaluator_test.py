@@ -14,10 +14,10 @@ from tests.evals.evaluators.random_vectors import (
     options_of,
     vector_of,
 )
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, make_evaluator
-from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.reports.store import load_ranks
+from xmodal.evals.scores.sources import Predictions
 
 
 def pool_ranks(source, split, images, captions):

@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.evals.tiny_split import TinySplit
 from xmodal.evals import read_options
-from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.scores.sources import Embeddings
 
 SIDES = ("image", "text")
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.evals import evaluate_source, load_embeddings, make_evaluator, save_embeddings
-from xmodal.evals.inputs.sources import Predictions
-from xmodal.evals.metrics import compute_average_precision
+from xmodal.evals.reports.metrics import compute_average_precision
 from xmodal.evals.reports.store import load_ranks
+from xmodal.evals.scores.sources import Predictions
 
 
 def slow_average_precision(scores, positive):

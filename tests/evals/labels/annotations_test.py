@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from xmodal.base.config import UserError
-from xmodal.evals.boards import make as boards
-from xmodal.evals.inputs.sources import ScoreMatrix
+from xmodal.core.errors import UserError
+from xmodal.evals.evaluators.runner import compute_boards
 from xmodal.evals.labels import annotations
-from xmodal.evals.runner import compute_boards
+from xmodal.evals.labels import make as boards
+from xmodal.evals.scores.sources import ScoreMatrix
 
 # Files of a tiny split: images 30, 10 and 20, two captions each.
 CAPTIONS = {"8": [30], "5": [10], "7": [20], "6": [10], "3": [30], "4": [20]}

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from xmodal.evals.boards import make as boards
-from xmodal.evals.boards.definitions import definitions_of
 from xmodal.evals.labels import annotations
-from xmodal.evals.metrics import compute_spearman, draw_pairs
-from xmodal.evals.published import PUBLISHED_LABELS
+from xmodal.evals.labels import make as boards
+from xmodal.evals.labels.definitions import definitions_of
+from xmodal.evals.reports.metrics import compute_spearman, draw_pairs
+from xmodal.evals.reports.published import PUBLISHED_LABELS
 
 
 @pytest.fixture(scope="module")

@@ -5,22 +5,22 @@ import dataclasses
 import numpy as np
 import pytest
 
-from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.metrics import (
+from xmodal.evals.labels.positives import Ragged
+from xmodal.evals.reports.correlation_intervals import (
+    compute_correlation_interval,
+    compute_difference_interval,
+)
+from xmodal.evals.reports.metrics import (
     compute_influence,
     compute_pearson_influence,
     compute_shares,
     compute_spearman,
     draw_pairs,
 )
-from xmodal.evals.reports.correlation_intervals import (
-    compute_correlation_interval,
-    compute_difference_interval,
-)
 from xmodal.evals.reports.paired_differences import compare
+from xmodal.evals.reports.results import BoardResult, CorrelationResult
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.uncertainty import compute_interval
-from xmodal.evals.results import BoardResult, CorrelationResult
 
 IMAGES = 150
 CAPTIONS = 3 * IMAGES

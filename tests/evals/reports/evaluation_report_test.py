@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from xmodal.evals.published import PUBLISHED_LABELS
 from xmodal.evals.reports import evaluation_report
-from xmodal.evals.results import BoardResult, DirectionResult, Numbers
+from xmodal.evals.reports.published import PUBLISHED_LABELS
+from xmodal.evals.reports.results import BoardResult, DirectionResult, Numbers
 
 METRICS = {
     "cxc/i2t/recall@1": 55.94,

@@ -6,20 +6,20 @@ import math
 import numpy as np
 import pytest
 
-from xmodal.base.config import UserError
-from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.boards.types import Board, GradedPairs
-from xmodal.evals.metrics import (
+from xmodal.core.errors import UserError
+from xmodal.evals.labels.positives import Ragged
+from xmodal.evals.labels.types import Board, GradedPairs
+from xmodal.evals.reports import paired_differences, summary, uncertainty
+from xmodal.evals.reports.correlation_intervals import compute_difference_interval
+from xmodal.evals.reports.metrics import (
     compute_influence,
     compute_median_rank,
     compute_recall_values,
     compute_spearman,
     draw_pairs,
 )
-from xmodal.evals.reports import paired_differences, summary, uncertainty
-from xmodal.evals.reports.correlation_intervals import compute_difference_interval
+from xmodal.evals.reports.results import BoardResult, CorrelationResult, DirectionResult
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
 
 METRICS = ("recall@1", "recall@10", "median_rank")
 CLUSTERS = np.repeat(np.arange(90), 3).astype(np.int32)

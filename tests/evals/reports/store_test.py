@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from xmodal.base.config import UserError
-from xmodal.base.result_files import write_files
+from xmodal.core.errors import UserError
+from xmodal.core.result_files import write_files
 from xmodal.evals.reports import store
-from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
+from xmodal.evals.reports.results import BoardResult, CorrelationResult, DirectionResult
 
 
 def make_results():

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from xmodal.evals.reports import summary, uncertainty
-from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult
+from xmodal.evals.reports.results import BoardResult, CorrelationResult, DirectionResult
 
 
 def direction(rank, clusters, *, metrics=("recall@1", "recall@10"), values=None, skipped=0):

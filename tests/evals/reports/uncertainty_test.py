@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from xmodal.evals.metrics import compute_median_rank, compute_recall_values
 from xmodal.evals.reports import uncertainty
-from xmodal.evals.results import BoardResult, DirectionResult
+from xmodal.evals.reports.metrics import compute_median_rank, compute_recall_values
+from xmodal.evals.reports.results import BoardResult, DirectionResult
 
 
 def make_direction(generator, num_images, *, most=7, spread=200, metrics=("recall@1", "recall@5")):

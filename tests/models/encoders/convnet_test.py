@@ -1,10 +1,7 @@
 """The small residual network against loops over pixels."""
 
-import jax
 import numpy as np
 import pytest
-
-from xmodal.base.config import UserError
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (2, 7, 6, 3), np.uint8)
@@ -57,27 +54,3 @@ def test_equals_the_loop(tower, random_variables, remat):
     arrays, statistics = params["encoder"], state["batch_stats"]["encoder"]
     expected = [encode(image, arrays, statistics).ravel() for image in IMAGES]
     np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_training_moves_the_statistics_and_every_parameter(tower, random_variables):
-    made = tower("convnet", **KEYWORDS)
-    params, state = random_variables(made, {"image": IMAGES}, scale=0.4)
-
-    def loss(params):
-        embedding, moved = made.apply(
-            params, state, {"image": IMAGES}, train=True, key=jax.random.key(0)
-        )
-        return (embedding.vector * np.arange(1, 6)).var(), moved
-
-    gradients, moved = jax.grad(loss, has_aux=True)(params)
-    assert all(np.any(leaf != 0) for leaf in jax.tree.leaves(gradients))
-    changed = jax.tree.map(lambda a, b: bool(np.any(a != b)), moved, state)
-    assert all(jax.tree.leaves(changed))
-
-
-def test_stages_have_channels_and_units(tower):
-    with pytest.raises(UserError, match=r"channels is \(\) and units is \(\); .*such as \(32, 64"):
-        tower("convnet", channels=(), units=())
-    with pytest.raises(UserError, match=r"channels is \(4, 8\) and units is \(1,\)"):
-        tower("convnet", channels=(4, 8), units=(1,))

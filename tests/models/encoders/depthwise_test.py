@@ -60,16 +60,6 @@ def test_gradients_are_equal(rows, columns, size, stride):
         np.testing.assert_allclose(one, other, atol=2e-5)
 
 
-def test_bfloat16_sums_in_float32():
-    rng = np.random.default_rng(3)
-    x = jnp.asarray(rng.normal(size=(2, 8, 8, 3)), jnp.bfloat16)
-    kernel = jnp.asarray(rng.normal(size=(5, 5, 3, 1)), jnp.bfloat16)
-    outputs = depthwise.shifted(x, kernel, 2)
-    assert outputs.dtype == jnp.bfloat16
-    exact = _reference(np.asarray(x, np.float64), np.asarray(kernel, np.float64), 2)
-    np.testing.assert_array_equal(outputs, jnp.asarray(exact, jnp.bfloat16))
-
-
 def test_bfloat16_gradients_stay_close_to_float32():
     rng = np.random.default_rng(4)
     exact = [
@@ -80,13 +70,3 @@ def test_bfloat16_gradients_stay_close_to_float32():
     for one, other in zip(gradient(*rounded), gradient(*exact), strict=True):
         assert one.dtype == jnp.bfloat16
         np.testing.assert_allclose(one.astype(jnp.float32), other, atol=0.03 * np.abs(other).max())
-
-
-def test_auto_follows_the_platform():
-    assert depthwise.choose("auto", "cpu") is depthwise.shifted
-    assert depthwise.choose("auto", "tpu") is depthwise.convolution
-
-
-def test_unknown_names_list_the_known_ones():
-    with pytest.raises(ValueError, match="'winograd'.*auto.*convolution.*shifted"):
-        depthwise.choose("winograd", "cpu")

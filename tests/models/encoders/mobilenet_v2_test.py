@@ -2,7 +2,6 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.base.config import UserError
 from xmodal.models.encoders import mobilenet_v2
 
 IMAGES = {"image": np.random.default_rng(0).integers(0, 256, (4, 33, 40, 3), np.uint8)}
@@ -53,10 +52,3 @@ def _fold(params, stats):
         else:
             folded[name] = child
     return folded
-
-
-def test_options_name_what_is_known(tower):
-    with pytest.raises(UserError, match="'auto', 'convolution', 'shifted'"):
-        tower("mobilenet_v2", depthwise="none")
-    with pytest.raises(UserError, match="'caffe', 'clip', 'detector', 'efficientnet_lite'"):
-        tower("mobilenet_v2", normalization="bgr")

@@ -7,8 +7,6 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.base.config import UserError
-
 IMAGES = {"image": np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)}
 
 
@@ -37,13 +35,3 @@ def test_remat_changes_nothing_and_a_unit_starts_as_its_shortcut(tower):
         for remat in (True, False)
     )
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_another_size_than_that_of_the_positions_is_an_error(tower, random_variables):
-    made = tower(
-        "modified_resnet", width=4, units=(1,), head={"name": "attention_pool", "heads": 4}
-    )
-    params, state = random_variables(made, IMAGES)
-    with pytest.raises(UserError, match=r"make 128 cells, .* positions for 256; set .*image.size"):
-        made.apply(params, state, {"image": IMAGES["image"][:, :32]})

@@ -38,8 +38,3 @@ def test_texts_equal_torch():
             torch.tensor(positions.T)[None], count, mode="linear", align_corners=False
         )
         np.testing.assert_allclose(found, wanted[0].T, atol=1e-5)
-
-
-def test_what_is_no_grid_is_not_resampled():
-    assert resize_grid_positions(np.ones((10, 2)), 16, "bicubic", 0) is None
-    assert resize_grid_positions(np.ones((9, 2)), 15, "bicubic", 0) is None

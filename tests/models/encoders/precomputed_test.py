@@ -2,7 +2,6 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.base.config import UserError
 from xmodal.models.encoders import precomputed
 
 
@@ -32,44 +31,9 @@ def test_equals_the_formula(input_norm, regions, random_variables, tower):
     np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_no_layers_at_all(tower):
-    made, features = tower("precomputed", features=3), np.float16([[1, 2, 3]])
-    assert made.init(jax.random.key(0), {"image": features}) == ({}, {})
-    np.testing.assert_array_equal(made.apply({}, {}, {"image": features})[0].vector, features)
-
-
 def test_a_mask_leaves_regions_out(tower):
     made = tower("precomputed", features=(4, 3))
     features = np.random.default_rng(0).normal(size=(2, 4, 3)).astype(np.float32)
     mask = np.arange(4) < np.array([[3], [1]])
     vector = jax.jit(made.apply)({}, {}, {"image": features, "image_mask": mask})[0].vector
     np.testing.assert_allclose(vector, [features[0, :3].mean(0), features[1, 0]], rtol=1e-6)
-
-
-def test_zero_features_have_a_finite_gradient(tower):
-    made = tower("precomputed", features=3, input_norm="l2")
-    gradient = jax.jit(jax.grad(lambda x: made.apply({}, {}, {"image": x})[0].vector.sum()))
-    assert np.all(np.isfinite(gradient(np.zeros((2, 3)))))
-
-
-def test_dropout_in_training_only(random_variables, tower):
-    made = tower("precomputed", features=3, hidden=(64,), dropout=0.5)
-    inputs = {"image": np.ones((2, 3), np.float32)}
-    params, state = random_variables(made, inputs)
-    apply = jax.jit(made.apply, static_argnames=("train", "frozen"))
-    whole = apply(params, state, inputs)[0].vector
-    kwargs = {"train": True, "key": jax.random.key(0)}
-    dropped = apply(params, state, inputs, **kwargs)[0].vector
-    kept = dropped != 0
-    np.testing.assert_allclose(dropped[kept], 2 * whole[kept], rtol=1e-6)
-    assert 0 < kept.sum() < (whole != 0).sum()
-    frozen = apply(params, state, inputs, frozen=("encoder",), **kwargs)[0].vector
-    np.testing.assert_array_equal(frozen, whole)
-
-
-def test_errors_name_the_remedy(tower):
-    made = tower("precomputed", features=(7, 3))
-    with pytest.raises(ValueError, match=r"features=3 takes .* float32 \[2, 4\]"):
-        made.init(jax.random.key(0), {"image": np.zeros((2, 4), np.float32)})
-    with pytest.raises(UserError, match="known: .'l2', 'layer_norm', 'none'"):
-        tower("precomputed", features=3, input_norm="batch")

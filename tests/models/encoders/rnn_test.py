@@ -1,14 +1,9 @@
 """Recurrent encoders against torch's, with torch's weights."""
 
-from functools import partial
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests import clipped_adam
-from xmodal.base.config import UserError
 from xmodal.models import Mode
 
 LENGTHS = (7, 1, 4, 3)
@@ -72,41 +67,6 @@ def test_equals_torch(cell, layers, bidirectional, tower):
     np.testing.assert_array_equal(features.extras["words"], table[IDS])
 
 
-@pytest.mark.parametrize("cell", GATES)
-def test_three_steps_of_clipped_adam_equal_torch(cell, tower):
-    """Adam moves both biases of a gate, and the norm of the gradients counts both."""
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(0)
-    rng, width = np.random.default_rng(1), 5
-    table = rng.normal(size=(11, 3)).astype(np.float32)
-    target = rng.normal(size=(4, 7, width)).astype(np.float32) * INPUTS["text_mask"][..., None]
-    theirs = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[cell](3, width, batch_first=True)
-    encoder = tower("rnn", vocab_size=11, cell=cell, width=width, embedding_width=3).module.encoder
-
-    def read_params():
-        layer = _cell(cell, theirs, "l0", width)
-        return jax.tree.map(np.copy, {"recurrent": {"layer1_forward": layer}})
-
-    @jax.jit
-    @jax.grad
-    def gradients(params):
-        variables = {"params": params | {"table": table}}
-        return jnp.sum(encoder.apply(variables, INPUTS, Mode.EVALUATE).tokens * target)
-
-    start = read_params()
-    ours, norms = clipped_adam.train(start, gradients)
-
-    def compute_loss():
-        return (theirs(torch.tensor(table[IDS]))[0] * torch.tensor(target)).sum()
-
-    parameters = list(theirs.parameters())
-    assert norms == pytest.approx(
-        clipped_adam.train_torch(torch, parameters, compute_loss), rel=1e-4
-    )
-    assert min(norms) > clipped_adam.CLIP
-    clipped_adam.check_movement(start, ours, read_params())
-
-
 @pytest.mark.parametrize("source", ["tokens", "state"])
 def test_the_end_of_a_text(source, tower, random_variables):
     options = {"vocab_size": 11, "width": 5, "embedding_width": 3, "bidirectional": True}
@@ -123,45 +83,3 @@ def test_the_end_of_a_text(source, tower, random_variables):
     made = tower("rnn", head={"name": "last", "source": other}, **options)
     different = np.abs(jax.jit(made.apply)(params, {}, INPUTS)[0].vector - vector).max(axis=1)
     np.testing.assert_array_equal(different > 1e-4, np.array(LENGTHS) > 1)
-
-
-def test_the_mean_of_both_directions(tower, random_variables):
-    options = {"vocab_size": 11, "width": 5, "embedding_width": 3, "bidirectional": True}
-    joined, mean = (tower("rnn", directions=name, **options) for name in ("joined", "mean"))
-    params, _ = random_variables(joined, INPUTS, scale=0.5)
-
-    @jax.jit
-    def compute(params):
-        parts = {"params": params["encoder"]}
-        return [made.module.encoder.apply(parts, INPUTS, Mode.EVALUATE) for made in (mean, joined)]
-
-    found = compute(params)
-    for name in ("tokens", "state"):
-        both, halves = (each.tokens if name == "tokens" else each.extras["state"] for each in found)
-        expected = (halves[..., :5] + halves[..., 5:]) / 2
-        np.testing.assert_allclose(both, expected, rtol=1e-6)
-    with pytest.raises(UserError, match="directions is 'mean', but bidirectional is False"):
-        tower("rnn", directions="mean", **options | {"bidirectional": False})
-
-
-def test_words_drop_in_training_only(tower, random_variables):
-    made = tower("rnn", vocab_size=11, width=5, layers=2, embedding_width=3, dropout=0.5)
-    params, _ = random_variables(made, INPUTS, scale=0.5)
-    expected = jax.jit(made.apply)(params, {}, INPUTS)[0].vector
-    train = jax.jit(partial(made.apply, train=True), static_argnames="frozen")
-    key = jax.random.key(0)
-    dropped = train(params, {}, INPUTS, key=key)[0].vector
-    assert np.abs(dropped - expected).max() > 1e-2
-    frozen = train(params, {}, INPUTS, frozen=("encoder",), key=key)[0].vector
-    np.testing.assert_allclose(frozen, expected, rtol=1e-6)
-
-
-def test_errors_name_the_remedy(tower):
-    with pytest.raises(UserError, match="known: .'gru', 'lstm'"):
-        tower("rnn", vocab_size=11, cell="rnn")
-    made = tower("rnn", vocab_size=11, width=5)
-    with pytest.raises(UserError, match="The encoder Rnn has no frozen features"):
-        made.frozen_features({}, {}, INPUTS)
-    made = tower("words", head={"name": "last", "source": "state"}, vocab_size=11)
-    with pytest.raises(UserError, match="needs an encoder with a state, such as 'rnn'"):
-        jax.eval_shape(made.init, jax.random.key(0), INPUTS)

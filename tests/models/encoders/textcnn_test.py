@@ -1,10 +1,7 @@
 """The convolutional text encoder against loops, and against torch's convolutions."""
 
-import jax
 import numpy as np
 import pytest
-
-from xmodal.base.config import UserError
 
 LENGTHS = (9, 1, 4, 5)
 RNG = np.random.default_rng(0)
@@ -52,47 +49,3 @@ def test_equals_the_loop_for_texts_of_any_length(tower, params):
     np.testing.assert_allclose(made.apply(params, {}, longer)[0].vector, vector, rtol=1e-6)
     short = {name: column[1:3, :4] for name, column in INPUTS.items()}
     np.testing.assert_allclose(made.apply(params, {}, short)[0].vector, vector[1:3], rtol=1e-6)
-
-
-def test_equals_torch(tower, params):
-    torch = pytest.importorskip("torch")
-    arrays = params["encoder"]
-    words = torch.tensor(arrays["table"][IDS[:1]]).transpose(1, 2)
-    parts = []
-    for window in (3, 4, 5):
-        kernel, bias = map(torch.tensor, arrays[f"window{window}"].values())
-        maps = torch.nn.functional.conv1d(words, kernel.permute(2, 1, 0), bias)
-        parts.append(maps.relu().amax(2))
-    first = {name: column[:1] for name, column in INPUTS.items()}
-    made = tower("textcnn", head=HEAD, **KEYWORDS)
-    vector = jax.jit(made.apply)(params, {}, first)[0].vector
-    np.testing.assert_allclose(vector, torch.cat(parts, 1), rtol=1e-5, atol=1e-6)
-
-
-def test_sizes_and_initial_values(tower):
-    made = tower(
-        "textcnn", head=HEAD, vocab_size=50, embedding_width=128, kernel_scale=0.01, projection=128
-    )
-    params, _ = jax.jit(made.init)(jax.random.key(0), INPUTS)
-    encoder = params["encoder"]
-    # Three windows with 100 maps each, with a bias per map.
-    filters = sum(window * 128 * 100 + 100 for window in (3, 4, 5))
-    total = sum(leaf.size for leaf in jax.tree.leaves(params))
-    assert total == 50 * 128 + filters + 300 * 128 + 128
-    assert 0.0099 < np.abs(encoder["window3"]["kernel"]).max() <= 0.01
-    assert not encoder["window5"]["bias"].any()
-
-
-def test_words_drop_out_in_training_only(tower, params):
-    made = tower("textcnn", head=HEAD, dropout=0.5, **KEYWORDS)
-    apply = jax.jit(made.apply, static_argnames="train")
-    plain, again = (apply(params, {}, INPUTS)[0].vector for _ in range(2))
-    np.testing.assert_array_equal(plain, again)
-    trained = apply(params, {}, INPUTS, train=True, key=jax.random.key(1))[0].vector
-    assert np.any(trained != plain)
-
-
-@pytest.mark.parametrize("windows", [(), (3, 3), (0,)])
-def test_windows_that_are_none(windows, tower):
-    with pytest.raises(UserError, match="windows is"):
-        tower("textcnn", windows=windows, **KEYWORDS)

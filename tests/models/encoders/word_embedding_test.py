@@ -34,37 +34,3 @@ def test_equals_the_baseline_of_the_evaluation(tower):
     made = tower("words", vocab_size=7, width=5)
     vector = jax.jit(made.apply)(PARAMS, {}, {"text_ids": ids, "text_mask": mask})[0].vector
     np.testing.assert_allclose(vector, expected, rtol=1e-6)
-
-
-def test_gradients_reach_the_words_that_occur(tower):
-    made = tower("words", vocab_size=7, width=5, dtype="bfloat16", projection=2)
-    params, _ = jax.jit(made.init)(jax.random.key(0), INPUTS)
-    assert params["encoder"]["table"].shape == (7, 5)
-    assert params["encoder"]["table"].dtype == np.float32
-
-    def total(params):
-        return made.apply(params, {}, INPUTS)[0].vector.sum()
-
-    rows = np.abs(jax.jit(jax.grad(total))(params)["encoder"]["table"]).sum(1) > 0
-    np.testing.assert_array_equal(np.flatnonzero(rows), [1, 3, 6])
-
-
-@pytest.mark.parametrize(
-    ("init", "scale", "spread"), [("normal", None, 0.1), ("uniform", 0.3, 0.3)]
-)
-def test_initial_words(init, scale, spread, tower):
-    made = tower("words", vocab_size=400, width=100, init=init, init_scale=scale)
-    table = jax.jit(made.init)(jax.random.key(0), INPUTS)[0]["encoder"]["table"]
-    measured = np.std(table) if init == "normal" else np.abs(table).max()
-    assert measured == pytest.approx(spread, rel=0.03)
-
-
-def test_mistakes_are_noticed(tower):
-    made = tower("words", vocab_size=7, width=5)
-    with pytest.raises(ValueError, match=r"int text_ids .* got float32 \[3, 4\]"):
-        made.init(jax.random.key(0), INPUTS | {"text_ids": IDS.astype(np.float32)})
-    # Ids of another vocabulary do not become some other word; padding may have any id.
-    inputs = INPUTS | {"text_ids": IDS + np.int32([[6], [0], [9]])}
-    vector = jax.jit(made.apply)(PARAMS, {}, inputs)[0].vector
-    assert np.isnan(vector[0]).all()
-    np.testing.assert_array_equal(vector[1:], [TABLE[3], np.zeros(5)])

@@ -35,17 +35,3 @@ def test_equals_the_loop(scaled, masked):
         attention = embedding.extras["attention"][row]
         np.testing.assert_allclose(attention[:length], weights, rtol=1e-5, atol=1e-6)
         assert not np.any(attention[length:])
-
-
-@pytest.mark.slow
-def test_a_row_of_padding_gives_zeros_and_finite_gradients():
-    head = make_head("head", {"name": "attention"})
-    tokens, mask = np.ones((2, 3, 4), np.float32), np.array([[1, 1, 0], [0, 0, 0]], bool)
-    params = head.init(jax.random.key(0), Features(tokens, mask), Mode.TRAIN)
-
-    def vector(params):
-        return head.apply(params, Features(tokens, mask), Mode.TRAIN).vector
-
-    assert not np.any(vector(params)[1])
-    gradients = jax.grad(lambda params: vector(params).sum())(params)
-    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradients))

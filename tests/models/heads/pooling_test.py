@@ -3,7 +3,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.base.config import UserError
 from xmodal.models import Features, Mode
 from xmodal.models.heads import make_head
 
@@ -45,33 +44,6 @@ def test_a_row_of_padding_gives_no_nan(name):
     head = make_head("head", {"name": name})
     vector = _pool(head, Features(TOKENS, np.zeros((3, 5), bool)))
     assert np.all(np.isfinite(vector))
-
-
-def test_values_of_the_maximum_drop_out_in_training():
-    head, features = make_head("head", {"name": "max", "dropout": 0.5}), Features(TOKENS, MASK)
-    full = _pool(head, features)
-    rngs = {"dropout": jax.random.key(0)}
-    dropped = np.asarray(_pool(head, features, Mode.TRAIN, rngs=rngs))
-    kept = dropped != 0
-    assert 0 < kept.sum() < kept.size
-    np.testing.assert_allclose(dropped[kept], 2 * full[kept])
-
-
-def test_the_gradient_of_the_maximum_has_no_nan():
-    head = make_head("head", {"name": "max"})
-
-    def total(tokens):
-        return head.apply({}, Features(tokens, np.zeros((3, 5), bool)), Mode.EVALUATE).vector.sum()
-
-    np.testing.assert_array_equal(jax.jit(jax.grad(total))(TOKENS), 0)
-
-
-def test_flatten_joins_a_fixed_number_of_tokens():
-    head = make_head("head", {"name": "flatten"})
-    vector = _pool(head, Features(TOKENS), Mode.TRAIN)
-    np.testing.assert_array_equal(vector, [np.concatenate(row) for row in TOKENS])
-    with pytest.raises(UserError, match="'flatten' joins a fixed number of tokens"):
-        _pool(head, Features(TOKENS, MASK))
 
 
 @pytest.mark.parametrize("name", ["flatten", *POOLS])

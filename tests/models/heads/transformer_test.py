@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import transformer_reference as reference
 
-from xmodal.base.config import UserError
 from xmodal.models import Features, Mode
 from xmodal.models.heads import make_head, transformer
 
@@ -52,63 +51,3 @@ def test_equals_the_reference(block, pool):
     np.testing.assert_allclose(run(longer), vector, rtol=1e-4, atol=1e-5)
     whole = run(Features(tokens[:1]))
     np.testing.assert_allclose(whole, vector[:1], rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("block", transformer.BLOCKS)
-def test_layer_norms_keep_the_digits_of_a_large_mean(block):
-    x = 3e3 + np.random.default_rng(0).normal(size=(2, 3, 20)).astype(np.float32)
-    if block == "milan":
-        norm, key = transformer.MilanLayerNorm(np.float32), "gamma"
-    else:
-        norm, key = transformer.layer_norm(1e-6, np.float32, "norm"), "bias"
-    variables = norm.init(jax.random.key(0), x)
-    assert not np.any(variables["params"][key])
-    exact = np.asarray(x, np.float64)
-    exact = exact - exact.mean(-1, keepdims=True)
-    exact /= np.sqrt((exact**2).mean(-1, keepdims=True) + 1e-6)
-    # The mean is rounded to a multiple of 0.0002.
-    np.testing.assert_allclose(norm.apply(variables, x), exact, atol=1e-3)
-
-
-def test_the_authors_block_starts_with_neutral_scales():
-    block = transformer.MilanBlock(heads=4, mlp_dim=24, dtype=np.float32)
-    x, mask = np.ones((1, 3, 20), np.float32), np.ones((1, 3), bool)
-    init = jax.jit(block.init, static_argnums=3)
-    params = init(jax.random.key(0), x, mask, False)["params"]
-    assert set(params) == {
-        "attention_norm", "query", "key", "query_scale", "attention_output", "mlp_norm",
-        "mlp_hidden", "mlp_output",
-    }  # fmt: skip
-    assert params["query_scale"].shape == (5,)
-    assert not any(np.any(leaf) for leaf in jax.tree.leaves(params["attention_norm"]))
-    bound = np.sqrt(6 / (20 + 24))
-    kernel = np.abs(params["mlp_hidden"]["kernel"])
-    assert 0.9 * bound < kernel.max() <= bound
-
-
-def test_a_row_of_padding_gives_no_nan():
-    head = _head("milan", "mean")
-    features = Features(*_problem((3, 0), 5))
-    variables = _variables(head, features)
-    run = jax.jit(lambda features: head.apply(variables, features, Mode.EVALUATE).vector)
-    vector = run(features)
-    assert np.all(np.isfinite(vector))
-
-
-@pytest.mark.slow
-def test_tokens_give_the_dtype():
-    head = _head("standard", "first")
-    tokens, mask = _problem((3, 2), 5)
-    variables = _variables(head, Features(tokens, mask))
-    half = Features(tokens.astype(jax.numpy.bfloat16), mask)
-    rounded = head.apply(variables, half, Mode.EVALUATE).vector
-    exact = head.apply(variables, Features(tokens, mask), Mode.EVALUATE).vector
-    assert rounded.dtype == np.float32
-    assert 0 < np.abs(rounded - exact).max() < 0.05 * np.abs(exact).max()
-
-
-def test_unknown_options_list_the_known_ones():
-    with pytest.raises(UserError, match="'conformer' in head.block; known: .'milan', 'stand"):
-        _head("conformer", "first")
-    with pytest.raises(UserError, match=r"\['layers'\] in head; known: .'block', "):
-        make_head("head", {"name": "transformer", "layers": 3})

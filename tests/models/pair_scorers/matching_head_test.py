@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.base.config import UserError
-from xmodal.models import Features, Mode, make_dual_encoder
+from xmodal.models import Features, Mode
 from xmodal.models.pair_scorers import make_pair_scorer
 
 CONFIG = {
@@ -134,55 +133,3 @@ def test_only_training_drops(items, params):
     np.testing.assert_array_equal(run(Mode.FROZEN, 0), run(Mode.EVALUATE, 1))
     assert not np.allclose(run(Mode.TRAIN, 0), run(Mode.TRAIN, 1))
     np.testing.assert_array_equal(run(Mode.TRAIN, 0), run(Mode.TRAIN, 0))
-
-
-TOWERS = {
-    "image": {"encoder": {"name": "precomputed", "features": (6, 7)}, "head": {"name": "mean"}},
-    "text": {
-        "encoder": {
-            "name": "bert",
-            "vocab_size": 9,
-            "width": 8,
-            "depth": 1,
-            "heads": 2,
-            "mlp_dim": 8,
-        },
-        "head": {"name": "first"},
-        "projection": {"width": 7},
-    },
-}
-INPUTS = {
-    "image": {"image": np.ones((2, 6, 7), np.float32)},
-    "text": {"text_ids": np.ones((4, 3), np.int32), "text_mask": np.ones((4, 3), np.int32)},
-}
-
-
-@pytest.mark.slow
-def test_a_model_without_a_pair_scorer_is_unchanged():
-    plain = make_dual_encoder(TOWERS)
-    scoring = make_dual_encoder(TOWERS | {"pair_scorer": CONFIG | {"depth": 1}})
-    params, state = plain.init(jax.random.key(0), INPUTS)
-    both, _ = scoring.init(jax.random.key(0), INPUTS)
-    assert both.keys() - params.keys() == {"pair_scorer"}
-    jax.tree.map(np.testing.assert_array_equal, params, {key: both[key] for key in params})
-    for side in params:
-        one, _ = plain.embed(side, params, state, INPUTS[side])
-        other, _ = scoring.embed(side, both, state, INPUTS[side])
-        assert "features" not in one.extras
-        assert (
-            other.extras["features"].tokens.shape[:2]
-            == INPUTS[side]["image" if side == "image" else "text_ids"].shape[:2]
-        )
-        np.testing.assert_array_equal(one.vector, other.vector)
-
-
-def test_wrong_sections_are_refused():
-    with pytest.raises(UserError, match="has only the side 'text'"):
-        make_dual_encoder({"text": TOWERS["text"], "pair_scorer": CONFIG})
-    with pytest.raises(UserError, match="config.model.pair_scorer.name"):
-        make_dual_encoder(TOWERS | {"pair_scorer": {"name": "matching"}})
-    with pytest.raises(UserError, match="Unknown name .probability."):
-        make_scorer(score="probability")
-    made = make_dual_encoder(TOWERS | {"pair_scorer": CONFIG | {"heads": 5}})
-    with pytest.raises(UserError, match="not a multiple of its heads=5"):
-        jax.eval_shape(made.init, jax.random.key(0), INPUTS)

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from torch_gru import check, check_gradients, make_gru
 
-from xmodal.base.config import UserError
 from xmodal.losses import LOSSES
 from xmodal.models import Embedding, make_task_module
-from xmodal.models.task_modules.caption_decoder import CaptionDecoderConfig, shift_captions
 
 VOCABULARY, WIDTH, WORDS, REGIONS = 9, 5, 4, 6
 START, END = 1, 2
@@ -132,55 +130,3 @@ def test_equals_torch_with_every_gradient(lengths, columns, max_length):
         check(got, wanted.grad)
     check_gradients(encoder, {"forward": of_params["encoder"]["layer1_forward"]})
     check_gradients(decoder, {"forward": of_params["step"]["cell"]})
-
-
-def test_targets_without_the_padding_behind_the_end():
-    ids, mask = captions((3, 6, 4), 6)
-    for padding_target, expected in ((True, [3, 4, 4]), (False, [2, 4, 3])):
-        config = CaptionDecoderConfig(VOCABULARY, max_length=5, padding_target=padding_target)
-        inputs, targets, counted = map(np.asarray, shift_captions(ids, mask, config))
-        assert inputs.shape == targets.shape == counted.shape == (3, 4)
-        np.testing.assert_array_equal(counted.sum(axis=1), expected)
-        np.testing.assert_array_equal(targets[:, :-1], inputs[:, 1:])
-        # The caption of six ids keeps five, the last of which is the end marker.
-        assert targets[1, -1] == END
-        assert all(not row[length:].any() for row, length in zip(targets, (2, 4, 3), strict=True))
-
-
-def test_padding_of_regions_and_of_texts_changes_nothing():
-    module, params, image, inputs = problem((5, 3), 6)
-    lengths = np.array([4, 2])
-    mask = np.arange(REGIONS) < lengths[:, None]
-    regions = np.where(mask[..., None], image.extras["regions"], 0)
-    described = Embedding(image.vector, extras={"regions": regions, "region_mask": mask})
-    apply = jax.jit(lambda image, inputs: module.apply(params, {}, image, image, inputs, {})[0])
-    found = apply(described, inputs)["nll"]
-    for row, length in enumerate(lengths):
-        rows, real = slice(row, row + 1), slice(0, inputs["text_mask"][row].sum())
-        alone = Embedding(
-            image.vector[rows],
-            extras={"regions": regions[rows, :length], "region_mask": mask[rows, :length]},
-        )
-        columns = {name: column[rows, real] for name, column in inputs.items()}
-        expected = apply(alone, columns)["nll"][0]
-        np.testing.assert_allclose(found[row], expected, rtol=1e-5)
-
-
-def test_dropout_acts_in_training_alone():
-    module, params, image, inputs = problem((5, 3), 6, dropout=0.5)
-    pair = (image, image, inputs, {})
-    plain = jax.jit(lambda: module.apply(params, {}, *pair)[0]["nll"])()
-    run = jax.jit(lambda key: module.apply(params, {}, *pair, train=True, key=key)[0]["nll"])
-    train = [run(jax.random.key(seed)) for seed in (0, 0, 1)]
-    np.testing.assert_array_equal(train[0], train[1])
-    assert jnp.abs(train[0] - train[2]).min() > 1e-3
-    assert jnp.abs(train[0] - plain).min() > 1e-3
-
-
-def test_mistakes_are_named():
-    module, _, image, inputs = problem((5, 3), 6)
-    for described, columns in ((Embedding(image.vector), inputs), (image, {})):
-        with pytest.raises(
-            UserError, match="inputs=.'text_ids', 'text_mask'. in its task, and the head"
-        ):
-            module.init(jax.random.key(0), described, image, columns, {})

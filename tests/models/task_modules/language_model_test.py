@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from torch_gru import check, check_gradients, make_gru
 
-from xmodal.base.config import UserError
-from xmodal.losses import LOSSES, Context
 from xmodal.models import Embedding, make_task_module
-from xmodal.similarity import make_similarity
 
 VOCABULARY, WORDS, WIDTH = 9, 4, 5
 LENGTHS = (6, 2, 4)
@@ -70,35 +67,3 @@ def test_equals_torch_word_by_word(views):
     check_gradients(gru, {"forward": gradients["cell"]})
     check(table_gradient, table.grad)
     check(gradients["output"]["kernel"], output.grad)
-
-
-def test_padding_counts_nothing():
-    module, params = make((CAPTIONS, None), dropout=0.5)
-    apply = jax.jit(module.apply, static_argnames="train")
-    found = apply(params, {}, CAPTIONS, None, COLUMNS, READS)[0]["nll"]
-    ids = np.pad(np.where(MASK, IDS, 99), ((0, 0), (0, 2)), constant_values=7)
-    longer = {"text_ids": ids, "text_mask": np.pad(MASK, ((0, 0), (0, 2)))}
-    again = apply(params, {}, CAPTIONS, None, longer, READS)[0]["nll"]
-    np.testing.assert_allclose(again, found, rtol=1e-5)
-    trained, _ = apply(
-        params, {}, CAPTIONS, None, COLUMNS, READS, train=True, key=jax.random.key(0)
-    )
-    assert np.all(trained["nll"] != found)
-
-
-def test_the_loss_is_the_mean_over_captions():
-    module, params = make((CAPTIONS, None))
-    outputs, _ = jax.jit(module.apply)(params, {}, CAPTIONS, None, COLUMNS, READS)
-    similarity = make_similarity({"name": "cosine"})
-    ids = np.arange(3, dtype=np.int32)
-    context = Context(ids, ids, similarity, {}, outputs=outputs)
-    loss, scalars = LOSSES["language_model"].function(CAPTIONS, None, context)
-    np.testing.assert_allclose(loss, np.mean(outputs["nll"]), rtol=1e-6)
-    np.testing.assert_allclose(scalars["per_word"], np.sum(outputs["nll"]) / 9, rtol=1e-6)
-
-
-def test_without_words_it_says_what_a_task_needs():
-    module = make_task_module("loss.module", "language_model", {"width": WIDTH})
-    for columns, reads in ((COLUMNS, {}), ({}, READS)):
-        with pytest.raises(UserError, match=r"reads=\('text/encoder/table',\)"):
-            module.init(jax.random.key(0), CAPTIONS, None, columns, reads)

@@ -9,11 +9,13 @@ from typing import Any
 
 from etils import epath
 
-from data_prep.untrusted.json_text import parse_json_text
-from xmodal.base.config import UserError, read, setting
-from xmodal.base.result_files import format_json
-from xmodal.preprocessing import ImageConfig, TextConfig
-from xmodal.preprocessing.tokenizers import file_name
+from xmodal.core.config import read, setting
+from xmodal.core.errors import UserError
+from xmodal.core.result_files import format_json
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.data.text.text_config import TextConfig
+from xmodal.data.text.tokenizers import file_name
 
 CARD, WEIGHTS = "bundle.json", "weights.safetensors"
 FORMAT, VERSION = "xmodal bundle", 1

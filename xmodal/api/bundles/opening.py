@@ -11,14 +11,14 @@ from etils import epath
 from jax import export
 
 from xmodal.api.bundles.card import CARD, WEIGHTS, Card, read_bundle
-from xmodal.base.config import UserError
-from xmodal.base.tree_paths import unflatten
-from xmodal.preprocessing import ImageConfig, Tokenizer, make_tokenizer
-from xmodal.preprocessing.tokenizer_files import FILES, parse_file
-from xmodal.preprocessing.tokenizers import file_name
+from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import unflatten
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.data.text.tokenizer_files import FILES, parse_file
+from xmodal.data.text.tokenizers import Tokenizer, file_name, make_tokenizer
 from xmodal.similarity import Embedding, Similarity, make_similarity
 from xmodal.similarity.similarity import finite_number
-from xmodal.training.tree import flatten
+from xmodal.train.tree import flatten
 
 # What JAX calls the platform of a device -> what functions are lowered for.
 _LOWERED = {"gpu": ("cuda", "rocm")}

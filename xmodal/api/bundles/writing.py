@@ -13,10 +13,11 @@ from etils import epath
 from jax import export
 
 from xmodal.api.bundles.card import PLATFORMS, WEIGHTS, Card, ImageCard, TextCard, write_card
-from xmodal.base.atomic import new_folder
-from xmodal.base.config import UserError
-from xmodal.preprocessing import ImageConfig, TextConfig
-from xmodal.preprocessing.tokenizer_files import vocabulary_file
+from xmodal.core.atomic import new_folder
+from xmodal.core.errors import UserError
+from xmodal.data.pixels.images import ImageConfig
+from xmodal.data.text.text_config import TextConfig
+from xmodal.data.text.tokenizer_files import vocabulary_file
 from xmodal.similarity import Similarity
 
 Weights = Mapping[str, np.ndarray]
@@ -187,9 +188,9 @@ def _without_paths() -> Iterator[None]:
 
 
 def _versions() -> dict[str, str]:
-    import xmodal
+    from xmodal.core.version import __version__
 
-    return {"xmodal": xmodal.__version__, "jax": jax.__version__}
+    return {"xmodal": __version__, "jax": jax.__version__}
 
 
 def _libraries(image: ImageCard | None, text: TextCard | None) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from etils import epath
 
 from xmodal.api.search.exact import Scorer
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.similarity.vectors import unit_length
 
 _PER_LIST = 40  # Items per list that k-means uses; faiss needs at least 39.

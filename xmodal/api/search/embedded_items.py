@@ -6,8 +6,8 @@ import numpy as np
 
 from xmodal.api.item_embeddings import ItemEmbeddings
 from xmodal.api.model import Model
-from xmodal.base.config import UserError
-from xmodal.evals.ranking.finite import count_not_finite
+from xmodal.core.errors import UserError
+from xmodal.evals.scores.finite import count_not_finite
 
 
 def check_queries(vectors: np.ndarray, items: tuple[int, ...]) -> None:

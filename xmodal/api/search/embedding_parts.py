@@ -15,18 +15,18 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.saved_arrays import load_arrays
 from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
 from xmodal.api.model import Model
 from xmodal.api.search.embedded_items import embed
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.items import SearchItems
 from xmodal.api.search.methods import KINDS
-from xmodal.base import processes
-from xmodal.base.atomic import replacing, write_atomically
-from xmodal.base.config import UserError
-from xmodal.base.json_files import read_json
-from xmodal.evals.inputs.ragged_tokens import RaggedTokens
+from xmodal.core import processes
+from xmodal.core.atomic import replacing, write_atomically
+from xmodal.core.errors import UserError
+from xmodal.core.json_files import read_json
+from xmodal.core.untrusted.saved_arrays import load_arrays
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
 
 _REMEDY = "start the command again."
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.base.mesh import pad_rows
-from xmodal.evals.ranking.nearest import merge_best
+from xmodal.core.mesh import pad_rows
+from xmodal.evals.scores.nearest import merge_best
 from xmodal.similarity import Similarity
 from xmodal.similarity.offset import remove_offset
 from xmodal.similarity.precision import SINGLE, in_precision

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 
 from xmodal.api.search.hits import Hit
-from xmodal.base.page import Group, Page, PageItem, PageRow, Picture, Section
+from xmodal.core.page import Group, Page, PageItem, PageRow, Picture, Section
 
 
 def as_table(hits: Sequence[Hit], notes: Sequence[str] = ()) -> str:

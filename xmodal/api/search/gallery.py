@@ -8,7 +8,7 @@ import numpy as np
 
 from xmodal.api.item_embeddings import ItemEmbeddings
 from xmodal.api.search.approximate import Effort
-from xmodal.evals.inputs.ragged_tokens import RaggedTokens
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 
 from xmodal.api.model import Model
 from xmodal.api.search.gallery import IndexGallery
-from xmodal.base.config import UserError
-from xmodal.evals.ranking.finite import count_not_finite
-from xmodal.evals.ranking.second_stage import name_sum
+from xmodal.core.errors import UserError
+from xmodal.evals.scores.finite import count_not_finite
+from xmodal.evals.scores.second_stage import name_sum
 
 
 @dataclasses.dataclass(frozen=True)

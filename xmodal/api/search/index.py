@@ -26,10 +26,11 @@ from xmodal.api.search.hits import Hit, rank_pairs
 from xmodal.api.search.items import SearchItems, from_values
 from xmodal.api.search.methods import KINDS, check_method
 from xmodal.api.search.reranked import FIRST_STAGE, RerankedSearch
-from xmodal.base.config import UserError, lookup
-from xmodal.base.progress import progress
-from xmodal.evals.ranking.score_blocks import HostItems
-from xmodal.preprocessing.text_counts import is_blank
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
+from xmodal.core.progress import progress
+from xmodal.data.text.text_counts import is_blank
+from xmodal.evals.scores.score_blocks import HostItems
 
 _WORTH_LISTS = 20_000  # Fewer items are compared exactly in milliseconds.
 _SAMPLE = 256

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
-from xmodal.base.config import UserError
-from xmodal.base.folder_walk import IMAGE_ENDINGS, composed, fault_of_file, is_unread_picture, walk
-from xmodal.evals.inputs.line_files import lines_of
+from xmodal.core.errors import UserError
+from xmodal.core.folders import file_id, walk
+from xmodal.core.picture_names import IMAGE_ENDINGS, composed, fault_of_file, is_unread_picture
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.evals.scores.line_files import lines_of
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
@@ -62,7 +63,7 @@ def from_images(place: str) -> SearchItems:
     """
     path = pathlib.Path(place)
     if path.is_dir():
-        faults = {file: fault_of_file(file) for file in sorted(walk(path.resolve()))}
+        faults = {file: fault_of_file(file) for file in sorted(_files(path.resolve()))}
         found = [file for file, fault in faults.items() if not fault]
         if not found:
             raise UserError(f"--images={place} has no picture ({', '.join(IMAGE_ENDINGS)}).")
@@ -186,19 +187,22 @@ def _reader(values: Sequence[Any] | np.ndarray) -> Callable[[int, int], Iterator
 
 def _from_files(paths: Sequence[pathlib.Path]) -> SearchItems:
     """Every file once, under its first path that is not a link, if there is one."""
-    found: dict[tuple[int, int], pathlib.Path] = {}
+    found: dict[object, pathlib.Path] = {}
     for path in paths:
-        status = path.stat()
-        file = status.st_dev, status.st_ino
+        file = file_id(path) or path
         if file not in found or (found[file].is_symlink() and not path.is_symlink()):
             found[file] = path
     return dataclasses.replace(from_values(list(map(str, found.values()))), may_be_damaged=True)
 
 
+def _files(folder: pathlib.Path) -> list[pathlib.Path]:
+    return [parent / name for parent, names in walk(folder) for name in names]
+
+
 def _spelled_as_files(paths: Sequence[pathlib.Path], folder: pathlib.Path) -> list[pathlib.Path]:
     """The paths of files in a folder whose names look the same; see `composed`."""
     found = collections.defaultdict(list)
-    for file in map(pathlib.Path.resolve, walk(folder)):
+    for file in map(pathlib.Path.resolve, _files(folder)):
         found[composed(str(file))].append(file)
     same = [found[composed(str(path))] for path in paths]
     return [

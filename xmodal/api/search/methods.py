@@ -1,6 +1,6 @@
 """Kinds of items and methods of search, by name; imports nothing slow."""
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 SIDES = {"image": "image", "caption": "text"}
 KINDS = tuple(SIDES)

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from xmodal.api.item_embeddings import ItemEmbeddings
-from xmodal.evals.inputs.ragged_tokens import RaggedTokens
-from xmodal.evals.ranking.score_blocks import HostItems
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
+from xmodal.evals.scores.score_blocks import HostItems
 from xmodal.similarity import Embedding, Similarity, make_similarity
 
 CANDIDATES = 100  # Nearest items whose tokens are compared; more if a query requests more.

@@ -28,9 +28,10 @@ from starlette.routing import Route
 
 from xmodal.api.search.formats import as_json
 from xmodal.api.search.index import Index
-from xmodal.base import web_server
-from xmodal.base.config import UserError, suggest
-from xmodal.base.web_guard import Guard
+from xmodal.core import web_server
+from xmodal.core.config import suggest
+from xmodal.core.errors import UserError
+from xmodal.core.web_guard import Guard
 
 _PATH = "/search"
 _LARGEST = 20 * 2**20  # Bytes of a picture.

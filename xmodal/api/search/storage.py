@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.json_text import parse_json_text
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.api.bundles import card as bundle_card
 from xmodal.api.loading import load
 from xmodal.api.model import Model
 from xmodal.api.search.approximate import Effort, read_lists, save_lists
 from xmodal.api.search.gallery import IndexGallery, Quality
-from xmodal.base.atomic import new_folder
-from xmodal.base.checksums import check_files, sha256_of
-from xmodal.base.config import UserError
-from xmodal.evals.inputs.ragged_tokens import RaggedTokens
+from xmodal.core.atomic import new_folder
+from xmodal.core.checksums import check_files, sha256_of
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
 
 CARD, FORMAT, VERSION = "index.json", "xmodal index", 5
 

@@ -11,10 +11,10 @@ from xmodal.apps.analysis.agreement.agreement_report import write_agreement
 from xmodal.apps.analysis.agreement.metric_choice import choose_metrics, describe_left_out
 from xmodal.apps.analysis.agreement.model_table import load_models
 from xmodal.apps.analysis.agreement.same_labels import check_labels
-from xmodal.base import console
-from xmodal.base.config import UserError
-from xmodal.base.result_files import check_writable
-from xmodal.cli.arguments import make_parser, name_list
+from xmodal.apps.arguments import make_parser, name_list
+from xmodal.core import console
+from xmodal.core.errors import UserError
+from xmodal.core.result_files import check_writable
 
 
 @console.readable_errors()

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from xmodal.apps.analysis.judgment_table import print_outcome
-from xmodal.base.config import UserError
-from xmodal.base.text_table import Rows
+from xmodal.core.errors import UserError
+from xmodal.core.text_table import Rows
 
 
 def count_wins(preferences: Iterable[tuple[str, str]]) -> tuple[list[str], np.ndarray]:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from absl import flags
 
-from xmodal.base.config import UserError
-from xmodal.cli import config_flag, output_flag
-from xmodal.cli.output_flag import OUTPUT
+from xmodal.apps import config_flag, output_flag
+from xmodal.apps.output_flag import OUTPUT
+from xmodal.core.errors import UserError
 
 if TYPE_CHECKING:
     from xmodal.evals import Evaluation
@@ -86,7 +86,7 @@ def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict
     from xmodal import data
     from xmodal.evals import evaluate_source, make_evaluator, read_options
     from xmodal.evals.evaluators.relations import RelationsOptions
-    from xmodal.evals.inputs.sources import Embeddings, Predictions
+    from xmodal.evals.scores.sources import Embeddings, Predictions
 
     found = {
         name: options
@@ -123,7 +123,7 @@ def main(argv: list[str]) -> None:
     del argv
     config = config_flag.read_config()
     find_sklearn()
-    from xmodal.base.result_files import check_writable
+    from xmodal.core.result_files import check_writable
 
     check_writable(OUTPUT.value)
     for name, each in judge_baseline(config.to_dict(), INVERSE_PENALTY.value).items():

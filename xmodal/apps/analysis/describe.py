@@ -28,7 +28,7 @@ import numpy as np
 import data_prep
 from data_prep.command_line import check_config
 from data_prep.cxc.caption_texts import read_caption_texts
-from data_prep.errors import NotPreparedError, UnexpectedFilesError
+from data_prep.cxc.cxc_files import THRESHOLDS
 from xmodal.apps.analysis.ratings import (
     agreement_plots,
     prepared_ratings,
@@ -44,12 +44,11 @@ from xmodal.apps.analysis.ratings.cosines import (
 )
 from xmodal.apps.analysis.ratings.rated_files import read_folder
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
-from xmodal.base import console
-from xmodal.base.config import UserError
-from xmodal.base.cxc_files import THRESHOLDS
-from xmodal.base.result_files import check_writable, write_files
-from xmodal.base.text_table import align_columns, format_table
-from xmodal.cli.arguments import make_parser
+from xmodal.apps.arguments import make_parser
+from xmodal.core import console
+from xmodal.core.errors import NotPreparedError, UnexpectedFilesError, UserError
+from xmodal.core.result_files import check_writable, write_files
+from xmodal.core.text_table import align_columns, format_table
 
 # Figure -> data that it needs.
 _FIGURES = {
@@ -98,7 +97,7 @@ def main() -> None:
 
 def _write_images(output: str, drawn: Mapping[str, bytes]) -> None:
     """Writes the figures, PNGs by name, for TensorBoard's IMAGES tab."""
-    from xmodal.base.event_writer import EventWriter
+    from xmodal.core.event_writer import EventWriter
 
     pictures = {f"describe/{name}": png for name, png in drawn.items()}
     try:
@@ -150,7 +149,7 @@ def _cosines_of(
 
 
 def _read_embeddings(path: str) -> dict[str, Vectors]:
-    from xmodal.evals.inputs.arrays import load_embeddings  # Imports JAX.
+    from xmodal.evals.scores.arrays import load_embeddings  # Imports JAX.
 
     saved = load_embeddings(path)
     found = {

@@ -3,11 +3,11 @@
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import read_csv
-from xmodal.base import console
-from xmodal.base.text_table import Rows, format_table
-from xmodal.cli.arguments import make_parser
+from xmodal.apps.arguments import make_parser
+from xmodal.core import console
+from xmodal.core.errors import UnexpectedFilesError
+from xmodal.core.text_table import Rows, format_table
 
 
 @console.readable_errors(FileNotFoundError, UnexpectedFilesError)

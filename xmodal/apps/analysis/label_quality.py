@@ -13,11 +13,10 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from data_prep.eccv_labels.label_files import read_positives
-from data_prep.errors import UnexpectedFilesError
-from xmodal.base import console
-from xmodal.base.config import UserError
-from xmodal.base.text_table import format_table
-from xmodal.cli.arguments import make_parser
+from xmodal.apps.arguments import make_parser
+from xmodal.core import console
+from xmodal.core.errors import UnexpectedFilesError, UserError
+from xmodal.core.text_table import format_table
 
 # Query id -> ids of its positives.
 PositiveLists = Mapping[int, Collection[int]]

@@ -27,7 +27,7 @@ import numpy as np
 
 import data_prep
 from data_prep.command_line import check_config
-from data_prep.errors import NotPreparedError, UnexpectedFilesError
+from data_prep.cxc.cxc_files import THRESHOLDS, file_name
 from data_prep.sampling.groups import Groups
 from data_prep.sampling.nearest_neighbors import NEIGHBORS
 from data_prep.sampling.scheme import PER_SOURCE
@@ -44,11 +44,10 @@ from xmodal.apps.analysis.sampling.samplers import (
     sample_within,
 )
 from xmodal.apps.analysis.sampling.structure import check_structure
-from xmodal.base import console
-from xmodal.base.config import UserError
-from xmodal.base.cxc_files import THRESHOLDS, file_name
-from xmodal.base.result_files import check_writable, write_files
-from xmodal.cli.arguments import make_parser, name_list, natural_int, positive_int
+from xmodal.apps.arguments import make_parser, name_list, natural_int, positive_int
+from xmodal.core import console
+from xmodal.core.errors import NotPreparedError, UnexpectedFilesError, UserError
+from xmodal.core.result_files import check_writable, write_files
 
 
 @console.readable_errors(FileNotFoundError, NotPreparedError, UnexpectedFilesError)
@@ -167,7 +166,7 @@ def _read_groups(args: argparse.Namespace) -> Groups:
 
 
 def _read_encoder(kind: str, path: str) -> EncodedItems:
-    from xmodal.evals.inputs.arrays import load_embeddings  # Imports JAX.
+    from xmodal.evals.scores.arrays import load_embeddings  # Imports JAX.
 
     saved = load_embeddings(path)
     ids, vectors = {

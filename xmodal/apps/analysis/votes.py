@@ -19,8 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from xmodal.apps.analysis.judgment_table import print_outcome
-from xmodal.base.config import UserError, lookup
-from xmodal.base.text_table import Rows
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
+from xmodal.core.text_table import Rows
 
 ANSWERS: Mapping[str, int] = {"better": 1, "worse": -1, "both_good": 0, "both_bad": 0}
 ALL = "all"

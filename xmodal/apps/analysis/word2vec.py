@@ -6,7 +6,7 @@ r"""Learns word vectors from training captions with gensim's Word2Vec, VETE's te
         --config.init_from.towers.text=weights/word2vec --config.data.manual_dir=STS --output=OUT
 
 The captions are those of `config.data` and `config.train_split`, lowercased and split into words in
-the same way as for tables of word vectors (`xmodal.preprocessing.words`), or, with --as_tokenized,
+the same way as for tables of word vectors (`xmodal.data.text.words`), or, with --as_tokenized,
 as the config splits them. A single worker runs, so that the same seed gives the same vectors.
 Mikolov et al. 2013; gensim is an extra: `pip install "xmodal[word2vec]"`.
 """
@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from absl import flags, logging
 
-from xmodal.base.config import UserError
-from xmodal.cli import config_flag, output_flag
-from xmodal.cli.output_flag import OUTPUT
+from xmodal.apps import config_flag, output_flag
+from xmodal.apps.output_flag import OUTPUT
+from xmodal.core.errors import UserError
 
 if TYPE_CHECKING:
-    from xmodal.preprocessing import TextConfig
+    from xmodal.data.text.text_config import TextConfig
 
 flags.adopt_module_key_flags(config_flag)
 flags.adopt_module_key_flags(output_flag)
@@ -57,8 +57,8 @@ def find_gensim() -> type:
 
 def split_captions(captions: Iterable[str], text: "TextConfig | None") -> list[list[str]]:
     """Returns the words of captions as a tokenizer reads them, or, for None, in lower case."""
-    from xmodal.preprocessing.tokenizers import word_splitter
-    from xmodal.preprocessing.words import cut_text, split_words
+    from xmodal.data.text.tokenizers import word_splitter
+    from xmodal.data.text.words import cut_text, split_words
 
     if text is None:
         return [split_words(caption.lower()) for caption in captions]
@@ -119,7 +119,7 @@ def main(argv: list[str]) -> None:
     config = config_flag.read_config()
     find_gensim()
     from xmodal import data
-    from xmodal.base.result_files import check_writable, write_file
+    from xmodal.core.result_files import check_writable, write_file
 
     output = str(OUTPUT.value)
     check_writable(os.path.dirname(output) or ".")

@@ -20,8 +20,8 @@ import sys
 from xmodal.apps.annotate.golden import decide, find_doubts
 from xmodal.apps.annotate.raters import end_rater, invite
 from xmodal.apps.annotate.study_file import StudyFile, set_closed
-from xmodal.base import console
-from xmodal.cli.arguments import add_dataset, make_parser, name_list, positive_int, require_extra
+from xmodal.apps.arguments import add_dataset, make_parser, name_list, positive_int, require_extra
+from xmodal.core import console
 
 _ADDRESS = "http://127.0.0.1:8000"
 

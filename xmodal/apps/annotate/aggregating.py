@@ -17,9 +17,9 @@ from xmodal.apps.annotate.rater_quality import compute_alphas, explain_no_alpha,
 from xmodal.apps.annotate.rating_labels import describe_ratings, mean_ratings, rating_files
 from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.apps.annotate.vote_labels import vote_file
-from xmodal.base.config import UserError
-from xmodal.base.result_files import format_json, write_files
-from xmodal.base.text_table import Rows, format_document
+from xmodal.core.errors import UserError
+from xmodal.core.result_files import format_json, write_files
+from xmodal.core.text_table import Rows, format_document
 
 _SHOWN = 10  # Units named in a sentence.
 

@@ -5,16 +5,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_prep.untrusted.archives import ZIP_ERRORS, open_zip
-from xmodal.base.config import UserError
-from xmodal.evals.inputs.arrays import load_embeddings, load_scores
-from xmodal.evals.inputs.candidate_arrays import has_candidates
-from xmodal.evals.inputs.files import choose_similarity
-from xmodal.evals.inputs.galleries import Ids, find_items, ids_of
-from xmodal.evals.inputs.lists import load_rankings
-from xmodal.evals.inputs.sources import Candidates, Embeddings, RankedLists, ScoreMatrix, Source
-from xmodal.evals.ranking.ranks import compute_ranks
-from xmodal.evals.runner import open_rankings
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.archives import ZIP_ERRORS, open_zip
+from xmodal.evals.evaluators.runner import open_rankings
+from xmodal.evals.scores.arrays import load_embeddings, load_scores
+from xmodal.evals.scores.candidate_arrays import has_candidates
+from xmodal.evals.scores.files import choose_similarity
+from xmodal.evals.scores.galleries import Ids, find_items, ids_of
+from xmodal.evals.scores.lists import load_rankings
+from xmodal.evals.scores.ranks import compute_ranks
+from xmodal.evals.scores.sources import Candidates, Embeddings, RankedLists, ScoreMatrix, Source
 
 # Direction -> the ids of its queries and of its gallery.
 _KINDS = {"i2t": ("image_ids", "caption_ids"), "t2i": ("caption_ids", "image_ids")}

@@ -13,11 +13,11 @@ import numpy as np
 
 from xmodal.apps.annotate.candidates import best_items
 from xmodal.apps.annotate.study_file import StudyQuestion, StudyUnit
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
-    from xmodal.evals.inputs.sources import Source
+    from xmodal.evals.scores.sources import Source
 
 # No model ranks the images of a negative golden pair among its first 25.
 DEPTH = 25

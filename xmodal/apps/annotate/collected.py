@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
 from xmodal.apps.annotate.study_file import StudyFile
-from xmodal.base.result_files import csv_text
+from xmodal.core.result_files import csv_text
 
 _Key = TypeVar("_Key", bound=Hashable)
 # States of a unit whose answers count, once enough raters have finished it.

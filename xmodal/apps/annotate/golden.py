@@ -8,7 +8,7 @@ import dataclasses
 import sqlite3
 
 from xmodal.apps.annotate.study_file import StudyFile
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 # Known answer -> answers that agree with it.
 _RIGHT = {"yes": ("yes", "weak_yes"), "no": ("weak_no", "no")}

@@ -15,7 +15,7 @@ from xmodal.apps.annotate.golden import judge_unit, qualifies
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.apps.annotate.raters import Rater
 from xmodal.apps.annotate.study_file import StudyFile, StudyQuestion, is_closed
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 _SWAP = {"left": "right", "right": "left"}
 # Answers of a page about a left and a right item -> about the first and the second model's.

@@ -10,8 +10,9 @@ from xmodal.apps.annotate.candidates import read_source
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.apps.annotate.split_items import captions_of, open_items, pictures_of
 from xmodal.apps.annotate.study_file import StudySettings, StudyUnit, check_new_file, create
-from xmodal.base.config import UserError, read
-from xmodal.evals.inputs.files import name_of
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
+from xmodal.evals.scores.files import name_of
 
 _RATERS = {"cxc": 5, "eccv": 1, "preference": 3}  # Per item, in the papers.
 _SHARED = ("dataset", "split", "lease_minutes", "per_rater")

@@ -5,11 +5,11 @@ import json
 import pathlib
 from collections.abc import Iterable, Mapping
 
+from data_prep.cxc.cxc_files import THRESHOLDS
 from xmodal.apps.annotate.collected import Answer, group
 from xmodal.apps.annotate.golden import POSITIVE
 from xmodal.apps.annotate.study_file import StudyFile
-from xmodal.base.config import UserError
-from xmodal.base.cxc_files import THRESHOLDS
+from xmodal.core.errors import UserError
 
 _Pair = tuple[int, int]  # Caption and image.
 Lists = dict[int, list[int]]

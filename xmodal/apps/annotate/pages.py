@@ -20,7 +20,7 @@ from xmodal.apps.annotate.hand_out import HandedPage, HandOut, NotAssignedError,
 from xmodal.apps.annotate.questions import KINDS, BadAnswer
 from xmodal.apps.annotate.raters import Rater, find_rater
 from xmodal.apps.annotate.study_file import StudyFile
-from xmodal.base.web_guard import Guard
+from xmodal.core.web_guard import Guard
 
 _HERE = pathlib.Path(__file__).parent
 _TOO_LARGE = 2**63  # SQLite cannot hold numbers from here on.

@@ -10,11 +10,11 @@ import numpy as np
 
 from xmodal.apps.annotate.candidates import best_items
 from xmodal.apps.annotate.study_file import StudyQuestion, StudyUnit
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
-    from xmodal.evals.inputs.sources import Source
+    from xmodal.evals.scores.sources import Source
 
 
 def draw_up(

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 _RATING = re.compile(r"[0-4](?:\.\d{1,2})?|5(?:\.0{1,2})?", re.ASCII)
 

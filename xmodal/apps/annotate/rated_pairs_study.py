@@ -9,7 +9,7 @@ import numpy as np
 from xmodal.apps.analysis.ratings.rated_files import read_folder
 from xmodal.apps.annotate.questions import KINDS
 from xmodal.apps.annotate.study_file import StudyQuestion, StudyUnit
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit

@@ -6,7 +6,7 @@ import secrets
 import sqlite3
 
 from xmodal.apps.annotate.study_file import StudyFile
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)

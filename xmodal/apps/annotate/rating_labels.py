@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from data_prep.cxc.cxc_files import RATINGS, THRESHOLDS, file_name, format_cxc_file
 from xmodal.apps.annotate.collected import Answer, group, question_of
-from xmodal.base.cxc_files import RATINGS, THRESHOLDS, file_name, format_cxc_file
 
 
 def mean_ratings(answers: Iterable[Answer]) -> dict[str, dict[str, np.ndarray]]:

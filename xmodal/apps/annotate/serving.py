@@ -4,7 +4,7 @@ import sys
 
 from xmodal.apps.annotate.pages import make_app
 from xmodal.apps.annotate.study_file import StudyFile
-from xmodal.base import web_server
+from xmodal.core import web_server
 
 
 def serve(study: StudyFile, host: str, port: int, url: str = "") -> None:

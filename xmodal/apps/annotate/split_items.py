@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_prep.untrusted.picture_formats import open_picture, to_rgb
 from xmodal.apps.annotate.study_file import StudyCaption, StudyPicture
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit

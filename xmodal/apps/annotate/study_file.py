@@ -13,11 +13,12 @@ import secrets
 import sqlite3
 from collections.abc import Iterable
 
-from data_prep.untrusted.json_text import parse_json_text
 from xmodal.apps.annotate.connections import Connections, connect
 from xmodal.apps.annotate.questions import KINDS
-from xmodal.base.atomic import rename_new
-from xmodal.base.config import UserError, read, setting
+from xmodal.core.atomic import rename_new
+from xmodal.core.config import read, setting
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.json_text import parse_json_text
 
 _VERSION = 1
 # An application id distinguishes a study from other SQLite files.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from xmodal.apps.analysis.votes import ALL
 from xmodal.apps.annotate.collected import Answer
 from xmodal.apps.annotate.study_file import StudySettings
-from xmodal.base.result_files import csv_text
+from xmodal.core.result_files import csv_text
 
 _NO_GROUP = "none"
 

@@ -19,15 +19,16 @@ from typing import cast
 from etils import epath
 
 from xmodal.apps.analysis.agreement.model_table import load_models
+from xmodal.apps.arguments import make_parser, name_list
 from xmodal.apps.explore.compare import Comparison, open_results, read_names
 from xmodal.apps.explore.result_board import ResultBoard
-from xmodal.base import console
-from xmodal.base.config import UserError, lookup
-from xmodal.base.page import Group, PageItem, Section
-from xmodal.base.result_files import check_writable, write_files
-from xmodal.cli.arguments import make_parser, name_list
-from xmodal.evals.boards.definitions import DIRECTIONS
-from xmodal.evals.example_rules import Pick, cut_pick, pick_changed
+from xmodal.core import console
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
+from xmodal.core.page import Group, PageItem, Section
+from xmodal.core.result_files import check_writable, write_files
+from xmodal.evals.labels.definitions import DIRECTIONS
+from xmodal.evals.reports.example_rules import Pick, cut_pick, pick_changed
 
 Show = Callable[[str, int], PageItem]
 """From a side and an id to the item."""
@@ -135,8 +136,8 @@ def _open_items(run: str) -> tuple[Show, Mapping[str, str]]:
     """Shows items of the test split of a run's dataset; and the hashes of its records."""
     from xmodal import data
     from xmodal.api.run_splits import read_run_data
-    from xmodal.evals.embed import Items
-    from xmodal.evals.example_page import ShownItems
+    from xmodal.evals.reports.example_page import ShownItems
+    from xmodal.evals.scores.embed import Items
 
     split = data.eval_split(read_run_data(run), split="test")
     return ShownItems(cast(Items, split)), split.hashes

@@ -26,12 +26,13 @@ from xmodal.apps.analysis.agreement.metric_choice import choose_metrics
 from xmodal.apps.analysis.agreement.model_table import load_models, load_object
 from xmodal.apps.analysis.agreement.rank_correlation import kendall_tau_b, ranks_of_models
 from xmodal.apps.analysis.agreement.same_labels import check_labels, find_same
-from xmodal.base import console
-from xmodal.base.config import UserError, lookup
-from xmodal.base.result_files import FINAL
-from xmodal.base.text_table import Bold, format_table
-from xmodal.cli.arguments import make_parser, name_list
-from xmodal.evals.metrics import lower_is_better
+from xmodal.apps.arguments import make_parser, name_list
+from xmodal.core import console
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
+from xmodal.core.result_files import FINAL
+from xmodal.core.text_table import Bold, format_table
+from xmodal.evals.reports.metrics import lower_is_better
 from xmodal.evals.reports.paired_differences import (
     Difference,
     Differences,
@@ -39,6 +40,7 @@ from xmodal.evals.reports.paired_differences import (
     compare_means,
 )
 from xmodal.evals.reports.paired_differences import compare as compare_results
+from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.reports.store import (
     RANKS,
     SINGLE,
@@ -46,7 +48,6 @@ from xmodal.evals.reports.store import (
     find_evaluations,
     load_ranks,
 )
-from xmodal.evals.results import evaluator_tag
 
 _NUMBERS = "metrics.json"
 

@@ -15,19 +15,20 @@ from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.hits import Hit
 from xmodal.api.search.index import Index
 from xmodal.apps.analysis.ratings import similarity_plots
-from xmodal.base.config import UserError, lookup
-from xmodal.base.page import Page
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
+from xmodal.core.page import Page
 from xmodal.evals import Evaluation, evaluate_source
-from xmodal.evals.boards.definitions import DIRECTIONS
-from xmodal.evals.boards.ids import Positions
-from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.boards.types import GradedPairs
 from xmodal.evals.evaluators.boards import BoardsEvaluator
-from xmodal.evals.example_page import make_groups
-from xmodal.evals.example_rules import Pick, pick_fixed
-from xmodal.evals.inputs.galleries import order_embeddings
-from xmodal.evals.similarities import draw_similarities
-from xmodal.evals.split import name_image
+from xmodal.evals.labels.definitions import DIRECTIONS
+from xmodal.evals.labels.ids import Positions
+from xmodal.evals.labels.positives import Ragged
+from xmodal.evals.labels.split import name_image
+from xmodal.evals.labels.types import GradedPairs
+from xmodal.evals.reports.example_page import make_groups
+from xmodal.evals.reports.example_rules import Pick, pick_fixed
+from xmodal.evals.scores.galleries import order_embeddings
+from xmodal.evals.scores.similarities import draw_similarities
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model

@@ -11,11 +11,11 @@ import jinja2
 from xmodal.apps.analysis.agreement.metric_choice import choose_metrics
 from xmodal.apps.analysis.agreement.rank_correlation import kendall_tau_b
 from xmodal.apps.explore.compare import Comparison
-from xmodal.base.config import UserError
-from xmodal.base.page import Group, Page
-from xmodal.base.result_files import csv_text
-from xmodal.base.text_table import Bold, format_document
-from xmodal.evals.metrics import lower_is_better
+from xmodal.core.errors import UserError
+from xmodal.core.page import Group, Page
+from xmodal.core.result_files import csv_text
+from xmodal.core.text_table import Bold, format_document
+from xmodal.evals.reports.metrics import lower_is_better
 
 _COLUMNS = ("model", "metric", "value", "low", "high", "best_rank", "worst_rank", "published")
 _HOW_TO_READ = (

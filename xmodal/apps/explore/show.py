@@ -21,10 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import PIL.Image
 
-from xmodal.base import console
-from xmodal.base.config import UserError
-from xmodal.base.page import Group, Page, PageItem, PageRow, Section
-from xmodal.cli.arguments import (
+from xmodal.apps.arguments import (
     add_dataset,
     dataset_section,
     make_parser,
@@ -32,12 +29,15 @@ from xmodal.cli.arguments import (
     natural_int,
     positive_int,
 )
-from xmodal.evals.split import name_image
+from xmodal.core import console
+from xmodal.core.errors import UserError
+from xmodal.core.page import Group, Page, PageItem, PageRow, Section
+from xmodal.evals.labels.split import name_image
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model
     from xmodal.data import EvalSplit
-    from xmodal.evals.embed import Items
+    from xmodal.evals.scores.embed import Items
 
 _TOP = 5
 _ATTENDED = "attention over patches"
@@ -246,7 +246,7 @@ def main() -> None:
     _check(args, name)
     # JAX is slow to import, but --help should be fast.
     from xmodal.api.loading import load
-    from xmodal.base.result_files import check_writable, write_file
+    from xmodal.core.result_files import check_writable, write_file
 
     check_writable(folder or ".")
     split = _open_split(args, args.model[0])

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from etils import epath
 
 from xmodal.apps.ledger.ledger_entries import Files, Ledger, System
-from xmodal.base.checksums import sha256_of
-from xmodal.base.config import UserError
+from xmodal.core.checksums import sha256_of
+from xmodal.core.errors import UserError
 
 VARIABLE = "XMODAL_TEST_DATA"
 

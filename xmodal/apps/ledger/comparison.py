@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-import xmodal
 from xmodal.apps.ledger.ledger_entries import LedgerRow, System
 from xmodal.apps.ledger.system_commands import Numbers
-from xmodal.base.processor import describe_processor
-from xmodal.base.result_files import write_files
-from xmodal.base.text_table import Rows, format_document, format_table
+from xmodal.core.processor import describe_processor
+from xmodal.core.result_files import write_files
+from xmodal.core.text_table import Rows, format_document, format_table
+from xmodal.core.version import __version__
 from xmodal.evals.reports.paired_differences import compute_t_interval
 
 _VERDICTS = {
@@ -154,7 +154,7 @@ def write_report(
     content: Mapping[str, object] = {
         "system": system.name,
         "reproduced": is_reproduced(checks),
-        "version": xmodal.__version__,
+        "version": __version__,
         "machine": platform.platform(),
         "processor": describe_processor(),
         "commands": list(commands),

@@ -32,7 +32,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 _NUMBER = re.compile(r"[-+]?\d*\.?\d+")
 _BRACKETS = re.compile(r"\[[^\]]*\]")

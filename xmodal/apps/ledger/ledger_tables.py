@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 
 from xmodal.apps.ledger.ledger_entries import Ledger, LedgerRow, Value
-from xmodal.base.config import UserError
-from xmodal.base.text_table import Rows, format_document
+from xmodal.core.errors import UserError
+from xmodal.core.text_table import Rows, format_document
 
 COUNTS = "counts"
 _PLACE = re.compile(r"(<!--ledger:(?P<name>[^>]*)-->\n).*?(<!--end-->)", re.DOTALL)

@@ -35,6 +35,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
+from xmodal.apps.arguments import make_parser, positive_int
 from xmodal.apps.ledger.available import check_files, describe_missing, folders_of, missing_files
 from xmodal.apps.ledger.comparison import (
     compare_rows,
@@ -46,11 +47,11 @@ from xmodal.apps.ledger.comparison import (
 from xmodal.apps.ledger.ledger_entries import Ledger, System, read_ledger
 from xmodal.apps.ledger.ledger_tables import count_rows, rewrite_pages, tables_as_latex
 from xmodal.apps.ledger.system_commands import commands_of, results_of, run_system
-from xmodal.base import console
-from xmodal.base.config import UserError, suggest
-from xmodal.base.result_files import csv_text, write_file
-from xmodal.base.text_table import align_columns
-from xmodal.cli.arguments import make_parser, positive_int
+from xmodal.core import console
+from xmodal.core.config import suggest
+from xmodal.core.errors import UserError
+from xmodal.core.result_files import csv_text, write_file
+from xmodal.core.text_table import align_columns
 
 OUTSIDE, MISSING = 1, 2
 Folders = Mapping[str, pathlib.Path]

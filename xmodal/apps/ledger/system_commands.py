@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from etils import epath
 
 from xmodal.apps.ledger.ledger_entries import Ledger, System, fill
-from xmodal.base.config import UserError
-from xmodal.base.json_files import read_numbers
+from xmodal.core.errors import UserError
+from xmodal.core.json_files import read_numbers
 
 Numbers = dict[str, float]
 # Where evaluations, and runs at their end, write them.

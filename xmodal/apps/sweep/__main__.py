@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from xmodal.base.buckets import is_on_bucket
-from xmodal.base.config import UserError
-from xmodal.base.progress import STOPPED
-from xmodal.base.text_table import format_table
-from xmodal.cli import config_flag, training_flags
-from xmodal.cli.training_flags import DRY_RUN, WORKDIR
+from xmodal.apps import config_flag, training_flags
+from xmodal.apps.training_flags import DRY_RUN, WORKDIR
+from xmodal.core.buckets import is_on_bucket
+from xmodal.core.errors import UserError
+from xmodal.core.progress import STOPPED
+from xmodal.core.text_table import format_table
 
 if TYPE_CHECKING:
     from xmodal.apps.sweep.space import Space
@@ -71,8 +71,8 @@ def main(argv: list[str]) -> None:
     del argv
     config = config_flag.read_config()
     # Imported here so that --help and errors in flags or file names appear immediately.
-    from xmodal.base import processes
-    from xmodal.base.compilation_cache import use_compilation_cache
+    from xmodal.core import processes
+    from xmodal.core.compilation_cache import use_compilation_cache
 
     if importlib.util.find_spec("optuna") is None:
         raise UserError('A sweep needs Optuna: pip install "xmodal[sweep]", or pip install optuna.')
@@ -122,7 +122,7 @@ def _read_parameters() -> tuple["Space", tuple[str, tuple[Any, ...]] | None]:
       UserError: there is nothing to draw, or a flag contradicts another one.
     """
     from xmodal.apps.sweep.space import chooses, ends, parse_space, read_space
-    from xmodal.base.event_writer import flat_config
+    from xmodal.core.event_writer import flat_config
 
     given, studied = dict(map(parse_space, SPACE.value)), None
     if STUDY.value:

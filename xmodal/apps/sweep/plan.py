@@ -14,12 +14,13 @@ from optuna.distributions import BaseDistribution
 
 from xmodal.api.run_training import CheckedConfig
 from xmodal.apps.sweep.space import Space, choices, chooses, describe, draw, ends
-from xmodal.base.config import UserError, lookup
-from xmodal.base.event_writer import flat_config
-from xmodal.base.json_files import read_json
-from xmodal.base.result_files import format_json, write_files
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
+from xmodal.core.event_writer import flat_config
+from xmodal.core.json_files import read_json
+from xmodal.core.result_files import format_json, write_files
 from xmodal.data import UNKNOWN_HASH, DatasetMissingError
-from xmodal.evals.metrics import lower_is_better
+from xmodal.evals.reports.metrics import lower_is_better
 
 # Config values that do not affect trials.
 _FREE = (

@@ -18,8 +18,9 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from xmodal.base.config import UserError, check_value, lookup
-from xmodal.cli.arguments import literal
+from xmodal.apps.arguments import literal
+from xmodal.core.config import check_value, lookup
+from xmodal.core.errors import UserError
 from xmodal.similarity.similarity import SimilarityConfig
 
 Space = Mapping[str, BaseDistribution]

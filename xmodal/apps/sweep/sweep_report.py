@@ -15,9 +15,9 @@ from optuna.trial import FrozenTrial, TrialState
 from xmodal.apps.analysis.canvas import to_png
 from xmodal.apps.sweep.plan import Plan
 from xmodal.apps.sweep.space import describe
-from xmodal.base.event_writer import EventWriter
-from xmodal.base.result_files import csv_text, write_files
-from xmodal.base.text_table import Bold, Rows, format_document
+from xmodal.core.event_writer import EventWriter
+from xmodal.core.result_files import csv_text, write_files
+from xmodal.core.text_table import Bold, Rows, format_document
 from xmodal.evals.reports.best_values import find_best
 from xmodal.evals.reports.summary import select_curves
 

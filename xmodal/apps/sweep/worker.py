@@ -27,10 +27,10 @@ from xmodal.api import run_training
 from xmodal.apps.sweep import sweep_report as report
 from xmodal.apps.sweep.plan import Plan, keep
 from xmodal.apps.sweep.space import as_category, choices
-from xmodal.base.config import UserError
-from xmodal.base.disk_errors import DiskError, FolderInUseError
-from xmodal.base.json_files import read_numbers
-from xmodal.base.result_files import FINAL
+from xmodal.core.config import FolderInUseError
+from xmodal.core.errors import UserError
+from xmodal.core.json_files import read_numbers
+from xmodal.core.result_files import FINAL
 from xmodal.data import DatasetMissingError
 
 LOG = "log.txt"
@@ -47,7 +47,7 @@ class _StoppedError(Exception):
     """A signal stopped the trial."""
 
 
-_FATAL = (_StoppedError, DiskError, FolderInUseError, DatasetMissingError)
+_FATAL = (_StoppedError, OSError, FolderInUseError, DatasetMissingError)
 
 
 def open_study(folder: pathlib.Path, plan: Plan) -> optuna.Study:

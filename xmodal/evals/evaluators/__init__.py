@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from jax.sharding import Mesh
 
-from xmodal.base.config import UserError, lookup, read, set_whole
+from xmodal.core.config import lookup, read, set_whole
+from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.ambiguity import AmbiguityEvaluator, AmbiguityOptions
 from xmodal.evals.evaluators.boards import BoardsOptions, boards_of_split
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Provenance, Split

@@ -6,19 +6,20 @@ from collections.abc import Collection
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.base.config import UserError, lookup
-from xmodal.evals.boards.definitions import DIRECTIONS, definitions_of
-from xmodal.evals.boards.make import make_boards
-from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.boards.types import Board, DirectionLabels, GradedPairs
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.boards import labels_of_split, tags_of_boards
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split, describe_rated_split
-from xmodal.evals.inputs.galleries import order_embeddings
-from xmodal.evals.inputs.sources import Provider
+from xmodal.evals.evaluators.runner import correlate
+from xmodal.evals.labels.definitions import DIRECTIONS, definitions_of
+from xmodal.evals.labels.make import make_boards
+from xmodal.evals.labels.positives import Ragged
+from xmodal.evals.labels.types import Board, DirectionLabels, GradedPairs
 from xmodal.evals.reports.paired_differences import check_comparable
+from xmodal.evals.reports.results import BoardResult
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.results import BoardResult
-from xmodal.evals.runner import correlate
+from xmodal.evals.scores.galleries import order_embeddings
+from xmodal.evals.scores.sources import Provider
 
 _NAME = "ambiguity"
 

@@ -7,12 +7,8 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.base.config import UserError, lookup, setting
-from xmodal.evals.boards.definitions import DIRECTIONS, definitions_of
-from xmodal.evals.boards.ids import Positions
-from xmodal.evals.boards.make import explain_left_out, make_boards
-from xmodal.evals.boards.same_texts import describe_texts, number_texts
-from xmodal.evals.boards.types import Board, Labels
+from xmodal.core.config import lookup, setting
+from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import (
     Evaluator,
     Options,
@@ -22,11 +18,28 @@ from xmodal.evals.evaluators.evaluator import (
     warn_of_labels,
     warn_of_part,
 )
-from xmodal.evals.inputs import completed_concepts
-from xmodal.evals.inputs.completed_concepts import RULES
-from xmodal.evals.inputs.galleries import check_coverage
-from xmodal.evals.inputs.origin import check_origin
-from xmodal.evals.inputs.sources import (
+from xmodal.evals.evaluators.runner import compute_boards, open_rankings, open_second_stage
+from xmodal.evals.labels.annotations import read_annotations, restrict
+from xmodal.evals.labels.definitions import DIRECTIONS, definitions_of
+from xmodal.evals.labels.ids import Positions
+from xmodal.evals.labels.make import explain_left_out, make_boards
+from xmodal.evals.labels.same_texts import describe_texts, number_texts
+from xmodal.evals.labels.types import Board, Labels
+from xmodal.evals.provider import ModelProvider
+from xmodal.evals.reports.metrics import SELECTED
+from xmodal.evals.reports.paired_differences import check_comparable
+from xmodal.evals.reports.results import BoardResult
+from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.reports.summary import list_tags
+from xmodal.evals.scores import completed_concepts
+from xmodal.evals.scores.completed_concepts import RULES
+from xmodal.evals.scores.from_candidates import collect_scores
+from xmodal.evals.scores.galleries import check_coverage
+from xmodal.evals.scores.origin import check_origin
+from xmodal.evals.scores.rerank import make_board_reranker
+from xmodal.evals.scores.score_tiles import Scores
+from xmodal.evals.scores.second_stage import PairReranker
+from xmodal.evals.scores.sources import (
     Candidates,
     Embeddings,
     Provider,
@@ -34,18 +47,6 @@ from xmodal.evals.inputs.sources import (
     Source,
     with_similarity,
 )
-from xmodal.evals.labels.annotations import read_annotations, restrict
-from xmodal.evals.metrics import SELECTED
-from xmodal.evals.provider import ModelProvider
-from xmodal.evals.ranking.from_candidates import collect_scores
-from xmodal.evals.ranking.rerank import make_board_reranker
-from xmodal.evals.ranking.score_tiles import Scores
-from xmodal.evals.ranking.second_stage import PairReranker
-from xmodal.evals.reports.paired_differences import check_comparable
-from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.reports.summary import list_tags
-from xmodal.evals.results import BoardResult
-from xmodal.evals.runner import compute_boards, open_rankings, open_second_stage
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,17 +6,17 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options
-from xmodal.evals.inputs.galleries import order_embeddings
-from xmodal.evals.inputs.line_files import read_lines
-from xmodal.evals.inputs.sources import Embeddings, Provider
-from xmodal.evals.ranking.finite import count_not_finite
+from xmodal.evals.labels.split import Split
 from xmodal.evals.reports.paired_differences import check_numbers
+from xmodal.evals.reports.results import Numbers
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.uncertainty import Resamples, compute_interval
-from xmodal.evals.results import Numbers
-from xmodal.evals.split import Split
+from xmodal.evals.scores.finite import count_not_finite
+from xmodal.evals.scores.galleries import order_embeddings
+from xmodal.evals.scores.line_files import read_lines
+from xmodal.evals.scores.sources import Embeddings, Provider
 
 DEPTHS = (1, 5)
 MEAN_PER_CLASS = "mean_class_accuracy"

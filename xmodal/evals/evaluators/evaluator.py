@@ -8,12 +8,13 @@ import numpy as np
 from absl import logging
 from jax.sharding import Mesh
 
-from xmodal.base.config import UserError, setting, suggest
-from xmodal.evals.boards.ids import LabelHash
-from xmodal.evals.inputs.sources import Embeddings, Provider, Source
+from xmodal.core.config import setting, suggest
+from xmodal.core.errors import UserError
+from xmodal.evals.labels.ids import LabelHash
+from xmodal.evals.labels.split import Split
+from xmodal.evals.reports.results import Numbers, Result
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.results import Numbers, Result
-from xmodal.evals.split import Split
+from xmodal.evals.scores.sources import Embeddings, Provider, Source
 from xmodal.similarity import make_similarity
 
 

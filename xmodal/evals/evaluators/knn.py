@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
 from xmodal.evals.evaluators.classification import ProbeEvaluator, ProbeOptions
-from xmodal.evals.inputs.sources import Provider
+from xmodal.evals.scores.sources import Provider
 
 _BLOCK = 1024  # Images per product.
 

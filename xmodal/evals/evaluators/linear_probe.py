@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.base.config import UserError, setting
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.classification import ProbeEvaluator, ProbeOptions
-from xmodal.evals.inputs.sources import Provider
+from xmodal.evals.scores.sources import Provider
 
 Weights = tuple[np.ndarray, np.ndarray]
 

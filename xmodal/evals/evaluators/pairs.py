@@ -5,14 +5,14 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from xmodal.base.config import UserError
-from xmodal.evals.boards.ids import Positions
+from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
-from xmodal.evals.inputs.galleries import order_embeddings
-from xmodal.evals.inputs.sources import Embeddings
-from xmodal.evals.metrics import compute_influence, compute_pearson_influence
-from xmodal.evals.ranking.products import open_scores
+from xmodal.evals.labels.ids import Positions
 from xmodal.evals.reports.correlation_intervals import compute_pairs_interval
+from xmodal.evals.reports.metrics import compute_influence, compute_pearson_influence
+from xmodal.evals.scores.galleries import order_embeddings
+from xmodal.evals.scores.products import open_scores
+from xmodal.evals.scores.sources import Embeddings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,20 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.base.config import UserError, lookup, setting
-from xmodal.evals.boards.definitions import PUBLIC
-from xmodal.evals.boards.ids import Positions
-from xmodal.evals.boards.positives import Ragged, own_pairs
-from xmodal.evals.boards.same_texts import describe_texts, number_texts
+from xmodal.core.config import lookup, setting
+from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
-from xmodal.evals.inputs.galleries import order_embeddings
-from xmodal.evals.inputs.sources import Embeddings, Provider
-from xmodal.evals.ranking.products import open_scores
-from xmodal.evals.ranking.ranks import LabelSet, compute_ranks
-from xmodal.evals.ranking.rerank import make_reranker, rerank
+from xmodal.evals.labels.definitions import PUBLIC
+from xmodal.evals.labels.ids import Positions
+from xmodal.evals.labels.positives import Ragged, own_pairs
+from xmodal.evals.labels.same_texts import describe_texts, number_texts
 from xmodal.evals.reports.paired_differences import check_numbers
+from xmodal.evals.reports.results import Numbers
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.results import Numbers
+from xmodal.evals.scores.galleries import order_embeddings
+from xmodal.evals.scores.products import open_scores
+from xmodal.evals.scores.ranks import LabelSet, compute_ranks
+from xmodal.evals.scores.rerank import make_reranker, rerank
+from xmodal.evals.scores.sources import Embeddings, Provider
 
 _DEPTHS = (1, 5, 10)
 

@@ -5,13 +5,14 @@ from collections.abc import Collection
 
 import numpy as np
 
-from xmodal.base.config import UserError, setting
-from xmodal.evals.boards.ids import Positions
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options
-from xmodal.evals.inputs.galleries import order_embeddings
-from xmodal.evals.inputs.sources import Embeddings
-from xmodal.evals.metrics import compute_average_precision
-from xmodal.evals.ranking.finite import count_not_finite
+from xmodal.evals.labels.ids import Positions
+from xmodal.evals.reports.metrics import compute_average_precision
+from xmodal.evals.scores.finite import count_not_finite
+from xmodal.evals.scores.galleries import order_embeddings
+from xmodal.evals.scores.sources import Embeddings
 
 
 @dataclasses.dataclass(frozen=True)

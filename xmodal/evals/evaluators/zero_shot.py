@@ -6,11 +6,12 @@ from collections.abc import Collection
 
 import numpy as np
 
-from data_prep.untrusted.names import name_key
-from xmodal.base.config import UserError, lookup
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.names import name_key
 from xmodal.evals.evaluators.classification import ClassificationEvaluator, ClassificationOptions
-from xmodal.evals.inputs.line_files import read_lines
-from xmodal.evals.inputs.sources import Provider
+from xmodal.evals.scores.line_files import read_lines
+from xmodal.evals.scores.sources import Provider
 
 # Named sets of prompt templates. `seven` are those that CLIP's authors selected for ImageNet.
 TEMPLATES: dict[str, tuple[str, ...]] = {

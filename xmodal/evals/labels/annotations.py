@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from xmodal.base import cxc_files
-from xmodal.base.config import UserError
-from xmodal.evals.boards.definitions import DIRECTIONS, KINDS, RATING_SIDES
-from xmodal.evals.boards.ids import Positions
-from xmodal.evals.boards.types import Labels
+from data_prep.cxc import cxc_files
+from xmodal.core.errors import UserError
+from xmodal.evals.labels.definitions import DIRECTIONS, KINDS, RATING_SIDES
+from xmodal.evals.labels.ids import Positions
 from xmodal.evals.labels.released import (
     CATEGORIES,
     LISTS,
@@ -25,6 +24,7 @@ from xmodal.evals.labels.released import (
     read_shortlist,
     url_of,
 )
+from xmodal.evals.labels.types import Labels
 
 _DATASET = "coco_captions"
 _FOLD_IMAGES = 1000

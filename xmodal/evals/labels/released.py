@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.untrusted.json_text import parse_json_text
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
-from xmodal.base import cxc_files
-from xmodal.base.config import UserError
-from xmodal.base.folder_walk import walk
-from xmodal.evals.inputs.array_checks import find_wrong_id
-from xmodal.evals.inputs.arrays import first_line
+from data_prep.cxc import cxc_files
+from xmodal.core.errors import UserError
+from xmodal.core.folders import walk
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.evals.scores.array_checks import find_wrong_id
+from xmodal.evals.scores.arrays import first_line
 
 _ECCV = "https://github.com/naver-ai/eccv-caption/tree/main/eccv_caption/data"
 _PCME = "https://github.com/naver-ai/pcme/tree/main/datasets/annotations"
@@ -91,7 +91,7 @@ class ReleasedFiles:
             raise UserError(f"The annotations folder {self.folder} does not exist.")
         names = names_of(split)
         self._paths: dict[str, Path] = {}
-        for path in walk(self.folder):
+        for path in (parent / name for parent, files in walk(self.folder) for name in files):
             if path.name in names:
                 first = self._paths.setdefault(path.name, path)
                 if first != path and not filecmp.cmp(first, path, shallow=False):

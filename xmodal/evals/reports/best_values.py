@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from xmodal.evals.metrics import lower_is_better
+from xmodal.evals.reports.metrics import lower_is_better
 
 
 def find_best(tag: str, models: Sequence[Mapping[str, float]]) -> list[bool]:

@@ -11,7 +11,7 @@ two, and its intervals would be too narrow by up to a half.
 
 import numpy as np
 
-from xmodal.evals.results import CorrelationResult
+from xmodal.evals.reports.results import CorrelationResult
 
 _LEVEL = 0.975  # The two tails leave 5 %.
 

@@ -4,12 +4,12 @@ import dataclasses
 import math
 from collections.abc import Collection, Container, Mapping, Sequence
 
-from xmodal.base.text_table import Bold, Rows, format_document
-from xmodal.evals.boards.definitions import DIRECTIONS, RATING_SIDES
-from xmodal.evals.metrics import lower_is_better
-from xmodal.evals.published import ECCV_TABLE_4, PUBLISHED, PUBLISHED_LABELS
+from xmodal.core.text_table import Bold, Rows, format_document
+from xmodal.evals.labels.definitions import DIRECTIONS, RATING_SIDES
+from xmodal.evals.reports.metrics import lower_is_better
+from xmodal.evals.reports.published import ECCV_TABLE_4, PUBLISHED, PUBLISHED_LABELS
+from xmodal.evals.reports.results import RSUM, BoardResult, Numbers, metric_tag
 from xmodal.evals.reports.summary import find_chance_results
-from xmodal.evals.results import RSUM, BoardResult, Numbers, metric_tag
 
 _ARROWS = {"i2t": "I→T", "t2i": "T→I", "t2t": "T→T", "i2i": "I→I"}
 _TITLES = {

@@ -8,15 +8,15 @@ from typing import Literal
 
 import numpy as np
 
-from xmodal.base.config import UserError
-from xmodal.base.text_table import Bold, format_document
-from xmodal.evals.boards.types import Board
-from xmodal.evals.metrics import MEDIAN_RANK, lower_is_better
+from xmodal.core.errors import UserError
+from xmodal.core.text_table import Bold, format_document
+from xmodal.evals.labels.types import Board
 from xmodal.evals.reports.correlation_intervals import compute_difference_interval
+from xmodal.evals.reports.metrics import MEDIAN_RANK, lower_is_better
+from xmodal.evals.reports.results import BoardResult, DirectionResult, Numbers
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import compute_samples, compute_values
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
-from xmodal.evals.results import BoardResult, DirectionResult, Numbers
 
 _MEANS = {
     "": "",

@@ -15,13 +15,18 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from data_prep.untrusted.json_text import parse_json_text
-from data_prep.untrusted.saved_arrays import DAMAGE, load_arrays
-from xmodal.base.config import UserError
-from xmodal.base.entries import find_entries
-from xmodal.base.result_files import FINAL
-from xmodal.evals.results import BoardResult, CorrelationResult, DirectionResult, Numbers, Rescored
-from xmodal.evals.split import different_records
+from xmodal.core.errors import UserError
+from xmodal.core.result_files import FINAL
+from xmodal.core.untrusted.json_text import parse_json_text
+from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
+from xmodal.evals.labels.split import different_records
+from xmodal.evals.reports.results import (
+    BoardResult,
+    CorrelationResult,
+    DirectionResult,
+    Numbers,
+    Rescored,
+)
 
 _FORMAT = "xmodal ranks"
 _VERSION = 2
@@ -104,7 +109,8 @@ def find_evaluations(folder: epath.PathLike) -> dict[str, epath.Path]:
     place = epath.Path(folder)
     if (place / RANKS).exists():
         return {SINGLE: place}
-    entries = find_entries(place / FINAL, "*") + find_entries(place, "*")
+    folders = [each for each in (place / FINAL, place) if each.is_dir()]
+    entries = [entry for each in folders for entry in sorted(each.iterdir())]
     return {entry.name: entry for entry in entries if (entry / RANKS).exists()}
 
 
@@ -122,8 +128,8 @@ def find_ranks(folder: epath.PathLike, like: StoredResults) -> StoredResults:
     place = epath.Path(folder)
     if not place.is_dir() or (place / RANKS).exists():
         return load_ranks(place)
-    inner = find_entries(place, "*")
-    folders = inner + [each for folder in inner for each in find_entries(folder, "*")]
+    inner = sorted(each for each in place.iterdir() if each.is_dir())
+    folders = inner + [each for folder in inner for each in sorted(folder.iterdir())]
     files = sorted(each / RANKS for each in folders if (each / RANKS).exists())
     if not files:
         return load_ranks(place)  # Its error names the missing file.

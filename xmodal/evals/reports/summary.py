@@ -5,17 +5,24 @@ from typing import TypeVar
 
 import numpy as np
 
-from xmodal.evals.boards.definitions import DIRECTIONS
-from xmodal.evals.metrics import (
+from xmodal.evals.labels.definitions import DIRECTIONS
+from xmodal.evals.reports.correlation_intervals import compute_correlation_interval
+from xmodal.evals.reports.metrics import (
     MEAN_SELECTED,
     MEDIAN_RANK,
     SELECTED,
     compute_median_rank,
     lower_is_better,
 )
-from xmodal.evals.reports.correlation_intervals import compute_correlation_interval
+from xmodal.evals.reports.results import (
+    RSUM,
+    BoardResult,
+    DirectionResult,
+    Numbers,
+    Result,
+    metric_tag,
+)
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
-from xmodal.evals.results import RSUM, BoardResult, DirectionResult, Numbers, Result, metric_tag
 
 MEAN = "mean"  # Used in tags in place of a direction.
 _MEAN_OF = ("i2t", "t2i")

@@ -8,8 +8,8 @@ parts share.
 
 import numpy as np
 
-from xmodal.evals.metrics import MEDIAN_RANK
-from xmodal.evals.results import BoardResult, DirectionResult, metric_tag
+from xmodal.evals.reports.metrics import MEDIAN_RANK
+from xmodal.evals.reports.results import BoardResult, DirectionResult, metric_tag
 
 _PERCENTILES = (2.5, 97.5)
 # Half-width of the window of medians: about one resample in a million falls outside.

@@ -3,27 +3,20 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xmodal.models.devices import Devices
+from xmodal.models.basics import Devices, Row, make_part
 from xmodal.models.encoders import (
     bert,
     convnet,
     efficientnet,
     inception_v3,
     mobilenet_v2,
-    modified_resnet,
-    patch_tokens,
     precomputed,
-    region_tokens,
     resnet,
-    rnn,
     text_transformer,
-    textcnn,
-    token_ids,
     vit,
     word_embedding,
 )
 from xmodal.models.encoders.encoder import Encoder
-from xmodal.models.entry_table import Row, make_part
 
 
 def _alike(config: type, encoder: Callable[[Any], Encoder]) -> Row:
@@ -33,23 +26,21 @@ def _alike(config: type, encoder: Callable[[Any], Encoder]) -> Row:
 
 ENCODERS: Mapping[str, Row] = {
     "bert": Row(bert.BertConfig, bert.make_bert),
-    "convnet": Row(convnet.ConvNetConfig, convnet.make_convnet),
-    "efficientnet": Row(efficientnet.EfficientNetConfig, efficientnet.make_efficientnet),
-    "inception_v3": Row(inception_v3.InceptionV3Config, inception_v3.make_inception_v3),
-    "mobilenet_v2": Row(mobilenet_v2.MobileNetV2Config, mobilenet_v2.make_mobilenet_v2),
-    "modified_resnet": Row(
-        modified_resnet.ModifiedResNetConfig, modified_resnet.make_modified_resnet
-    ),
-    "patch_tokens": _alike(patch_tokens.PatchTokensConfig, patch_tokens.PatchTokens),
+    "convnet": Row(convnet.ConvNetConfig, convnet.ConvNet),
+    "efficientnet": Row(efficientnet.EfficientNetConfig, efficientnet.EfficientNet),
+    "inception_v3": Row(inception_v3.InceptionV3Config, inception_v3.InceptionV3),
+    "mobilenet_v2": Row(mobilenet_v2.MobileNetV2Config, mobilenet_v2.MobileNetV2),
+    "modified_resnet": Row(resnet.ModifiedResNetConfig, resnet.ModifiedResNet),
+    "patch_tokens": _alike(vit.PatchTokensConfig, vit.PatchTokens),
     "precomputed": _alike(precomputed.PrecomputedConfig, precomputed.Precomputed),
-    "region_tokens": _alike(region_tokens.RegionTokensConfig, region_tokens.RegionTokens),
-    "resnet": Row(resnet.ResNetConfig, resnet.make_resnet),
-    "rnn": _alike(rnn.RnnConfig, rnn.Rnn),
+    "region_tokens": _alike(precomputed.RegionTokensConfig, precomputed.RegionTokens),
+    "resnet": Row(resnet.ResNetConfig, resnet.ResNet),
+    "rnn": _alike(word_embedding.RnnConfig, word_embedding.Rnn),
     "text_transformer": Row(
         text_transformer.TextTransformerConfig, text_transformer.make_text_transformer
     ),
-    "textcnn": _alike(textcnn.TextCnnConfig, textcnn.TextCnn),
-    "token_ids": _alike(token_ids.TokenIdsConfig, token_ids.TokenIds),
+    "textcnn": _alike(word_embedding.TextCnnConfig, word_embedding.TextCnn),
+    "token_ids": _alike(word_embedding.TokenIdsConfig, word_embedding.TokenIds),
     "vit": Row(vit.VitConfig, vit.make_vit),
     "words": _alike(word_embedding.WordsConfig, word_embedding.Words),
 }

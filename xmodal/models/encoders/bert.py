@@ -11,68 +11,38 @@ from functools import partial
 import flax.linen as nn
 import jax
 
-from xmodal.base.config import UserError, setting
-from xmodal.models.devices import Devices
-from xmodal.models.dtypes import DTYPES
-from xmodal.models.encoders.encoder import Encoder
-from xmodal.models.encoders.text_inputs import read_ids
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
+from xmodal.models.attention import choose_attention
+from xmodal.models.basics import DTYPES, Devices, Mode
+from xmodal.models.encoders.encoder import Encoder, check_length, read_ids
 from xmodal.models.features import Features
-from xmodal.models.fused_attention import ATTENTIONS, EINSUM, choose
-from xmodal.models.layer_init import BERT, LAYER_INITS
-from xmodal.models.mode import Mode
-from xmodal.models.transformer_layers import (
-    REMAT_POLICIES,
-    STORE_NOTHING,
-    LayerSpec,
-    layer_norm,
-    run_layers,
-)
+from xmodal.models.initializers import BERT, LAYER_INITS
+from xmodal.models.transformer_layers import StackConfig, layer_norm
 
 EPSILON = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
-class BertConfig:
-    """Settings of BERT; the defaults are BERT-Base, uncased.
+class BertConfig(StackConfig):
+    """Settings of BERT; the defaults are BERT-Base, uncased. See `StackConfig`.
 
     Attributes:
       vocab_size: entries of the WordPiece vocabulary.
-      width: width of the layers.
-      depth: number of layers.
       lower_depth: number of lower layers with separately named parameters, so that they can be
         frozen; see `Bert`.
-      heads: attention heads.
-      mlp_dim: hidden width of the feed-forward layers.
       max_positions: longest text.
       types: rows of the table of token types, of which only the first is used; 0 for no table, as
         in BLIP.
-      dropout: dropout rate of the embeddings, attention weights and layer outputs.
-      dtype: compute dtype; parameters are float32.
-      remat: recompute every layer in the backward pass instead of storing its values.
-      remat_policy: see `transformer_layers.run_layers`.
-      unroll: compile every layer separately instead of one for all: compilation takes longer, but
-        the compiler's FLOPs, traffic and time then include all layers.
-      attention: "einsum", or "cudnn" for its fused kernel on NVIDIA GPUs, which steps with dropout
-        do not use; see `fused_attention`.
       layer_init: initial values of the layers, a key of `LAYER_INITS`. Those of "bert" suit a width
         of 768 and, unlike the others, do not depend on it; in narrow layers they are so small that
         the scores of a pair scorer "cross_attention" hardly depend on the pair.
     """
 
     vocab_size: int = setting(30522, at_least=1)
-    width: int = setting(768, at_least=1)
-    depth: int = setting(12, at_least=1)
     lower_depth: int = setting(0, at_least=0)
-    heads: int = setting(12, at_least=1)
-    mlp_dim: int = setting(3072, at_least=1)
     max_positions: int = setting(512, at_least=1)
     types: int = setting(2, at_least=0)
-    dropout: float = setting(0.0, at_least=0, below=1)
-    dtype: str = setting("float32", one_of=DTYPES)
-    remat: bool = False
-    remat_policy: str = setting(STORE_NOTHING, one_of=REMAT_POLICIES)
-    unroll: bool = False
-    attention: str = setting(EINSUM, one_of=ATTENTIONS)
     layer_init: str = setting("bert", one_of=LAYER_INITS)
 
 
@@ -118,15 +88,10 @@ class Bert(Encoder):
         dropout = config.dropout if mode.drops else 0.0
         lower_dropout = 0.0 if config.lower_depth else dropout
 
-        spec = LayerSpec(
-            config.heads, config.mlp_dim, norm_first=False, activation="gelu", epsilon=EPSILON,
-            causal=False, dtype=dtype, init=config.layer_init, attention=config.attention,
-        )  # fmt: skip
         stack = partial(
-            run_layers, spec, remat=config.remat, remat_policy=config.remat_policy,
-            unroll=config.unroll,
+            config.run_layers, norm_first=False, activation="gelu", epsilon=EPSILON, causal=False,
+            init=config.layer_init,
         )  # fmt: skip
-
         has_features = self.feature_column in inputs
         if has_features:
             mask = inputs["text_mask"] > 0
@@ -135,24 +100,17 @@ class Bert(Encoder):
             ids, mask = read_ids(inputs)
             x = self._embed(ids, lower_dropout)
             if config.lower_depth:
-                x = stack(
-                    x, mask, depth=config.lower_depth, dropout=lower_dropout, name="lower_layers"
-                )
+                x = stack(x, mask, lower_dropout, depth=config.lower_depth, name="lower_layers")
         # If no layers are separate, all of them belong to the lower part.
         has_more = not lower_only if config.lower_depth else not has_features
         if has_more:
             depth = config.depth - config.lower_depth
-            x = stack(x, mask, depth=depth, dropout=dropout, name="layers")
+            x = stack(x, mask, dropout, depth=depth)
         return Features(x, mask)
 
     def _embed(self, ids: jax.Array, dropout: float) -> jax.Array:
         config, length = self.config, ids.shape[1]
-        if length > config.max_positions:
-            raise UserError(
-                f"Texts have {length} tokens, but BERT has max_positions="
-                f"{config.max_positions}: lower config.data.text.max_length, or raise "
-                "config.model.text.encoder.max_positions."
-            )
+        check_length(ids, config.max_positions)
 
         def table(name: str, rows: int) -> jax.Array:
             return self.param(name, BERT, (rows, config.width))
@@ -167,15 +125,10 @@ class Bert(Encoder):
 
 
 def make_bert(config: BertConfig, devices: Devices) -> Bert:
-    """Returns BERT for texts.
-
-    Raises:
-      UserError: `lower_depth` leaves no upper layer; or see `fused_attention.choose`.
-    """
+    """Returns BERT for texts."""
     if config.lower_depth >= config.depth:
         raise UserError(
             f"config.model.text.encoder.lower_depth={config.lower_depth} must be less than the "
             f"depth of {config.depth}."
         )
-    attention = choose("config.model.text.encoder", config, devices.platform)
-    return Bert(dataclasses.replace(config, attention=attention))
+    return Bert(choose_attention("config.model.text.encoder", config, devices.platform))

@@ -6,23 +6,26 @@ Networks" (2016). There are no published weights.
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
 from jax.typing import DTypeLike
 
-from xmodal.base.config import UserError, setting
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
+from xmodal.models.basics import Mode
 from xmodal.models.batch_norm import BatchNorm
-from xmodal.models.devices import Devices
-from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
+from xmodal.models.encoders.encoder import ConvEncoder, ConvEncoderConfig
 from xmodal.models.initializers import CONV
-from xmodal.models.mode import Mode
 
 
 class ConvNet(ConvEncoder):
     """Pixels to a map that every stage halves."""
 
     config: "ConvNetConfig"
+    norm_options: ClassVar = {"momentum": 0.9, "epsilon": 1e-5}
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
@@ -31,7 +34,7 @@ class ConvNet(ConvEncoder):
         for stage, (channels, units) in enumerate(
             zip(config.channels, config.units, strict=True), start=1
         ):
-            x = _conv(channels, self.dtype, name=f"stage{stage}", strides=2)(x)
+            x = _conv(channels, dtype=self.dtype, name=f"stage{stage}", strides=2)(x)
             for index in range(units):
                 x = unit(self.norm, self.dtype, name=f"stage{stage}_unit{index + 1}")(x, mode)
         return jax.nn.relu(self.norm(name="norm")(x, mode))
@@ -49,15 +52,11 @@ class Unit(nn.Module):
         x = inputs
         for name in ("first", "second"):
             x = jax.nn.relu(self.norm(name=f"{name}_norm")(x, mode))
-            x = _conv(x.shape[-1], self.dtype, name=name)(x)
+            x = _conv(x.shape[-1], dtype=self.dtype, name=name)(x)
         return inputs + x
 
 
-def _conv(channels: int, dtype: DTypeLike, *, name: str, strides: int = 1) -> nn.Conv:
-    return nn.Conv(
-        channels, (3, 3), strides=strides, padding="SAME", use_bias=False,
-        kernel_init=CONV, dtype=dtype, name=name,
-    )  # fmt: skip
+_conv = partial(nn.Conv, kernel_size=(3, 3), use_bias=False, kernel_init=CONV)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +78,3 @@ class ConvNetConfig(ConvEncoderConfig):
                 f"{self.units}; both need a number for every stage, such as (32, 64, 128) "
                 "and (0, 1, 1)."
             )
-
-
-def make_convnet(config: ConvNetConfig, devices: Devices) -> ConvNet:
-    """Returns a small residual network."""
-    return ConvNet(config, config.make_norm(devices, momentum=0.9, epsilon=1e-5))

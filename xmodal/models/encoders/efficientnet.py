@@ -5,21 +5,21 @@ with the details of tensorflow/tpu, models/official/efficientnet; Lite: its fold
 """
 
 import dataclasses
-import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import flax.linen as nn
 import jax
 
-from xmodal.base.config import UserError, lookup, setting
-from xmodal.models.devices import Devices
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
+from xmodal.models.basics import Mode
+from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.encoders import depthwise as depthwise_lib
-from xmodal.models.encoders import gating, packing
-from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
-from xmodal.models.encoders.mbconv import MBConv, Stage, scale_channels
-from xmodal.models.initializers import CONV
-from xmodal.models.mode import Mode
+from xmodal.models.encoders import fused_mbconv
+from xmodal.models.encoders.encoder import ConvEncoder, ConvEncoderConfig, ConvNorm
+from xmodal.models.encoders.mbconv import MBConv, Stage, pointwise, scale_channels
 
 STEM_CHANNELS = 32
 STAGES = (
@@ -32,36 +32,21 @@ STAGES = (
     Stage(kernel=3, blocks=1, channels=320, expand=6, stride=1),
 )
 HEAD_CHANNELS = 1280
-# Stage and block after which maps are not packed: the last to read a fourth of the resolution.
-LAST_PACKED = (3, 0)
 
 # Width and depth; the published resolutions are 224, 240, 260, 300, 380, 456, 528 and 600; of Lite
 # 224, 240, 260, 280 and 300.
+_SCALES = (
+    (1.0, 1.0), (1.0, 1.1), (1.1, 1.2), (1.2, 1.4), (1.4, 1.8), (1.6, 2.2), (1.8, 2.6), (2.0, 3.1)
+)  # fmt: skip
 VARIANTS: Mapping[str, tuple[float, float]] = {
-    "b0": (1.0, 1.0),
-    "b1": (1.0, 1.1),
-    "b2": (1.1, 1.2),
-    "b3": (1.2, 1.4),
-    "b4": (1.4, 1.8),
-    "b5": (1.6, 2.2),
-    "b6": (1.8, 2.6),
-    "b7": (2.0, 3.1),
-    "lite0": (1.0, 1.0),
-    "lite1": (1.0, 1.1),
-    "lite2": (1.1, 1.2),
-    "lite3": (1.2, 1.4),
-    "lite4": (1.4, 1.8),
+    **{f"b{number}": scale for number, scale in enumerate(_SCALES)},
+    **{f"lite{number}": scale for number, scale in enumerate(_SCALES[:5])},
 }
-
-
-def scale_blocks(blocks: int, depth: float) -> int:
-    """Returns `blocks * depth`, rounded up."""
-    return math.ceil(blocks * depth)
 
 
 def count_blocks(depth: float, lite: bool = False) -> list[int]:
     """Returns the number of blocks of every stage; Lite does not scale the first and the last."""
-    blocks = [scale_blocks(stage.blocks, depth) for stage in STAGES]
+    blocks = [math.ceil(stage.blocks * depth) for stage in STAGES]
     if lite:
         blocks[0], blocks[-1] = STAGES[0].blocks, STAGES[-1].blocks
     return blocks
@@ -81,12 +66,7 @@ def drop_connect_rates(
       lite: see `count_blocks`.
     """
     blocks = sum(count_blocks(depth, lite))
-    base_blocks = sum(stage.blocks for stage in STAGES)
-    divisor = lookup(
-        "config.model.image.encoder.drop_connect_over",
-        over,
-        {"blocks": blocks, "base_blocks": base_blocks},
-    )
+    divisor = blocks if over == "blocks" else sum(stage.blocks for stage in STAGES)
     return [rate * index / divisor for index in range(blocks)]
 
 
@@ -95,57 +75,67 @@ class EfficientNet(ConvEncoder):
 
     Lite has ReLU6 in place of SiLU, no squeeze-excite, a stem and a head of fixed width, and a
     first and a last stage of fixed depth.
-
-    Attributes:
-      devices: devices that the batch is split over, which decide between equal computations.
     """
 
     config: "EfficientNetConfig"
-    devices: Devices
+
+    @property
+    def norm(self) -> Callable[..., BatchNorm]:
+        """See `ConvEncoder`."""
+        return self.config.make_norm(self.devices, momentum=self.config.momentum)
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
         """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 32), ceil(W / 32), C]."""
-        config, platform, lite = self.config, self.devices.platform, self.config.is_lite
-        products, fuse = packing.prefers_products(platform), gating.prefers_fusion(platform)
-        depthwise = depthwise_lib.choose(config.depthwise, platform)
-        activation = jax.nn.relu6 if lite else jax.nn.silu
-        width, depth = config.multipliers
-        end_width = 1.0 if lite else width
-        packed = packing.choose(config.pack, platform)
-        x = packing.pack(pixels, packing.fit(packed, pixels.shape[0], self.devices.count))
-        stem = scale_channels(STEM_CHANNELS, end_width)
-        conv = functools.partial(packing.Conv, kernel_init=CONV, dtype=self.dtype)
-        # Of the means, from here on; see `BatchNorm`.
-        estimate = packing.estimate_mean(x) if fuse else None
-        x, estimate = conv(stem, 3, stride=2, name="stem")(x, estimate)
-        norm = self.norm(name="stem_norm")
-        x = activation(norm(x, mode, estimate=estimate))
-        estimate = norm.output_mean(activation) if fuse else None
+        if self.fused:
+            return fused_mbconv.grid(self, pixels, mode)
+        stem, head = self.end_channels
+        conv = ConvNorm(self.norm, self.dtype)
+        x = self.activation(conv(pixels, mode, "stem", stem, size=3, stride=2))
         block = self.recomputed(MBConv)
+        for options in self.blocks(mode):
+            x = block(**options)(x, mode)
+        x = pointwise(head, self.dtype, "head")(x)
+        return self.activation(self.norm(name="head_norm")(x, mode))
+
+    @property
+    def fused(self) -> bool:
+        """Whether the blocks are those of `fused_mbconv`."""
+        form = self.config.form
+        return form == "fused" or (form == "auto" and self.devices.platform == "tpu")
+
+    @property
+    def activation(self) -> Callable[[jax.Array], jax.Array]:
+        """The activation of all blocks."""
+        return jax.nn.relu6 if self.config.is_lite else jax.nn.silu
+
+    @property
+    def end_channels(self) -> tuple[int, int]:
+        """Channels of the stem and of the head."""
+        width = 1.0 if self.config.is_lite else self.config.multipliers[0]
+        return scale_channels(STEM_CHANNELS, width), scale_channels(HEAD_CHANNELS, width)
+
+    def blocks(self, mode: Mode) -> Iterator[dict[str, Any]]:
+        """Yields the attributes of every `MBConv`, in order."""
+        config, lite = self.config, self.config.is_lite
+        width, depth = config.multipliers
         rates = iter(drop_connect_rates(config.drop_connect, depth, config.drop_connect_over, lite))
         blocks = count_blocks(depth, lite)
         for number, (stage, count) in enumerate(zip(STAGES, blocks, strict=True), start=1):
             for index in range(count):
                 rate = next(rates)
-                x, estimate = block(
-                    stage,
-                    scale_channels(stage.channels, width),
-                    stage.stride if index == 0 else 1,
-                    depthwise,
-                    self.norm,
-                    activation,
-                    self.dtype,
-                    squeeze_excite=not lite,
-                    drop_connect=rate if mode.drops else 0.0,
-                    products=products,
-                    name=f"stage{number}_block{index + 1}",
-                )(x, mode, estimate)
-                if (number, index) == LAST_PACKED:
-                    x = packing.unpack(x)
-        head = scale_channels(HEAD_CHANNELS, end_width)
-        x, estimate = conv(head, 1, product=products, name="head")(x, estimate)
-        return activation(self.norm(name="head_norm")(x, mode, estimate=estimate))
+                yield {
+                    "stage": stage,
+                    "channels": scale_channels(stage.channels, width),
+                    "stride": stage.stride if index == 0 else 1,
+                    "depthwise": depthwise_lib.choose(config.depthwise, self.devices.platform),
+                    "norm": self.norm,
+                    "activation": self.activation,
+                    "dtype": self.dtype,
+                    "squeeze_excite": not lite,
+                    "drop_connect": rate if mode.drops else 0.0,
+                    "name": f"stage{number}_block{index + 1}",
+                }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,8 +152,8 @@ class EfficientNetConfig(ConvEncoderConfig):
       drop_connect_over: see `drop_connect_rates`.
       momentum: share of the running statistics that a training step keeps. With 0.99, the first
         values still have a weight of 30 % after 120 steps.
-      pack: number of images packed into the channels of the first stages, see `packing`: saves
-        traffic without changing values; None for 4 on TPUs and 1 elsewhere.
+      form: "plain" blocks, or "fused" ones with the same values and less memory traffic on TPUs,
+        see `fused_mbconv`; "auto" is "fused" on TPUs and "plain" elsewhere.
     """
 
     variant: str | None = setting(None, one_of=VARIANTS)
@@ -173,7 +163,14 @@ class EfficientNetConfig(ConvEncoderConfig):
     drop_connect: float = setting(0.2, at_least=0, below=1)
     drop_connect_over: str = setting("blocks", one_of=("blocks", "base_blocks"))
     momentum: float = setting(0.99, at_least=0, below=1)
-    pack: int | None = setting(None, at_least=1)
+    form: str = setting("auto", one_of=("auto", "plain", "fused"))
+
+    def __post_init__(self) -> None:
+        if (self.variant is None) == (self.width is None and self.depth is None):
+            raise UserError(
+                f"EfficientNet takes a variant ({', '.join(VARIANTS)}) or a width and a depth, got "
+                f"variant={self.variant}, width={self.width}, depth={self.depth}."
+            )
 
     @property
     def multipliers(self) -> tuple[float, float]:
@@ -186,18 +183,3 @@ class EfficientNetConfig(ConvEncoderConfig):
     def is_lite(self) -> bool:
         """Whether it is one of the variants of Lite."""
         return (self.variant or "").startswith("lite")
-
-
-def make_efficientnet(config: EfficientNetConfig, devices: Devices) -> EfficientNet:
-    """Returns EfficientNet for uint8 images of any size.
-
-    Raises:
-      UserError: the config has both a variant and a width or depth, or neither.
-    """
-    width, depth = config.width, config.depth
-    if (config.variant is None) == (width is None and depth is None):
-        raise UserError(
-            f"EfficientNet takes a variant ({', '.join(VARIANTS)}) or a width and a depth, got "
-            f"variant={config.variant}, width={width}, depth={depth}."
-        )
-    return EfficientNet(config, config.make_norm(devices, momentum=config.momentum), devices)

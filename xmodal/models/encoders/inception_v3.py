@@ -6,22 +6,16 @@ details of TF-slim, which keras.applications shares.
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.typing import DTypeLike
 
-from xmodal.base.config import setting
-from xmodal.models.batch_norm import BatchNorm
-from xmodal.models.devices import Devices
+from xmodal.core.config import setting
+from xmodal.models.basics import Mode
 from xmodal.models.encoders import pixels as pixels_lib
-from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
-from xmodal.models.initializers import CONV
-from xmodal.models.mode import Mode
-
-# The convolutions without padding need this size.
-MIN_SIZE = 75
+from xmodal.models.encoders.encoder import ConvEncoder, ConvEncoderConfig, ConvNorm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,12 +53,8 @@ def _block_35(pooled: int) -> tuple[Branch, ...]:
 
 def _block_17(inner: int) -> tuple[Branch, ...]:
     row, column = (1, 7), (7, 1)
-    twice = (
-        InceptionConv(inner, column),
-        InceptionConv(inner, row),
-        InceptionConv(inner, column),
-        InceptionConv(192, row),
-    )
+    once = InceptionConv(inner, column), InceptionConv(inner, row)
+    twice = (*once, InceptionConv(inner, column), InceptionConv(192, row))
     return (
         (InceptionConv(192),),
         (InceptionConv(inner), InceptionConv(inner, row), InceptionConv(192, column)),
@@ -125,8 +115,7 @@ class Mixed(nn.Module):
     """Parallel branches, with convolutions called `branch0_a`, `branch0_b`, ..."""
 
     branches: tuple[Branch, ...]
-    norm: Callable[..., BatchNorm]
-    dtype: DTypeLike
+    conv: ConvNorm
 
     @nn.compact
     def __call__(self, inputs: jax.Array, mode: Mode) -> jax.Array:
@@ -136,9 +125,10 @@ class Mixed(nn.Module):
             x = inputs
             for step in letter_steps(branch):
                 parts = [
-                    _run(self, x, part, f"branch{number}_{letter}", mode) for letter, part in step
+                    _run(self.conv, x, part, f"branch{number}_{letter}", mode)
+                    for letter, part in step
                 ]
-                x = jnp.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
+                x = jnp.concatenate(parts, axis=-1)
             outputs.append(x)
         return jnp.concatenate(outputs, axis=-1)
 
@@ -150,34 +140,33 @@ _POOLS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
 
 
 def _run(
-    owner: "Mixed | InceptionV3", x: jax.Array, step: InceptionConv | str, name: str, mode: Mode
+    conv: ConvNorm, x: jax.Array, step: InceptionConv | str, name: str, mode: Mode
 ) -> jax.Array:
-    """A convolution or pooling, called inside a compact method of `owner`."""
+    """A convolution or pooling, called inside a compact method."""
     if isinstance(step, str):
         return _POOLS[step](x)
-    x = nn.Conv(
-        step.channels, step.kernel, strides=step.stride, padding=step.padding,
-        use_bias=False, kernel_init=CONV, dtype=owner.dtype, name=name,
-    )(x)  # fmt: skip
-    return jax.nn.relu(owner.norm(name=f"{name}_norm")(x, mode))
+    return jax.nn.relu(
+        conv(x, mode, name, step.channels, step.kernel, step.stride, padding=step.padding)
+    )
 
 
 class InceptionV3(ConvEncoder):
-    """Pixels to the map of the last block."""
+    """Pixels to the map of the last block; 2048 channels."""
+
+    norm_options: ClassVar = {"use_scale": False}
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
-        """Normalized pixels [B, H, W, 3] -> [B, H', W', 2048]; 8 x 8 cells of 299 x 299 pixels."""
-        if min(pixels.shape[1:3]) < MIN_SIZE:
-            raise ValueError(
-                f"Inception v3 takes images of {MIN_SIZE} pixels or more, got {list(pixels.shape)}"
-            )
-        x = pixels
+        """Normalized pixels [B, H, W, 3] -> [B, H', W', 2048]; 8 x 8 cells of 299 x 299 pixels.
+
+        Images have at least 75 x 75 pixels, as some convolutions have no padding.
+        """
+        conv, x = ConvNorm(self.norm, self.dtype), pixels
         for name, step in STEM.items():
-            x = _run(self, x, step, name, mode)
+            x = _run(conv, x, step, name, mode)
         block = self.recomputed(Mixed)
         for name, branches in BLOCKS.items():
-            x = block(branches, self.norm, self.dtype, name=name)(x, mode)
+            x = block(branches, conv, name=name)(x, mode)
         return x
 
 
@@ -186,8 +175,3 @@ class InceptionV3Config(ConvEncoderConfig):
     """Settings of Inception v3; see `ConvEncoderConfig`."""
 
     normalization: str = setting("inception", one_of=pixels_lib.NORMALIZATIONS)
-
-
-def make_inception_v3(config: InceptionV3Config, devices: Devices) -> InceptionV3:
-    """Returns Inception v3 for uint8 images of 75 pixels or more; 2048 channels."""
-    return InceptionV3(config, config.make_norm(devices, use_scale=False))

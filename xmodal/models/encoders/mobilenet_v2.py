@@ -11,19 +11,17 @@ and 128 of such files are the nearest integers, which 8-bit inputs need.
 """
 
 import dataclasses
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
 
-from xmodal.base.config import setting
-from xmodal.models.devices import Devices
+from xmodal.core.config import setting
+from xmodal.models.basics import Mode
 from xmodal.models.encoders import depthwise as depthwise_lib
-from xmodal.models.encoders import packing
 from xmodal.models.encoders import pixels as pixels_lib
-from xmodal.models.encoders.image_encoder import ConvEncoder, ConvEncoderConfig
+from xmodal.models.encoders.encoder import ConvEncoder, ConvEncoderConfig, ConvNorm
 from xmodal.models.encoders.mbconv import MBConv, Stage, scale_channels
-from xmodal.models.initializers import CONV
-from xmodal.models.mode import Mode
 
 STEM_CHANNELS = 32
 STAGES = (
@@ -39,29 +37,23 @@ HEAD_CHANNELS = 1280
 
 
 class MobileNetV2(ConvEncoder):
-    """Pixels to the map of the last convolution.
-
-    Attributes:
-      platform: see `Devices`.
-    """
+    """Pixels to the map of the last convolution."""
 
     config: "MobileNetV2Config"
-    platform: str
+    norm_options: ClassVar = {"momentum": 0.999}
 
     @nn.compact
     def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
         """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 32), ceil(W / 32), C]."""
         width, norm = self.config.width, None if self.config.folded else self.norm
-        depthwise = depthwise_lib.choose(self.config.depthwise, self.platform)
-        x = nn.Conv(
-            scale_channels(STEM_CHANNELS, width), (3, 3), strides=2, padding="SAME",
-            use_bias=norm is None, kernel_init=CONV, dtype=self.dtype, name="stem",
-        )(pixels)  # fmt: skip
-        x = jax.nn.relu6(norm(name="stem_norm")(x, mode) if norm else x)
+        depthwise = depthwise_lib.choose(self.config.depthwise, self.devices.platform)
+        conv = ConvNorm(norm, self.dtype)
+        stem = scale_channels(STEM_CHANNELS, width)
+        x = jax.nn.relu6(conv(pixels, mode, "stem", stem, size=3, stride=2))
         block = self.recomputed(MBConv)
         for number, stage in enumerate(STAGES, start=1):
             for index in range(stage.blocks):
-                x, _ = block(
+                x = block(
                     stage,
                     scale_channels(stage.channels, width),
                     stage.stride if index == 0 else 1,
@@ -69,14 +61,10 @@ class MobileNetV2(ConvEncoder):
                     norm,
                     jax.nn.relu6,
                     self.dtype,
-                    products=packing.prefers_products(self.platform),
                     name=f"stage{number}_block{index + 1}",
                 )(x, mode)
-        x = nn.Conv(
-            scale_channels(HEAD_CHANNELS, max(1.0, width)), (1, 1),
-            use_bias=norm is None, kernel_init=CONV, dtype=self.dtype, name="head",
-        )(x)  # fmt: skip
-        return jax.nn.relu6(norm(name="head_norm")(x, mode) if norm else x)
+        head = scale_channels(HEAD_CHANNELS, max(1.0, width))
+        return jax.nn.relu6(conv(x, mode, "head", head))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,8 +81,3 @@ class MobileNetV2Config(ConvEncoderConfig):
     depthwise: str = setting("auto", one_of=depthwise_lib.NAMES)
     folded: bool = False
     normalization: str = setting("inception", one_of=pixels_lib.NORMALIZATIONS)
-
-
-def make_mobilenet_v2(config: MobileNetV2Config, devices: Devices) -> MobileNetV2:
-    """Returns MobileNetV2 for uint8 images of any size; 1280 channels."""
-    return MobileNetV2(config, config.make_norm(devices, momentum=0.999), devices.platform)

@@ -22,20 +22,16 @@ def _standardize(mean: tuple[float, ...], std: tuple[float, ...], images: jax.Ar
     return (images / 255.0 - jnp.asarray(mean)) / jnp.asarray(std)
 
 
-def _subtract(mean: tuple[float, ...], images: jax.Array) -> jax.Array:
-    return images - jnp.asarray(mean)
-
-
 NORMALIZATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
-    "caffe": lambda images: _subtract(CAFFE_MEAN, images[..., ::-1]),
+    "caffe": lambda images: images[..., ::-1] - jnp.asarray(CAFFE_MEAN),
     "clip": partial(_standardize, CLIP_MEAN, CLIP_STD),
-    "detector": lambda images: _subtract(DETECTOR_MEAN, images[..., ::-1]),
+    "detector": lambda images: images[..., ::-1] - jnp.asarray(DETECTOR_MEAN),
     "efficientnet_lite": lambda images: (images - 127.0) / 128.0,
     "imagenet": partial(_standardize, MEAN, STD),
     "inception": lambda images: images / 127.5 - 1.0,
     "torch": partial(_standardize, MEAN, STD),
     "unit": lambda images: images / 255.0,
-    "vgg": partial(_subtract, CAFFE_MEAN[::-1]),
+    "vgg": lambda images: images - jnp.asarray(CAFFE_MEAN[::-1]),
 }
 
 

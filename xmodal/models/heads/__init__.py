@@ -5,29 +5,24 @@ from typing import Any
 
 import flax.linen as nn
 
-from xmodal.models.entry_table import Row, make_part
+from xmodal.models.basics import Row, make_part
 from xmodal.models.heads import (
-    additive_attention,
     attention_pooling,
-    consensus,
-    gaussian,
     global_attention,
     gpo,
     graph_reasoning,
-    no_vector,
     pie,
     pooling,
     transformer,
-    unit_tokens,
 )
 
 HEADS: Mapping[str, Row] = {
-    "attention": Row(additive_attention.AttentionConfig, additive_attention.Attention),
+    "attention": Row(attention_pooling.AttentionConfig, attention_pooling.Attention),
     "attention_pool": Row(attention_pooling.AttentionPoolConfig, attention_pooling.AttentionPool),
-    "consensus": Row(consensus.ConsensusConfig, consensus.Consensus),
+    "consensus": Row(global_attention.ConsensusConfig, global_attention.Consensus),
     "first": Row(pooling.NoConfig, lambda config: pooling.First()),
     "flatten": Row(pooling.NoConfig, lambda config: pooling.Flatten()),
-    "gaussian": Row(gaussian.GaussianConfig, gaussian.Gaussian),
+    "gaussian": Row(pie.GaussianConfig, pie.Gaussian),
     "global_attention": Row(
         global_attention.GlobalAttentionConfig, global_attention.GlobalAttention
     ),
@@ -37,11 +32,11 @@ HEADS: Mapping[str, Row] = {
     "map": Row(attention_pooling.MapConfig, attention_pooling.Map),
     "max": Row(pooling.MaxConfig, pooling.Max),
     "mean": Row(pooling.NoConfig, lambda config: pooling.Mean()),
-    "none": Row(pooling.NoConfig, lambda config: no_vector.NoVector()),
+    "none": Row(pooling.NoConfig, lambda config: pooling.NoVector()),
     "pie": Row(pie.PieConfig, pie.Pie),
     "sum": Row(pooling.NoConfig, lambda config: pooling.Sum()),
     "transformer": Row(transformer.TransformerConfig, transformer.Transformer),
-    "unit_tokens": Row(unit_tokens.UnitTokensConfig, unit_tokens.UnitTokens),
+    "unit_tokens": Row(global_attention.UnitTokensConfig, global_attention.UnitTokens),
 }
 """A head is called with `Features` and a `Mode`, and returns an `Embedding`."""
 

@@ -1,4 +1,4 @@
-"""Heads that pool by multi-head attention with one query: SigLIP's and that of CLIP's ResNets.
+"""Heads that pool by attention with one query: SigLIP's, CLIP's for ResNets, and an additive one.
 
 `map`: Zhai et al., "Scaling Vision Transformers" (2022), section 3.2, after Lee et al., "Set
 Transformer" (2019), as `MAPHead` of google-research/big_vision computes it. `attention_pool`:
@@ -10,16 +10,17 @@ import dataclasses
 from functools import partial
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import UserError, setting
-from xmodal.models.attention import attend, keep_weights, split_heads
+from xmodal.core.config import setting
+from xmodal.models.attention import attend, keep_weights, project_heads
+from xmodal.models.basics import Mode
 from xmodal.models.features import Features
+from xmodal.models.heads.pooling import check_fixed_number
 from xmodal.models.initializers import LINEAR
-from xmodal.models.mode import Mode
 from xmodal.models.transformer_layers import ACTIVATIONS, layer_norm
 from xmodal.similarity.embedding import Embedding
+from xmodal.similarity.token_sets import masked_softmax
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,10 +56,10 @@ class Map(nn.Module):
         width, dtype = tokens.shape[-1], tokens.dtype
         tiny = nn.initializers.normal(1e-6)
         dense = partial(nn.Dense, kernel_init=LINEAR["xavier"], dtype=dtype)
-        probe = self.param("probe", _initialize_probe, (width,)).astype(dtype)
-        query = split_heads(dense(width, name="query")(probe[None, None]), config.heads)
-        key, value = (
-            split_heads(dense(width, name=name)(tokens), config.heads) for name in ("key", "value")
+        # Xavier's bound for a matrix of one row.
+        probe = self.param("probe", lambda *given: LINEAR["xavier"](*given)[0], (1, width))
+        query, key, value = project_heads(
+            partial(dense, width), config.heads, probe.astype(dtype)[None, None], tokens, tokens
         )
         query = jnp.broadcast_to(query, (tokens.shape[0], *query.shape[1:]))
         attended = attend(query, key, value, features.mask, partial(keep_weights, self))
@@ -69,11 +70,6 @@ class Map(nn.Module):
         hidden = ACTIVATIONS[config.activation](hidden)
         y = y + dense(width, bias_init=tiny, name="mlp_output")(hidden)
         return Embedding(y.astype(jnp.float32))
-
-
-def _initialize_probe(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    # Xavier's bound for a matrix of one row.
-    return LINEAR["xavier"](key, (1, *shape))[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,37 +95,52 @@ class AttentionPool(nn.Module):
 
     @nn.compact
     def __call__(self, features: Features, mode: Mode) -> Embedding:
-        """Tokens [N, T, W], all of them real -> vector [N, width].
-
-        Raises:
-          UserError: the number of tokens varies, or is not that of the positions.
-        """
-        if features.mask is not None:
-            raise UserError(
-                "The head 'attention_pool' has positions for the cells of an image; here the "
-                "number of tokens varies: use 'map' or another head."
-            )
+        """Tokens [N, T, W], all of them real -> vector [N, width]."""
+        check_fixed_number(features, "attention_pool")
         tokens, heads = features.tokens, self.config.heads
         width, dtype = tokens.shape[-1], tokens.dtype
         mean = jnp.mean(tokens, axis=1, keepdims=True, dtype=jnp.float32).astype(dtype)
         x = jnp.concatenate([mean, tokens], axis=1)
-        self._check_positions(x.shape[1])
         init = nn.initializers.normal(width**-0.5)
         x = x + self.param("position_embeddings", init, x.shape[1:]).astype(dtype)
         dense = partial(nn.Dense, kernel_init=init, dtype=dtype)
-        query, key, value = (
-            split_heads(dense(width, name=name)(part), heads)
-            for name, part in (("query", x[:, :1]), ("key", x), ("value", x))
-        )
+        query, key, value = project_heads(partial(dense, width), heads, x[:, :1], x, x)
         attended = attend(query, key, value, None, partial(keep_weights, self))
         vector = dense(self.config.width, name="output")(attended)[:, 0]
         return Embedding(vector.astype(jnp.float32))
 
-    def _check_positions(self, count: int) -> None:
-        known: jax.Array | None = self.get_variable("params", "position_embeddings")
-        if known is not None and len(known) != count:
-            raise UserError(
-                f"The images make {count - 1} cells, but the head 'attention_pool' has positions "
-                f"for {len(known) - 1}; set config.data.image.size to the size that it was "
-                "trained with."
-            )
+
+@dataclasses.dataclass(frozen=True)
+class AttentionConfig:
+    """Settings of the head "attention".
+
+    Attributes:
+      scaled: divide the scores by the square root of the tokens' width.
+    """
+
+    scaled: bool = True
+
+
+class Attention(nn.Module):
+    """A weighted mean of the tokens y_t: softmax over t of tanh(W y_t + b) . u.
+
+    Alikhani et al., "Cross-Modal Coherence for Text-to-Image Retrieval" (2022), and the authors'
+    code, klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval.
+
+    Parameters: `hidden`, the linear layer, and `query` [W], the vector u.
+    """
+
+    config: AttentionConfig
+
+    @nn.compact
+    def __call__(self, features: Features, mode: Mode) -> Embedding:
+        """Tokens [N, T, W] -> vector [N, W]; the weights are the extra `attention` [N, T]."""
+        tokens = features.real_tokens().astype(jnp.float32)
+        width = tokens.shape[-1]
+        hidden = jnp.tanh(nn.Dense(width, kernel_init=LINEAR["torch"], name="hidden")(tokens))
+        scores = hidden @ self.param("query", nn.initializers.normal(1.0), (width,))
+        if self.config.scaled:
+            scores = scores / width**0.5
+        weights = masked_softmax(scores, features.mask)
+        vector = jnp.einsum("nt,ntw->nw", weights, tokens)
+        return Embedding(vector, extras={"attention": weights})

@@ -5,17 +5,18 @@ authors' code, woodfrog/vse_infty.
 """
 
 import dataclasses
+from functools import partial
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
+from xmodal.models.basics import Mode
 from xmodal.models.batch_norm import torch_batch_norm
 from xmodal.models.features import Features
 from xmodal.models.initializers import LINEAR
-from xmodal.models.mode import Mode
 from xmodal.models.recurrent import Recurrent, mean_directions
 from xmodal.similarity.embedding import Embedding
 from xmodal.similarity.token_sets import masked_softmax
@@ -89,24 +90,21 @@ class Gpo(nn.Module):
         return mask & ((draws >= rate) | highest)
 
     def _project(self, tokens: jax.Array, mask: jax.Array | None, mode: Mode) -> jax.Array:
-        config, dtype = self.config, tokens.dtype
+        config, dense = self.config, partial(nn.Dense, dtype=tokens.dtype)
         projected = tokens
         if config.width is not None:
-            linear = nn.Dense(
-                config.width, kernel_init=LINEAR[config.init], dtype=dtype, name="linear"
-            )
-            projected = linear(tokens)
+            init = LINEAR[config.init]
+            projected = dense(config.width, kernel_init=init, name="linear")(tokens)
         if config.mlp is None:
             return projected
         init = LINEAR["torch"]
-        hidden = nn.Dense(config.mlp, kernel_init=init, dtype=dtype, name="mlp_hidden")(tokens)
+        hidden = dense(config.mlp, kernel_init=init, name="mlp_hidden")(tokens)
         counted = mask
         if mask is not None and config.norm_padding:
             counted = mask | _padding(mask)
-        norm = torch_batch_norm(name="mlp_norm")
-        hidden = jax.nn.relu(norm(hidden, mode, counted))
-        output = nn.Dense(projected.shape[-1], kernel_init=init, dtype=dtype, name="mlp_output")
-        return projected + output(hidden)
+        hidden = jax.nn.relu(torch_batch_norm(name="mlp_norm")(hidden, mode, counted))
+        width = projected.shape[-1]
+        return projected + dense(width, kernel_init=init, name="mlp_output")(hidden)
 
 
 def _padding(mask: jax.Array) -> jax.Array:
@@ -156,63 +154,8 @@ def pool_sorted(features: Features, weights: jax.Array) -> jax.Array:
     Padding comes last, with weight 0.
     """
     tokens = features.tokens
-    if features.mask is None:
-        return _pool(tokens, _rank(tokens), weights)
-    real = features.mask[..., None]
-    ranks = _rank(jnp.where(real, tokens, -jnp.inf))
-    return _pool(jnp.where(real, tokens, 0), ranks, weights)
-
-
-# T comparisons of whole arrays take a few percent of the time of a sort, which is slow along a
-# short axis that is not the last one.
-def _rank(tokens: jax.Array) -> jax.Array:
-    """Returns int32 [N, T, D]: how many of the T values come before; of equal ones, the first."""
-    tokens = jax.lax.stop_gradient(tokens)
-    places = jnp.arange(tokens.shape[1])[:, None]
-
-    def compare(place: int, ranks: jax.Array) -> jax.Array:
-        other = jax.lax.dynamic_slice_in_dim(tokens, place, 1, axis=1)
-        precedes = (other > tokens) | ((other == tokens) & (place < places))
-        return ranks + precedes.astype(jnp.int32)
-
-    zeros = jnp.zeros_like(tokens, jnp.int32)
-    return jax.lax.fori_loop(0, tokens.shape[1], compare, zeros)
-
-
-@jax.custom_vjp
-def _pool(tokens: jax.Array, ranks: jax.Array, weights: jax.Array) -> jax.Array:
-    """Returns the sum [N, D] of tokens [N, T, D], each times the weight [N, T] of its rank."""
-    return jnp.sum(tokens * _weight_of(ranks, weights), axis=1)
-
-
-def _pool_forward(
-    tokens: jax.Array, ranks: jax.Array, weights: jax.Array
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
-    return _pool(tokens, ranks, weights), (tokens, ranks, weights)
-
-
-def _pool_backward(
-    kept: tuple[jax.Array, jax.Array, jax.Array], cotangent: jax.Array
-) -> tuple[jax.Array, None, jax.Array]:
-    tokens, ranks, weights = kept
-    products = tokens * cotangent[:, None]
-
-    def sum_of(rank: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.where(ranks == rank, products, 0), axis=(1, 2))
-
-    of_weights = jax.lax.map(sum_of, jnp.arange(weights.shape[1]))
-    return cotangent[:, None] * _weight_of(ranks, weights), None, of_weights.T
-
-
-_pool.defvjp(_pool_forward, _pool_backward)
-
-
-def _weight_of(ranks: jax.Array, weights: jax.Array) -> jax.Array:
-    """Returns the weights [N, T, D] of ranks; selections, since gathers are slow."""
-
-    def choose(rank: int, chosen: jax.Array) -> jax.Array:
-        weight = jax.lax.dynamic_slice_in_dim(weights, rank, 1, axis=1)
-        return jnp.where(ranks == rank, weight[..., None], chosen)
-
-    zeros = jnp.zeros(ranks.shape, weights.dtype)
-    return jax.lax.fori_loop(0, weights.shape[1], choose, zeros)
+    if features.mask is not None:
+        tokens = jnp.where(features.mask[..., None], tokens, -jnp.inf)
+    values = jnp.sort(tokens, axis=1, descending=True)
+    values = jnp.where(jnp.isneginf(values), 0, values)
+    return jnp.einsum("ntd,nt->nd", values, weights)

@@ -12,12 +12,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
+from xmodal.models.basics import Mode, l2_normalize
 from xmodal.models.batch_norm import torch_batch_norm
 from xmodal.models.features import Features
 from xmodal.models.initializers import LINEAR
-from xmodal.models.mode import Mode
-from xmodal.models.normalize import l2_normalize
 from xmodal.models.recurrent import Recurrent
 from xmodal.similarity.embedding import Embedding
 

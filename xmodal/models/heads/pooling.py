@@ -7,9 +7,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.config import UserError, setting
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
+from xmodal.models.basics import Mode
 from xmodal.models.features import Features, take_last
-from xmodal.models.mode import Mode
 from xmodal.similarity.embedding import Embedding
 
 
@@ -50,6 +51,15 @@ def final_state(features: Features, where: str) -> jax.Array:
     if "state" not in features.extras:
         raise UserError(f"{where} needs an encoder with a state, such as 'rnn'; use another one.")
     return features.extras["state"]
+
+
+def check_fixed_number(features: Features, head: str) -> None:
+    """Raises an error if the number of tokens varies."""
+    if features.mask is not None:
+        raise UserError(
+            f"The head {head!r} reads a fixed number of tokens, but here it varies; use 'mean' or "
+            "another head."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,17 +105,13 @@ class Pooling(nn.Module):
 class Mean(Pooling):
     """The mean of the real tokens."""
 
-    def pool(self, features: Features) -> jax.Array:
-        """See `Pooling`."""
-        return mean_tokens(features)
+    pool = staticmethod(mean_tokens)
 
 
 class Sum(Pooling):
     """The sum of the real tokens."""
 
-    def pool(self, features: Features) -> jax.Array:
-        """See `Pooling`."""
-        return sum_tokens(features)
+    pool = staticmethod(sum_tokens)
 
 
 class Max(Pooling):
@@ -113,9 +119,7 @@ class Max(Pooling):
 
     config: MaxConfig
 
-    def pool(self, features: Features) -> jax.Array:
-        """See `Pooling`."""
-        return max_tokens(features)
+    pool = staticmethod(max_tokens)
 
     @nn.compact
     def __call__(self, features: Features, mode: Mode) -> Embedding:
@@ -128,16 +132,8 @@ class Flatten(nn.Module):
     """All tokens concatenated, for maps of fixed size whose positions matter."""
 
     def __call__(self, features: Features, mode: Mode) -> Embedding:
-        """Tokens [N, T, W] -> vector [N, T * W].
-
-        Raises:
-          UserError: the number of tokens varies.
-        """
-        if features.mask is not None:
-            raise UserError(
-                "The head 'flatten' joins a fixed number of tokens, but here it varies; use "
-                "'mean' or another head."
-            )
+        """Tokens [N, T, W] -> vector [N, T * W]."""
+        check_fixed_number(features, "flatten")
         # Not `len`: a bundle's number of items is a symbol.
         items, *shape = features.tokens.shape
         return Embedding(features.tokens.reshape(items, math.prod(shape)).astype(jnp.float32))
@@ -146,9 +142,7 @@ class Flatten(nn.Module):
 class First(Pooling):
     """The token at position 0, which is [CLS] for BERT."""
 
-    def pool(self, features: Features) -> jax.Array:
-        """See `Pooling`."""
-        return features.tokens[:, 0].astype(jnp.float32)
+    pool = staticmethod(lambda features: features.tokens[:, 0].astype(jnp.float32))
 
 
 class Last(nn.Module):
@@ -163,3 +157,11 @@ class Last(nn.Module):
         else:
             vector = last_token(features)
         return Embedding(vector.astype(jnp.float32))
+
+
+class NoVector(nn.Module):
+    """The head of a side whose features serve a pair scorer alone: all similarities are equal."""
+
+    def __call__(self, features: Features, mode: Mode) -> Embedding:
+        """Tokens [N, T, W] -> vectors [N, 0]."""
+        return Embedding(jnp.zeros((len(features.tokens), 0), jnp.float32))

@@ -7,7 +7,7 @@ the linear layer with a ReLU before them.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from functools import partial
 
 import flax.linen as nn
@@ -15,12 +15,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.base.config import setting
+from xmodal.core.config import setting
 from xmodal.models.attention import attend, split_heads
-from xmodal.models.dtypes import DTYPES
+from xmodal.models.basics import DTYPES, Mode
 from xmodal.models.features import Features
 from xmodal.models.heads.pooling import mean_tokens
-from xmodal.models.mode import Mode
 from xmodal.models.transformer_layers import layer_norm
 from xmodal.similarity.embedding import Embedding
 
@@ -37,75 +36,52 @@ class MilanLayerNorm(nn.Module):
         """Normalizes [N, T, W] over the width."""
         gamma = self.param("gamma", nn.initializers.zeros, x.shape[-1:])
         beta = self.param("beta", nn.initializers.zeros, x.shape[-1:])
-        plain = nn.LayerNorm(
-            epsilon=_EPSILON,
-            use_fast_variance=False,
-            use_scale=False,
-            use_bias=False,
-            dtype=jnp.float32,
-        )
-        return (plain(x) * (1 + gamma) + beta).astype(self.dtype)
+        x = x.astype(jnp.float32)
+        var = jnp.var(x, axis=-1, keepdims=True)
+        x = (x - jnp.mean(x, axis=-1, keepdims=True)) * jax.lax.rsqrt(var + _EPSILON)
+        return (x * (1 + gamma) + beta).astype(self.dtype)
 
 
-class MilanBlock(nn.Module):
-    """The authors' layer, which differs from the textbook's pre-norm layer.
+class Block(nn.Module):
+    """A pre-norm transformer layer with a ReLU: the textbook's, or the authors'.
 
-    The values are slices of the normalized input (no value projection), the residual adds that
-    normalized input, and every dimension of a head's queries has a learned positive scale.
+    The authors' differs: the values are slices of the normalized input (no value projection), the
+    residual adds that normalized input, and every dimension of a head's queries has a learned
+    positive scale.
     """
 
+    kind: str
     heads: int
     mlp_dim: int
     dtype: DTypeLike
 
     @nn.compact
-    def __call__(self, x: jax.Array, mask: jax.Array, first_only: bool) -> jax.Array:
-        """[N, T, W] and bool mask [N, T] -> [N, T, W], or only position 0 as [N, 1, W]."""
-        norm, dense = partial(MilanLayerNorm, self.dtype), partial(_dense, dtype=self.dtype)
-        x = norm(name="attention_norm")(x)
-        queried = x[:, :1] if first_only else x
-        query = split_heads(dense(x.shape[-1], name="query")(queried), self.heads)
-        key = split_heads(dense(x.shape[-1], name="key")(x), self.heads)
-        query_scale = self.param("query_scale", nn.initializers.zeros, query.shape[-1:])
-        query *= (jax.nn.softplus(query_scale) / math.log(2)).astype(self.dtype)  # 1 at the start
-        attended = attend(query, key, split_heads(x, self.heads), mask)
-        x = queried + dense(x.shape[-1], name="attention_output")(attended)
-        return x + _mlp(norm(name="mlp_norm")(x), self.mlp_dim, self.dtype)
-
-
-class StandardBlock(nn.Module):
-    """A textbook pre-norm transformer layer with a ReLU."""
-
-    heads: int
-    mlp_dim: int
-    dtype: DTypeLike
-
-    @nn.compact
-    def __call__(self, x: jax.Array, mask: jax.Array, first_only: bool) -> jax.Array:
-        """[N, T, W] and bool mask [N, T] -> [N, T, W], or only position 0 as [N, 1, W]."""
-        norm = partial(layer_norm, _EPSILON, self.dtype)
-        dense = partial(_dense, dtype=self.dtype)
+    def __call__(self, x: jax.Array, mask: jax.Array, queries: int | None) -> jax.Array:
+        """[N, T, W] and bool mask [N, T] -> the first `queries` tokens, or all: [N, queries, W]."""
+        norm: Callable[..., nn.Module] = partial(MilanLayerNorm, self.dtype)
+        if self.kind == "standard":
+            norm = partial(layer_norm, _EPSILON, self.dtype)
+        width, dense = x.shape[-1], partial(_dense, dtype=self.dtype)
         normed = norm(name="attention_norm")(x)
-        queried = slice(0, 1) if first_only else slice(None)
-        query = split_heads(dense(x.shape[-1], name="query")(normed[:, queried]), self.heads)
-        key = split_heads(dense(x.shape[-1], name="key")(normed), self.heads)
-        value = split_heads(dense(x.shape[-1], name="value")(normed), self.heads)
-        attended = attend(query, key, value, mask)
-        x = x[:, queried] + dense(x.shape[-1], name="attention_output")(attended)
-        return x + _mlp(norm(name="mlp_norm")(x), self.mlp_dim, self.dtype)
+        query = split_heads(dense(width, name="query")(normed[:, :queries]), self.heads)
+        key = split_heads(dense(width, name="key")(normed), self.heads)
+        value = normed
+        if self.kind == "milan":
+            scale = self.param("query_scale", nn.initializers.zeros, query.shape[-1:])
+            query *= (jax.nn.softplus(scale) / math.log(2)).astype(self.dtype)  # 1 at the start
+            x = normed
+        else:
+            value = dense(width, name="value")(normed)
+        attended = attend(query, key, split_heads(value, self.heads), mask)
+        x = x[:, :queries] + dense(width, name="attention_output")(attended)
+        hidden = dense(self.mlp_dim, name="mlp_hidden")(norm(name="mlp_norm")(x))
+        return x + dense(width, name="mlp_output")(jax.nn.relu(hidden))
 
 
 _dense = partial(nn.Dense, kernel_init=nn.initializers.xavier_uniform())
 
 
-def _mlp(x: jax.Array, mlp_dim: int, dtype: DTypeLike) -> jax.Array:
-    hidden = jax.nn.relu(_dense(mlp_dim, dtype=dtype, name="mlp_hidden")(x))
-    return _dense(x.shape[-1], dtype=dtype, name="mlp_output")(hidden)
-
-
-BLOCKS: Mapping[str, type[nn.Module]] = {"milan": MilanBlock, "standard": StandardBlock}
-
-
+BLOCKS = ("milan", "standard")
 POOLS = ("first", "mean")
 
 
@@ -147,10 +123,10 @@ class Transformer(nn.Module):
         dtype = DTYPES[config.dtype] if config.dtype else features.tokens.dtype
         x = jax.nn.relu(_dense(config.width, dtype=dtype, name="input")(features.real_tokens()))
         for number in range(1, config.depth + 1):
-            block = BLOCKS[config.block](config.heads, config.mlp_dim, dtype, name=f"layer{number}")
-            # Only this position of the last layer is needed.
-            first_only = config.pool == "first" and number == config.depth
-            x = block(x, mask, first_only)
+            # Nothing reads the other positions of the last layer.
+            queries = 1 if config.pool == "first" and number == config.depth else None
+            block = Block(config.block, config.heads, config.mlp_dim, dtype, name=f"layer{number}")
+            x = block(x, mask, queries)
         if config.pool == "first":
             return Embedding(x[:, 0].astype(jnp.float32))
         return Embedding(mean_tokens(Features(x, mask)))

@@ -5,15 +5,13 @@ from typing import Any
 
 import flax.linen as nn
 
-from xmodal.models.entry_table import Row, make_part
-from xmodal.models.pair_scorers import cross_attention, matching_head, single_stream
+from xmodal.models.basics import Row, make_part
+from xmodal.models.pair_scorers import fusion, single_stream
 from xmodal.models.pair_scorers.pair_scorer import PairScorer
 
 PAIR_SCORERS: Mapping[str, Row] = {
-    "cross_attention": Row(
-        cross_attention.CrossAttentionConfig, cross_attention.make_cross_attention
-    ),
-    "matching_head": Row(matching_head.MatchingHeadConfig, matching_head.make_matching_head),
+    "cross_attention": Row(fusion.CrossAttentionConfig, fusion.make_cross_attention),
+    "matching_head": Row(fusion.MatchingHeadConfig, fusion.make_matching_head),
     "single_stream": Row(single_stream.SingleStreamConfig, single_stream.make_single_stream),
 }
 

@@ -8,11 +8,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.base.tree_paths import leaves_by_path, unflatten
+from xmodal.core.tree_paths import leaves_by_path, unflatten
+from xmodal.models.basics import Mode, Tree
 from xmodal.models.features import Features
-from xmodal.models.mode import Mode
-
-Tree = dict[str, Any]
 
 # Logits [..., 2] of "no match" and "match", or the only one, [..., 1] -> scores [...].
 SCORES: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -76,9 +74,6 @@ class PairScorer:
             own = unflatten({**shared, **leaves_by_path(own)})
         return own
 
-    def _variables(self, params: Tree) -> Tree:
-        return {"params": self.complete(params)}
-
     def prepare(
         self,
         side: str,
@@ -98,7 +93,9 @@ class PairScorer:
           key: seeds dropout; needed in training.
         """
         rngs = {"dropout": key} if key is not None and mode.drops else {}
-        return self.module.apply(self._variables(params), features, mode, rngs=rngs, method=side)
+        return self.module.apply(
+            {"params": self.complete(params)}, features, mode, rngs=rngs, method=side
+        )
 
     def logits(
         self,
@@ -119,7 +116,9 @@ class PairScorer:
           key: seeds dropout; needed in training.
         """
         rngs = {"dropout": key} if key is not None and mode.drops else {}
-        found: Any = self.module.apply(self._variables(params), images, texts, mode, rngs=rngs)
+        found: Any = self.module.apply(
+            {"params": self.complete(params)}, images, texts, mode, rngs=rngs
+        )
         return found
 
     def scores(self, params: Tree, images: Any, texts: Any) -> jax.Array:

@@ -13,15 +13,14 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.base.config import UserError, setting
-from xmodal.models.attention import attend, split_heads
-from xmodal.models.dtypes import DTYPES
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
+from xmodal.models.attention import attend, project_heads
+from xmodal.models.basics import DTYPES, Mode
 from xmodal.models.encoders.bert import EPSILON
-from xmodal.models.encoders.token_ids import TokenIds
-from xmodal.models.encoders.word_embedding import look_up
+from xmodal.models.encoders.word_embedding import TokenIds, look_up
 from xmodal.models.features import Features, take_last
-from xmodal.models.layer_init import BERT
-from xmodal.models.mode import Mode
+from xmodal.models.initializers import BERT
 from xmodal.models.pair_scorers.pair_scorer import SCORES, PairScorer
 from xmodal.models.transformer_layers import LayerSpec, TransformerLayer, layer_norm
 
@@ -86,19 +85,12 @@ class StreamLayer(nn.Module):
         drop = nn.Dropout(config.dropout, deterministic=not mode.drops)
         normed = layer_norm(config.epsilon, dtype, "attention_norm")(x)
         first = normed[:, :queries]
-        query, key, value = (
-            split_heads(_dense(config.width, dtype=dtype, name=name)(tokens), config.heads)
-            for name, tokens in (("query", first), ("key", normed), ("value", normed))
-        )
-        attended = attend(query, key, value, mask)
-        x = x[:, :queries] + drop(
-            _dense(config.width, dtype=dtype, name="attention_output")(attended)
-        )
-        hidden = _dense(config.mlp_dim, dtype=dtype, name="mlp_hidden")(
-            layer_norm(config.epsilon, dtype, "mlp_norm")(x)
-        )
-        hidden = drop(jax.nn.gelu(hidden, approximate=False))
-        return x + drop(_dense(config.width, dtype=dtype, name="mlp_output")(hidden))
+        dense = partial(_dense, config.width, dtype=dtype)
+        query, key, value = project_heads(dense, config.heads, first, normed, normed)
+        x = x[:, :queries] + drop(dense(name="attention_output")(attend(query, key, value, mask)))
+        normed = layer_norm(config.epsilon, dtype, "mlp_norm")(x)
+        hidden = _dense(config.mlp_dim, dtype=dtype, name="mlp_hidden")(normed)
+        return x + drop(dense(name="mlp_output")(drop(jax.nn.gelu(hidden, approximate=False))))
 
 
 class PostNormLayer(nn.Module):
@@ -164,15 +156,9 @@ class SingleStream(nn.Module):
         `tag_count` int [N], and the last of them, `last_tag` [N, W].
 
         Raises:
-          UserError: they have another width than the layers, or there is no type for tags.
+          UserError: there is no type for tags.
         """
-        del mode
         mask = features.full_mask()
-        if features.tokens.shape[-1] != self.config.width:
-            raise UserError(
-                f"The pair scorer 'single_stream' has width={self.config.width}, and the image "
-                f"encoder's tokens have {features.tokens.shape[-1]} numbers; make them equal."
-            )
         x = features.real_tokens()
         x = x + self.modality_embeddings[1] if self.config.modalities else x
         found = {"mask": mask, "tokens": x.astype(DTYPES[self.config.dtype])}
@@ -271,8 +257,6 @@ def make_single_stream(config: SingleStreamConfig, text_encoder: nn.Module) -> P
             f"{where} reads the ids of texts, and config.model.text.encoder is a "
             f"{type(text_encoder).__name__}; use 'token_ids' there."
         )
-    if config.length > config.positions:
-        raise UserError(f"{where} has length={config.length}, but positions={config.positions}.")
     if config.classes == 1 and config.score != "logit":
         raise UserError(f"{where} has classes=1, one logit, and score={config.score!r} reads two.")
     module = SingleStream(config, text_encoder.config.vocab_size)

@@ -3,33 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from xmodal.base.config import lookup, read
-from xmodal.models.entry_table import Row
-from xmodal.models.task_modules import (
-    caption_decoder,
-    language_model,
-    momentum_queue,
-    relation_classifier,
-)
+from xmodal.core.config import lookup, read
+from xmodal.models.basics import Row
+from xmodal.models.task_modules import caption_models, embeddings
 from xmodal.models.task_modules.task_module import TaskModule
 
 TASK_MODULES: Mapping[str, Row] = {
-    "caption_decoder": Row(
-        caption_decoder.CaptionDecoderConfig,
-        lambda config: TaskModule(caption_decoder.CaptionDecoder(config)),
-    ),
-    "language_model": Row(
-        language_model.LanguageModelConfig,
-        lambda config: TaskModule(language_model.LanguageModel(config)),
-    ),
-    "momentum_queue": Row(
-        momentum_queue.MomentumQueueConfig,
-        lambda config: TaskModule(momentum_queue.MomentumQueue(config.size), momentum=config.rate),
-    ),
-    "relation_classifier": Row(
-        relation_classifier.RelationClassifierConfig,
-        lambda config: TaskModule(relation_classifier.RelationClassifier(config.relations)),
-    ),
+    "caption_decoder": Row(caption_models.CaptionDecoderConfig, caption_models.CaptionDecoder),
+    "language_model": Row(caption_models.LanguageModelConfig, caption_models.LanguageModel),
+    "momentum_queue": Row(embeddings.MomentumQueueConfig, embeddings.MomentumQueue),
+    "relation_classifier": Row(embeddings.RelationClassifierConfig, embeddings.RelationClassifier),
 }
 
 __all__ = ["TASK_MODULES", "TaskModule", "make_task_module"]
@@ -47,4 +30,6 @@ def make_task_module(where: str, name: str, keywords: Mapping[str, Any]) -> Task
       UserError: the name or a keyword is unknown, one is missing, or a value is out of range.
     """
     row = lookup(where, name, TASK_MODULES)
-    return row.make(read(row.config, where, keywords))
+    config: Any = read(row.config, where, keywords)
+    # Only a queue has a rate.
+    return TaskModule(row.make(config), momentum=getattr(config, "rate", None))

@@ -2,15 +2,29 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 
-from xmodal.models.mode import Mode
+from xmodal.models.basics import Mode, Tree
 from xmodal.similarity.embedding import Embedding
 
-Tree = dict[str, Any]
+
+class TaskInputs(NamedTuple):
+    """What the module of a task reads.
+
+    Attributes:
+      left: embeddings of the task's left view, B items.
+      right: embeddings of its right view; None for a task with one view.
+      columns: batch columns that the loss reads; text columns [B, T] of the task's caption.
+      reads: parameters of a tower that the task shares, by path.
+    """
+
+    left: Embedding
+    right: Embedding | None
+    columns: Mapping[str, jax.Array]
+    reads: Mapping[str, jax.Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +32,7 @@ class TaskModule:
     """A module that turns the embeddings of a task's pairs into the outputs its loss reads.
 
     Attributes:
-      module: called with `(left, right, columns, reads, mode)`; it may have a method `predict`.
+      module: called with `(TaskInputs, Mode)`; it may have a method `predict`.
       momentum: in training, `left` and `right` come from copies of the towers that follow them
         at this rate, see `training.momentum`; None for the towers themselves.
     """
@@ -26,46 +40,35 @@ class TaskModule:
     module: nn.Module
     momentum: float | None = None
 
-    def init(
-        self,
-        key: jax.Array,
-        left: Embedding,
-        right: Embedding | None,
-        columns: Mapping[str, jax.Array],
-        reads: Mapping[str, jax.Array],
-    ) -> tuple[Tree, Tree]:
-        """Returns fresh `(params, state)`.
-
-        Args:
-          key: typed key.
-          left: embeddings of the task's left view, B items.
-          right: embeddings of its right view; None for a task with one view.
-          columns: batch columns that the loss reads; text columns [B, T] of the task's caption.
-          reads: parameters of a tower that the task shares, by path.
-        """
-        variables = dict(self.module.init(key, left, right, columns, reads, Mode.EVALUATE))
+    def init(self, key: jax.Array, *inputs: Any) -> tuple[Tree, Tree]:
+        """Returns fresh `(params, state)`, given a typed key and the fields of `TaskInputs`."""
+        variables = dict(self.module.init(key, TaskInputs(*inputs), Mode.EVALUATE))
         return variables.pop("params", {}), variables
 
     def apply(
         self,
         params: Tree,
         state: Tree,
-        left: Embedding,
-        right: Embedding | None,
-        columns: Mapping[str, jax.Array],
-        reads: Mapping[str, jax.Array],
-        *,
+        *inputs: Any,
         train: bool = False,
         key: jax.Array | None = None,
     ) -> tuple[dict[str, jax.Array], Tree]:
-        """Returns the outputs by name, B rows each, and the new state."""
-        variables = {"params": params, **state}
+        """Returns the outputs by name, B rows each, and the new state.
+
+        Args:
+          params: parameters, as from `init`.
+          state: state, as from `init`.
+          *inputs: the fields of `TaskInputs`.
+          train: update the state, and apply dropout.
+          key: seeds dropout.
+        """
+        given, variables = TaskInputs(*inputs), {"params": params, **state}
         if not train:
-            outputs: Any = self.module.apply(variables, left, right, columns, reads, Mode.EVALUATE)
+            outputs: Any = self.module.apply(variables, given, Mode.EVALUATE)
             return outputs, state
         rngs = {} if key is None else {"dropout": key}
         applied: Any = self.module.apply(
-            variables, left, right, columns, reads, Mode.TRAIN, rngs=rngs, mutable=list(state)
+            variables, given, Mode.TRAIN, rngs=rngs, mutable=list(state)
         )
         return applied
 

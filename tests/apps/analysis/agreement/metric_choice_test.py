@@ -5,8 +5,8 @@ import math
 import pytest
 
 from xmodal.apps.analysis.agreement.metric_choice import choose_metrics, describe_left_out
-from xmodal.base.config import UserError
-from xmodal.evals.published import ECCV_TABLE_4, ECCV_TABLE_5_METRICS
+from xmodal.core.errors import UserError
+from xmodal.evals.reports.published import ECCV_TABLE_4, ECCV_TABLE_5_METRICS
 
 RECALLS = ("recall@1", "recall@5", "recall@10")
 

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from xmodal.apps.analysis.agreement.model_table import load_models
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 
 def write(path, content):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xmodal.apps.analysis.agreement.rank_correlation import kendall_tau_b, ranks_of_models
-from xmodal.evals.published import ECCV_TABLE_4, ECCV_TABLE_5, ECCV_TABLE_5_METRICS
+from xmodal.evals.reports.published import ECCV_TABLE_4, ECCV_TABLE_5, ECCV_TABLE_5_METRICS
 
 ECCV_R1, PMRP, IN_1K = "eccv/mean/recall@1", "pmrp/mean", "coco1k/mean/recall@1"
 # Table 4 has six of the eleven metrics of table 5 for all its models.

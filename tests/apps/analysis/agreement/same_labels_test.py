@@ -6,7 +6,7 @@ import pytest
 
 from xmodal.apps.analysis.agree import compare
 from xmodal.apps.analysis.agreement.same_labels import check_labels
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 
 def evaluate(folder, hashes):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.sampling.groups import make_groups
 from xmodal.apps.analysis.sampling.encoders import EncodedItems, embedded_groups
 from xmodal.apps.analysis.sampling.overlap import format_overlap
+from xmodal.core.errors import UnexpectedFilesError
 
 
 @pytest.fixture

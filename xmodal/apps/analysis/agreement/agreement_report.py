@@ -13,9 +13,9 @@ from xmodal.apps.analysis.agreement.rank_correlation import (
     kendall_tau_b,
     ranks_of_models,
 )
-from xmodal.base.result_files import format_json, write_files
-from xmodal.base.text_table import Rows, format_document
-from xmodal.evals.published import ECCV_TABLE_5
+from xmodal.core.result_files import format_json, write_files
+from xmodal.core.text_table import Rows, format_document
+from xmodal.evals.reports.published import ECCV_TABLE_5
 
 
 def write_agreement(

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 from xmodal.apps.analysis.agreement.rank_correlation import Models
-from xmodal.base.config import UserError
-from xmodal.evals.metrics import MEAN_SELECTED
-from xmodal.evals.published import ECCV_TABLE_5_METRICS
+from xmodal.core.errors import UserError
+from xmodal.evals.reports.metrics import MEAN_SELECTED
+from xmodal.evals.reports.published import ECCV_TABLE_5_METRICS
 
 # More columns than this are hard to read.
 _MOST_METRICS = 12

@@ -6,8 +6,8 @@ from typing import Any
 
 from etils import epath
 
-from data_prep.untrusted.json_text import parse_json_text
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.json_text import parse_json_text
 
 
 def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xmodal.evals.metrics import lower_is_better
+from xmodal.evals.reports.metrics import lower_is_better
 
 # Model -> metric tag -> number. A model without a tag, or with NaN, lacks the metric.
 Models = Mapping[str, Mapping[str, float]]

@@ -6,7 +6,7 @@ from typing import Any
 from etils import epath
 
 from xmodal.apps.analysis.agreement.model_table import load_object
-from xmodal.base.config import UserError
+from xmodal.core.errors import UserError
 
 _FACTS = "boards.json"  # The facts of all boards, in the folder of an evaluation.
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data_prep.cxc.rating_files import SIDES
-from data_prep.errors import UnexpectedFilesError
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
+from xmodal.core.errors import UnexpectedFilesError
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder

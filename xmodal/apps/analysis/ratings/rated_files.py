@@ -5,9 +5,9 @@ import pathlib
 import numpy as np
 
 from data_prep.cxc.rating_files import METHOD, SCORE, SIDES, file_name, scan_ratings
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import without_bad_rows
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
+from xmodal.core.errors import UnexpectedFilesError
 
 
 def read_folder(

@@ -8,7 +8,7 @@ import numpy as np
 
 from data_prep.cxc.rating_files import KINDS
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
-from xmodal.base.text_table import Rows
+from xmodal.core.text_table import Rows
 
 ALL = "all"
 _MANY_METHODS = 6

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from data_prep.errors import UnexpectedFilesError
 from data_prep.sampling.groups import Groups, positions
+from xmodal.core.errors import UnexpectedFilesError
 
 
 @dataclasses.dataclass(frozen=True)

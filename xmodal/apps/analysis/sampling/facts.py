@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable
 
-from xmodal.base.text_table import align_columns
+from xmodal.core.text_table import align_columns
 
 
 @dataclasses.dataclass(frozen=True)

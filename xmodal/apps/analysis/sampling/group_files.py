@@ -5,11 +5,11 @@ import pathlib
 import numpy as np
 
 from data_prep.cxc.rating_files import file_name
-from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.csv_files import read_csv
 from data_prep.reading.split_names import split_of_name
 from data_prep.sampling.groups import Groups, make_groups
 from xmodal.apps.analysis.ratings.rated_files import read_folder
+from xmodal.core.errors import UnexpectedFilesError
 
 _COLUMNS = ("caption_id", "image_id")
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from data_prep.sampling.groups import Groups
 from xmodal.apps.analysis.sampling.structure import unordered
-from xmodal.base.text_table import align_columns
+from xmodal.core.text_table import align_columns
 
 # For these methods, the images matter, not which of their captions is used.
 _JOIN_IMAGES = {"c2c_isim": (True, True), "c2i_intrasim": (True, False)}

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from data_prep.cxc.rating_files import KINDS, file_name
-from data_prep.errors import UnexpectedFilesError
 from data_prep.sampling import scheme
 from data_prep.sampling.groups import Groups
 from data_prep.sampling.nearest_neighbors import NEIGHBORS, nearest
 from xmodal.apps.analysis.ratings.rated_files import format_rows
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
+from xmodal.core.errors import UnexpectedFilesError
 
 # Sampling method -> rating, in the order of the scheme.
 METHODS = {

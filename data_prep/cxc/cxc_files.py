@@ -1,0 +1,124 @@
+"""The released rating files of Crisscrossed Captions, `{sts,sis,sits}_{val,test}.csv`.
+
+Training reads them with a dataset, and the evaluation command with saved embeddings. Annotation
+writes files in this layout. `data_prep` has the reader, whose rows become arrays here. This module
+imports little, since all of them use it.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from etils import epath
+
+from data_prep.cxc.rating_files import METHOD, RELEASED, SCORE, SIDES, file_name, scan_ratings
+from data_prep.reading.csv_files import without_bad_rows
+from data_prep.reading.text_files import AnyPath
+from xmodal.core.errors import UnexpectedFilesError, UserError
+from xmodal.core.result_files import csv_text
+
+__all__ = [
+    "HOME",
+    "PAIRS",
+    "RATINGS",
+    "SPLITS",
+    "THRESHOLDS",
+    "describe_differences",
+    "file_name",
+    "format_cxc_file",
+    "read_cxc_file",
+    "read_cxc_ratings",
+]
+RATINGS = tuple(SIDES)
+# Lowest scores of positive pairs, of section 3 of the paper.
+THRESHOLDS: Mapping[str, float] = {"sts": 3.0, "sits": 3.0, "sis": 2.5}
+# Split -> its part of the file names.
+SPLITS = {"validation": "val", "test": "test"}
+# File -> number of released pairs.
+PAIRS = {
+    file_name(rating, split): sum(methods.values())
+    for rating, by_split in RELEASED.items()
+    for split, methods in by_split.items()
+}
+HOME = "https://github.com/google-research-datasets/Crisscrossed-Captions/tree/master/data"
+
+
+def read_cxc_ratings(folder: epath.Path, split: str) -> dict[str, dict[str, np.ndarray]]:
+    """Reads the three files of a split.
+
+    Args:
+      folder: folder of the files.
+      split: `validation` or `test`; other splits have no ratings.
+
+    Returns:
+      Rating -> columns, as `read_cxc_file` gives them.
+
+    Raises:
+      UserError: a file is missing or damaged.
+    """
+    if split not in SPLITS:
+        return {}
+    return {rating: read_cxc_file(folder / file_name(rating, split), rating) for rating in RATINGS}
+
+
+def read_cxc_file(path: AnyPath, rating: str) -> dict[str, np.ndarray]:
+    """Reads one file, released or written by `xmodal annotate`.
+
+    Args:
+      path: path of the file.
+      rating: `sts`, `sis` or `sits`.
+
+    Returns:
+      `left_ids`, `right_ids` int32 [P], `scores` float32 [P] and `methods` strings [P].
+
+    Raises:
+      UserError: the file is missing or damaged, a side is not a COCO name of its kind, a score is
+        not from 0 to 5, or a pair appears twice.
+    """
+    try:
+        rows = scan_ratings(path, rating, own_methods=True)
+        ratings = list(without_bad_rows(rows, path))
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist; get the CxC ratings from {HOME}") from error
+    except UnexpectedFilesError as error:
+        raise UserError(f"{error}; get the file again from {HOME}") from error
+    return {
+        "left_ids": np.array([each.left_id for each in ratings], np.int32),
+        "right_ids": np.array([each.right_id for each in ratings], np.int32),
+        "scores": np.array([each.score for each in ratings], np.float32),
+        "methods": np.array([each.method for each in ratings], str),
+    }
+
+
+def describe_differences(ratings: Mapping[str, Mapping[str, np.ndarray]], split: str) -> list[str]:
+    """Returns how files differ from the released ones, a phrase for every difference.
+
+    Args:
+      ratings: rating -> columns of its file, see `read_cxc_ratings`.
+      split: `validation` or `test`.
+    """
+    differences = []
+    for rating, columns in ratings.items():
+        name, pairs = file_name(rating, split), len(columns["scores"])
+        if pairs != PAIRS[name]:
+            differences.append(f"{name} holds {pairs:,} pairs instead of {PAIRS[name]:,}")
+        if unknown := sorted(set(columns["methods"].tolist()) - set(RELEASED[rating][split])):
+            differences.append(f"{name} has the unknown sampling methods {', '.join(unknown)}")
+    return differences
+
+
+def format_cxc_file(rating: str, columns: Mapping[str, np.ndarray]) -> str:
+    """Returns the content of a file in the released layout.
+
+    Args:
+      rating: `sts`, `sis` or `sits`.
+      columns: `left_ids`, `right_ids`, `scores` and `methods`, [P] each. Scores are rounded to two
+        decimals, as in the released files.
+    """
+    names = ["COCO_val2014:sentid:{}" if "caption" in side else "COCO_val2014_{:012d}.jpg"
+             for side in SIDES[rating]]  # fmt: skip
+    pairs = (columns[name].tolist() for name in ("left_ids", "right_ids", "scores", "methods"))
+    rows = (
+        (names[0].format(left), names[1].format(right), round(score, 2), method)
+        for left, right, score, method in zip(*pairs, strict=True)
+    )
+    return csv_text([(*SIDES[rating], SCORE, METHOD), *rows])

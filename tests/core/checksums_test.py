@@ -1,0 +1,36 @@
+"""Checksums of files."""
+
+import hashlib
+
+import pytest
+from etils import epath
+
+from xmodal.core import checksums
+from xmodal.core.errors import UserError
+
+
+def test_changed_and_missing_files_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(checksums, "_CHUNK", 7)
+    folder, content = epath.Path(tmp_path), bytes(range(100))
+    (folder / "a.npy").write_bytes(content)
+    (folder / "b.npy").write_bytes(b"")
+    known = {name: checksums.sha256_of(folder / name) for name in ("a.npy", "b.npy")}
+    assert known["a.npy"] == hashlib.sha256(content).hexdigest()
+    checksums.check_files(folder, known, "write it again.")
+    for damaged in (content[:-1], content[:50] + b"\0" + content[51:], content + b"\0"):
+        (folder / "a.npy").write_bytes(damaged)
+        with pytest.raises(UserError, match="a.npy is damaged .*: write it again"):
+            checksums.check_files(folder, known, "write it again.")
+        checksums.check_files(folder, {"b.npy": known["b.npy"]}, "write it again.")
+    (folder / "a.npy").unlink()
+    with pytest.raises(UserError, match="a.npy is missing: write it again"):
+        checksums.check_files(folder, known, "write it again.")
+
+
+def test_a_list_of_checksums_names_only_files_of_its_folder(tmp_path):
+    folder = epath.Path(tmp_path / "a")
+    folder.mkdir()
+    (tmp_path / "b").write_bytes(b"x")
+    for name in ("../b", str(tmp_path / "b")):
+        with pytest.raises(UserError, match="is not a file in it: copy it"):
+            checksums.check_files(folder, {name: "0"}, "copy it.")

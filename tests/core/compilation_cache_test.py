@@ -1,0 +1,108 @@
+"""The cache of compiled functions, with real processes that compile a function in a moment."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import zlib
+
+import pytest
+
+from xmodal.core.compilation_cache import _clean
+
+PROGRAM = """
+import jax
+import numpy as np
+from xmodal.core.compilation_cache import use_compilation_cache
+
+hits = []
+jax.monitoring.register_event_listener(lambda event, **_: hits.append(event))
+use_compilation_cache()
+# A fifth of a second to compile: what takes less than a few milliseconds is not kept.
+jax.jit(lambda x: sum(jax.numpy.sort(n * x) @ x for n in range(1, 10)))(np.ones(100))
+print(jax.config.jax_compilation_cache_dir, hits.count("/jax/compilation_cache/cache_hits"))
+"""
+
+
+@pytest.fixture
+def compile_in(tmp_path):
+    """Starts a process that compiles; returns a function that returns its folder and hits."""
+
+    environment = dict(os.environ)
+    # Those of all tests.
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    environment.pop("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", None)
+
+    def start(**variables):
+        own = {
+            "XDG_CACHE_HOME": str(tmp_path),
+            "JAX_ENABLE_COMPILATION_CACHE": "true",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM],
+            env=environment | own | variables,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+        def finish():
+            folder, hits = process.communicate(timeout=100)[0].rsplit(maxsplit=1)
+            assert process.returncode == 0
+            return folder, int(hits)
+
+        return finish
+
+    return start
+
+
+def entries(folder):
+    return sorted(pathlib.Path(folder).glob("*-cache"))
+
+
+@pytest.mark.slow
+def test_the_second_process_finds_what_the_first_compiled(compile_in, tmp_path):
+    together = [compile_in() for _ in range(2)]
+    found = [finish() for finish in together]
+    folder = pathlib.Path(found[0][0])
+    assert folder.parent == tmp_path / "xmodal" / "compiled"
+    written = entries(folder)
+    assert written
+    _, hits = compile_in()()
+    assert hits == len(written)
+    assert entries(folder) == written
+
+    # A process killed while writing, or a full disk, leaves a partial file.
+    written[0].write_bytes(written[0].read_bytes()[:-10])
+    assert compile_in()()[1] == hits - 1
+    assert compile_in()()[1] == hits
+
+
+def test_entries_used_least_recently_make_room(tmp_path):
+    paths = [tmp_path / f"{name}-cache" for name in ("old", "used", "new")]
+    for path in paths:
+        path.write_bytes(zlib.compress(bytes(range(100))))
+    _clean(tmp_path)  # It reads new ones.
+    for path, times in zip(paths, ((10, 10), (90, 20), (30, 30)), strict=True):
+        os.utime(path, times)
+    size = paths[0].stat().st_size
+    _clean(tmp_path, largest=3 * size)
+    assert entries(tmp_path) == sorted(paths)
+    _clean(tmp_path, largest=2 * size)
+    assert entries(tmp_path) == sorted(paths[1:])
+    _clean(tmp_path, largest=size)
+    assert entries(tmp_path) == [paths[1]]
+
+
+@pytest.mark.slow
+def test_what_jax_was_told_is_respected(compile_in, tmp_path):
+    least = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    own = compile_in(JAX_COMPILATION_CACHE_DIR=str(tmp_path / "mine"), **least)
+    none = compile_in(JAX_ENABLE_COMPILATION_CACHE="false")
+    locked = compile_in(XDG_CACHE_HOME="/proc/none")
+    assert own()[0] == str(tmp_path / "mine")
+    assert entries(tmp_path / "mine")
+    assert none() == ("None", 0)
+    assert locked() == ("None", 0)
+    assert not (tmp_path / "xmodal").exists()
+    fast = compile_in(JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="1000")
+    assert not entries(fast()[0])

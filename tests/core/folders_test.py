@@ -1,0 +1,197 @@
+"""Files of a folder and its subfolders; those that a user may not read are no secret."""
+
+import csv
+import os
+import pathlib
+import shutil
+
+import pytest
+
+from data_prep.build import build
+from data_prep.captioned_images.captioned_pictures import CaptionedPicture
+from data_prep.captioned_images.find_layout import find_layout
+from data_prep.captioned_images.options import ReadingOptions
+from data_prep.prepared import read_columns
+from data_prep.reading.image_files import open_images
+from tests.data_prep.captioned_images import own_folders as folders
+from tests.data_prep.captioned_images.own_folders import NUMBERS
+from xmodal.api.search import items
+from xmodal.core.folders import hash_files, walk
+
+
+@pytest.fixture
+def closed(tmp_path, monkeypatch):
+    """A folder of pictures with texts; `closed` in it may not be read, even if root is tested."""
+    folder = tmp_path / "files"
+    (folder / "closed").mkdir(parents=True)
+    folders.write_images(folder, NUMBERS)
+    for path in sorted((folder / "images").iterdir()):
+        path.with_suffix(".txt").write_text(f"caption of {path.stem}")
+        (folder / "closed" / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(os, "access", lambda at, mode: os.path.basename(at) != "closed")
+    return folder
+
+
+def test_a_closed_folder_is_yielded_and_not_entered(closed):
+    assert dict(walk(closed))[closed] == ["closed"]
+    assert [parent.name for parent, _ in walk(closed)] == ["files", "images"]
+
+
+@pytest.mark.parametrize("name", ["captioned_images", "class_folders"])
+def test_a_closed_folder_is_listed(closed, tmp_path, name):
+    builder = build(name, "images", data_dir=str(tmp_path / "tfds"), manual_dir=str(closed))
+    with open(os.path.join(builder.data_dir, "left_out.csv"), newline="") as file:
+        reasons = {row["where"]: row["reason"] for row in csv.DictReader(file)}
+    assert reasons["closed"] == "unreadable folder"
+
+
+def test_a_closed_folder_is_left_out_of_an_index(closed):
+    found = items.from_images(str(closed))
+    assert found.left_out[str(closed / "closed")].startswith("unreadable folder")
+    assert len(found.names) == len(NUMBERS)
+
+
+# What systems and network drives add to the root of a drive, or to every folder of a share.
+_OF_SYSTEMS = [
+    *(
+        "#recycle",
+        "#snapshot",
+        "@eaDir",
+        "@Recycle",
+        "@Recently-Snapshot",
+        *(".@__thumb", "@__thumb"),
+        "~snapshot",
+    ),
+    *("$RECYCLE.BIN", "$Recycle.Bin", "RECYCLER", "System Volume Information", "FOUND.000"),
+    *("lost+found", ".Trash-1000", ".snapshot", "__MACOSX", ".Trashes", ".Spotlight-V100"),
+    "Network Trash Folder",
+]
+
+
+@pytest.mark.parametrize("name", ["captioned_images", "class_folders"])
+def test_folders_of_systems_are_skipped_and_listed(tmp_path, name):
+    folder = tmp_path / "files"
+    for place in ("dog", "cats+dogs", "snapshot", *_OF_SYSTEMS):
+        folders.write_images(folder, NUMBERS[:9], place)
+        for path in (folder / place).iterdir():
+            path.with_suffix(".txt").write_text(f"caption of {path.stem} in {place}")
+    before = hash_files(folder)
+    builder = build(name, "images", data_dir=str(tmp_path / "tfds"), manual_dir=str(folder))
+    with open(os.path.join(builder.data_dir, "left_out.csv"), newline="") as file:
+        reasons = {row["where"]: row["reason"] for row in csv.DictReader(file)}
+    skipped = [place.lstrip("'") for place, reason in reasons.items() if reason == "skipped folder"]
+    assert sorted(skipped) == sorted(_OF_SYSTEMS)
+    assert sum(split.num_examples for split in builder.info.splits.values()) == 27
+    (folder / "@eaDir" / "new.jpg").write_bytes(b"a thumbnail")
+    assert hash_files(folder) == before
+    found = items.from_images(str(folder))
+    assert len(found.names) == 27
+    assert sorted(map(os.path.basename, found.left_out)) == sorted(_OF_SYSTEMS)
+
+
+@pytest.mark.parametrize("member", ["__MACOSX/dog/p001.png", "#recycle/p001.png", "dog/._p001.png"])
+def test_folders_of_systems_in_archives_are_skipped(tmp_path, member):
+    for place in ("dog/p001.png", member):
+        (tmp_path / "zipped" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "zipped" / place).write_bytes(folders.picture(1))
+    shutil.make_archive(str(tmp_path / "files" / "pets"), "zip", tmp_path / "zipped")
+    images = open_images(tmp_path / "files", "pets")
+    assert "dog/p001.png" in images
+    assert member not in images
+
+
+def test_a_folder_of_a_system_may_be_given_itself(tmp_path):
+    folders.write_images(tmp_path / "#recycle", [1], "dog")
+    assert [parent.name for parent, _ in walk(tmp_path / "#recycle")] == ["#recycle", "dog"]
+
+
+@pytest.fixture
+def linked(tmp_path):
+    """Pictures with texts; a link and a hard link to one of them, and a folder linked twice."""
+    folder = tmp_path / "files"
+    folders.write_images(folder, NUMBERS, "dog")
+    for path in sorted((folder / "dog").iterdir()):
+        path.with_suffix(".txt").write_text(f"caption of {path.stem}")
+    (folder / "all").symlink_to("dog")
+    (folder / "best").mkdir()
+    (folder / "best" / "first.png").symlink_to("../dog/p001.png")
+    (folder / "best" / "first.txt").write_text("caption of a link")
+    (folder / "best" / "second.png").hardlink_to(folder / "dog" / "p002.png")
+    folders.write_images(tmp_path / "elsewhere", [40, 41], "cat")
+    for name in ("cat", "pets"):
+        (folder / name).symlink_to(tmp_path / "elsewhere" / "cat")
+    for number in (40, 41):
+        text = (tmp_path / "elsewhere" / "cat" / folders.name(number)).with_suffix(".txt")
+        text.write_text(f"caption of p{number:03d}")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["captioned_images", "class_folders"])
+def test_a_file_with_several_paths_is_one_picture(linked, tmp_path, name):
+    builder = build(name, "images", data_dir=str(tmp_path / "tfds"), manual_dir=str(linked))
+    expected = {*(f"dog/{folders.name(n)}" for n in NUMBERS), "cat/p040.png", "cat/p041.png"}
+    if name == "class_folders":  # Of hard links, no path is that of the file itself.
+        expected ^= {"dog/p002.png", "best/second.png"}
+    found = [
+        name.decode()
+        for split in builder.info.splits
+        for name in read_columns(builder, split, ["picture"])["picture"]
+    ]
+    assert sorted(found) == sorted(expected)
+    with open(os.path.join(builder.data_dir, "left_out.csv"), newline="") as file:
+        rows = {row["where"]: row["detail"] for row in csv.DictReader(file)}
+    own = "; its own text is not read" if name == "captioned_images" else ""
+    assert rows["best/first.png"] == f"another path of dog/p001.png{own}"
+
+
+def test_a_table_may_name_a_picture_by_any_of_its_paths(linked):
+    for text in linked.parent.rglob("*.txt"):
+        text.unlink()
+    rows = [
+        *(["best/first.png", "one"], ["dog/p001.png", "two"], ["all/p003.png", "three"]),
+        *(["p003.png", "four"], ["pets/p040.png", "five"], ["best/second.png", "six"]),
+    ]
+    folders.write_csv(linked / "captions.csv", [["image", "caption"], *rows])
+    found, left_out = folders.read_layout(linked)
+    assert found == {
+        "dog/p001.png": ["one", "two"],
+        "dog/p003.png": ["three", "four"],
+        "cat/p040.png": ["five"],
+        "best/second.png": ["six"],
+    }
+    assert left_out["best/first.png"] == left_out["dog/p002.png"] == "link"
+
+
+def test_a_picture_in_the_folder_of_a_split_keeps_it(tmp_path):
+    folders.write_images(tmp_path, folders.FEW, "pool")
+    (tmp_path / "val").mkdir()
+    (tmp_path / "val" / "p001.png").symlink_to("../pool/p001.png")
+    folders.write_csv(tmp_path / "all.csv", [["image", "caption"], ["p001.png", "a caption"]])
+    (picture,) = (
+        each
+        for each in find_layout(tmp_path, ReadingOptions()).pictures()
+        if isinstance(each, CaptionedPicture)
+    )
+    assert (picture.name, picture.split) == ("val/p001.png", "validation")
+
+
+def test_a_closed_folder_itself_is_an_error(tmp_path, monkeypatch):
+    def refuse(at):
+        raise PermissionError(13, "Permission denied", str(at))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(PermissionError, match="Permission denied"):
+        list(walk(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "prepare", [hash_files, lambda at: build("flickr8k", "images", manual_dir=str(at))]
+)
+def test_a_missing_folder_is_explained(prepare, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=f"^pets does not exist or is .* in {tmp_path}$"):
+        prepare(pathlib.Path("pets"))
+    with pytest.raises(FileNotFoundError, match="shell does not replace ~ after =, so write the"):
+        prepare(pathlib.Path("~/pets"))
+    with pytest.raises(FileNotFoundError, match=r"^/none/pets does not exist or is [a-z ]*$"):
+        prepare(pathlib.Path("/none/pets"))

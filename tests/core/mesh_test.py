@@ -1,0 +1,93 @@
+import re
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "devices", "advice"),
+    [(12, 8, "use 8 or 16\\."), (3, 4, "use 4\\."), (31, 2, "use 30 or 32")],
+)
+def test_a_batch_that_cannot_be_shared_names_both_numbers(batch_size, devices, advice):
+    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
+    message = f"config.batch_size={batch_size} is not a multiple of the {devices} devices; {advice}"
+    with pytest.raises(UserError, match=message):
+        mesh_lib.check_batch_size(batch_size, mesh)
+    # Following the advice in the message works.
+    for advised in re.findall(r"\d+", advice):
+        mesh_lib.check_batch_size(int(advised), mesh)
+
+
+@pytest.mark.parametrize(
+    ("shape", "spec"),
+    [
+        ((512, 1024), (None, "data")),
+        ((1024, 512), ("data",)),
+        ((1023, 512), (None, "data")),  # The largest is not divisible by 8.
+        ((3, 1024, 512), (None, "data")),
+        ((512, 512), ("data",)),  # 2**18 elements: just large enough.
+        ((504, 512), ()),
+        ((1001, 1003), ()),
+        ((), ()),
+    ],
+)
+def test_fsdp_splits_the_largest_dimension_that_divides(shape, spec):
+    mesh = mesh_lib.make_mesh()
+    home = mesh_lib.largest_dimension_sharded(mesh, shape)
+    assert home.spec == PartitionSpec(*spec)
+    shares = home.shard_shape(shape)
+    assert np.prod(shares) == np.prod(shape) // (8 if spec else 1)
+
+
+TREE = {"params": {"text": {"w": np.zeros((1024, 512))}, "image": {"w": np.zeros((1024, 512))}}}
+
+
+def test_the_first_rule_that_matches_wins():
+    rules = [("params/text/", "fsdp"), ("params", "replicated")]
+    homes = mesh_lib.tree_shardings(TREE, rules, mesh_lib.make_mesh())["params"]
+    assert homes["text"]["w"].spec == PartitionSpec("data")
+    assert homes["image"]["w"].spec == PartitionSpec()
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ([("image", "fsdp")], r"matches 'params/text/w' \(patterns: \['image'\]\); add one"),
+        (
+            [("txt/", "fsdp"), (".*", "replicated")],
+            r"pattern 'txt/' matches no array of the state, whose paths are like \['params/",
+        ),
+        (
+            [(".*", "fsdp"), ("text", "replicated")],
+            r"pattern 'text' matches only arrays of the patterns before it, \['\.\*'\]; put it",
+        ),
+        ([(".*", "fspd")], r"'fspd' in config.sharding; known: \['fsdp', 'replicated'\]"),
+    ],
+)
+def test_paths_without_a_rule_and_unknown_rules(rules, message):
+    with pytest.raises(UserError, match=message):
+        mesh_lib.tree_shardings(TREE, rules, mesh_lib.make_mesh())
+
+
+def test_global_batch_keeps_rows_in_order_and_splits_them():
+    batch = {
+        "image": np.arange(16 * 3, dtype=np.uint8).reshape(16, 3),
+        "image_id": np.arange(16, dtype=np.int32),
+    }
+    placed = mesh_lib.global_batch(batch, mesh_lib.make_mesh())
+    for name, value in batch.items():
+        assert placed[name].dtype == value.dtype
+        np.testing.assert_array_equal(placed[name], value)
+        for k, shard in enumerate(placed[name].addressable_shards):
+            np.testing.assert_array_equal(shard.data, value[2 * k : 2 * k + 2])
+
+
+def test_the_step_number_is_on_every_device():
+    number = mesh_lib.put_step(7, mesh_lib.make_mesh())
+    assert number.dtype == np.int32
+    assert [int(shard.data) for shard in number.addressable_shards] == [7] * 8

@@ -1,0 +1,229 @@
+"""A page with all elements: its contents, and its appearance and use in a browser."""
+
+import base64
+import html
+import io
+import itertools
+import re
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from tests.browser import SIZES, check_accessibility, check_layout, open_page
+from xmodal.core.page import Group, Page, PageItem, PageRow, Section, from_markdown, to_data_uri
+from xmodal.core.text_table import format_document
+
+EVIL = """<script>alert(1)</script> & "quotes" 'too'"""
+
+
+def make_picture(width=60, height=40, shade=100, kind="PNG"):
+    file = io.BytesIO()
+    PIL.Image.new("RGB", (width, height), (shade, 80, 40)).save(file, kind)
+    return file.getvalue()
+
+
+def make_page():
+    items = [
+        PageItem(f"caption {n} {'long ' * n}", make_picture(60 + n, 40, 20 * n), f"image {n}",
+             notes=[f"{n}", "0.5"], mark="own" if n == 2 else "")
+        for n in range(7)
+    ]  # fmt: skip
+    words = PageItem(words=[("a", 0.25), ("<b>", 0.5), ("&", 0.0), *[("word", 0.1)] * 30])
+    rows = [PageRow(items, "found"), PageRow([words], "words")]
+    sections = [Section(EVIL, rows, PageItem("text", items[0].picture, "q"))] * 3
+    groups = [Group("First", sections, "On it."), Group("Second", sections[:1])]
+    return Page("A page <of> tests", groups, ["A note."])
+
+
+def test_text_is_escaped_everywhere():
+    item = PageItem(EVIL, make_picture(), EVIL, [(EVIL, 1.0)], [EVIL], EVIL)
+    plain = PageItem(EVIL, notes=[EVIL])
+    rows = [PageRow([item, plain], EVIL)]
+    text = Page(EVIL, [Group(EVIL, [Section(EVIL, rows, item)], EVIL)], [EVIL]).to_html()
+    assert EVIL not in text
+    assert "<script" not in text
+    assert html.unescape(text).count(EVIL) > 10
+    assert not re.search(r"https?:|<link|@import|url\(", text)
+
+
+def test_a_printed_page_has_its_texts_without_the_bytes_of_pictures():
+    printed = repr(make_page())
+    assert "caption 3" in printed
+    assert "PNG" not in printed
+
+
+def test_words_are_shaded_by_their_weight():
+    item = PageItem(words=[("a", 0.25), ("<b>", 0.5), ("&", 0.0)])
+    text = Page("t", [Group("", [Section("s", [PageRow([item])])])]).to_html()
+    shades = re.findall(r'--share: ([\d.]+)" title="([\d.]+)">([^<]+)<', text)
+    expected = ["0.50 0.250 a", "1.00 0.500 &lt;b&gt;", "0.00 0.000 &amp;"]
+    assert [" ".join(each) for each in shades] == expected
+
+
+@pytest.mark.parametrize(
+    ("picture", "kind", "size"),
+    [
+        (make_picture(320, 20), "png", (320, 20)),
+        (make_picture(300, 20, kind="JPEG"), "jpeg", (300, 20)),
+        (make_picture(960, 480), "jpeg", (320, 160)),
+        (make_picture(30, 20, kind="BMP"), "jpeg", (30, 20)),
+        (PIL.Image.new("RGBA", (30, 20)), "jpeg", (30, 20)),
+        (PIL.Image.new("L", (20, 640)), "jpeg", (10, 320)),
+    ],
+)
+def test_pictures_are_kept_or_made_small(picture, kind, size):
+    head, _, data = to_data_uri(picture).partition(",")
+    assert head == f"data:image/{kind};base64"
+    content = base64.b64decode(data)
+    assert PIL.Image.open(io.BytesIO(content)).size == size
+    if isinstance(picture, bytes) and kind == "png":
+        assert content == picture
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "scheme"), list(itertools.product(SIZES, ("light", "dark"))))
+def test_looks_in_a_browser(size, scheme, chromium, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(make_page().to_html(), encoding="utf-8")
+    with open_page(chromium, path, size=size, scheme=scheme) as page:
+        check_layout(page)
+        check_accessibility(page)
+        assert page.locator("img").count() == 4 * 8
+        back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        shades = [int(shade) for shade in re.findall(r"\d+", back)]
+        assert np.mean(shades) < 60 if scheme == "dark" else np.mean(shades) > 200
+        # The number of items in a row depends on the window: two on a phone, more on a desktop.
+        tops = page.eval_on_selector_all(
+            "#g1-1 ol:first-of-type > li", "x => x.map(e => e.offsetTop)"
+        )
+        assert tops.count(tops[0]) == 2 if size == "phone" else tops.count(tops[0]) > 4
+
+
+MARKDOWN = f"""# Results of <b>
+
+{EVIL} `<i>`
+
+| model {EVIL} | {" | ".join(f"column {n}" for n in range(30))} |
+| --- | {" | ".join(["---:"] * 30)} |
+| mine | {" | ".join(map(str, range(30)))} |
+
+- a line
+- [examples](examples.html)
+
+```
+<code> & more
+```
+"""
+
+
+def test_markdown_shows_html_as_text():
+    text = from_markdown(MARKDOWN).to_html()
+    assert "<h1>Results of &lt;b&gt;</h1>" in text
+    assert EVIL not in text
+    assert "<script" not in text
+    assert html.unescape(text).count("<script>alert(1)</script>") == 2
+    assert "<code>&lt;i&gt;</code>" in text
+    assert "&lt;code&gt; &amp; more" in text
+    assert text.count("<table>") == text.count("</table></div>") == 1
+    assert '<td style="text-align: right;">29</td>' in text
+    assert text.count("<li>a line</li>") == 1
+    assert '<a href="examples.html">examples</a>' in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_wide_table_scrolls(scheme, chromium, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(from_markdown(MARKDOWN).to_html(), encoding="utf-8")
+    with open_page(chromium, path, size="phone", scheme=scheme) as page:
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate(
+            "(e => e.scrollWidth > 2 * e.clientWidth)(document.querySelector('.table'))"
+        )
+        page.evaluate("document.querySelector('.table').scrollLeft = 1e6")
+        # The first column stays; the last one is at the edge.
+        left, first, width, last, right = page.evaluate(
+            """() => {
+                const box = (each) => document.querySelector(each).getBoundingClientRect();
+                const [table, cell] = [box(".table"), box("td:first-child")];
+                return [table.left, cell.left, cell.width, box("td:last-child").right, table.right];
+            }"""
+        )
+        assert (first, last) == (left, pytest.approx(right, abs=1))
+        assert width < 0.5 * 390
+        check_accessibility(page)
+
+
+@pytest.mark.slow
+def test_works_by_keyboard(chromium, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(make_page().to_html(), encoding="utf-8")
+    focused = "document.activeElement.textContent.trim()"
+    with open_page(chromium, path) as page:
+        page.keyboard.press("Tab")
+        assert page.evaluate(focused) == "Skip to the content"
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        assert page.evaluate(outline) == "solid"
+        assert page.locator(".skip").bounding_box()["x"] >= 0
+        page.keyboard.press("Tab")
+        assert page.evaluate(focused) == "First"
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**#g2")
+        top = page.locator("#g2").bounding_box()["y"]
+        assert -1 <= top < SIZES["desktop"][1]
+        page.goto(f"file://{path}#content")
+        for number in (2, 3):
+            page.keyboard.press("Tab")
+            assert page.evaluate(focused) == "Next"
+            page.keyboard.press("Enter")
+            page.wait_for_url(f"**#g1-{number}")
+            assert page.evaluate("document.activeElement.id") == f"g1-{number}"
+        page.keyboard.press("Tab")
+        assert page.evaluate(focused) == "Previous"
+
+
+@pytest.mark.slow
+def test_a_frame_of_a_notebook(chromium, tmp_path):
+    path = tmp_path / "notebook.html"
+    frame = make_page()._repr_html_()
+    main = f"<main><h1>Notebook</h1>{frame}</main>"
+    path.write_text(f'<!doctype html><html lang="en"><title>Notebook</title>{main}</html>')
+    with open_page(chromium, path) as page:
+        check_accessibility(page)
+        (inner,) = page.frames[1:]
+        assert inner.evaluate("[...document.images].every(image => image.naturalWidth > 0)")
+        inner.click("nav a >> nth=1")
+        inner.wait_for_function("location.hash === '#g2'")
+        top = inner.evaluate("document.querySelector('#g2').getBoundingClientRect().top")
+        assert -1 <= top < 720
+        assert inner.locator("h1").inner_text() == "A page <of> tests"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "[c](javascript:alert(1))",
+        "![c](http://x/y.png)",
+        "<http://x>",
+        "<b>c</b>",
+        r"\<b>c\</b>",
+        r"\\<b>c\\\</b>",
+        "[c][d]\n\n[d]: http://x",
+        "https://x.org/y",
+        "www.x.org",
+        "[c](../../other.html)",
+        "[c](//host/x)",
+    ],
+)
+def test_names_are_no_links(name):
+    document = format_document([f"# {name}", f"It was {name}.", [["model", "r"], [name, "1"]]])
+    for text in (document, f"# t\n\n{name}\n"):
+        page = from_markdown(text).body
+        assert "<a" not in page
+        assert "<img" not in page
+    # Elsewhere, in a report.md, by the rules of CommonMark and of hosts that link addresses.
+    assert not re.search(r"\][(\[:]|(?<!\\)(\\\\)*<[\w/!?]|(https?:)//|www\.", document)
+    assert '<a href="examples.html">' in from_markdown("# t\n\n[own](examples.html)\n").body

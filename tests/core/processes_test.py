@@ -1,0 +1,249 @@
+"""Messages between processes, in real processes connected by JAX's coordination service."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests import short_runs
+from xmodal.core import processes
+from xmodal.core.errors import UserError
+from xmodal.core.progress import STOPPED
+
+ADDRESS, NUMBER, INDEX = processes.VARIABLES
+
+# Each process gets a number and an expression that uses it.
+PROGRAM = """
+import functools, sys, time
+
+import jax
+from absl import logging
+from xmodal.core import processes
+from xmodal.core.config import UserError
+
+logging.set_verbosity(logging.INFO)
+
+
+def fail(text):
+    raise RuntimeError(text)
+
+
+index = int(sys.argv[1])
+# So that a dead process is noticed within a test.
+jax.distributed.initialize = functools.partial(
+    jax.distributed.initialize, heartbeat_timeout_seconds=20
+)
+try:
+    with processes.connected({"config": eval(sys.argv[2])}):
+        exec(sys.argv[3])
+except UserError as error:
+    sys.exit(f"Error: {error}")
+"""
+
+
+@pytest.fixture
+def start_two():
+    """Starts two processes."""
+    started, port = [], short_runs.free_port()
+
+    def start(config, program="pass"):
+        for index in range(2):
+            variables = short_runs.variables(devices=1) | {
+                ADDRESS: f"localhost:{port}",
+                NUMBER: "2",
+                INDEX: str(index),
+            }
+            process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, str(index), config, program],
+                env=os.environ | variables,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            started.append(process)
+        return started
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+@pytest.fixture
+def run_two(start_two):
+    """Runs two processes; returns their exit codes and outputs."""
+
+    def run(config, program="pass"):
+        started = start_two(config, program)
+        said = [process.communicate(timeout=120)[0] for process in started]
+        return [process.returncode for process in started], said
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({ADDRESS: "a:1"}, f"{ADDRESS} set, but not {NUMBER} and {INDEX}: set all three"),
+        ({NUMBER: "4"}, f"{NUMBER} set, but not {ADDRESS} and {INDEX}"),
+        ({ADDRESS: "a:1", INDEX: "0"}, f"{ADDRESS} and {INDEX} set, but not {NUMBER}:"),
+        ({ADDRESS: "a:1", NUMBER: "two", INDEX: "0"}, f"{NUMBER} is 'two'; it must be an integer"),
+        ({ADDRESS: "a:1", NUMBER: "2", INDEX: "2"}, f"{INDEX} is 2; with {NUMBER}=2 it must"),
+        ({ADDRESS: "a", NUMBER: "2", INDEX: "1"}, f"{ADDRESS} is 'a'; it must be HOST:PORT"),
+    ],
+)
+def test_one_variable_demands_all_three(monkeypatch, values, message):
+    for name in processes.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match=message):
+        processes.initialize()
+
+
+@pytest.mark.slow
+def test_equal_processes_meet(run_two):
+    # Of the host alone, in a config and as a flag.
+    config = "{'seed': 0, 'data': {'data_dir': str(index)}, '--data_dir': str(index)}"
+    codes, said = run_two(config, "print(processes.gather('meet', f'I am {index}'))")
+    assert codes == [0, 0], said
+    assert all("['I am 0', 'I am 1']" in each for each in said)
+
+
+@pytest.mark.slow
+def test_processes_that_differ_name_what_differs(run_two):
+    config = "{'seed': 0, 'model': {'width': (8, 16)[index]}, **[{}, {'l2': None}][index]}"
+    codes, said = run_two(config, "print('trained')")
+    assert codes == [1, 1], said
+    for each in said:
+        assert "config.model.width is 8 in process 0 and 16 in process 1" in each
+        assert "config.l2 is missing in process 0 and null in process 1" in each
+        assert "seed" not in each
+        assert "trained" not in each
+
+
+@pytest.mark.slow
+def test_who_waits_for_a_process_that_fails_gets_the_reason(run_two):
+    program = """
+def compute():
+    time.sleep(1)
+    raise ValueError("no space for features")
+processes.first_does("compute the features", compute)
+"""
+    codes, said = run_two("{}", program)
+    assert codes == [1, 1], said
+    host = socket.gethostname()
+    assert (
+        f"Error: Process 0 ended before it could compute the features. {host}: "
+        "ValueError('no space for features')" in said[1]
+    )
+
+
+WORK = """
+from xmodal.core.progress import progress, stoppable
+
+with stoppable("try again", processes.agree_to_stop):
+    with progress("Embedding", 3000, jointly=True) as advance:
+        for item in range(3000):
+            print("item", item, flush=True)
+            for _ in range(index):  # The second process is slower, and has work of its own.
+                with progress("Reading", 1) as read:
+                    time.sleep(0.02)
+                    read(1)
+            time.sleep(0.02)
+            advance(1)
+"""
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_process_stops_both_at_the_same_report(start_two):
+    pair = start_two("{}", WORK)
+    assert any(line == "item 3\n" for line in pair[1].stdout)
+    pair[1].terminate()
+    outputs = [process.communicate(timeout=120)[0] for process in pair]
+    assert [process.returncode for process in pair] == [STOPPED] * 2, outputs
+    assert all("Stopped by a signal (Embedding); try again." in each for each in outputs)
+    first, second = (re.findall(r"item (\d+)", each)[-1] for each in outputs)
+    assert first == second
+    assert int(first) < 2999
+
+
+@pytest.mark.slow
+def test_process_0_waits_for_no_dead_process_either(run_two):
+    program = "fail('no dataset') if index else print(processes.gather('start', ''))"
+    codes, said = run_two("{}", program)
+    assert codes == [1, 1], said
+    assert "Error: Process 1 ended before it could start." in said[0]
+    assert "no dataset" in said[0]
+
+
+COMPILE = """
+import jax.numpy as jnp
+
+def deep(x):
+    for _ in range(2000):
+        x = jnp.sin(x @ x)
+    return x
+
+print("started", flush=True)
+while True:
+    jax.jit(deep).lower(jnp.ones((8, 8))).compile()
+    jax.clear_caches()
+"""
+WAIT = """
+print("started", flush=True)
+time.sleep(1000 if index == {killed} else 0)
+processes.gather("start", "")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("work", [COMPILE, WAIT, "print('started', flush=True); time.sleep(1000)"])
+def test_the_death_of_a_process_ends_the_other_whatever_it_does(start_two, work, killed):
+    pair = start_two("{}", work.replace("{killed}", str(killed)))
+    for process in pair:
+        assert any(line == "started\n" for line in process.stdout)
+    pair[killed].kill()
+    other = pair[1 - killed]
+    said = other.communicate(timeout=120)[0]
+    assert other.returncode == processes.TRY_AGAIN, said
+    assert "Error: another process of the run is gone (" in said
+    assert "Traceback" not in said
+
+
+ASSEMBLE = """
+from configs import quickstart
+from xmodal.data.datasets import Source
+from xmodal.train.resolve import resolve
+
+read = Source.read
+
+
+def tell(self, rows):
+    time.sleep(1)  # The other process would find no file, and read as well.
+    print("Reads", len(rows), "records")
+    return read(self, rows)
+
+
+Source.read = tell
+config = quickstart.get_config("t2t")
+config.data.data_dir = {folder!r}
+config.batch_size = 16
+print("Entries", resolve(config).config.model.text.encoder.vocab_size)
+"""
+
+
+@pytest.mark.slow
+def test_one_process_reads_the_captions_for_all(run_two, few_shapes, tmp_path):
+    learned = shutil.ignore_patterns("*.parquet", "vocabulary-*")
+    shutil.copytree(few_shapes, tmp_path / "tfds", ignore=learned)
+    codes, said = run_two("{}", ASSEMBLE.format(folder=str(tmp_path / "tfds")))
+    assert codes == [0, 0], said
+    assert [each.count("Reads 150 ") for each in said] == [1, 0]
+    assert ["Learning the vocabulary" in each for each in said] == [True, False]
+    entries = [each.partition("Entries ")[2] for each in said]
+    assert int(entries[0]) == int(entries[1]) > 20

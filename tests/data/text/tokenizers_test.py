@@ -1,0 +1,258 @@
+"""Word tokenizers against lookups spelled out one text at a time."""
+
+import collections
+import csv
+import gzip
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from xmodal.core.errors import UserError
+from xmodal.data.text.text_config import TextConfig, TokenAugmentConfig
+from xmodal.data.text.tokenizer_files import split_vocabulary
+from xmodal.data.text.tokenizers import make_tokenizer
+from xmodal.data.text.treebank import split_nltk, split_ptb
+from xmodal.data.text.vocabulary import learn_words
+from xmodal.data.text.words import split_at_spaces, split_words
+
+WORDS = ["dog", "the", "Dog", ".", "n't", "do", "café", "'s", "1,000", "the", "ball"]
+TEXTS = [
+    "The dog's ball.",
+    "DOG Dog dog",
+    "Don't! The dog does.",
+    "",
+    "zebra",
+    "Café 1,000 ball BALL the",
+]
+
+
+def look_up(text, words, length, lower_case=True):
+    """The rule for "words": as written, then in lower case; the first row of a word."""
+    rows = []
+    for token in split_words(text):
+        if token in words:
+            rows.append(words.index(token))
+        elif lower_case and token.lower() in words:
+            rows.append(words.index(token.lower()))
+    return rows[:length]
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_ids_of_published_words_equal_the_rule_spelled_out(lower_case):
+    config = TextConfig(tokenizer="words", max_length=4, lower_case=lower_case)
+    ids, mask = make_tokenizer(config, WORDS).encode(TEXTS)
+    assert ids.shape == mask.shape == (6, 4)
+    assert ids.dtype == mask.dtype == np.int32
+    for text, row, known in zip(TEXTS, ids, mask, strict=True):
+        expected = look_up(text, WORDS, 4, lower_case)
+        assert row.tolist() == expected + [0] * (4 - len(expected)), text
+        assert known.tolist() == [1] * len(expected) + [0] * (4 - len(expected)), text
+    # The second lookup matters: "The" and "DOG" are known only in lower case.
+    assert ids[0, 0] == (1 if lower_case else 0)
+    assert mask[1].tolist() == ([1, 1, 1, 0] if lower_case else [1, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A dog, running.  (Fast)", ["A", "dog", ",", "running", ".", "(", "Fast", ")", ""]),
+        (r"one \t two", ["one", "", "", "two"]),
+        (r"a\nb  c", ["a", "b", "c"]),
+        (r"x\xa0 y-z", ["x", "y-z"]),
+        ('"Hi" 50% & me*', ["", '"', "Hi", '"', "50", "%", "&", "me", "*", ""]),
+    ],
+)
+def test_cmcm_cuts_at_single_spaces(text, words):
+    assert split_at_spaces(text) == words
+    config = TextConfig(tokenizer="spaces", lower_case=False, unknown="token", max_length=12)
+    vocabulary = learn_words([text], split_at_spaces, 1)
+    ids, mask = make_tokenizer(config, vocabulary).encode([text, "never seen"])
+    assert [vocabulary[row] for row in ids[0][: mask[0].sum()]] == words
+    assert [vocabulary[row] for row in ids[1][: mask[1].sum()]] == ["<unk>", "<unk>"]
+
+
+@pytest.mark.parametrize("split", [split_at_spaces, split_nltk, split_ptb, split_words])
+def test_every_learned_word_is_one_line_of_a_vocabulary(split):
+    vocabulary = learn_words(["a dog\nruns\r\n", "a\tcat \u2028 sits\u00a0there"], split, 1)
+    # CMCM's tokenizer gives an empty word for a space at the end.
+    assert set(vocabulary[4:]) - {""} == {"a", "cat", "dog", "runs", "sits", "there"}
+    assert split_vocabulary("".join(f"{word}\n" for word in vocabulary)) == vocabulary
+
+
+@pytest.mark.parametrize("markers", ["none", "sentence"])
+@pytest.mark.parametrize("unknown", ["drop", "token"])
+@pytest.mark.parametrize(("name", "split"), [("ptb", split_ptb), ("nltk", split_nltk)])
+def test_words_with_markers_and_unknown_words(name, split, unknown, markers):
+    vocabulary = learn_words(["the dog 's ball . does", "the dog"], str.split, 1)
+    config = TextConfig(tokenizer=name, unknown=unknown, markers=markers, max_length=6)
+    ids, mask = make_tokenizer(config, vocabulary).encode(TEXTS)
+    for text, row, real in zip(TEXTS, ids, mask, strict=True):
+        words = split(text.lower())
+        words = [word if word in vocabulary else "<unk>" for word in words]
+        if unknown == "drop":
+            words = [word for word in words if word != "<unk>"]
+        if markers == "sentence":
+            words = ["<start>", *words[:4], "<end>"]
+        words = words[:6]
+        assert [vocabulary[k] for k in row[real == 1]] == words, text
+        assert row[real == 0].tolist() == [0] * (6 - len(words)), text
+
+
+def test_case_is_kept_where_asked_for():
+    vocabulary = learn_words(["Dog dog"], str.split, 1)
+    config = TextConfig(tokenizer="nltk", lower_case=False, unknown="token")
+    ids, _ = make_tokenizer(config, vocabulary).encode(["Dog dog DOG"])
+    assert [vocabulary[k] for k in ids[0, :3]] == ["Dog", "dog", "<unk>"]
+
+
+def _augmented(config, texts, seeds):
+    vocabulary = learn_words(texts, str.split, 1)
+    ids, mask = make_tokenizer(config, vocabulary).encode(texts, seeds)
+    rows = [[vocabulary[k] for k in row[real == 1]] for row, real in zip(ids, mask, strict=True)]
+    return rows, vocabulary
+
+
+def test_augmentation_replaces_and_deletes_the_stated_shares():
+    texts = [" ".join(f"w{k}" for k in range(20))] * 400
+    augment = TokenAugmentConfig(unknown=0.1, delete=0.1)
+    config = TextConfig(tokenizer="ptb", augment=augment, markers="sentence", max_length=30)
+    seeds = np.stack([np.full(400, 7), np.arange(400)], axis=1)
+    rows, _ = _augmented(config, texts, seeds)
+    assert {len(row) for row in rows} == {20}  # 2 markers and 20 - 2 words
+    assert {(row[0], row[-1]) for row in rows} == {("<start>", "<end>")}
+    words = np.array([row[1:-1] for row in rows])
+    share = (words == "<unk>").mean()
+    assert abs(share - 0.1) < 0.015  # 4 standard deviations
+    kept = np.array([[f"w{k}" in row for k in range(20)] for row in rows]).mean(axis=0)
+    assert np.abs(kept - 0.9 * 0.9).max() < 0.09
+    for row in words:  # in order
+        numbers = [int(word[1:]) for word in row if word != "<unk>"]
+        assert numbers == sorted(numbers)
+
+
+def test_the_seed_decides_and_nothing_else():
+    texts = [f"{'a b c d e f g h i j'}"] * 6
+    config = TextConfig(tokenizer="ptb", augment=TokenAugmentConfig(unknown=0.3, delete=0.3))
+    seeds = np.stack([np.full(6, 3), np.arange(6)], axis=1)
+    rows, _ = _augmented(config, texts, seeds)
+    again, _ = _augmented(config, texts[:2], seeds[4:])
+    assert again == rows[4:]
+    assert len({tuple(row) for row in rows}) > 3
+    # Evaluation passes no seeds.
+    assert _augmented(config, texts[:1], None)[0] == [texts[0].split()]
+
+
+def test_some_tokens_of_a_caption_are_kept():
+    texts = ["a b c d"] * 2000
+    seeds = np.stack([np.arange(2000), np.full(2000, 5)], axis=1)
+    config = TextConfig(tokenizer="ptb", augment=TokenAugmentConfig(keep=1))
+    rows, _ = _augmented(config, texts, seeds)
+    counts = collections.Counter(token for row in rows for token in row)
+    assert {len(row) for row in rows} == {1}
+    for token in "abcd":
+        assert 450 < counts[token] < 550
+    # Order is preserved and short captions are unchanged; deletion comes first.
+    config = TextConfig(tokenizer="ptb", augment=TokenAugmentConfig(keep=3, delete=0.5))
+    rows, _ = _augmented(config, ["a b c d", "a b c d e f g h", "a"] * 50, seeds[:150])
+    assert all(row == sorted(row) for row in rows)
+    assert [len(row) for row in rows[:3]] == [2, 3, 1]
+
+
+def test_word_pieces_are_augmented_between_their_markers():
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc"]
+    config = TextConfig(augment=TokenAugmentConfig(unknown=1.0), max_length=6)
+    ids, _ = make_tokenizer(config, vocabulary).encode(["a b"], np.array([[1, 2]]))
+    assert ids.tolist() == [[2, 1, 1, 3, 0, 0]]
+
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", "##x", "##y", "."]
+
+
+def test_words_of_pieces_are_masked_replaced_or_deleted_whole():
+    """VSE-infinity: of a fifth of the words, half are masked, a tenth replaced, others deleted."""
+    config = TextConfig(max_length=40, augment=TokenAugmentConfig(change=0.2))
+    text = "axyx b cx. d e f g hyy i jx."
+    count, sizes = 3000, [4, 1, 2, 1, 1, 1, 1, 1, 3, 1, 2, 1]
+    seeds = np.stack([np.full(count, 5), np.arange(count)], axis=1)
+    tokenizer = make_tokenizer(config, PIECES)
+    assert tokenizer.encode([text])[1].sum() == 2 + sum(sizes)
+    ids, mask = tokenizer.encode([text] * count, seeds)
+    rows = [row[real == 1].tolist() for row, real in zip(ids, mask, strict=True)]
+    assert {(row[0], row[-1]) for row in rows} == {(2, 3)}
+    # Deleted: 0.2 x 0.4 of the words, with all their pieces.
+    lengths = np.array([len(row) - 2 for row in rows])
+    np.testing.assert_allclose(lengths.mean(), sum(sizes) * (1 - 0.08), rtol=0.01)
+    # Masked: 0.2 x 0.5, plus 0.2 x 0.1 x 1/18 drawn from the vocabulary by chance.
+    masks = np.mean([row.count(4) for row in rows])
+    np.testing.assert_allclose(masks, sum(sizes) * (0.1 + 0.02 / 18), rtol=0.06)
+    # A word of three pieces is masked or deleted as a whole.
+    alone = make_tokenizer(
+        TextConfig(max_length=9, augment=TokenAugmentConfig(change=1.0, mask=0.5, replace=0.0)),
+        PIECES,
+    )
+    seen = {
+        tuple(row[m == 1]) for row, m in zip(*alone.encode(["hyy"] * 50, seeds[:50]), strict=True)
+    }
+    assert seen == {(2, 4, 4, 4, 3), (2, 3)}
+    replaced = make_tokenizer(
+        TextConfig(max_length=9, augment=TokenAugmentConfig(change=1.0, mask=0.0, replace=1.0)),
+        PIECES,
+    ).encode(["hyy"] * count, seeds)[0][:, 1:4]
+    # Every piece is drawn separately and uniformly from all entries.
+    counts = np.bincount(replaced.ravel(), minlength=len(PIECES)) / (3 * count)
+    np.testing.assert_allclose(counts, 1 / len(PIECES), atol=0.012)
+    assert abs((replaced[:, 0] == replaced[:, 1]).mean() - 1 / len(PIECES)) < 0.02
+
+
+def test_markers_are_changed_where_that_is_asked_for():
+    vocabulary = [*learn_words(["a b c"], str.split, 1), "<mask>"]
+    seeds = np.stack([np.full(200, 5), np.arange(200)], axis=1)
+    for change_markers in (True, False):
+        augment = TokenAugmentConfig(
+            change=0.5, mask=1.0, replace=0.0, change_markers=change_markers
+        )
+        config = TextConfig(tokenizer="nltk", markers="sentence", max_length=6, augment=augment)
+        ids, _ = make_tokenizer(config, vocabulary).encode(["a b c"] * 200, seeds)
+        ends = {vocabulary[k] for k in ids[:, [0, 4]].ravel()}
+        assert ends == {"<start>", "<end>"} | ({"<mask>"} if change_markers else set())
+        np.testing.assert_allclose((ids[:, 1:4] == len(vocabulary) - 1).mean(), 0.5, atol=0.08)
+        again, _ = make_tokenizer(config, vocabulary).encode(["a b c"] * 2, seeds[7:9])
+        np.testing.assert_array_equal(again, ids[7:9])
+    with pytest.raises(UserError, match="needs the token <mask>"):
+        make_tokenizer(config, vocabulary[:-1])
+    with pytest.raises(UserError, match="change=0.1 is one way to change captions"):
+        TokenAugmentConfig(change=0.1, delete=0.1)
+    with pytest.raises(UserError, match="their sum is at most 1"):
+        TokenAugmentConfig(change=0.1, mask=0.6, replace=0.6)
+
+
+def test_settings_and_vocabulary_have_to_fit():
+    with pytest.raises(UserError, match="needs the token <start>"):
+        make_tokenizer(TextConfig(tokenizer="nltk", markers="sentence"), ["dog"])
+    for more in ({"unknown": "token"}, {"augment": TokenAugmentConfig(unknown=0.1)}):
+        with pytest.raises(UserError, match="needs the token <unk>"):
+            make_tokenizer(TextConfig(tokenizer="words", **more), ["dog"])
+    with pytest.raises(UserError, match="markers is 'sentence', which is a setting of word"):
+        TextConfig(markers="sentence")
+    with pytest.raises(UserError, match="max_length is 2"):
+        TextConfig(tokenizer="ptb", markers="sentence", max_length=2)
+    with pytest.raises(UserError, match=r"'nltj' .*Did you mean 'nltk'"):
+        make_tokenizer(TextConfig(tokenizer="nltj"), WORDS)
+
+
+def test_preprocessing_needs_no_tensorflow():
+    code = "import sys, xmodal.data.text; assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_real_captions(real_data):
+    with gzip.open(real_data / "flickr8k/captions.csv.gz", "rt", encoding="utf-8") as file:
+        texts = [row["caption"] for row in csv.DictReader(file)][:3000:10]
+    words = sorted({word for text in texts[::2] for word in split_words(text)})
+    tokenizer = make_tokenizer(TextConfig(tokenizer="words", max_length=40), words)
+    found = [row[known == 1].tolist() for row, known in zip(*tokenizer.encode(texts), strict=True)]
+    assert found == [look_up(text, words, 40) for text in texts]
+    covered = sum(map(len, found[1::2])) / sum(len(split_words(text)) for text in texts[1::2])
+    assert covered > 0.8

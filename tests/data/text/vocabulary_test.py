@@ -1,0 +1,44 @@
+"""Vocabularies read from files and learned from words."""
+
+import collections
+import itertools
+
+import numpy as np
+import pytest
+
+from xmodal.core.errors import UserError
+from xmodal.data.text.tokenizer_files import read_vocabulary
+from xmodal.data.text.vocabulary import WORD_TOKENS, learn_words
+
+
+@pytest.mark.parametrize("min_count", [1, 2, 5])
+def test_frequent_words_come_first_and_rare_ones_are_cut(min_count):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list("abcdefghijk"), 4)) for _ in range(12)] + ["<unk> zz"]
+    vocabulary = learn_words(texts, str.split, min_count)
+    counts = collections.Counter(" ".join(texts).split())
+    assert vocabulary[:4] == list(WORD_TOKENS) == ["<pad>", "<start>", "<end>", "<unk>"]
+    words = vocabulary[4:]
+    assert set(words) == {w for w, n in counts.items() if n >= min_count} - set(WORD_TOKENS)
+    assert ("zz" in words) == (min_count == 1)
+    for left, right in itertools.pairwise(words):
+        assert counts[left] > counts[right] or (counts[left] == counts[right] and left < right)
+
+
+def test_a_file_has_one_token_per_line(tmp_path):
+    (tmp_path / "vocab.txt").write_text("dog\n \n café \n", encoding="utf-8")
+    assert read_vocabulary(tmp_path / "vocab.txt") == ["dog", "", "café"]
+    (tmp_path / "marked.txt").write_text("[PAD]\n[UNK]\n", encoding="utf-8-sig")
+    assert read_vocabulary(tmp_path / "marked.txt") == ["[PAD]", "[UNK]"]
+    with pytest.raises(UserError, match="vocabulary names '.*absent', which is not a file"):
+        read_vocabulary(tmp_path / "absent")
+    # Runs of earlier versions have no vocab.txt, and no name in their config.
+    with pytest.raises(UserError, match="vocabulary names '', which is not a file"):
+        read_vocabulary("")
+
+
+@pytest.mark.parametrize("content", [b'{"one": "line"}\n', b"\xff\xd8\xff\xe0"])
+def test_a_file_that_is_no_vocabulary(tmp_path, content):
+    (tmp_path / "captions.txt").write_bytes(content)
+    with pytest.raises(UserError, match=r"captions\.txt is not a vocab\.txt"):
+        read_vocabulary(tmp_path / "captions.txt")

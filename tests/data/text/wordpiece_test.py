@@ -1,0 +1,259 @@
+"""Word pieces against BERT's published rules, implemented here one character at a time."""
+
+# ruff: noqa: RUF001, SIM905 (look-alike letters are tested; a list has one per line)
+
+import collections
+import random
+import unicodedata
+
+import numpy as np
+import pytest
+
+from xmodal.data.learned_vocabulary import learn_vocabulary
+from xmodal.data.text import wordpiece
+from xmodal.data.text.text_config import TextConfig
+from xmodal.data.text.tokenizers import make_tokenizer
+
+_LENGTH = 64
+
+# A vocabulary like BERT's: words, pieces, single letters, ideographs, punctuation.
+_BERT_LIKE = (
+    "[PAD] [unused0] [UNK] [CLS] [SEP] [MASK] ! \" # $ % & ' ( ) * + , - . / : ; < = > ? @ [ \\ ] "
+    "^ _ ` { | } ~ 0 1 2 9 a b c d e s u α ς σ 中 国 日 本 한 ß ı « ¿ … – ’ “ 。 # ##0 ##1 ##9 "
+    "##a ##able ##aff ##ing ##s ##t ##u ##n ##e ##r ##ß ##ς ##σ ##本 ##\u0301 ##한 un unaff want "
+    "dog dogs the strasse straße ecole cafe naive resume hello world σας istanbul www com http "
+    "aaaa ##aaaa 😀 ##😀 🏽 👍 x ² ½ ㎏ fi ﬁ unk cls sep mask pad"
+).split(" ")
+_BERT_LIKE = list(dict.fromkeys(_BERT_LIKE))
+
+
+# --- the rules of BasicTokenizer and WordpieceTokenizer in google-research/bert ---
+
+
+def _clean(text):
+    kept = []
+    for char in text:
+        if char in "\t\n\r" or unicodedata.category(char) == "Zs":
+            kept.append(" ")
+        elif char not in "\0\ufffd" and unicodedata.category(char) not in ("Cc", "Cf"):
+            kept.append(char)
+    return "".join(kept)
+
+
+_CJK = (
+    *range(0x4E00, 0xA000),
+    *range(0x3400, 0x4DC0),
+    *range(0x20000, 0x2A6E0),
+    *range(0x2A700, 0x2B740),
+    *range(0x2B740, 0x2B820),
+    *range(0x2B820, 0x2CEB0),
+    *range(0xF900, 0xFB00),
+    *range(0x2F800, 0x2FA20),
+)
+_CJK = frozenset(map(chr, _CJK))
+
+
+def _is_punctuation(char):
+    ascii_symbol = 33 <= ord(char) <= 126 and not char.isalnum()
+    return ascii_symbol or unicodedata.category(char).startswith("P")
+
+
+def _words(text, lower_case):
+    spaced = "".join(f" {char} " if char in _CJK else char for char in _clean(text))
+    for token in spaced.split():
+        if lower_case:
+            decomposed = unicodedata.normalize("NFD", token.lower())
+            token = "".join(char for char in decomposed if unicodedata.category(char) != "Mn")
+        separated = "".join(f" {char} " if _is_punctuation(char) else char for char in token)
+        yield from separated.split()
+
+
+def _pieces(word, vocabulary):
+    if len(word) > 200:
+        return ["[UNK]"]
+    pieces, start = [], 0
+    while start < len(word):
+        prefix = "##" if start else ""
+        ends = (e for e in range(len(word), start, -1) if prefix + word[start:e] in vocabulary)
+        end = next(ends, None)
+        if end is None:
+            return ["[UNK]"]
+        pieces.append(prefix + word[start:end])
+        start = end
+    return pieces
+
+
+def _reference(text, vocabulary, lower_case=True):
+    ids = {token: number for number, token in enumerate(vocabulary)}
+    pieces = [piece for word in _words(text, lower_case) for piece in _pieces(word, ids)]
+    tokens = ["[CLS]", *pieces[: _LENGTH - 2], "[SEP]"]
+    return [ids[token] for token in tokens] + [ids["[PAD]"]] * (_LENGTH - len(tokens))
+
+
+_AWKWARD = [
+    "",
+    " ",
+    "\t\n\r",
+    "unaffable",
+    "UNwanted,running dogs!",
+    "The dogs' dog's \"dog\" (dog) [dog] {dog} <dog>",
+    "École café naïve RÉSUMÉ e\u0301cole cafe\u0301",
+    "Straße STRASSE straße ẞ ß",
+    "ΣΑΣ ΟΔΟΣ Σ Σας ΑΣ. Σ'Σ σας",
+    "İstanbul ISTANBUL ıstanbul Iı",
+    "ŉ ǰ ﬁ ﬁx ﬀ Ǆ ǅ ᾼ ΐ",
+    "中国 dog日本 日本dog中国 한국어 한국",
+    "\U00020000\U0002a700\U0002b740\U0002b820 \uf900 \U0002f800 \u3400\u4dbf \u9fff \ufaff\ufb00",
+    "a\u00a0b\u2003c\u3000d\u2028e\u2029f\u202fg\u1680h",
+    "a\u200bb a\u200cb a\u200db a\ufeffb a\u00adb a\u2060b",
+    "a\x00b a\x01b a\x0bb a\x0cb a\x1cb a\x7fb a\x85b a\ufffdb",
+    "a\tb\nc\rd\r\ne",
+    "😀 👍🏽 👩\u200d👩\u200d👧 a😀 😀😀 ☕️ ❤️",
+    "0 1 2 9 1999 3.14 1,000 10% $9 ² ½ ㎏ ①",
+    "hello-world hello_world hello–world hello…world",
+    "http://www.com/?a=b&c=d#e",
+    "[CLS] [SEP] [MASK] [PAD] [UNK] [unused0] [unk]",
+    "## ##ing #ing # # ##",
+    "«¿…–’“。、「」！？",
+    "`a´ a^b a|b a~b a\\b a=b a+b a<b",
+    "\u0301 a\u0301\u0302 \u0301\u0302 x\u20dd",
+    "กำ ำ नमस्ते नि עִבְרִית عَرَبِيّ",
+    "e\u0323\u0307 \u1e69 s\u0323\u0307 \u212b \u2126 \u00c5",
+    "a" * 99,
+    "a" * 200,
+    "a" * 201,
+    "σ" * 101,
+    "σ" * 200,
+    "σ" * 201,
+    "é" * 200,
+    "e\u0301" * 200,
+    "中" * 70,
+    "dog " * 70,
+    "dog" * 70,
+    ",".join("a" * 120),
+    "\u1fef \u037e \u2260 \u2000 \u2329",
+    "\ue000a \U000f0000 \u0378",
+    "Ⅷ ⓐ Ａｂｃ ａ",
+    "ꭰᎠ Ꭰ ⴀ Ⴀ",
+    "a\u0345 \u0130\u0307 i\u0307",
+    "don't won’t it´s",
+]
+
+
+def _fuzz(count):
+    rng = random.Random(0)
+    alphabet = sorted(set("".join(_AWKWARD)) | set("  abcdesu019"))
+    return ["".join(rng.choices(alphabet, k=rng.randint(1, 24))) for _ in range(count)]
+
+
+def _plain_fuzz(count):
+    """Printable ASCII, which has a separate code path."""
+    rng = random.Random(2)
+    ascii_words = [token for token in _BERT_LIKE if token.isascii()] + [" "] * 60
+    symbols = [chr(code) for code in range(32, 127)]
+    return [
+        "".join(rng.choices(rng.choice([symbols, ascii_words]), k=rng.randint(0, 24)))
+        for _ in range(count)
+    ]
+
+
+def _rows(texts, vocabulary, **config):
+    return make_tokenizer(TextConfig(max_length=_LENGTH, **config), vocabulary).encode(texts)
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_ids_equal_those_of_bert(lower_case):
+    texts = [*_AWKWARD, *_fuzz(400), *_plain_fuzz(400)]
+    ids, mask = _rows(texts, _BERT_LIKE, lower_case=lower_case)
+    assert ids.dtype == mask.dtype == np.int32
+    for row, row_mask, text in zip(ids, mask, texts, strict=True):
+        expected = _reference(text, _BERT_LIKE, lower_case)
+        assert row.tolist() == expected, repr(text)
+        assert row_mask.tolist() == [int(token != 0) for token in expected], repr(text)
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_ids_equal_those_of_bert_where_all_captions_are_plain(lower_case):
+    texts = [text for text in _AWKWARD if text.isascii() and text.isprintable()]
+    texts += [*_plain_fuzz(400), "a" * 199 + " " + "a" * 202 + ",a"]
+    ids, _ = _rows(texts, _BERT_LIKE, lower_case=lower_case)
+    assert ids.tolist() == [_reference(text, _BERT_LIKE, lower_case) for text in texts]
+
+
+def test_ids_equal_those_of_bert_with_a_learned_vocabulary():
+    words = "a dog dogs running runs through the tall grass, café's naïve owner watches 12 balls"
+    rng = random.Random(1)
+    captions = [" ".join(rng.choices(words.split(), k=8)) for _ in range(200)]
+    vocabulary = learn_vocabulary(captions, TextConfig(vocabulary_size=120))
+    assert 40 < len(vocabulary) <= 120
+    texts = [*captions, *_AWKWARD, *_fuzz(100)]
+    ids, _ = _rows(texts, vocabulary)
+    assert ids.tolist() == [_reference(text, vocabulary) for text in texts]
+    assert vocabulary.index("[UNK]") not in ids[:200]
+
+
+def test_long_texts_keep_their_end_marker():
+    cls, sep, dog = (_BERT_LIKE.index(token) for token in ("[CLS]", "[SEP]", "dog"))
+    dogs, the = (_BERT_LIKE.index(token) for token in ("dogs", "the"))
+    tokenizer = make_tokenizer(TextConfig(max_length=5), _BERT_LIKE)
+    ids, mask = tokenizer.encode(["dog dogs the dog the", "dog", ""])
+    assert ids.tolist() == [
+        [cls, dog, dogs, the, sep],
+        [cls, dog, sep, 0, 0],
+        [cls, sep, 0, 0, 0],
+    ]
+    assert mask.tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 0, 0, 0]]
+    ids, mask = tokenizer.encode([])
+    assert ids.shape == mask.shape == (0, 5)
+
+
+def test_padding_is_looked_up_and_not_assumed():
+    vocabulary = ["a", "[CLS]", "[UNK]", "[SEP]", "[PAD]"]
+    tokenizer = make_tokenizer(TextConfig(max_length=5), vocabulary)
+    ids, mask = tokenizer.encode(["a zebra", "a"])
+    assert ids.tolist() == [[1, 0, 2, 3, 4], [1, 0, 3, 4, 4]]
+    assert mask.tolist() == [[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]]
+
+
+def test_a_full_cache_of_words_is_emptied(monkeypatch):
+    monkeypatch.setattr(wordpiece, "_MAX_CACHED_WORDS", 3)
+    pieces = wordpiece.WordPieces(_BERT_LIKE, lower_case=True)
+    texts = _plain_fuzz(50)
+    expected = [wordpiece.WordPieces(_BERT_LIKE, lower_case=True)(text) for text in texts]
+    assert [pieces(text) for text in texts] == expected
+    assert len(pieces._cache) <= 3
+
+
+def test_a_vocabulary_without_special_tokens_is_refused():
+    with pytest.raises(ValueError, match=r"lacks \[CLS\], \[SEP\]"):
+        make_tokenizer(TextConfig(), ["[PAD]", "[UNK]", "dog"])
+    with pytest.raises(ValueError, match="max_length is 2"):
+        TextConfig(max_length=2)
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_words_are_counted_in_the_order_of_the_texts(lower_case):
+    texts = [*_AWKWARD, *_fuzz(200)]
+    words = collections.Counter(word for text in texts for word in _words(text, lower_case))
+    counts = wordpiece.count_words(texts, lower_case)
+    assert list(counts.items()) == list(words.items())
+
+
+@pytest.mark.slow  # It imports tensorflow.
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_a_learned_vocabulary_is_that_of_tensorflow_text(lower_case):
+    import tensorflow as tf
+    from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
+
+    texts = [*_AWKWARD, *_fuzz(300)] * 3
+    # Their own splitting into words has other rules for some characters.
+    split = [" ".join(_words(text, lower_case)) for text in texts]
+    expected = bert_vocab_from_dataset.bert_vocab_from_dataset(
+        tf.data.Dataset.from_tensor_slices(split).batch(100),
+        vocab_size=500,
+        reserved_tokens=list(wordpiece.SPECIAL_TOKENS),
+        bert_tokenizer_params={"lower_case": False},
+        learn_params={"lower_thresh": 2},
+    )
+    config = TextConfig(vocabulary_size=500, lower_case=lower_case)
+    assert learn_vocabulary(texts, config) == expected

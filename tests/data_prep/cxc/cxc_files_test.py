@@ -1,0 +1,117 @@
+"""The released rating files of Crisscrossed Captions, and files in their layout."""
+
+import numpy as np
+import pytest
+
+from data_prep.cxc.cxc_files import PAIRS, describe_differences, file_name, read_cxc_ratings
+from xmodal.core.errors import UserError
+
+
+def _write(folder, **files):
+    columns = {"sts": "caption1,caption2", "sis": "image1,image2", "sits": "caption,image"}
+    for rating, header in columns.items():
+        rows = files.get(rating, "")
+        path = folder / f"{rating}_val.csv"
+        path.write_text(f"{header},agg_score,sampling_method\n{rows}", encoding="utf-8")
+
+
+def test_names_become_coco_ids(tmp_path):
+    image = "COCO_val2014_000000391895.jpg"
+    _write(
+        tmp_path,
+        sts="COCO_val2014:sentid:7,COCO_val2014:sentid:12,2.5,c2c_isim\n",
+        sits=f"COCO_val2014:sentid:770337,{image},4.8,c2i_original\n"
+        f"COCO_val2014:sentid:3,{image},0,c2i_intrasim\n",
+    )
+    ratings = read_cxc_ratings(tmp_path, "validation")
+    assert list(ratings) == ["sts", "sis", "sits"]
+    assert ratings["sts"]["right_ids"].tolist() == [12]
+    assert len(ratings["sis"]["scores"]) == 0
+    assert ratings["sits"]["left_ids"].tolist() == [770337, 3]
+    assert ratings["sits"]["right_ids"].tolist() == [391895, 391895]
+    assert ratings["sits"]["left_ids"].dtype == np.int32
+    np.testing.assert_array_equal(ratings["sits"]["scores"], np.float32([4.8, 0]))
+    assert ratings["sits"]["methods"].tolist() == ["c2i_original", "c2i_intrasim"]
+    assert read_cxc_ratings(tmp_path, "train") == {}
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
+    row = "COCO_val2014:sentid:7,COCO_val2014:sentid:12,2.5,c2c_isim\n"
+    _write(tmp_path, sts=row)
+    expected = read_cxc_ratings(tmp_path, "validation")
+    path = tmp_path / "sts_val.csv"
+    path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    found = read_cxc_ratings(tmp_path, "validation")
+    assert found["sts"]["left_ids"].tolist() == expected["sts"]["left_ids"].tolist() == [7]
+
+
+def test_missing_and_malformed_files_name_the_remedy(tmp_path):
+    home = "google-research-datasets/Crisscrossed-Captions"
+    with pytest.raises(ValueError, match=rf"sts_test\.csv does not exist.*{home}"):
+        read_cxc_ratings(tmp_path, "test")
+    _write(tmp_path, sis="COCO_val2014_000000391895.jpg,cat.jpg,1,i2i_csim\n")
+    with pytest.raises(
+        ValueError, match=rf"sis_val\.csv line 2: no COCO name, image2 is 'cat.jpg'; .*{home}"
+    ):
+        read_cxc_ratings(tmp_path, "validation")
+    _write(tmp_path, sts="COCO_val2014:sentid:7,COCO_val2014:sentid:8,high,c2c_isim\n")
+    with pytest.raises(ValueError, match=r"sts_val\.csv line 2: .*high"):
+        read_cxc_ratings(tmp_path, "validation")
+    _write(tmp_path, sts="COCO_val2014:sentid:7\n")
+    with pytest.raises(ValueError, match=r"sts_val\.csv line 2"):
+        read_cxc_ratings(tmp_path, "validation")
+    for score in ("nan", "-1", "5.1"):
+        _write(tmp_path, sts=f"COCO_val2014:sentid:7,COCO_val2014:sentid:8,{score},c2c_isim\n")
+        with pytest.raises(
+            ValueError, match=rf"sts_val\.csv line 2: score not from 0 to 5, {score}"
+        ):
+            read_cxc_ratings(tmp_path, "validation")
+    (tmp_path / "sts_val.csv").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"sts_val\.csv line 1: invalid start byte"):
+        read_cxc_ratings(tmp_path, "validation")
+    (tmp_path / "sts_val.csv").write_text("caption1,caption2\n")
+    with pytest.raises(ValueError, match="lacks the column agg_score, sampling_method"):
+        read_cxc_ratings(tmp_path, "validation")
+
+
+PAIR = "COCO_val2014:sentid:7,COCO_val2014_000000391895.jpg"
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (f"{','.join(PAIR.split(',')[::-1])},1,c2i_original", "no COCO name, caption is 'COCO_val"),
+        (f"{PAIR},1,c2i_original\n{PAIR},2,c2i_original", "line 3: pair appears twice, first in"),
+        (f"{PAIR},1,c2i_original,more", "line 2: malformed row, 5 fields instead of 4"),
+        ("COCO_val2014:sentid:99999999999,7,1,x", "no COCO name"),
+    ],
+)
+def test_rows_that_are_no_rating_are_refused(tmp_path, rows, message):
+    _write(tmp_path, sits=f"{rows}\n")
+    with pytest.raises(UserError, match=message):
+        read_cxc_ratings(tmp_path, "validation")
+
+
+def test_a_part_and_methods_of_ones_own_are_told_from_the_released_files(tmp_path):
+    """As `xmodal.apps.annotate` writes them: they can be used, but not compared with the papers."""
+    _write(tmp_path, sits=f"{PAIR},1,by_hand\n")
+    ratings = read_cxc_ratings(tmp_path, "validation")
+    assert describe_differences({"sits": ratings["sits"]}, "validation") == [
+        "sits_val.csv holds 1 pairs instead of 44,722",
+        "sits_val.csv has the unknown sampling methods by_hand",
+    ]
+
+
+@pytest.mark.slow
+def test_the_released_files_have_the_published_numbers_of_pairs(real_data):
+    expected = {
+        "validation": {"sts": 44_009, "sis": 42_767, "sits": 44_722},
+        "test": {"sts": 44_045, "sis": 46_719, "sits": 44_833},
+    }
+    for split, counts in expected.items():
+        assert counts == {rating: PAIRS[file_name(rating, split)] for rating in counts}
+        ratings = read_cxc_ratings(real_data / "cxc", split)
+        assert {rating: len(columns["scores"]) for rating, columns in ratings.items()} == counts
+        assert describe_differences(ratings, split) == []
+        for columns in ratings.values():
+            assert 0 <= columns["scores"].min() <= columns["scores"].max() <= 5

@@ -1,0 +1,99 @@
+"""Metrics of a random order, against means over all orders."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from xmodal.evals.labels.positives import Ragged, Relation
+from xmodal.evals.labels.types import DirectionLabels
+from xmodal.evals.reports.chance import compute_chance
+
+ITEMS = 5
+METRICS = ("recall@1", "recall@5", "mrr", "map@r", "r_precision")
+# Query 3 has no positive.
+POSITIVES = Ragged.from_pairs(
+    np.array([0, 1, 1, 2, 2, 2, 4]), np.array([2, 0, 4, 1, 3, 4, 4]), num_rows=5
+)
+
+
+def values_of(order, positives, r):
+    """The metrics of one query, by their definitions."""
+    hits = [item in positives for item in order]
+    at_hits = [sum(hits[: k + 1]) / (k + 1) for k in range(min(r, len(hits))) if hits[k]]
+    return {
+        "recall@1": any(hits[:1]),
+        "recall@5": any(hits[:5]),
+        "mrr": 1 / (hits.index(True) + 1) if any(hits) else 0,
+        "map@r": sum(at_hits) / r,
+        "r_precision": sum(hits[:r]) / r,
+    }
+
+
+def mean_over_orders(galleries, positives, depths):
+    """The mean over queries of the mean over all orders of their galleries, in percent."""
+    per_query = []
+    for gallery, own, r in zip(galleries, positives, depths, strict=True):
+        orders = [values_of(order, own, r) for order in itertools.permutations(gallery)]
+        per_query.append({name: np.mean([each[name] for each in orders]) for name in METRICS})
+    return {name: 100 * np.mean([each[name] for each in per_query]) for name in METRICS}
+
+
+def rows_of(ragged):
+    return [set(part) for part in np.split(ragged.values, ragged.offsets[1:-1])]
+
+
+@pytest.mark.parametrize("exclude_self", [False, True])
+def test_expectations_are_means_over_all_orders(exclude_self):
+    asked = [0, 1, 2, 4] if not exclude_self else [0, 1, 2]  # Item 4 would be its own positive.
+    positives = rows_of(POSITIVES)
+    kept = [own if row in asked else set() for row, own in enumerate(positives)]
+    pairs = np.array([(row, item) for row, own in enumerate(kept) for item in own]).T
+    labels = DirectionLabels(Ragged.from_pairs(*pairs, num_rows=5), METRICS, cap=2)
+    galleries = [[n for n in range(ITEMS) if not exclude_self or n != row] for row in asked]
+    expected = mean_over_orders(
+        galleries, [kept[row] for row in asked], [min(len(kept[row]), 2) for row in asked]
+    )
+    found = compute_chance(labels, ITEMS, exclude_self=exclude_self)
+    assert found == pytest.approx(expected)
+
+
+def test_positives_outside_the_gallery_and_folds():
+    unreachable = np.array([1, 0, 2, 0, 0], np.int32)
+    labels = DirectionLabels(POSITIVES, METRICS, unreachable)
+    positives, asked = rows_of(POSITIVES), [0, 1, 2, 4]
+    depths = [len(positives[row]) + int(unreachable[row]) for row in asked]
+    expected = mean_over_orders([range(ITEMS)] * 4, [positives[row] for row in asked], depths)
+    assert compute_chance(labels, ITEMS, exclude_self=False) == pytest.approx(expected)
+
+    folds = np.array([0, 0, 1, 0, 1]), np.array([0, 0, 0, 1, 1])
+    labels = DirectionLabels(POSITIVES, METRICS[:3], folds=folds)
+    galleries = [np.flatnonzero(folds[1] == folds[0][row]) for row in asked]
+    expected = mean_over_orders(galleries, [positives[row] for row in asked], [1] * 4)
+    found = compute_chance(labels, ITEMS, exclude_self=False)
+    assert found == pytest.approx({name: expected[name] for name in METRICS[:3]})
+
+
+def test_several_relations_are_averaged():
+    groups = np.arange(3, dtype=np.int32)
+    relations = tuple(Relation(groups, groups, np.eye(3) + np.eye(3, k=k) > 0) for k in (1, 2))
+    found = compute_chance(DirectionLabels(relations, ("pmrp",)), 3, exclude_self=False)
+    # A share of 2/3, 2/3 and 1/3 of the items are positives, and of 2/3, 1/3 and 1/3.
+    assert found == {"pmrp": pytest.approx(100 * (5 / 9 + 4 / 9) / 2)}
+
+
+def test_the_median_rank_is_that_of_many_random_orders():
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(1, 4, 40)
+    positives = Ragged.from_pairs(
+        np.repeat(np.arange(40), lengths),
+        np.concatenate([generator.choice(31, n, replace=False) for n in lengths]),
+        num_rows=40,
+    )
+    labels = DirectionLabels(positives, ("median_rank",))
+    found = compute_chance(labels, 31, exclude_self=False)["median_rank"]
+    places = np.argsort(generator.random((2000, 40, 31)), axis=2)
+    best = [places[:, row, list(own)].min(axis=1) for row, own in enumerate(rows_of(positives))]
+    assert found == np.median(best) + 1
+    none = DirectionLabels(Ragged.from_pairs(*np.zeros((2, 0), int), num_rows=2), ("recall@1",))
+    assert np.isnan(compute_chance(none, 31, exclude_self=False)["recall@1"])

@@ -1,0 +1,209 @@
+"""Embedding the items of a split, and boards small enough to compute by hand."""
+
+import dataclasses
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from tests.evals.tiny_split import CAPTIONS, IMAGES, PARAMS, TinySplit, look_up, rated
+from xmodal.core import mesh as mesh_lib
+from xmodal.evals import Embedder, evaluate_source, make_evaluator, read_options
+from xmodal.evals.reports.summary import summarize
+from xmodal.evals.scores import arrays
+from xmodal.evals.scores.embed import Predictor, _Group
+from xmodal.similarity import make_similarity
+
+DOT = make_similarity({"name": "dot"})
+
+
+def embed(split=None, sides=("image", "text"), batch_size=3, **options):
+    embedder = Embedder(look_up, sides, similarity=DOT, **options)
+    return embedder(PARAMS, {}, split or TinySplit(), batch_size)
+
+
+def run(split=None, sides=("image", "text"), mesh=None):
+    split = split or TinySplit()
+    (options,) = read_options({"shapes": {"type": "boards"}}).values()
+    evaluator = make_evaluator("shapes", options, split, sides, mesh)
+    return summarize(evaluator.run(embed(split, sides, mesh=mesh)), intervals=False)
+
+
+def test_boards_by_hand():
+    metrics = run()
+    # The stray caption ranks image 30 first; its own image 20 is one of three with score zero, the
+    # last of them by index. With its rating of 3.5, image 30 is a positive on the merged board.
+    assert metrics["shapes_own/t2i/recall@1"] == pytest.approx(100 * 7 / 8)
+    assert metrics["shapes_own/t2i/recall@5"] == 100
+    assert metrics["shapes_own/t2i/tied_queries"] == 1
+    assert metrics["shapes/t2i/recall@1"] == 100
+    assert metrics["shapes/t2i/tied_queries"] == 0
+    # Image 20 scores zero with all but its own caption, which is also last among equals.
+    assert metrics["shapes_own/i2t/recall@1"] == pytest.approx(100 * 3 / 4)
+    assert metrics["shapes_own/i2t/recall@5"] == pytest.approx(100 * 3 / 4)
+    assert metrics["shapes_own/i2t/median_rank"] == 1
+    # The only caption of image 20 has no co-caption; on the merged board, its positive is caption
+    # 3.
+    assert metrics["shapes_own/t2t/queries"] == 7
+    assert metrics["shapes_own/t2t/skipped_queries"] == 1
+    assert metrics["shapes/t2t/queries"] == 8
+    assert metrics["shapes/t2t/gallery"] == 7
+    # One of the two rows of images 20 and 30 reaches 2.5, which counts in both directions.
+    assert metrics["shapes/i2i/queries"] == 2
+    assert metrics["shapes/i2i/skipped_queries"] == 2
+    assert metrics["shapes/i2i/gallery"] == 3
+    assert "shapes_own/i2i/queries" not in metrics
+    assert metrics["shapes/mean_recall@10"] == 100
+    assert metrics["shapes/sts/pairs"] == 4
+    assert metrics["shapes/sts/pairs_per_sample"] == 4  # half of the eight rated captions
+    assert metrics["shapes/sits/pairs_per_sample"] == 2  # queries are the four images
+    assert all(isinstance(value, float) for value in metrics.values())
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+def test_mesh_changes_nothing(devices):
+    auto = (jax.sharding.AxisType.Auto,)
+    mesh = jax.make_mesh((devices,), ("data",), devices=jax.devices()[:devices], axis_types=auto)
+    assert run(mesh=mesh) == pytest.approx(run(), nan_ok=True)
+
+
+def test_a_missing_side_skips_its_tasks():
+    metrics = run(sides=["text"])
+    assert {name.split("/")[1] for name in metrics} == {"t2t", "sts", "mean_recall@10"}
+    assert metrics["shapes/mean_recall@10"] == metrics["shapes/t2t/recall@10"]
+
+
+def test_a_split_without_images_is_embedded_on_its_texts_alone():
+    embedded = embed(TinySplit(sides=("text",)))
+    assert embedded.images is embedded.image_ids is None
+    np.testing.assert_array_equal(embedded.captions, embed().captions)
+
+
+def test_no_ratings_no_merged_board():
+    metrics = run(TinySplit(ratings={}))
+    assert {name.split("/")[0] for name in metrics} == {"shapes_own"}
+
+
+def test_unknown_dataset_has_a_board_of_its_own_pairs():
+    metrics = run(TinySplit(name="holiday_photos", ratings={}))
+    assert {name.split("/")[0] for name in metrics} == {"holiday_photos"}
+
+
+def test_rating_of_another_split():
+    with pytest.raises(ValueError, match="image id 77"):
+        run(TinySplit(ratings={"sis": rated([(40, 77, 1.0)])}))
+
+
+def test_predictors_read_vectors_whatever_field_is_ranked():
+    def embed_both(*inputs):
+        vector = look_up(*inputs).vector
+        return types.SimpleNamespace(vector=vector, log_sigma=None, extras={"mean": -vector})
+
+    predict = {"topics": Predictor(frozenset({"image"}), lambda params, images, _: images)}
+    embedder = Embedder(embed_both, ["image"], similarity=DOT, predict=predict)
+    found = embedder(PARAMS, {}, TinySplit(), 3)
+    np.testing.assert_array_equal(found.predictions["topics"].images, IMAGES)
+    means = embedder(PARAMS, {}, TinySplit(), 3, field="mean")
+    np.testing.assert_array_equal(means.images, -IMAGES)
+    np.testing.assert_array_equal(means.predictions["topics"].images, IMAGES)
+
+
+def test_each_side_is_compiled_once_and_vectors_are_float32():
+    traces = []
+
+    def embed_and_count(*inputs):
+        traces.append(inputs[0])
+        return look_up(*inputs)
+
+    embedder = Embedder(embed_and_count, ["text"], similarity=DOT)
+    for _ in range(2):
+        found = embedder(PARAMS, {}, TinySplit(), 3)
+    assert traces == ["text"]
+    assert found.captions.dtype == np.float32
+    np.testing.assert_array_equal(found.caption_ids, TinySplit().caption_ids)
+    np.testing.assert_array_equal(found.captions, CAPTIONS)
+    assert found.images is found.image_ids is None
+
+
+@pytest.mark.parametrize(
+    ("devices", "most", "images", "captions"),
+    [(1, 512, 4, 8), (1, 3, 3, 3), (1, 7, 4, 7), (2, 3, 4, 4), (8, 512, 8, 8)],
+)
+def test_few_items_are_not_padded_to_a_whole_batch(devices, most, images, captions):
+    """The split has four images and eight captions."""
+    sizes = {}
+
+    def embed_and_measure(side, params, model_state, columns):
+        sizes[side] = len(next(iter(columns.values())))
+        return look_up(side, params, model_state, columns)
+
+    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
+    embedder = Embedder(embed_and_measure, ["image", "text"], similarity=DOT, mesh=mesh)
+    found = embedder(PARAMS, {}, TinySplit(), most)
+    assert sizes == {"image": images, "text": captions}
+    np.testing.assert_array_equal(found.captions, CAPTIONS)
+
+
+def test_items_in_another_order_are_refused():
+    split = TinySplit()
+    shown = dataclasses.replace(split, image_ids=split.image_ids[::-1])
+    shown.images = split.images
+    with pytest.raises(
+        ValueError, match="The image items of crisscrossed_shapes came in a different"
+    ):
+        embed(shown)
+
+
+def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
+    """A file saved from a model gives the same metrics as the model."""
+    similarity = make_similarity({"name": "match_probability", "learned_temperature": True})
+    params = {
+        "image": np.stack([IMAGES, 2 * IMAGES], axis=1),
+        "text": np.stack([CAPTIONS, CAPTIONS[::-1]], axis=1),
+        "similarity": {"match_scale": np.float32(0.3), "match_shift": np.float32(1.25)},
+    }
+    params["similarity"]["log_scale"] = np.float32(3.0)
+    params = jax.tree.map(jax.numpy.asarray, params)
+
+    def embed_with_sigma(side, params, *inputs):
+        found = look_up(side, params, *inputs)
+        found.log_sigma = -found.vector[:, 0]
+        return found
+
+    embedder = Embedder(embed_with_sigma, ("image", "text"), similarity=similarity)
+    found = embedder(params, {}, TinySplit(), 4)
+    assert found.images.shape == (4, 2, 4)
+    arrays.save_embeddings(tmp_path / "model.npz", found)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
+    loaded = arrays.load_embeddings(tmp_path / "model.npz")
+    assert loaded.similarity == "match_probability"
+    assert loaded.parameters == found.parameters
+    assert set(loaded.parameters) == {"match_scale", "match_shift"}
+    for name in ("image_ids", "images", "caption_ids", "captions"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(found, name))
+    np.testing.assert_array_equal(found.log_sigma["image"], -IMAGES)
+    np.testing.assert_array_equal(found.log_sigma["text"], -CAPTIONS)
+    for side, log_sigma in found.log_sigma.items():
+        np.testing.assert_array_equal(loaded.log_sigma[side], log_sigma)
+    (options,) = read_options({"shapes": {"type": "boards", "bootstrap_samples": 5}}).values()
+    evaluator = make_evaluator("shapes", options, TinySplit(), ("image", "text"))
+    first, second = (evaluate_source(evaluator, each, name="x") for each in (found, loaded))
+    assert first.metrics == pytest.approx(second.metrics, nan_ok=True, abs=0)
+    assert first.report() == second.report()
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("items", [1, 5, 6, 7, 12, 13])
+def test_items_of_all_processes_come_back_in_their_order(items, processes):
+    """Each process embeds whole batches; padding repeats a real item."""
+    rows = np.random.default_rng(0).permutation(items) + 10
+    group = _Group(rows, None, 2, processes)
+    batches = -(-items // (2 * processes))
+    gathered = []
+    for index in range(processes):
+        own = group.own_rows(index)
+        assert 2 * batches - 2 < len(own) <= 2 * batches
+        gathered.append(np.pad(own, (0, 2 * batches - len(own)), mode="edge"))
+    found = group.restore_order(np.stack([np.concatenate(gathered)] * 3, axis=-1))
+    np.testing.assert_array_equal(found, np.stack([rows] * 3, axis=-1))

@@ -1,0 +1,231 @@
+"""Ranked lists against the scores they came from, complete and truncated."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from xmodal.evals.labels.positives import Ragged, Relation
+from xmodal.evals.labels.types import DirectionLabels
+from xmodal.evals.reports.metrics import compute_recall_values
+from xmodal.evals.scores import from_scores
+from xmodal.evals.scores.from_lists import answer_lists
+from xmodal.evals.scores.saved_scores import SavedScores
+
+RECALLS = ("recall@1", "recall@5", "recall@10")
+QUERIES, ITEMS = 61, 90
+
+
+def sort_lists(matrix, keep=None):
+    """Every row's items by falling score, the first `keep[i]` of them."""
+    order = np.argsort(-matrix, axis=1, kind="stable")
+    lengths = np.full(len(matrix), matrix.shape[1]) if keep is None else keep
+    values = np.concatenate([row[:length] for row, length in zip(order, lengths, strict=True)])
+    return Ragged(np.concatenate([[0], np.cumsum(lengths)]), values.astype(np.int32))
+
+
+def few_values(generator, shape=(QUERIES, ITEMS)):
+    return generator.integers(-3, 4, shape).astype(np.float32)
+
+
+def random_positives(generator):
+    rows = np.repeat(np.arange(QUERIES), generator.integers(0, 5, QUERIES))
+    return Ragged.from_pairs(rows, generator.integers(0, ITEMS, len(rows)), QUERIES)
+
+
+def random_relations(generator):
+    """Two that ask the same queries; items of group 2 match nothing."""
+    groups = [generator.integers(0, 5, size).astype(np.int32) for size in (QUERIES, ITEMS)]
+    related = np.eye(5, dtype=bool)
+    relations = []
+    for _ in range(2):
+        related = related | (generator.random((5, 5)) < 0.3)
+        related[2], related[:, 2] = False, False
+        relations.append(Relation(*groups, related))
+    return tuple(relations)
+
+
+def directions(generator):
+    """One direction of every kind."""
+    positives = random_positives(generator)
+    unreachable = (generator.random(QUERIES) < 0.2).astype(np.int32)
+    folds = [generator.integers(0, 3, size).astype(np.int32) for size in (QUERIES, ITEMS)]
+    # Two relations of the labeled items only, which are the first fold.
+    labeled = Ragged.from_pairs(
+        *np.nonzero((folds[0][:, None] == folds[1]) & (generator.random((QUERIES, ITEMS)) < 0.1)),
+        QUERIES,
+    )
+    relations = random_relations(generator)
+    everything = (*RECALLS, "mrr", "median_rank", "map@r", "r_precision")
+    return {
+        "recalls": DirectionLabels(positives, (*RECALLS, "mrr", "median_rank")),
+        "unreachable": DirectionLabels(positives, everything, unreachable),
+        "folds": DirectionLabels(labeled, (*RECALLS, "median_rank"), folds=tuple(folds)),
+        "capped": DirectionLabels(relations[0], ("pmrp",), cap=7),
+        "several": DirectionLabels(relations, ("pmrp",)),
+    }
+
+
+NAMES = ("recalls", "unreachable", "folds", "capped", "several")
+
+
+def assert_equal_found(found, expected, direction):
+    asked = from_scores.has_positives(direction)
+    assert 0 < asked.sum() < QUERIES
+    assert not found.missing
+    if expected.rank is None:
+        assert found.rank is None
+        values = expected.values
+    else:
+        np.testing.assert_array_equal(found.rank[asked], expected.rank[asked])
+        values = compute_recall_values(expected.rank, direction.metrics) | expected.values
+    assert set(found.values) == set(values)
+    for metric, value in values.items():
+        np.testing.assert_array_equal(found.values[metric][asked], value[asked], metric)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whole_lists_equal_their_scores(name):
+    generator = np.random.default_rng(0)
+    matrix, direction = few_values(generator), directions(generator)[name]
+    (expected,), _ = from_scores.rank_directions(SavedScores(matrix, block_size=64), [direction])
+    assert_equal_found(answer_lists(sort_lists(matrix), direction, ITEMS), expected, direction)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lists_of_those_who_are_asked(name):
+    """A query that is not asked needs no list."""
+    generator = np.random.default_rng(1)
+    matrix, direction = few_values(generator), directions(generator)[name]
+    (expected,), _ = from_scores.rank_directions(SavedScores(matrix, block_size=64), [direction])
+    keep = np.where(from_scores.has_positives(direction), ITEMS, 0)
+    assert_equal_found(
+        answer_lists(sort_lists(matrix, keep), direction, ITEMS), expected, direction
+    )
+
+
+def test_folds_and_list_metrics_of_whole_lists():
+    """PCME's protocol: items without a category are no competitors."""
+    generator = np.random.default_rng(2)
+    matrix, direction = few_values(generator), directions(generator)["several"]
+    groups = direction.positives[0].query_group, direction.positives[0].gallery_group
+    folded = dataclasses.replace(
+        direction, folds=tuple((group == 2).astype(np.int32) for group in groups)
+    )
+    (whole, expected), _ = from_scores.rank_directions(
+        SavedScores(matrix, block_size=64), [direction, folded]
+    )
+    assert (whole.values["pmrp"] != expected.values["pmrp"]).any()
+    assert list(answer_lists(sort_lists(matrix), direction, ITEMS).values) == list(whole.values)
+    direction = folded
+    assert_equal_found(answer_lists(sort_lists(matrix), direction, ITEMS), expected, direction)
+
+
+def cut(matrix, direction, length):
+    """Metrics from lists of one length, and from whole lists."""
+    keep = np.full(len(matrix), length)
+    return (
+        answer_lists(sort_lists(matrix, keep), direction, ITEMS),
+        answer_lists(sort_lists(matrix), direction, ITEMS),
+    )
+
+
+@pytest.mark.parametrize("length", [1, 4, 5, 9, 10, 50])
+def test_recalls_of_cut_lists(length):
+    generator = np.random.default_rng(3)
+    matrix, direction = few_values(generator), directions(generator)["recalls"]
+    found, whole = cut(matrix, direction, length)
+    asked = from_scores.has_positives(direction)
+    beyond = int(np.sum(whole.rank[asked] >= length))
+    assert beyond  # so the reciprocal and the median rank rest on ranks that nobody knows
+    assert found.rank is None
+    reason = f"the lists of {beyond} of {asked.sum()} queries are too short to determine it"
+    expected = {f"recall@{k}": reason for k in (1, 5, 10) if k > length} | {"mrr": reason}
+    assert found.missing == {**expected, "median_rank": reason}
+    assert set(found.values) == set(RECALLS) - set(expected)
+    for metric, value in found.values.items():
+        np.testing.assert_array_equal(value[asked], whole.values[metric][asked], metric)
+
+
+def test_cut_lists_that_decide_everything():
+    """No best positive is behind the end of its list, though none is whole."""
+    generator = np.random.default_rng(4)
+    matrix = few_values(generator)
+    positives = Ragged.from_pairs(np.arange(QUERIES), matrix.argmax(axis=1), QUERIES)
+    direction = DirectionLabels(positives, (*RECALLS, "median_rank"))
+    found, _ = cut(matrix, direction, 3)
+    assert not found.missing
+    np.testing.assert_array_equal(found.rank, 0)
+
+
+def test_list_metrics_need_as_many_items_as_r():
+    generator = np.random.default_rng(5)
+    matrix, direction = few_values(generator), directions(generator)["unreachable"]
+    asked = from_scores.has_positives(direction)
+    r = from_scores.compute_r(direction, direction.positives)[asked]
+    longest = int(r.max())
+    found, whole = cut(matrix, direction, longest)
+    for metric in ("map@r", "r_precision"):
+        np.testing.assert_array_equal(found.values[metric], whole.values[metric])
+    found, _ = cut(matrix, direction, longest - 1)
+    undecided = int(np.sum(r == longest))
+    reason = f"the lists of {undecided} of {len(r)} queries are too short to determine it"
+    assert found.missing["map@r"] == found.missing["r_precision"] == reason
+    assert not {"map@r", "r_precision"} & set(found.values)
+
+
+@pytest.mark.parametrize("name", ["capped", "several"])
+def test_plausible_matches_of_cut_lists(name):
+    generator = np.random.default_rng(6)
+    matrix, direction = few_values(generator), directions(generator)[name]
+    r = np.max([from_scores.compute_r(direction, each) for each in direction.relations], axis=0)
+    found, whole = cut(matrix, direction, int(r.max()))
+    np.testing.assert_array_equal(found.values["pmrp"], whole.values["pmrp"])
+    found, _ = cut(matrix, direction, int(r.max()) - 1)
+    assert found.values == {}
+    assert f"the lists of {np.sum(r == r.max())} of " in found.missing["pmrp"]
+
+
+def test_only_items_of_the_fold_fill_a_list():
+    """Lists of ten over all folds are shorter in their own: COCO 1K from the top 50."""
+    generator = np.random.default_rng(7)
+    matrix, direction = few_values(generator), directions(generator)["folds"]
+    found, whole = cut(matrix, direction, 10)
+    order = np.argsort(-matrix, axis=1, kind="stable")[:, :10]
+    own = direction.folds[0][:, None] == direction.folds[1][order]
+    asked = from_scores.has_positives(direction)
+    missed = asked & (whole.rank >= own.sum(axis=1))  # the positive is behind the end
+    for k in (1, 5, 10):
+        undecided = int(np.sum(missed & (own.sum(axis=1) < k)))
+        reason = f"the lists of {undecided} of {asked.sum()} queries are too short to determine it"
+        assert found.missing.get(f"recall@{k}", "") == (reason if undecided else "")
+    assert found.missing["recall@10"]
+
+
+def test_lists_of_a_whole_fold_decide_everything():
+    """A positive missing among all items of the fold is known to be out of reach."""
+    generator = np.random.default_rng(8)
+    matrix, direction = few_values(generator), directions(generator)["folds"]
+    whole = answer_lists(sort_lists(matrix), direction, ITEMS)
+    own = direction.folds[0][:, None] == direction.folds[1]
+    inside = np.where(own, matrix, -9)  # items of other folds behind all others
+    found = answer_lists(sort_lists(inside, own.sum(axis=1)), direction, ITEMS)
+    assert not found.missing
+    np.testing.assert_array_equal(found.rank, whole.rank)
+
+
+def test_positives_that_are_all_out_of_reach():
+    """Such a query is asked and misses; with a cut list its rank is not known."""
+    matrix = np.array([[3, 2, 1], [1, 2, 3]], np.float32)
+    direction = DirectionLabels(
+        Ragged.from_pairs(np.array([0]), np.array([1]), 2),
+        ("recall@1", "median_rank", "map@r"),
+        unreachable=np.array([0, 2], np.int32),
+    )
+    whole = answer_lists(sort_lists(matrix), direction, 3)
+    np.testing.assert_array_equal(whole.rank, [1, 3])
+    np.testing.assert_array_equal(whole.values["map@r"], [0, 0])
+    found = answer_lists(sort_lists(matrix, [2, 2]), direction, 3)
+    assert found.missing == {
+        "median_rank": "the lists of 1 of 2 queries are too short to determine it"
+    }

@@ -1,0 +1,89 @@
+"""A saved file names its model and its records, and is not used for others of the same ids."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.evals.tiny_split import TinySplit
+from xmodal.core.errors import UserError
+from xmodal.evals import load_embeddings, make_evaluator, read_options, save_embeddings
+from xmodal.evals.scores import arrays
+from xmodal.evals.scores.origin import FileOrigin
+from xmodal.evals.scores.sources import Candidates, Embeddings, ScoreMatrix
+
+SPLIT = TinySplit()
+IDS = SPLIT.image_ids, SPLIT.caption_ids
+TABLE = np.arange(32, dtype=np.float32).reshape(4, 8)
+SAVED_ON = {"pets/images/1.0.0 test": "ab", "pets/ratings/1.0.0 test": "unknown"}
+ORIGIN = FileOrigin("vse step 12", SAVED_ON)
+BEST = {"i2t": (np.tile(SPLIT.caption_ids, (4, 1)), TABLE)}
+FILES = {
+    "embeddings": Embeddings("file", IDS[0], TABLE, IDS[1], TABLE.reshape(8, 4) @ TABLE, "dot"),
+    "matrix": ScoreMatrix("file", *IDS, TABLE),
+    "candidates": Candidates("file", *IDS, BEST, "logit"),
+}
+
+
+@pytest.fixture(params=FILES)
+def load(request, tmp_path):
+    """Saves a file with an origin, and reads it again."""
+
+    def call(origin):
+        found = dataclasses.replace(FILES[request.param], origin=origin)
+        is_embeddings = request.param == "embeddings"
+        (save_embeddings if is_embeddings else arrays.save_scores)(tmp_path / "x.npz", found)
+        return (load_embeddings if is_embeddings else arrays.load_scores)(tmp_path / "x.npz")
+
+    return call
+
+
+def run(source, hashes):
+    section = {"type": "boards", "boards": ["shapes_own"], "bootstrap_samples": 2}
+    (options,) = read_options({"shapes": section}).values()
+    evaluator = make_evaluator("shapes", options, TinySplit(hashes=hashes), ["image", "text"])
+    return evaluator.run(source)
+
+
+def test_a_file_is_used_for_its_own_records(load):
+    found = load(ORIGIN)
+    assert found.origin == ORIGIN
+    assert found.notes == ["Saved by vse step 12."]
+    for hashes in (
+        SAVED_ON,
+        {"pets/images/1.0.0 test": "unknown"},
+        {"pets/ratings/1.0.0 test": "cd"},
+        {"pets/images/2.0.0 test": "cd"},
+    ):
+        assert run(found, hashes)
+    with pytest.raises(UserError, match=r"vse step 12 on other records of pets/images/1.0.0 test:"):
+        run(found, {"pets/images/1.0.0 test": "cd"})
+
+
+@pytest.mark.parametrize("name", ["similarity", "pair_scorer"])
+def test_a_first_stage_is_used_for_its_own_records(name, tmp_path):
+    path = tmp_path / "x.npz"
+    save_embeddings(path, dataclasses.replace(FILES["embeddings"], origin=ORIGIN))
+    section = {"type": "boards", "reranker": {"name": name, "first_stage": str(path)}}
+    (options,) = read_options({"shapes": section}).values()
+    sides = ["image", "text"]
+    assert make_evaluator("shapes", options, TinySplit(hashes=SAVED_ON), sides)
+    said = r"shapes\.reranker\.first_stage=.*x\.npz was saved by vse step 12 on other rec"
+    with pytest.raises(UserError, match=said):
+        make_evaluator("shapes", options, TinySplit(hashes={"pets/images/1.0.0 test": "cd"}), sides)
+    path.write_bytes(b"PK damaged")  # It is read later.
+    assert make_evaluator("shapes", options, TinySplit(hashes=SAVED_ON), sides)
+
+
+def test_files_of_other_programs_name_no_origin(load):
+    found = load(None)
+    assert found.origin is None
+    assert not found.notes
+    assert run(found, {"pets/images/1.0.0 test": "cd"})
+
+
+@pytest.mark.parametrize("damaged", [b"x", 1, "x", "[]", '{"model": "x"}', [[""]]])
+def test_a_damaged_origin_is_said(damaged):
+    given = {"image_ids": IDS[0], "image_embeddings": TABLE, "xmodal_origin": np.array(damaged)}
+    with pytest.raises(UserError, match=r"xmodal_origin in <arrays> is damaged \(.* .* "):
+        load_embeddings(given)

@@ -1,0 +1,109 @@
+"""Reranked rows against loops over queries."""
+
+import jax
+import numpy as np
+import pytest
+
+from xmodal.core.errors import UserError
+from xmodal.evals.scores import rerank
+from xmodal.evals.scores.saved_scores import SavedScores
+from xmodal.evals.scores.sources import Predictions
+
+
+def random_case(images=70, captions=131, relations=3):
+    generator = np.random.default_rng(0)
+    scores = generator.uniform(-1, 1, (images, captions)).astype(np.float32)
+    parts = [
+        generator.normal(size=(size, relations)).astype(np.float32) for size in (images, captions)
+    ]
+    probabilities = 1 / (1 + np.exp(-(parts[0][:, None] + parts[1][None])))
+    return scores, Predictions(*parts), probabilities
+
+
+def slow_refinement(scores, probabilities, strength, gap):
+    """Query by query and item by item."""
+    rows = []
+    for row, predicted in zip(scores, probabilities, strict=True):
+        first, second = sorted(row, reverse=True)[:2]
+        if first - second < gap:
+            row = [
+                score * sum(np.exp(strength * abs(p - 0.5)) for p in each)
+                for score, each in zip(row, predicted, strict=True)
+            ]
+        rows.append(row)
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("at_a_time", [1, 131 * 3 * 5, 1 << 26])
+def test_selective_refinement_of_whole_rows(monkeypatch, transposed, at_a_time):
+    monkeypatch.setattr(rerank, "_PREDICTIONS_AT_A_TIME", at_a_time)
+    scores, predictions, probabilities = random_case()
+    reranker = rerank.make_reranker(
+        "config.x", {"name": "selective_refinement", "strength": 0.13, "gap": 0.01}
+    )
+    found = rerank.rerank(
+        SavedScores(scores, block_size=64), predictions, reranker, transposed=transposed
+    )
+    if transposed:
+        scores, probabilities = scores.T, probabilities.swapaxes(0, 1)
+    expected = slow_refinement(scores, probabilities, 0.13, 0.01)
+    changed = np.any(expected != scores, axis=1)
+    assert 0 < changed.sum() < len(changed)
+    rows, columns = (index.ravel() for index in np.indices(scores.shape))
+    np.testing.assert_allclose(found.pairs(rows, columns), expected.ravel(), rtol=1e-5)
+
+
+def test_scores_that_only_float64_tells_apart_stay_apart():
+    scores, predictions, _ = random_case()
+    scores = 0.9 + 1e-10 * scores.astype(np.float64)
+    reranker = rerank.make_reranker(
+        "config.x", {"name": "selective_refinement", "strength": 0.13, "gap": 0}
+    )
+    found = rerank.rerank(SavedScores(scores), predictions, reranker)
+    rows, columns = (index.ravel() for index in np.indices(scores.shape))
+    np.testing.assert_array_equal(found.pairs(rows, columns), scores.ravel())
+
+
+def test_one_item_has_no_second_score():
+    row = rerank.refine_selectively(np.ones((2, 1)), np.ones((2, 1, 3)), strength=1.0, gap=5.0)
+    np.testing.assert_array_equal(row, np.ones((2, 1)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "refine"}, "'refine' in config.x.name; known: .'selective_refinement'."),
+        ({}, "'' in config.x.name"),
+        ({"name": "selective_refinement", "strength": 1.0}, r"config.x lacks \['gap'\]"),
+        ({"name": "selective_refinement", "T": 1.0}, r"\['T'\] in config.x"),
+    ],
+)
+def test_mistakes_are_named(options, message):
+    with pytest.raises(UserError, match=message):
+        rerank.make_reranker("config.x", options)
+
+
+def test_no_reranker():
+    assert rerank.make_reranker("config.x", None) is None
+
+
+def test_predictions_are_split_where_their_logits_are_sums():
+    generator = np.random.default_rng(1)
+    left, right = generator.normal(size=(6, 4)), generator.normal(size=(9, 4))
+    weights = generator.normal(size=(2, 4, 3))
+
+    def add(images, captions):
+        logits = (images @ weights[0])[:, None] + (captions @ weights[1])[None] - 0.5
+        return jax.nn.sigmoid(logits)
+
+    predictions = Predictions(left.astype(np.float32), right.astype(np.float32), add)
+    parts = Predictions(*predictions.split())
+    rows, columns = np.repeat(np.arange(6), 9), np.tile(np.arange(9), 6)
+    np.testing.assert_allclose(
+        parts.pairs(rows, columns), predictions.pairs(rows, columns), atol=1e-5
+    )
+    assert parts.split()[0] is parts.images
+    multiplied = Predictions(left, right, lambda x, y: jax.nn.sigmoid(x @ y.T)[..., None])
+    with pytest.raises(UserError, match="not sums of an image"):
+        multiplied.split()

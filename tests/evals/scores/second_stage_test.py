@@ -1,0 +1,321 @@
+"""Two keys rank: scores of pairs, then those of the first stage."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from tests.evals.tiny_split import TinySplit
+from xmodal.core.errors import UserError
+from xmodal.evals import evaluate_source, make_evaluator, read_options
+from xmodal.evals.labels.positives import Ragged
+from xmodal.evals.labels.types import DirectionLabels
+from xmodal.evals.scores import second_stage
+from xmodal.evals.scores.from_scores import has_positives, rank_directions, rank_reranked
+from xmodal.evals.scores.saved_scores import SavedScores
+from xmodal.evals.scores.second_stage import PairReranker, SecondStage, find_scored, join_keys
+from xmodal.evals.scores.similarities import draw_similarities
+from xmodal.evals.scores.sources import Embeddings
+
+
+class Table:
+    """Scores of pairs in a table; keeps the pairs that were asked for."""
+
+    definition = "logit of a table"
+
+    def __init__(self, table):
+        self.table, self.asked = table, set()
+
+    def pairs(self, images, captions):
+        self.asked |= set(zip(images.tolist(), captions.tolist(), strict=True))
+        return self.table[images, captions]
+
+    def take(self, images, captions):
+        return Table(self.table[images][:, captions])
+
+
+def make_scores(seed=0, shape=(70, 131)):
+    """Scores of both stages, with ties."""
+    rng = np.random.default_rng(seed)
+    first = np.round(rng.normal(size=shape), 1).astype(np.float32)
+    return first, np.round(rng.normal(size=shape) - 3, 1).astype(np.float32)
+
+
+def slow_order(first, second, top):
+    """Positions by two keys, and the number of different keys before each item."""
+    first, second = first.tolist(), second.tolist()
+    kept = sorted(range(len(first)), key=lambda i: (-first[i], i))[:top]
+    keys = [(0, -second[i]) if i in kept else (1, -first[i]) for i in range(len(first))]
+    different = sorted(set(keys))
+    return [different.index(key) for key in keys], kept
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0, 2.5])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("top", [1, 7, None])
+def test_ranks_are_those_of_two_keys(top, transposed, weight):
+    first, second = make_scores()
+    table = Table(second)
+    options = PairReranker(top, weight)
+    stage = SecondStage(SavedScores(first, block_size=64), "cosine", table, options, "model")
+    rows, columns = np.indices(first.T.shape if transposed else first.shape)
+    direction = stage(transposed)
+    found = direction.pairs(rows.ravel(), columns.ravel()).reshape(rows.shape)
+    expected = second + weight * first if weight else second
+    if transposed:
+        first, expected = first.T, expected.T
+    asked = set()
+    for query, row in enumerate(found):
+        places, kept = slow_order(first[query], expected[query], top or len(row))
+        _, order = np.unique(-row, return_inverse=True)
+        assert order.tolist() == places
+        np.testing.assert_array_equal(row[kept], expected[query][kept])
+        asked |= {(item, query) if transposed else (query, item) for item in kept}
+        own = find_scored(direction, np.full(len(row), query), np.arange(len(row)))
+        assert np.flatnonzero(own).tolist() == sorted(kept)
+    assert table.asked == asked
+
+
+class WholeRows(SavedScores):
+    """Scores of which single pairs are not read: of all pairs, that would take minutes."""
+
+    def pairs(self, rows, columns):
+        raise AssertionError
+
+
+def test_all_items_in_the_top_are_all_pairs():
+    first, second = make_scores()
+    every, most = (
+        SecondStage(WholeRows(first), "dot", Table(second), PairReranker(top, 0.5), "model")(False)
+        for top in (None, 131)
+    )
+    np.testing.assert_array_equal(every.tile(0, 0), most.tile(0, 0))
+
+
+@pytest.mark.parametrize("metrics", [("recall@1", "map@r"), ("r_precision",)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_only_queries_with_positives_are_scored(transposed, metrics, monkeypatch):
+    first, second = make_scores()
+    options = PairReranker(7, 0.5)
+    table = Table(second)
+    stage = SecondStage(SavedScores(first, block_size=64), "dot", table, options, "model")
+    queries, items = first.T.shape if transposed else first.shape
+    rng = np.random.default_rng(4)
+    rows, found = rng.choice([2, 66, 69], 12), rng.integers(0, items, 12).astype(np.int32)
+    labels = DirectionLabels(Ragged.from_pairs(rows, found, queries), metrics)
+    expected = rank_directions(stage(transposed), [labels])[0][0]
+    joined = []
+    table.asked.clear()
+    monkeypatch.setattr(second_stage, "join_keys", lambda *of: joined.append(of) or join_keys(*of))
+    (answer,) = rank_reranked(stage, transposed, [labels])
+    assert len(joined) == len(set(rows)) == 3
+    assert {pair[transposed] for pair in table.asked} == set(rows)
+    asked = has_positives(labels)
+    for name, values in expected.values.items():
+        np.testing.assert_array_equal(answer.values[name], values)
+    np.testing.assert_array_equal(answer.tied[asked], expected.tied[asked])
+    if expected.rank is not None:
+        np.testing.assert_array_equal(answer.rank, expected.rank)
+
+
+def test_unscored_items_stay_below_and_apart():
+    row = np.array([1e-30, 3e-30, 2e-30, 2e-30, 9.0], np.float32)
+    found = join_keys(row, np.array([4]), np.array([-5000.5], np.float32))
+    assert found.tolist() == [-5004, -5002, -5003, -5003, -5000.5]
+
+
+@pytest.mark.parametrize("items", [4_996, 5_000, 70_000])
+def test_unscored_items_stay_below_half_precision(items):
+    scores = np.array([-3.0, -1.5], np.float16)
+    found = join_keys(np.arange(items, dtype=np.float32), np.array([2, 7]), scores)
+    others = np.delete(found, [2, 7])
+    assert found[[2, 7]].tolist() == [-3, -1.5]
+    assert (others.max(), others.min()) == (-4, -items - 1)
+    assert (np.diff(others) == 1).all()
+
+
+def test_facts_of_a_direction():
+    first, second = make_scores()
+    stage = SecondStage(SavedScores(first), "cosine", Table(second), PairReranker(7), "model")
+    rng = np.random.default_rng(4)
+    rows, items = rng.integers(0, 60, 200), rng.integers(0, 131, 200).astype(np.int32)
+    positives = Ragged.from_pairs(rows, items, 70)
+    facts = stage.describe(DirectionLabels(positives, ("recall@1",)), transposed=False)
+    outside, missed, asking = 0, 0, 0
+    for query in range(70):
+        own = set(items[rows == query].tolist())
+        kept = set(slow_order(first[query], second[query], 7)[1])
+        outside += len(own - kept)
+        missed += bool(own) and not own & kept
+        asking += bool(own)
+    assert 0 < missed < asking
+    assert (facts.positives, facts.outside) == (len(positives.values), outside)
+    assert (facts.queries, facts.missed, facts.top) == (asking, missed, 7)
+    assert f"lack {outside} of {len(positives.values)} positives" in facts.describe()
+    assert facts.undecided == 0
+
+
+LOOKED_UP = []
+
+
+class Watched(Ragged):
+    """Keeps the numbers of pairs that are looked up at once."""
+
+    def contains(self, rows, items):
+        LOOKED_UP.append(items.size)
+        return super().contains(rows, items)
+
+
+@pytest.mark.parametrize("top", [7, 131])
+def test_facts_of_many_pairs_take_little_memory(top, monkeypatch):
+    first, second = make_scores()
+    rng = np.random.default_rng(4)
+    rows, items = rng.integers(0, 60, 200), rng.integers(0, 131, 200).astype(np.int32)
+    positives = Watched.from_pairs(rows, items, 70)
+    labels = DirectionLabels(positives, ("map@r",), folds=(np.zeros(70, int), np.zeros(131, int)))
+    stage = SecondStage(SavedScores(first), "cosine", Table(second), PairReranker(top), "model")
+    expected = stage.describe(labels, transposed=False)
+    assert (expected.outside == 0) == (top == 131)
+    monkeypatch.setattr(second_stage, "_PAIRS_AT_A_TIME", 30)
+    LOOKED_UP.clear()
+    assert stage.describe(labels, transposed=False) == expected
+    assert max(LOOKED_UP, default=0) <= 30
+    assert bool(LOOKED_UP) == (top < 131)  # All positives are scored.
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_queries_with_more_positives_than_candidates_are_counted(folded):
+    """Their mAP@R depends on the order of the first stage."""
+    first, second = make_scores()
+    rng = np.random.default_rng(4)
+    rows, items = rng.integers(0, 60, 300), rng.integers(0, 131, 300).astype(np.int32)
+    folds = (rng.integers(0, 2, 70), rng.integers(0, 2, 131)) if folded else None
+    relations = [
+        Ragged.from_pairs(rows[half], items[half], 70) for half in np.split(np.arange(300), 2)
+    ]
+    unreachable = rng.integers(0, 3, 70).astype(np.int32)
+    labels = DirectionLabels(tuple(relations), ("map@r",), unreachable, cap=6, folds=folds)
+    stage = SecondStage(SavedScores(first), "cosine", Table(second), PairReranker(4), "model")
+    expected = 0
+    for query in range(70):
+        kept = slow_order(first[query], second[query], 4)[1]
+        scored = sum(folds[1][item] == folds[0][query] for item in kept) if folded else len(kept)
+        most = max(relation.lengths[query] for relation in relations) + unreachable[query]
+        expected += min(most, 6) > scored
+    facts = stage.describe(labels, transposed=False)
+    assert 0 < facts.undecided == expected < 70
+    assert f"of {expected} queries with more positives than candidates" in facts.describe()
+
+
+@pytest.mark.parametrize(
+    ("top", "folded", "expected"),
+    [
+        (4, False, "recall@5, recall@10"),
+        (5, False, "recall@10"),
+        (10, False, ""),
+        (131, False, ""),
+        (10, True, "recall@5, recall@10"),  # About half of a query's candidates count.
+    ],
+)
+def test_recalls_that_read_more_items_than_candidates_are_named(top, folded, expected):
+    first, second = make_scores()
+    own = Ragged.from_pairs(np.arange(69), np.arange(69), 70)  # The last query has none.
+    folds = (np.arange(70) % 2, np.arange(131) % 2) if folded else None
+    labels = DirectionLabels(own, ("recall@1", "recall@5", "recall@10"), folds=folds)
+    options = PairReranker(top)
+    stage = SecondStage(SavedScores(first), "cosine", Table(second), options, "model")
+    facts = stage.describe(labels, transposed=False)
+    assert facts.recalls == expected
+    assert (f"which {expected} also measure" in facts.describe()) == bool(expected)
+
+
+def test_scores_that_are_not_finite_are_refused():
+    first, second = make_scores()
+    second[0, 0] = np.nan
+    for table, message in ((Table(second), "diverged"), (None, "none: evaluate a run with")):
+        with pytest.raises(UserError, match=message):
+            SecondStage(SavedScores(first), "dot", table, PairReranker(), "model")(False)
+
+
+def open_case(pairs, **reranker):
+    """An evaluator, and a source of its items."""
+    options = {"type": "boards", "reranker": {"name": "pair_scorer", **reranker}}
+    (options,) = read_options({"shapes": options}).values()
+    assert options.scores_pairs
+    split = TinySplit()
+    evaluator = make_evaluator("shapes", options, split, ("image", "text"))
+    captions = np.eye(4, dtype=np.float32)[[0, 0, 0, 1, 1, 2, 2, 2]]
+    # In another order than the split: scores of pairs follow the ids.
+    at = np.array([2, 0, 3, 1])
+    source = Embeddings(
+        "model", split.image_ids[at], np.eye(4, dtype=np.float32)[at], split.caption_ids, captions,
+        "dot", pairs=None if pairs is None else Table(pairs[at]),
+    )  # fmt: skip
+    return evaluator, source
+
+
+def evaluate(pairs, **reranker):
+    evaluator, source = open_case(pairs, **reranker)
+    return {board.name: board for board in evaluator.run(source)}
+
+
+def test_boards_rank_by_the_pair_scorer():
+    """The towers put the last caption at image 2, not at its own; the scorer corrects them."""
+    table = np.zeros((4, 8), np.float32)
+    owner = np.array([0, 0, 0, 1, 1, 2, 2, 3])
+    table[owner, np.arange(8)] = 1.0
+    every = evaluate(table)["shapes_own"].directions["t2i"]
+    assert every.rank.tolist() == [0] * 8
+    assert (every.rescored.top, every.rescored.outside) == (4, 0)
+    # Image 3 is the last of three images with equal scores of the towers.
+    found = evaluate(table, top=2)
+    top2 = found["shapes_own"].directions["t2i"]
+    assert top2.rank.tolist() == [0] * 7 + [3]
+    assert (top2.rescored.top, top2.rescored.outside, top2.rescored.missed) == (2, 1, 1)
+    assert top2.rescored.first_stage == "dot"
+    assert found["shapes"].directions["i2i"].rescored is None
+    sits = found["shapes"].correlations["sits"]
+    other = evaluate(np.zeros_like(table), top=2)["shapes"].correlations["sits"]
+    assert not np.allclose(sits.influence, other.influence)
+
+
+def test_the_report_and_its_file_name_the_second_stage(tmp_path):
+    table = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
+    evaluation = evaluate_source(*open_case(table, top=2, first_stage_weight=2.5), name="model")
+    found = evaluation.report()
+    assert (
+        "shapes_own/t2i: ranked by logit of a table + 2.5 dot among the top 2 of dot, which lack 1 "
+        "of 8 positives, and all positives of 1 of 8 queries; other items follow in its "
+        "order, which recall@5, recall@10 also measure."
+    ) in found
+    evaluation.save(tmp_path)
+    facts = json.loads((tmp_path / "boards.json").read_text())["shapes_own"]["rescored"]["t2i"]
+    assert (facts["first_stage"], facts["top"], facts["outside"]) == ("dot", 2, 1)
+
+
+def test_what_was_not_scored_is_not_shown_as_a_score():
+    table = np.full((4, 8), 0.25, np.float32)
+    evaluator, source = open_case(table, top=2)
+    split = TinySplit()
+    split.has_pictures = False
+    found = evaluate_source(evaluator, source, name="m", split=split, examples=3)
+    page = found.page.to_html()
+    assert "not scored" in page
+    assert "0.2500" in page
+    assert not re.search(r">-\d+\.0000<", page)
+    scores = evaluator.open_rankings(source)("t2i")
+    positives = Ragged.from_pairs(np.arange(8), np.array([0, 0, 0, 1, 1, 2, 2, 3], np.int32), 8)
+    for drawn in draw_similarities(scores, positives, 50):
+        assert set(drawn.tolist()) == {0.25}
+
+
+def test_a_source_without_a_pair_scorer_is_refused():
+    with pytest.raises(UserError, match="needs a model with a pair scorer, and model has none"):
+        evaluate(None)
+    with pytest.raises(UserError, match="top"):
+        read_options({"x": {"type": "boards", "reranker": {"name": "pair_scorer", "top": 0}}})
+    with pytest.raises(UserError, match="x.task='t' names predictions"):
+        read_options({"x": {"type": "boards", "reranker": {"name": "pair_scorer"}, "task": "t"}})
+    with pytest.raises(UserError, match="Unknown name 'pair_scorer'"):
+        read_options({"x": {"type": "pools", "reranker": {"name": "pair_scorer"}}})

@@ -1,0 +1,68 @@
+"""Padded lengths of texts, against all choices that are possible."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from xmodal.evals.scores.text_lengths import TextLengths, multiples
+
+
+def pad(needed, lengths):
+    return np.asarray(lengths)[np.searchsorted(lengths, needed)]
+
+
+def cost(tokens, lengths, compiled=(), batch_size=8):
+    """Tokens with padding, and 1000 for a new length, 500 if it is a multiple of 4."""
+    batches = [batch[-1] for batch in np.split(np.sort(tokens), range(8, len(tokens), batch_size))]
+    if max(batches) > lengths[-1]:
+        return np.inf
+    new = set(lengths) - set(compiled)
+    return batch_size * pad(batches, lengths).sum() + sum(1000 if n % 4 else 500 for n in new)
+
+
+@pytest.mark.parametrize("texts", [64, 301, 3000])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_no_other_lengths_cost_less(texts, compiled):
+    generator = np.random.default_rng(texts)
+    lengths, known = TextLengths(), []
+    if compiled:
+        known = lengths.choose(np.array([7, 9] * 500), 12, batch_size=8)
+    tokens = np.clip(generator.poisson(8, texts), 5, 11)
+    chosen = lengths.choose(tokens, 12, batch_size=8)
+    every = range(4, 13)
+    choices = (c for n in range(1, 10) for c in itertools.combinations(every, n))
+    least = min(cost(tokens, choice, known) for choice in choices)
+    assert cost(tokens, chosen, known) == least
+    assert chosen == sorted(set(chosen))
+
+
+def test_many_texts_have_exact_lengths_and_few_have_multiples_of_4():
+    few, many = np.array([5, 6, 7, 9]), np.repeat([5, 6, 7, 9], 4000)
+    assert TextLengths().choose(few, 50, batch_size=4) == [12]
+    assert TextLengths().choose(many, 50, batch_size=32) == [5, 6, 7, 9]
+    assert TextLengths().choose(np.array([49]), 50, batch_size=32) == [50]
+    assert multiples(few, 10) == [4, 8, 10]
+
+
+def test_compiled_lengths_are_used_again():
+    lengths = TextLengths()
+    assert lengths.choose(np.array([17]), 50, batch_size=32) == [20]
+    assert lengths.choose(np.array([9]), 50, batch_size=32) == [20]
+    assert lengths.choose(np.array([9, 9]), 50, batch_size=32) == [12]  # Batches of another size.
+    assert lengths.choose(np.array([23]), 50, batch_size=32) == [24]
+
+
+def test_texts_without_tokens_have_a_length():
+    assert TextLengths().choose(np.array([0, 0]), 50, batch_size=32) == [4]
+    assert TextLengths().choose(np.array([0]), 3, batch_size=32) == [3]
+
+
+def test_lengths_that_are_fixed():
+    assert TextLengths([6, 12]).choose(np.array([5]), 12, batch_size=32) == [6, 12]
+
+
+def test_accelerators_use_all_multiples_of_4():
+    lengths = TextLengths(platform="gpu")
+    assert lengths.choose(np.array([5]), 10, batch_size=lengths.batch_size) == [4, 8, 10]
+    assert (lengths.batch_size, TextLengths().batch_size) == (256, 32)

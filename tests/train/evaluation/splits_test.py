@@ -1,0 +1,41 @@
+"""The dataset of an evaluator: `config.data` of the run with the evaluator's changes."""
+
+import pytest
+
+from xmodal.core.errors import UserError
+from xmodal.evals import read_options
+from xmodal.train.evaluation.splits import SplitSource
+
+IMAGE = {"size": 64, "eval_crop": 1.0, "eval_recipe": "torchvision"}
+TEXT = {"tokenizer": "nltk", "unknown": "token", "max_length": 77}
+RUN = {"data": {"dataset": "crisscrossed_shapes", "image": IMAGE, "text": TEXT}}
+
+
+def open_source(**changes):
+    (options,) = read_options({"x": {"type": "boards", "data": changes}}).values()
+    return SplitSource.of(RUN, "x", options).own
+
+
+def test_what_an_evaluator_leaves_out_is_that_of_the_run():
+    own = open_source(image={"eval_crop": 0.875}, text={"prompt": "a photo of {}"})
+    assert (own.image.size, own.image.eval_recipe, own.image.eval_crop) == (
+        64,
+        "torchvision",
+        0.875,
+    )
+    assert (own.text.tokenizer, own.text.max_length, own.text.prompt) == (
+        "nltk",
+        77,
+        "a photo of {}",
+    )
+    assert open_source(image=None).image is None
+
+
+@pytest.mark.parametrize("text", [None, {}])
+def test_a_dataset_without_captions_may_say_so(text):
+    assert open_source(text=text).text == open_source().text
+
+
+def test_a_tokenizer_that_would_not_be_used_is_refused():
+    with pytest.raises(UserError, match=r"config.evals.x.data.text may only change the prompt"):
+        open_source(text={"lower_case": False})

@@ -1,0 +1,251 @@
+"""Checkpoints of untrained states on a real disk."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+import tensorstore
+
+from configs import cxc
+from tests import tiny_encoder as tiny
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.folder.file_hashes import files_in, find_damage
+from xmodal.train.optimization import optimizer
+from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.step import state
+
+BEST = "shapes/mean_recall@10"
+FSDP = [("params/text", "fsdp"), (".*", "replicated")]
+
+
+def make_saver(folder, keep_last=10, metric=BEST, mode="max"):
+    kept = CheckpointConfig(every=1, keep_last=keep_last)
+    return checkpoints.Checkpoints(str(folder), kept, SelectConfig(metric, mode))
+
+
+def make_optimizer(params):
+    """Adam with the rule that skips updates: moments, counters and scalars."""
+    config = read(optimizer.OptimizerConfig, "config.optimizer", cxc.skipping_adam(1e-3))
+    return optimizer.make_optimizer(config, 10, params)
+
+
+def make_state(step, devices=8, rows=512, rules=tiny.REPLICATED):
+    """Random arrays in every part of a state, even where training would have zeros."""
+    rng = np.random.default_rng(step)
+    # A tower may have no parameters, and most have no running statistics.
+    params = {
+        "image": {},
+        "text": {"projection": {"kernel": np.zeros((rows, 512)), "bias": np.zeros(3)}},
+    }
+    shapes = state.TrainState(
+        step=np.int32(step),
+        params=params,
+        frozen={"text": {"encoder": {"word": np.zeros((4, 2))}}},
+        model_state={"image": {"batch_stats": {"mean": np.zeros(5)}}, "text": {}},
+        opt_state=make_optimizer(params).init(params),
+    )
+    shardings = mesh_lib.tree_shardings(shapes, rules, mesh_lib.make_mesh(jax.devices()[:devices]))
+
+    def fill(leaf, sharding):
+        if np.issubdtype(leaf.dtype, np.integer):
+            value = np.full(leaf.shape, step, np.int32)
+        else:
+            value = rng.normal(size=leaf.shape).astype(np.float32)
+        return jax.device_put(value, sharding)
+
+    return jax.tree.map(fill, shapes, shardings)
+
+
+def save(folder, states, metrics=None, **options):
+    saver = make_saver(folder, **options)
+    for one in states:
+        saver.save(one, (metrics or {}).get(int(one.step)))
+    saver.close()
+
+
+def restore_latest(folder, like):
+    saved = run_folder.steps(folder)
+    return checkpoints.restore_step(folder, saved[-1], like) if saved else like
+
+
+@pytest.mark.slow
+def test_the_last_few_and_the_best_are_kept(tmp_path):
+    scores = {0: 20.0, 1: 40.0, 2: 10.0, 4: 30.0}
+    metrics = {step: {BEST: score, "shapes/t2t/recall@1": 99.0} for step, score in scores.items()}
+    for mode, best in (("max", 1), ("min", 2), ("last", 4)):
+        save(tmp_path / mode, map(make_state, range(6)), metrics, keep_last=2, mode=mode)
+        assert run_folder.steps(str(tmp_path / mode)) == sorted({best, 4, 5})
+        config = tiny.make_config()
+        config.select.metric, config.select.mode = BEST, mode
+        run_folder.save_config(str(tmp_path / mode), config)
+        assert run_folder.best_step(str(tmp_path / mode)) == best
+    saver = make_saver(tmp_path / "last", mode="last")
+    assert saver.best_step == 4  # 5 was not evaluated
+    saver.close()
+
+
+def test_a_checkpoint_of_a_stop_gets_metrics_and_is_not_written_again(tmp_path, monkeypatch):
+    run_dir, stopped = str(tmp_path), make_state(2)
+    save(tmp_path, [make_state(0), make_state(1), stopped], {0: {BEST: 20.0}}, keep_last=1)
+    assert run_folder.steps(run_dir) == [0, 2]
+    files = files_in(run_folder.step_folder(run_dir, 2))
+    written = {name: path.stat().mtime for name, path in files.items()}
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints.json, "dumps", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            save(tmp_path, [stopped], {2: {BEST: 30.0}}, keep_last=1)
+    assert run_folder.steps(run_dir) == [0, 2]
+    assert run_folder.load_metrics(run_dir, 2) == {}
+    save(tmp_path, [stopped], {2: {BEST: 30.0}}, keep_last=1)
+    # The best one of before is not kept any longer.
+    assert run_folder.steps(run_dir) == [2]
+    assert run_folder.load_metrics(run_dir, 2) == {BEST: 30.0}
+    files = files_in(run_folder.step_folder(run_dir, 2))
+    assert {name: files[name].stat().mtime for name in written} == written
+    tiny.assert_identical(restore_latest(run_dir, make_state(0)).params, stopped.params)
+    files["metrics/metrics"].write_text("{}")
+    assert "metrics/metrics has different bytes" in find_damage(tmp_path / "checkpoints/2")
+    saver = make_saver(tmp_path)
+    assert saver.best_step == 2
+    saver.close()
+
+
+def interrupt(*arguments):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8])
+def test_every_bit_comes_back_on_any_number_of_devices(tmp_path, devices):
+    saved = make_state(3, rules=FSDP)
+    kernel = saved.params["text"]["projection"]["kernel"]
+    assert kernel.addressable_shards[0].data.shape == (64, 512)
+    save(tmp_path, [saved])
+    target = make_state(0, devices, rules=FSDP)
+    restored = restore_latest(str(tmp_path), target)
+    tiny.assert_identical(restored, saved)
+    assert jax.tree.structure(restored) == jax.tree.structure(saved)
+    shardings = jax.tree.map(lambda new, wanted: new.sharding == wanted.sharding, restored, target)
+    assert all(jax.tree.leaves(shardings))
+
+
+def test_saving_a_replicated_state_compiles_nothing(tmp_path):
+    compiled, replicated = [], make_state(1)
+    jax.clear_caches()  # of other tests
+
+    def listen(event, seconds, **details):
+        del seconds, details
+        compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        save(tmp_path, [replicated])
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert compiled  # Orbax's own events
+    assert "/jax/core/compile/backend_compile_duration" not in compiled
+
+
+def test_a_run_without_checkpoints_starts_with_what_it_has(tmp_path):
+    fresh = make_state(0)
+    assert restore_latest(str(tmp_path), fresh) is fresh
+    assert run_folder.steps(str(tmp_path)) == []
+
+
+def test_another_model_names_the_arrays_that_differ(tmp_path):
+    save(tmp_path, [make_state(0)])
+    with pytest.raises(UserError, match="does not fit the model; 1 arrays differ") as error:
+        restore_latest(str(tmp_path), make_state(0, rows=504))
+    assert "text/projection/kernel: model (504, 512), checkpoint (512, 512)" in str(error.value)
+    other = make_state(0)
+    other.params["text"]["head"] = other.params["text"].pop("projection")
+    with pytest.raises(UserError, match="head/bias: model .3,., checkpoint none"):
+        restore_latest(str(tmp_path), other)
+
+
+def test_frozen_parameters_are_written_once(tmp_path):
+    first = make_state(0)
+    saver = make_saver(tmp_path)
+    saver.save(first)
+    written = {p: p.stat().st_mtime_ns for p in (tmp_path / "frozen").rglob("*")}
+    saver.save(make_state(1))
+    saver.close()
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "frozen").rglob("*")} == written
+    assert not (tmp_path / "checkpoints/1/frozen").exists()
+    restored = restore_latest(str(tmp_path), make_state(5))
+    tiny.assert_identical(restored.frozen, first.frozen)
+
+
+def test_frozen_parameters_of_a_start_that_failed_are_replaced(tmp_path):
+    save(tmp_path, [make_state(0)])
+    # Killed between the frozen parameters and the first checkpoint, then restarted.
+    shutil.rmtree(tmp_path / "checkpoints/0")
+    again = make_state(9)
+    save(tmp_path, [again])
+    tiny.assert_identical(restore_latest(str(tmp_path), make_state(1)), again)
+
+
+def test_the_model_is_read_with_its_frozen_parameters(tmp_path, caplog):
+    config = tiny.make_config(freeze=["text/encoder/"])
+    # An image side without parameters; running statistics and parameters of a task.
+    config.model.image.projection = None
+    config.model.text.projection = {"width": tiny.FEATURES, "batch_norm": True}
+    config.tasks.i2t.similarity = {"name": "cosine", "learned_temperature": True}
+    parts = tiny.make_parts(config)
+    rng = np.random.default_rng(0)
+    saved = dataclasses.replace(tiny.start(parts), step=np.int32(2))
+    statistics = jax.tree.map(lambda leaf: rng.random(leaf.shape, np.float32), saved.model_state)
+    saved = dataclasses.replace(saved, model_state=jax.device_put(statistics))
+    assert jax.tree.leaves(statistics)
+    assert saved.params["tasks"]["i2t"]["similarity"]
+    save(tmp_path, [saved])
+    args = (str(tmp_path), 2, parts.shapes)
+    for mesh in (None, parts.mesh):
+        params, model_state = checkpoints.restore_model(*args, mesh)
+        assert "Metadata file" not in caplog.text
+        tiny.assert_identical(params, saved.all_params())
+        tiny.assert_identical(model_state, saved.model_state)
+        devices = {len(leaf.sharding.device_set) for leaf in jax.tree.leaves(params)}
+        assert devices == {8 if mesh else 1}
+    with pytest.raises(UserError, match=r"no checkpoint of step 3; it has \[2\]"):
+        checkpoints.restore_model(str(tmp_path), 3, parts.shapes)
+
+
+def test_a_checkpoint_that_was_being_written_does_not_count(tmp_path):
+    good = make_state(4)
+    save(tmp_path, [good])
+    half = tmp_path / "checkpoints/8.orbax-checkpoint-tmp"
+    shutil.copytree(tmp_path / "checkpoints/4/params", half / "params.orbax-checkpoint-tmp")
+    assert run_folder.steps(str(tmp_path)) == [4]
+    assert run_folder.resolve_step(str(tmp_path), "latest") == 4
+    tiny.assert_identical(restore_latest(str(tmp_path), make_state(0)), good)
+    # The run reaches step 8 again.
+    again = dataclasses.replace(make_state(8), frozen=good.frozen)
+    save(tmp_path, [again])
+    assert not half.exists()
+    tiny.assert_identical(restore_latest(str(tmp_path), make_state(0)), again)
+
+
+def test_a_step_already_saved_is_left_alone(tmp_path):
+    first = make_state(2)
+    save(tmp_path, [first])
+    save(tmp_path, [dataclasses.replace(make_state(3), step=first.step)])
+    tiny.assert_identical(restore_latest(str(tmp_path), make_state(0)), first)
+
+
+def test_sizes_that_lie_reserve_no_memory(tmp_path):
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "frozen", {"a": np.ones((2, 3), np.float32)})
+    assert checkpoints.read_tree(str(tmp_path), None, "frozen")["a"].tolist() == [[1] * 3] * 2
+    place = {"driver": "ocdbt", "base": f"file://{tmp_path}/frozen/"}
+    store = tensorstore.KvStore.open(place).result()
+    description = json.loads(store["a/.zarray"])
+    store["a/.zarray"] = json.dumps(description | {"shape": [20_000, 300_000]}).encode()
+    with pytest.raises(UserError, match="frozen claims arrays of 24,000,000,000 bytes, more than"):
+        checkpoints.read_tree(str(tmp_path), None, "frozen")

@@ -1,0 +1,126 @@
+"""Evaluation on stored features of frozen encoders equals evaluation of the whole towers."""
+
+import pathlib
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+from tests.frozen_runs import TINY, changed, make_image_config, make_text_config, start_run
+from tests.saved_run import evaluate, read
+from xmodal import data
+from xmodal.train import loop
+from xmodal.train.evaluation.run_evaluation import RunEvaluation
+
+pytestmark = pytest.mark.usefixtures("quick_draws")
+
+
+def make_config(side, data_dir, folder):
+    """All captions of any length, or images of one to five regions, and heads that pool them."""
+    if side == "image":
+        return make_image_config("regions", data_dir, folder)
+    config = make_text_config(data_dir, folder)
+    config.model.text.encoder.lower_depth, config.freeze = 0, ["text/encoder/"]
+    return config
+
+
+@pytest.fixture(params=["image", "text"])
+def config(request, tiny_data_dir, tmp_path):
+    return make_config(request.param, tiny_data_dir, tmp_path / "features")
+
+
+@pytest.fixture
+def text_config(tiny_data_dir, tmp_path):
+    return make_config("text", tiny_data_dir, tmp_path / "features")
+
+
+def splits(config):
+    """The splits of the stored features."""
+    folders = pathlib.Path(config.frozen_features.folder).glob("*_features-*")
+    return sorted(folder.name.split("-")[1] for folder in folders)
+
+
+def evaluate_validation(config, **options):
+    """Results and embeddings of a split that was not trained on."""
+    parts, state = start_run(config)
+    evaluation = RunEvaluation(parts, **options)
+    provider = evaluation.provider(state.all_params(), state.model_state)
+    evaluator = evaluation.suite.evaluator(TINY, "validation")
+    return evaluator.run(provider), evaluator.embeddings(provider)
+
+
+def assert_equal(found, expected):
+    for board, other in zip(found[0], expected[0], strict=True):
+        assert board.directions.keys() == other.directions.keys() != set()
+        for name, direction in board.directions.items():
+            np.testing.assert_array_equal(direction.rank, other.directions[name].rank)
+    assert found[1].sides == expected[1].sides
+    for side in expected[1].sides:
+        vectors = expected[1].vectors(side)
+        np.testing.assert_allclose(found[1].vectors(side), vectors, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_ranks_are_those_of_the_whole_towers(config, monkeypatch):
+    expected = evaluate_validation(config)
+    assert splits(config) == []
+    assert_equal(evaluate_validation(config, stores=True), expected)
+    assert splits(config) == ["validation"]
+    # Other commands read them, and not the inputs of the encoder.
+    monkeypatch.setattr(data, "write_features", lambda *args: pytest.fail("computed twice"))
+    (side,) = config.frozen_features.sides
+    reader = {"image": "image_columns", "text": "text_batches"}[side]
+    module = sys.modules["xmodal.data.evaluated_split"]  # The package has a function of this name.
+    monkeypatch.setattr(module, reader, lambda *args, **kwargs: pytest.fail("inputs read"))
+    assert_equal(evaluate_validation(config), expected)
+
+
+def test_the_towers_run_where_features_cannot_be_written(text_config):
+    expected = evaluate_validation(text_config)
+    # Not even the superuser can write there.
+    read_only = changed(text_config, {"frozen_features.folder": "/proc/features"})
+    assert_equal(evaluate_validation(read_only, stores=True), expected)
+
+
+@pytest.mark.slow
+def test_other_weights_or_inputs_have_features_of_their_own(config):
+    """The inputs of an evaluator may differ from those of the training."""
+    (side,) = config.frozen_features.sides
+    changes = {"image": {"max_regions": 2}, "text": {"prompt": "a photo of {}"}}[side]
+    own = {side: config.data[side].to_dict() | changes}
+    all_changes = [{}, {"seed": 1}, {f"evals.{TINY}.data": own}]
+    for number, each in enumerate(all_changes, 1):
+        again = changed(config, each)
+        evaluate_validation(again, stores=True)
+        assert splits(config) == number * ["validation"], each
+        without = changed(again, {"frozen_features.sides": []})
+        assert_equal(evaluate_validation(again), evaluate_validation(without))
+
+
+@pytest.mark.slow
+def test_a_run_stores_each_split_once(text_config, tmp_path, monkeypatch):
+    text_config.evals[TINY].every = text_config.checkpoint.every = 4
+    write, written = data.write_features, []
+
+    def dying(folder, *others):
+        written.append(pathlib.Path(folder).name.split("-")[1])
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        write(folder, *others)
+
+    monkeypatch.setattr(data, "write_features", dying)
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        loop.train(text_config, str(folder))
+    assert loop.train(text_config, str(folder))
+    assert written == ["train", "validation", "validation", "test"]
+    assert splits(text_config) == ["test", "train", "validation"]
+    # The same numbers from stored features, and then from the towers.
+    numbers = read(folder / "test" / "metrics.json")
+    for output in ("stored", "whole"):
+        evaluate(run=str(folder), output=str(tmp_path / output))
+        found = read(tmp_path / output / "metrics.json")
+        assert found == pytest.approx(numbers, rel=1e-5)
+        shutil.rmtree(text_config.frozen_features.folder, ignore_errors=True)
+    assert len(written) == 4

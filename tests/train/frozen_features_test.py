@@ -1,0 +1,307 @@
+"""Training on stored features of frozen encoders equals training without them."""
+
+import dataclasses
+import json
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from tests.frozen_runs import (
+    LOWER,
+    TINY,
+    TOTAL_STEPS,
+    changed,
+    make_image_config,
+    make_text_config,
+    start_run,
+)
+from tests.saved_run import evaluate_weights
+from tests.tiny_run import train
+from xmodal import data
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
+from xmodal.models.encoders import efficientnet
+from xmodal.train import frozen_features, loop, preflight
+from xmodal.train.evaluation.run_evaluation import RunEvaluation
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.resolve import build_run
+
+pytestmark = pytest.mark.usefixtures("quick_draws")
+
+
+@pytest.fixture
+def config(tiny_data_dir, tmp_path):
+    return make_text_config(tiny_data_dir, tmp_path / "features")
+
+
+@pytest.fixture(params=["pictures", "features", "regions"])
+def image_config(request, tiny_data_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:1])
+    return make_image_config(request.param, tiny_data_dir, tmp_path / "features")
+
+
+def without_features(config):
+    return changed(config, {"frozen_features.sides": []})
+
+
+def folders(config):
+    return sorted(pathlib.Path(config.frozen_features.folder).iterdir())
+
+
+def assert_losses_agree(config, tmp_path, rtol=2e-4):
+    found = train(config, tmp_path / "stored")
+    expected = train(without_features(config), tmp_path / "plain")
+    assert list(found) == list(expected) == list(range(TOTAL_STEPS))
+    np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=rtol)
+    assert found[0] > 1.02 * found[TOTAL_STEPS - 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lower_depth", "dtype", "temperature"),
+    # Stored as bfloat16; a low temperature would amplify the rounding of a float32 encoder.
+    [(0, "bfloat16", 0.05), (1, "bfloat16", 0.05), (1, "float32", 0.5)],
+)
+def test_the_losses_are_those_without_stored_features(
+    config, tmp_path, lower_depth, dtype, temperature, monkeypatch, request
+):
+    config.model.text.encoder.update({"lower_depth": lower_depth, "dtype": dtype})
+    config.model.similarity.temperature = temperature
+    config.freeze = [LOWER if lower_depth else "text/encoder/"]
+    if dtype == "float32":
+        request.getfixturevalue("without_evaluation")
+    assert_losses_agree(config, tmp_path)
+    # Evaluation reads features that keep all digits, and otherwise runs the whole tower.
+    splits = ["train"] if lower_depth else ["test", "train", "validation"]
+    assert [each.name.split("-")[:2] for each in folders(config)] == [
+        ["text_features", split] for split in splits
+    ]
+    if dtype == "float32" or not lower_depth:
+        return
+    metrics = [
+        json.loads((tmp_path / name / "test/metrics.json").read_text())
+        for name in ("stored", "plain")
+    ]
+    assert metrics[0].keys() == metrics[1].keys()
+    monkeypatch.setattr(data, "open_features", lambda *args: pytest.fail("not needed"))
+    stored = str(tmp_path / "stored")
+    parts = build_run(run_folder.load_run(stored), mesh_lib.make_mesh())
+    weights = checkpoints.restore_model(stored, TOTAL_STEPS, parts.shapes, parts.mesh)
+    (again,) = evaluate_weights(RunEvaluation(parts, trains=False), *weights, name="again")
+    assert {tag: metrics[0][tag] for tag in again.tagged} == again.tagged
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_evaluation")
+@pytest.mark.parametrize(
+    ("image_config", "head"),
+    # The features of the other two pairs are compared by `test_the_features_of_images_are_...`.
+    [
+        ("pictures", "mean"),
+        ("features", "attention"),
+        ("regions", "mean"),
+        ("regions", "attention"),
+    ],
+    indirect=["image_config"],
+)
+def test_the_losses_of_images_are_those_without_stored_features(image_config, tmp_path, head):
+    image_config.model.image.head = {"name": head}
+    # Pooled features keep all digits; tokens are rounded to bfloat16.
+    assert_losses_agree(image_config, tmp_path, rtol=1e-6 if head == "mean" else 5e-3)
+    (folder,) = folders(image_config)
+    assert folder.name.startswith("image_features-train-")
+    assert ("pooling" in data.open_features(str(folder)).key) == (head == "mean")
+
+
+@pytest.mark.slow
+def test_the_features_are_those_of_the_tower(config):
+    config.data.text.prompt = "a photo of {}"  # For evaluators.
+    parts, state = start_run(config)
+    readers = frozen_features.open_or_compute(parts, state)
+    plain, stored = (loop.make_batches(parts, 0, given) for given in ((), readers))
+    compute = jax.jit(parts.model.towers["text"].frozen_features)
+    for _ in range(3):
+        batch, found = next(plain), next(stored)
+        assert found.keys() == batch.keys() - {"text_ids"} | {"text_features"}
+        for index in np.ndindex(batch["caption_id"].shape):
+            inputs = {name: batch[name][index][None] for name in ("text_ids", "text_mask")}
+            params = state.all_params()["text"]
+            (expected,) = compute(params, {}, inputs).values()
+            real = batch["text_mask"][index] > 0
+            features = found["text_features"][index].astype(np.float32)
+            np.testing.assert_allclose(features[real], expected[0][real], rtol=2**-8, atol=1e-5)
+            assert not features[~real].any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", ["mean", "attention"])
+def test_the_features_of_images_are_those_of_the_tower(image_config, head):
+    image_config.model.image.head = {"name": head}
+    parts, state = start_run(image_config)
+    readers = frozen_features.open_or_compute(parts, state)
+    batch, found = (next(loop.make_batches(parts, 0, given)) for given in ((), readers))
+    assert found.keys() == batch.keys() - {"image"} | {"image_features"}
+    np.testing.assert_array_equal(found["image_id"], batch["image_id"])
+    params, statistics = state.all_params()["image"], state.model_state["image"]
+    inputs = {name: batch[name] for name in ("image", "image_mask") if name in batch}
+    compute = jax.jit(parts.model.towers["image"].frozen_features)
+    (expected,) = compute(params, statistics, inputs).values()
+    features = found["image_features"].astype(np.float32)
+    if head == "mean":
+        np.testing.assert_allclose(
+            features.sum(axis=1), np.asarray(expected).sum(axis=1), rtol=1e-6, atol=1e-6
+        )
+        return
+    assert features.shape == expected.shape
+    real = batch.get("image_mask", np.ones(expected.shape[:2], bool))
+    assert real.all() == (image_config.data.config != "regions")
+    np.testing.assert_allclose(features[real], expected[real], rtol=2**-7, atol=1e-3)
+    assert not features[~real].any()
+    np.testing.assert_array_equal(found.get("image_mask", real), real)
+
+
+@pytest.mark.slow
+def test_other_features_have_a_folder_of_their_own(config):
+    # A vocabulary of another size would mean other weights.
+    config.model.text.encoder.vocab_size, config.batch_size = 300, 8
+    frozen_features.open_or_compute(*start_run(config))
+    (first,) = folders(config)
+    files = {path: path.read_bytes() for path in first.iterdir()}
+    all_changes = [
+        {"seed": 1},  # other weights
+        {"data.text.max_length": 8},
+        {"data.text.lower_case": False},
+        {"train_split": "validation"},  # other captions
+        {"model.text.encoder.dtype": "bfloat16"},
+    ]
+    for number, changes in enumerate(all_changes, 2):
+        frozen_features.open_or_compute(*start_run(changed(config, changes)))
+        assert len(folders(config)) == number, changes
+    assert {path: path.read_bytes() for path in first.iterdir()} == files
+    frozen_features.open_or_compute(*start_run(config))
+    assert len(folders(config)) == 1 + len(all_changes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("image_config", ["features"], indirect=True)
+def test_features_that_another_head_pools_are_not_taken_for_tokens(image_config):
+    shapes = {}
+    for head in ("attention", "mean", "max", "attention"):
+        image_config.model.image.head = {"name": head}
+        (reader,) = frozen_features.open_or_compute(*start_run(image_config))
+        shapes.setdefault(reader.folder, set()).add((head, reader.rows))
+    # All tokens, the mean, and the maximum.
+    assert sorted(shapes.values(), key=str) == [{("attention", 3)}, {("max", 3)}, {("mean", 3)}]
+    assert len(folders(image_config)) == 3
+
+
+def test_trained_parameters_are_no_part_of_the_features(config, monkeypatch):
+    parts, state = start_run(config)
+    (first,) = frozen_features.open_or_compute(parts, state)
+    monkeypatch.setattr(data, "write_features", lambda *args: pytest.fail("computed twice"))
+    moved = jax.tree.map(lambda leaf: leaf + 1, state.params)
+    (again,) = frozen_features.open_or_compute(parts, dataclasses.replace(state, params=moved))
+    assert again.folder == first.folder
+
+
+@pytest.mark.parametrize("image_config", ["pictures"], indirect=True)
+@pytest.mark.slow
+def test_running_statistics_are_a_part_of_the_features(image_config):
+    parts, state = start_run(image_config)
+    frozen_features.open_or_compute(parts, state)
+    moved = jax.tree.map(lambda leaf: leaf + 1, state.model_state)
+    frozen_features.open_or_compute(parts, dataclasses.replace(state, model_state=moved))
+    assert len(folders(image_config)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_evaluation")
+def test_a_run_killed_while_it_computes_starts_over(config, tmp_path, monkeypatch):
+    features = frozen_features._sorted_text_features
+
+    def dying(*arguments):
+        yield from features(*arguments)[:5]
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(frozen_features, "_sorted_text_features", dying)
+        with pytest.raises(KeyboardInterrupt):
+            loop.train(config, str(tmp_path / "run"))
+    assert not folders(config)
+    # The folder is made for its lock, which is gone.
+    assert not list((tmp_path / "run").iterdir())
+    assert len(train(config, tmp_path / "run")) == TOTAL_STEPS
+
+
+def test_damaged_features_are_named(config):
+    parts, state = start_run(config)
+    frozen_features.open_or_compute(parts, state)
+    (folder,) = folders(config)
+    records = folder / "features.array_record"
+    records.write_bytes(records.read_bytes()[:50])
+    with pytest.raises(UserError, match=f"{folder} has no complete features.*delete it"):
+        frozen_features.open_or_compute(parts, state)
+
+
+def test_a_host_that_does_not_see_the_features_of_another(config, monkeypatch):
+    """Whatever a process sees itself, it follows process 0, so that none waits for another."""
+    parts, state = start_run(config)
+    names = []
+
+    def first_does(what, function):
+        names.append(what)
+
+    for seen in ("True", "False"):
+
+        def gather(what, own, seen=seen):
+            names.append(what)
+            return [seen, own]
+
+        monkeypatch.setattr(frozen_features, "_VISIBLE_SECONDS", 0)
+        monkeypatch.setattr(frozen_features.processes, "gather", gather)
+        monkeypatch.setattr(frozen_features.processes, "first_does", first_does)
+        with pytest.raises(UserError, match="does not see; set config.frozen_features.folder"):
+            frozen_features.open_or_compute(parts, state)
+    # The names are keys, equal on hosts with data in other folders.
+    looked, computed = (
+        "look for the features of the text side",
+        "write the features of the text side",
+    )
+    assert names == [looked, looked, computed]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_evaluation")
+def test_a_continued_run_reads_the_same_features(config, tmp_path, monkeypatch):
+    whole = train(config, tmp_path / "whole")
+    config.checkpoint.every = 5
+    make_batches = loop.make_batches
+
+    def dying(parts, first_step, features):
+        for step, batch in enumerate(make_batches(parts, first_step, features), first_step):
+            if step == 6:
+                raise KeyboardInterrupt
+            yield batch
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "make_batches", dying)
+        with pytest.raises(KeyboardInterrupt):
+            loop.train(config, str(tmp_path / "run"))
+    assert run_folder.steps(str(tmp_path / "run")) == [0, 5]
+    rest = train(config, tmp_path / "run")
+    assert rest == {step: whole[step] for step in range(5, TOTAL_STEPS)}
+    assert len(folders(config)) == 1
+
+
+def test_features_stand_beside_the_dataset_by_default(config, tiny_data_dir):
+    config.frozen_features.folder = ""
+    (reader,) = frozen_features.open_or_compute(*start_run(config))
+    assert pathlib.Path(reader.folder).parent == pathlib.Path(tiny_data_dir, TINY, "images/1.0.0")
+
+
+@pytest.mark.slow
+def test_a_dry_run_computes_no_features(config, tmp_path):
+    preflight.check(config, str(tmp_path / "run"))
+    assert not (tmp_path / "features").exists()

@@ -1,0 +1,346 @@
+"""Settings that a run takes from the weights it starts from; the model is the tiny one."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from configs import base
+from tests import tiny_encoder as tiny
+from xmodal import data
+from xmodal.core.errors import UserError
+from xmodal.models.tower import make_tower
+from xmodal.pretrained.conversion_report import Report
+from xmodal.pretrained.folder import Description, save_tower
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.inherit import inherit
+from xmodal.train.initialization import from_run
+from xmodal.train.resolve import resolve
+from xmodal.train.sections import CheckpointConfig, SelectConfig
+from xmodal.train.tree import flatten
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
+BERT = {
+    "name": "bert", "vocab_size": len(WORDS), "width": 8, "depth": 3, "heads": 2, "mlp_dim": 12,
+    "max_positions": tiny.TOKENS,
+}  # fmt: skip
+MOBILE = {"name": "mobilenet_v2", "width": 0.35, "folded": True}
+
+
+def write_vocabulary(path, tokens):
+    path.write_text("".join(f"{token}\n" for token in tokens))
+    return str(path)
+
+
+def save(folder, side, encoder, head, preprocessing, files):
+    """Saves a converted tower with random weights."""
+    description = Description(encoder, head, preprocessing, files)
+    ids = np.ones((1, 4), np.int32)
+    pixels = {"image": np.zeros((1, 32, 32, 3), np.uint8)}
+    inputs = {"text_ids": ids, "text_mask": ids} if side == "text" else pixels
+    tower = make_tower(f"config.model.{side}", description.side())
+    params, state = jax.eval_shape(lambda: tower.init(jax.random.key(0), inputs))
+    rng = np.random.default_rng(0)
+    arrays = {
+        name: rng.normal(size=leaf.shape).astype(np.float32)
+        for name, leaf in flatten({"params": params, **state}).items()
+    }
+    save_tower(folder, arrays, description, Report({}, {}, [], {}))
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    """The folder of a BERT with mean pooling that reads six tokens."""
+    folder = tmp_path_factory.mktemp("towers") / "bert"
+    preprocessing = {"tokenizer": "wordpiece", "lower_case": True, "max_length": tiny.TOKENS}
+    files = {"vocab.txt": "".join(f"{token}\n" for token in WORDS).encode()}
+    return save(folder, "text", BERT, {"name": "mean"}, preprocessing, files)
+
+
+@pytest.fixture(scope="module")
+def mobilenet(tmp_path_factory):
+    """The folder of a small MobileNetV2 for pictures of 96 pixels."""
+    folder = tmp_path_factory.mktemp("towers") / "mobilenet"
+    return save(folder, "image", MOBILE, None, {"normalization": "inception", "size": 96}, {})
+
+
+def make_open_config(**towers):
+    """A config that leaves to the towers everything they specify."""
+    config = tiny.make_config()
+    config.batch_size = 16
+    config.model.image = {"encoder": {"name": ""}, "head": None, "projection": {"width": 8}}
+    config.model.text = {"encoder": {"name": None}, "head": None, "projection": {"width": 8}}
+    config.data.image.size = 0
+    config.data.text = {"vocabulary": "", "max_length": None}
+    config.init_from.towers.update(towers)
+    return config
+
+
+def test_towers_fill_what_a_config_leaves_unset(bert, mobilenet, few_shapes):
+    config = make_open_config(text=bert, image=mobilenet)
+    config.data.data_dir = few_shapes
+    filled = inherit(config)
+    assert filled.model.text.encoder.to_dict() == BERT | {"types": 2}
+    assert filled.model.text.head.to_dict() == {"name": "mean"}
+    assert filled.model.image.encoder.to_dict() == MOBILE | {"normalization": "inception"}
+    assert filled.model.image.head.to_dict() == {"name": "mean"}
+    assert filled.data.image.size == 96
+    assert filled.data.text.to_dict() == {
+        "vocabulary": f"{bert}/vocab.txt", "tokenizer": "wordpiece", "lower_case": True,
+        "max_length": tiny.TOKENS,
+    }  # fmt: skip
+    assert config.model.text.head is None  # The caller's config is unchanged.
+    parts = resolve(filled)
+    assert parts.batch["image"].shape == (16, 96, 96, 3)
+    words = parts.shapes[0]["text"]["encoder"]["word_embeddings"]
+    assert words.shape == (len(WORDS), 8)
+    assert data.load_tokenizer(parts.settings.data).vocabulary == tuple(WORDS)
+
+
+def test_a_choice_that_weights_leave_open_stays(bert, mobilenet):
+    config = make_open_config(text=bert, image=mobilenet)
+    config.data.image.size, config.data.text.max_length = 64, 5
+    config.model.text.head = {"name": "first"}
+    choices = {"lower_depth": 2, "dropout": 0.1, "layer_init": "siglip"}
+    config.model.text.encoder = {"name": "bert", "depth": 3, **choices}
+    filled = inherit(config)
+    assert filled.data.image.size == 64
+    assert filled.data.text.max_length == 5
+    assert filled.model.text.head.to_dict() == {"name": "first"}
+    assert filled.model.text.encoder.to_dict() == BERT | choices | {"types": 2}
+
+
+@pytest.mark.parametrize(
+    ("towers", "text", "message"),
+    [
+        (
+            {"text": "nowhere"},
+            {},
+            "nowhere is not a converted tower: nowhere/tower.json is missing",
+        ),
+        (
+            {"image": "BERT"},
+            {},
+            "(?s)contradicts the tower .*image.encoder.name is 'precomputed', the .* have 'bert'",
+        ),
+        ({"text": "BERT"}, {"heads": 4}, "config.model.text.encoder.heads is 4, .* have 2"),
+        (
+            {"text": "BERT"},
+            {"vocab_size": 21, "depth": 2},
+            "(?s)encoder.vocab_size is 21, .* have 20.*encoder.depth is 2, .* have 3",
+        ),
+        ({"text": "BERT"}, None, "but config.model.text is None"),
+    ],
+)
+def test_another_tower_than_the_configs(bert, towers, text, message):
+    config = tiny.make_config_with_towers(**text or {})
+    config.data.text.vocabulary = f"{bert}/vocab.txt"
+    if text is None:
+        config.model.text = None
+    for side, folder in towers.items():
+        config.init_from.towers[side] = folder.replace("BERT", bert)
+    with pytest.raises(UserError, match=message):
+        inherit(config)
+
+
+def test_another_normalization_of_pixels_is_refused(mobilenet):
+    config = tiny.make_config_with_towers(image=mobilenet)
+    for own in (None, "inception", "unit"):
+        config.model.image.encoder = MOBILE | ({} if own is None else {"normalization": own})
+        if own == "unit":
+            with pytest.raises(UserError, match=r"normalization is 'unit', .* have 'inception'"):
+                inherit(config)
+        else:
+            assert inherit(config).model.image.encoder.normalization == "inception"
+    # False is a value, not a gap.
+    config.model.image.encoder = MOBILE | {"folded": False}
+    with pytest.raises(UserError, match="encoder.folded is False, the weights have True"):
+        inherit(config)
+
+
+def test_the_vocabulary_must_be_the_towers(bert, tmp_path):
+    config = tiny.make_config_with_towers(bert)
+    assert inherit(config).data.text.vocabulary == f"{bert}/vocab.txt"
+    for tokens, message in (
+        (WORDS[:-1], "with 19 entries, .* the 20 of .*; the first to differ is number 19, None"),
+        ([*WORDS[:4], *WORDS[:3:-1]], "with 20 entries, .*number 4, 'p' and 'a'"),
+    ):
+        config.data.text.vocabulary = write_vocabulary(tmp_path / "vocab.txt", tokens)
+        with pytest.raises(UserError, match=message):
+            inherit(config)
+    config.data.text.vocabulary = write_vocabulary(tmp_path / "vocab.txt", WORDS)
+    config.data.text.lower_case, config.data.text.max_length = False, 7
+    with pytest.raises(UserError) as caught:
+        inherit(config)
+    assert "config.data.text.lower_case is False, the weights have True" in str(caught.value)
+    assert "max_length is 7, the weights support texts of at most 6" in str(caught.value)
+
+
+def test_a_tower_that_reads_its_pads_fixes_their_number_and_token(mobilenet, tmp_path):
+    text = {"tokenizer": "wordpiece", "pad": "[SEP]", "reads_pads": True, "max_length": 6}
+    files = {"vocab.txt": "".join(f"{token}\n" for token in WORDS).encode()}
+    folder = save(tmp_path / "text", "text", BERT, {"name": "mean"}, text, files)
+    filled = inherit(make_open_config(text=folder, image=mobilenet)).data.text
+    assert (filled.pad, filled.reads_pads, filled.max_length) == ("[SEP]", True, 6)
+    config = make_open_config(text=folder, image=mobilenet)
+    config.data.text.update({"max_length": 5, "pad": "[PAD]", "reads_pads": False})
+    with pytest.raises(UserError) as caught:
+        inherit(config)
+    for line in (
+        "config.data.text.max_length is 5, the weights have 6\n",
+        "config.data.text.pad is '[PAD]', the weights have '[SEP]'\n",
+        "config.data.text.reads_pads is False, the weights have True\n",
+    ):
+        assert line in str(caught.value)
+
+
+def test_a_marker_that_the_weights_never_saw_is_a_contradiction(other_run):
+    config = make_second_config(other_run)
+    config.data.text.pad = "[SEP]"
+    with pytest.raises(UserError, match=r"text.pad is '\[SEP\]', the weights have ''"):
+        inherit(config)
+
+
+def test_a_tower_without_a_vocabulary(tmp_path):
+    config = tiny.make_config_with_towers(save(tmp_path / "text", "text", BERT, None, {}, {}))
+    with pytest.raises(UserError, match="text has no vocab.txt: set config.data.text.vocabulary"):
+        inherit(config)
+
+
+@pytest.mark.parametrize("content", [{"name": "bert"}, {"encoder": {"width": 8}}, [], "bert"])
+def test_a_folder_of_another_kind_of_file(tmp_path, content):
+    (tmp_path / "tower.json").write_text(json.dumps(content))
+    safetensors.numpy.save_file({"x": np.ones(1)}, tmp_path / "weights.safetensors")
+    with pytest.raises(UserError, match="tower.json is damaged"):
+        inherit(tiny.make_config_with_towers(str(tmp_path)))
+
+
+@pytest.mark.parametrize(("kept", "message"), [(-1, "bytes instead of"), (5, "cannot be read")])
+def test_weights_that_are_cut_off_are_found_before_the_start(bert, tmp_path, kept, message):
+    folder = tmp_path / "text"
+    shutil.copytree(bert, folder)
+    path = folder / "weights.safetensors"
+    inherit(tiny.make_config_with_towers(str(folder)))  # whole
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(UserError, match=f"weights.safetensors .*{message}"):
+        inherit(tiny.make_config_with_towers(str(folder)))
+
+
+@pytest.fixture(scope="module")
+def other_run(tmp_path_factory):
+    """The folder of a run of the tiny model, with its own words."""
+    folder = str(tmp_path_factory.mktemp("other") / "run")
+    config = tiny.make_config()
+    config.model.text.encoder.dropout = 0.1
+    parts = tiny.make_parts(config)
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig("m"))
+    saver.save(tiny.start(parts, seed=1))
+    saver.close()
+    run_folder.save_config(folder, config, WORDS)
+    return folder
+
+
+def make_second_config(other_run, **options):
+    config = tiny.make_config()
+    config.init_from.update({"run": other_run, "step": "latest", **options})
+    return config
+
+
+def test_a_run_brings_its_vocabulary(other_run):
+    config = make_second_config(other_run)
+    config.model.text.encoder = {"name": "bert", "vocab_size": 0}
+    config.model.text.head = None
+    filled = inherit(config)
+    assert filled.data.text.vocabulary == f"{other_run}/vocab.txt"
+    own = tiny.make_config().model.text
+    assert filled.model.text.encoder.to_dict() == own.encoder.to_dict() | {
+        "types": 2
+    }  # The default.
+    assert filled.model.text.head.name == "first"
+
+
+def test_keywords_of_a_similarity_and_pair_scorer_without_arrays_come_with_them(
+    tmp_path, monkeypatch
+):
+    saved = tiny.make_config()
+    saved.model.similarity = {"name": "saf", "width": 5, "attention_scale": 4.0}
+    saved.model.pair_scorer = {"name": "matching_head", "width": 8, "heads": 2, "dropout": 0.3}
+    run_folder.save_config(str(tmp_path), saved, WORDS)
+    paths = ["similarity/gate/kernel", "pair_scorer/input/kernel"]
+    monkeypatch.setattr(from_run, "split_paths", lambda source: (paths, []))
+
+    def second(scale=None, heads=None):
+        config = make_second_config(str(tmp_path))
+        config.model.similarity = {"name": "saf", "attention_scale": scale}
+        config.model.pair_scorer = {"name": "matching_head", "heads": heads, "dropout": 0.0}
+        return config
+
+    model = inherit(second()).model
+    assert (model.similarity.attention_scale, model.similarity.width) == (4.0, 5)
+    assert (model.pair_scorer.heads, model.pair_scorer.dropout) == (2, 0.0)
+    with pytest.raises(UserError, match="attention_scale is 9.0, the weights have 4.0"):
+        inherit(second(scale=9.0))
+    with pytest.raises(UserError, match="pair_scorer.heads is 4, the weights have 2"):
+        inherit(second(heads=4))
+    without = second()
+    without.model.pair_scorer = None
+    assert inherit(without).model.pair_scorer is None
+    paths[:] = ["image/projection/kernel"]
+    inherit(second(scale=9.0, heads=4))
+
+
+def test_a_contradiction_with_a_run_is_named(other_run, tmp_path):
+    config = make_second_config(other_run)
+    config.data.text = base.words("nltk", min_count=1, max_length=tiny.TOKENS + 1, lower_case=False)
+    config.data.text.vocabulary = write_vocabulary(tmp_path / "vocab.txt", WORDS[::-1])
+    config.model.text.encoder.heads = 4
+    config.model.text.projection = None
+    with pytest.raises(UserError) as caught:
+        inherit(config)
+    for line in (
+        f"The config contradicts the run {other_run}:\n",
+        "config.model.text.encoder.heads is 4, the weights have 2\n",
+        "config.model.text.projection is None, the weights have {'normalize_input': False,",
+        "config.data.text.tokenizer is 'nltk', the weights have 'wordpiece'\n",
+        "config.data.text.lower_case is False, the weights have True\n",
+        "config.data.text.unknown is 'token', the weights have 'drop'\n",
+        f"with 20 entries, the weights have the 20 of '{other_run}/vocab.txt'; the first to differ",
+        "config.data.text.max_length is 7, the weights support texts of at most 6 tokens\n",
+    ):
+        assert line in str(caught.value)
+
+
+@pytest.mark.parametrize("include", [["image/"], ["text/projection/", "tasks/"]])
+def test_words_are_free_where_the_text_encoder_is_not_taken(other_run, include):
+    config = make_second_config(other_run, include=include)
+    config.data.text.tokenizer = "nltk"
+    filled = inherit(config)
+    assert filled.data.text.to_dict() == config.data.text.to_dict()
+
+
+def test_a_run_that_has_lost_its_vocabulary(other_run, tmp_path):
+    shutil.copytree(other_run, tmp_path / "run")
+    (tmp_path / "run" / "vocab.txt").unlink()
+    path = tmp_path / "run" / "config.json"
+    path.write_text(path.read_text().replace('"vocab.txt"', '""'))
+    config = make_second_config(str(tmp_path / "run"))
+    with pytest.raises(UserError, match="run has no vocab.txt: set config.data.text.vocabulary"):
+        inherit(config)
+    config.data.text.vocabulary = f"{other_run}/vocab.txt"
+    assert inherit(config).data.text.vocabulary == f"{other_run}/vocab.txt"
+
+
+def test_a_run_that_goes_on_needs_nothing_that_it_came_from(other_run):
+    config = tiny.make_config()
+    config.init_from.towers.text = "gone"
+    config.data.text.vocabulary = "gone/vocab.txt"
+    config.model.text.encoder.vocab_size = 0
+    filled = inherit(config, other_run)
+    assert filled.data.text.vocabulary == f"{other_run}/vocab.txt"
+    assert filled.model.text.encoder.vocab_size == tiny.WORDS
+    with pytest.raises(UserError, match="gone is not a converted tower"):
+        inherit(config)

@@ -1,0 +1,92 @@
+"""Weights averaged over two runs of the tiny model."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from tests import tiny_encoder as tiny
+from xmodal.core.errors import UserError
+from xmodal.train import start
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.initialization.blend import blend_weights
+from xmodal.train.sections import BlendConfig, CheckpointConfig, InitConfig, SelectConfig
+from xmodal.train.tree import flatten
+
+
+def make_parts(freeze=(), width=8, **init_from):
+    config = tiny.make_image_config(freeze=list(freeze))
+    config.model.image.projection.update({"width": width, "batch_norm": True})
+    config.model.similarity = {"name": "cosine", "learned_temperature": True}
+    config.init_from.optimizer = False
+    config.init_from.update(init_from)
+    return tiny.make_parts(config)
+
+
+def save(folder, seed, **changes):
+    """The state of a run at step 3, and its folder."""
+    state = tiny.start(make_parts(**changes), seed)
+    rng = np.random.default_rng(seed)
+    state = dataclasses.replace(
+        state,
+        step=jax.device_put(np.int32(3), state.step.sharding),
+        model_state=jax.tree.map(
+            lambda leaf: jax.device_put(rng.random(leaf.shape, np.float32), leaf.sharding),
+            state.model_state,
+        ),
+    )
+    saver = checkpoints.Checkpoints(str(folder), CheckpointConfig(), SelectConfig("m"))
+    saver.save(state)
+    saver.close()
+    run_folder.save_config(str(folder), tiny.make_image_config())
+    return state
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_every_array_is_the_weighted_mean(weight, tmp_path):
+    first, second = (
+        save(tmp_path / "a", 1),
+        save(tmp_path / "b", 2, freeze=["image/projection/kernel"]),
+    )
+    blend = {"run": str(tmp_path / "b"), "step": "latest", "weight": weight}
+    parts = make_parts(run=str(tmp_path / "a"), step="latest", blend=blend)
+    found = start.starting_state(parts, str(tmp_path / "new"))
+    assert int(found.step) == 0
+    a, b, mixed = (
+        flatten(each.all_params()) | flatten(each.model_state) for each in (first, second, found)
+    )
+    assert a.keys() == b.keys() == mixed.keys()
+    assert {"similarity/log_scale", "image/batch_stats/projection/batch_norm/var"} <= mixed.keys()
+    for path, array in mixed.items():
+        expected = (1 - weight) * np.float64(a[path]) + weight * np.float64(b[path])
+        np.testing.assert_allclose(array, expected, rtol=1e-6, atol=1e-7, err_msg=path)
+        if weight in (0, 1):
+            np.testing.assert_array_equal(array, (b if weight else a)[path])
+
+
+def test_other_models_and_half_models_are_refused_by_the_name_of_a_parameter(tmp_path):
+    state = save(tmp_path / "a", 1)
+    save(tmp_path / "wide", 2, width=9)
+    blend = BlendConfig(str(tmp_path / "wide"), "latest")
+    with pytest.raises(UserError, match=r"image/.* is \(8,\) here but \(9,\) in .*blend.run="):
+        blend_weights(state, blend)
+    params = {"image": state.params["image"]}
+    blend = BlendConfig(str(tmp_path / "a"), "latest")
+    with pytest.raises(UserError, match="has similarity/log_scale, which this model lacks"):
+        blend_weights(dataclasses.replace(state, params=params), blend)
+    params = state.params | {"tasks": {"more": {"bias": state.params["similarity"]["log_scale"]}}}
+    with pytest.raises(UserError, match="has no tasks/more/bias: blend runs of one model"):
+        blend_weights(dataclasses.replace(state, params=params), blend)
+    parts = make_parts(
+        run=str(tmp_path / "a"), step="latest", include=("image/",), blend=dataclasses.asdict(blend)
+    )
+    with pytest.raises(UserError, match="similarity/log_scale would start at random in the first"):
+        start.starting_state(parts, str(tmp_path / "new"))
+    with pytest.raises(UserError, match="similarity/log_scale would start at random in the first"):
+        start.check_start(parts, str(tmp_path / "new"))
+
+
+def test_moments_of_the_first_run_do_not_fit():
+    with pytest.raises(UserError, match="set config.init_from.optimizer=False"):
+        InitConfig(run="a", blend=BlendConfig("b"))

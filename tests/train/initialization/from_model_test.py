@@ -1,0 +1,174 @@
+"""Starting a run from a converted model of both sides, and evaluating one without training."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from configs import pcme, released
+from tests.saved_run import evaluate_weights
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
+from xmodal.data.text.text_config import TextConfig
+from xmodal.models import make_dual_encoder
+from xmodal.models.encoders import efficientnet
+from xmodal.pretrained.conversion_report import Report
+from xmodal.pretrained.folder import Description
+from xmodal.pretrained.model_folder import ModelDescription, save_model
+from xmodal.train import published_towers, run_config
+from xmodal.train.evaluation.run_evaluation import RunEvaluation
+from xmodal.train.evaluation.suite import Request
+from xmodal.train.inherit import inherit
+from xmodal.train.initialization import from_towers
+from xmodal.train.optimization import run_lengths
+from xmodal.train.resolve import build_run
+from xmodal.train.tree import flatten
+
+WORDS = ["<pad>", "<start>", "<end>", "<unk>", "a", "red", "green", "circle", "above", "the", "."]
+PARAMETERS = {"match_scale": 4.5, "match_shift": 3.25}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_cnn():
+    """Two stages, since these tests spend most of their time compiling."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:2])
+        yield
+
+
+def quick():
+    config = pcme.get_config("quick")
+    config.model.text.encoder.vocab_size = len(WORDS)
+    return ConfigDict(run_lengths.resolve_epochs(config.to_dict(), 1))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, _small_cnn):
+    """A converted model with random weights and the sizes of PCME's quick variant."""
+    sections = quick().model.to_dict()
+    image = {"size": 64, "eval_recipe": "torchvision", "eval_crop": 0.875}
+    text = {"tokenizer": "nltk", "lower_case": True, "markers": "sentence", "unknown": "token"}
+    files = {"vocab.txt": "".join(f"{word}\n" for word in WORDS).encode()}
+    sides = {
+        "image": Description(sections["image"]["encoder"], sections["image"]["head"], image),
+        "text": Description(sections["text"]["encoder"], sections["text"]["head"], text, files),
+    }
+    description = ModelDescription(sides, {"name": "match_probability"}, PARAMETERS)
+    model = make_dual_encoder(description.model())
+    ids = np.zeros((1, 4), np.int32)
+    inputs = {"image": {"image": np.zeros((1, 64, 64, 3), np.uint8)}}
+    inputs["text"] = {"text_ids": ids, "text_mask": ids}
+    params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
+    rng = np.random.default_rng(0)
+    arrays = {
+        f"{side}/{path}": rng.uniform(0.01, 0.1, leaf.shape).astype(np.float32)
+        for side in sides
+        for path, leaf in flatten({"params": params[side], **state[side]}).items()
+    }
+    path = tmp_path_factory.mktemp("models") / "made"
+    save_model(path, arrays, description, Report({}, {}, [], {}))
+    return path, arrays
+
+
+def ours(arrays):
+    """Arrays of a folder by their paths in a state."""
+    params = {
+        name.replace("/params/", "/"): array for name, array in arrays.items() if "/params/" in name
+    }
+    return params | {f"similarity/{name}": value for name, value in PARAMETERS.items()}
+
+
+def start_config(folder):
+    config = quick()
+    config.init_from.model = str(folder)
+    return config
+
+
+def test_a_run_starts_from_all_of_it(folder):
+    path, arrays = folder
+    config = start_config(path)
+    config = inherit(config)
+    settings = run_config.read_settings(config)
+    parts = build_run(config, mesh_lib.make_mesh(jax.devices()[:1]))
+    shapes = parts.state_shapes
+    weights, wanted = from_towers.load_towers(shapes, settings.init_from), ours(arrays)
+    assert flatten(shapes.all_params()).keys() == weights.params.keys() == wanted.keys()
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(weights.params[name], array, err_msg=name)
+    assert flatten(shapes.model_state).keys() == weights.model_state.keys()
+    for name, array in weights.model_state.items():
+        np.testing.assert_array_equal(array, arrays[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("model.text.head.width", 16, "text.head.width is 16, the weights have 32"),
+        ("model.image.head", {"name": "mean"}, "head.name is 'mean', the .* 'gaussian'"),
+        ("model.similarity", {"name": "dot"}, "name is 'dot', .* 'match_probability'"),
+        ("model.image.projection", {"width": 4}, "is {'width': 4}, .* None"),
+        ("init_from.towers.text", "x", "provides both towers, and config.init_from.towers"),
+        ("data.text.markers", "none", "is 'none', the weights have 'sentence'"),
+        ("init_from.model", "/nowhere", "/nowhere is not a converted model: /nowhere/model.json"),
+    ],
+)
+def test_what_does_not_fit(folder, key, value, message):
+    config = start_config(folder[0])
+    *sections, last = key.split(".")
+    node = config
+    for section in sections:
+        node = node[section]
+    with config.unlocked():
+        node[last] = value
+    with pytest.raises(UserError, match=message):
+        inherit(config)
+
+
+def test_a_damaged_folder_is_a_sentence(folder, tmp_path):
+    (tmp_path / "model.json").write_text(json.dumps({"similarity": {"name": "dot"}}))
+    config = start_config(tmp_path)
+    with pytest.raises(UserError, match=r"model.json is damaged .*: convert the weights again"):
+        inherit(config)
+
+
+def release_config(folder, data_dir):
+    config = released.get_config()
+    config.init_from.model = str(folder)
+    config.data.dataset, config.data.data_dir = "crisscrossed_shapes", data_dir
+    config.evals.coco.update({"bootstrap_samples": 20, "batch_size": 32})
+    return config
+
+
+def test_a_config_without_a_model_gets_all_of_it(folder, few_shapes):
+    path, arrays = folder
+    parts = published_towers.build_untrained(release_config(path, few_shapes))
+    assert parts.settings.data.image.size == 64
+    assert parts.settings.data.image.eval_recipe == "torchvision"
+    params, _ = published_towers.load_weights(parts)
+    for name, array in ours(arrays).items():
+        np.testing.assert_array_equal(flatten(params)[name], array, err_msg=name)
+
+
+def test_settings_of_words_make_way_for_a_tokenizer_of_pieces(folder, tmp_path):
+    made = shutil.copytree(folder[0], tmp_path / "made")
+    tower = json.loads((made / "text/tower.json").read_text())
+    tower["preprocessing"] = {"tokenizer": "wordpiece", "max_length": 35}
+    (made / "text/tower.json").write_text(json.dumps(tower))
+    config = release_config(made, "")
+    assert config.data.text.unknown == "token"
+    text = read(TextConfig, "config.data.text", inherit(config).data.text.to_dict())
+    assert (text.tokenizer, text.unknown, text.max_length) == ("wordpiece", "drop", 35)
+
+
+@pytest.mark.slow
+def test_evaluates_without_a_config_of_its_own(folder, few_shapes):
+    parts = published_towers.build_untrained(release_config(folder[0], few_shapes))
+    params, state = published_towers.load_weights(parts)
+    (found,) = evaluate_weights(
+        RunEvaluation(parts, trains=False), params, state, name="made", request=Request("test")
+    )
+    assert 0 <= found.tagged["coco/shapes/i2t/recall@10"] <= 100

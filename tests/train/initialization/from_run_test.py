@@ -1,0 +1,186 @@
+"""Starting from another run's weights; both runs have the tiny multitask model."""
+
+import dataclasses
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from configs import cxc
+from tests import tiny_encoder as tiny
+from xmodal.core.errors import UserError
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.initialization import from_run
+from xmodal.train.sections import CheckpointConfig, InitConfig, SelectConfig
+from xmodal.train.tree import flatten
+
+
+def make_state(*, seed, freeze=(), hidden=(), width=8, optimizer=None, momentum=False):
+    """A state with moments, a skip rule, running statistics and parameters of a task."""
+    optimizer = optimizer or cxc.skipping_adam(1e-3)
+    config = tiny.make_config(freeze=list(freeze), optimizer=optimizer)
+    config.model.image.encoder.hidden = hidden
+    config.model.image.projection.update({"width": width, "batch_norm": True})
+    config.tasks.t2t.similarity = {"name": "cosine", "learned_temperature": True}
+    if momentum:
+        config.tasks.i2t.loss = {"name": "momentum_softmax", "inputs": ("image_id",)}
+    return tiny.start(tiny.make_parts(config), seed)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """(folder, state) of a run at step 30, with moments and counters that are not zero."""
+    folder = str(tmp_path_factory.mktemp("source"))
+    rng = np.random.default_rng(0)
+
+    def used(leaf):
+        if np.issubdtype(leaf.dtype, np.integer):
+            return jax.device_put(np.full(leaf.shape, 30, leaf.dtype), leaf.sharding)
+        return jax.device_put(rng.random(leaf.shape, np.float32), leaf.sharding)
+
+    state = make_state(seed=1)
+    state = dataclasses.replace(
+        state,
+        step=used(state.step),
+        model_state=jax.tree.map(used, state.model_state),
+        opt_state=jax.tree.map(used, state.opt_state),
+    )
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig("m"))
+    saver.save(state)
+    saver.close()
+    run_folder.save_config(folder, tiny.make_config())
+    return folder, state
+
+
+def settings(source, **changes):
+    options = {"run": source[0], "step": "latest", "include": (".*",), "optimizer": False}
+    return InitConfig(**(options | changes))
+
+
+def test_all_weights_come_and_nothing_else(source):
+    fresh = make_state(seed=2)
+    state = from_run.take_weights(fresh, settings(source))
+    tiny.assert_identical(state.params, source[1].params)
+    assert set(state.params) == {"image", "text", "tasks"}
+    tiny.assert_identical(state.model_state, source[1].model_state)
+    assert jax.tree.leaves(state.model_state)
+    tiny.assert_identical(state.opt_state, fresh.opt_state)
+    assert int(state.step) == 0
+    same = jax.tree.map(lambda new, old: new.sharding == old.sharding, state, fresh)
+    assert all(jax.tree.leaves(same))
+
+
+def test_copies_of_the_towers_and_their_queues_start_anew(source):
+    """Another run may have none, of another size, or of images whose ids mean others here."""
+    fresh = make_state(seed=2, momentum=True)
+    state = from_run.take_weights(fresh, settings(source))
+    for name in ("momentum", "tasks"):
+        tiny.assert_identical(state.model_state.pop(name), fresh.model_state[name])
+    tiny.assert_identical(state.model_state, source[1].model_state)
+
+
+def test_damaged_weights_are_refused(source, tmp_path):
+    folder = shutil.copytree(source[0], tmp_path / "run")
+    path = max(folder.glob("checkpoints/30/params/**/d/*"), key=lambda each: each.stat().st_size)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    for optimizer in (False, True):
+        with pytest.raises(UserError, match=r"step 30 is damaged: .* different bytes than were"):
+            from_run.take_weights(make_state(seed=2), settings((str(folder),), optimizer=optimizer))
+
+
+@pytest.mark.parametrize(
+    "include",
+    [["text/"], ["text/encoder", "image/"], ["tasks/t2t"], ["image/projection/batch_norm"]],
+)
+def test_only_what_a_pattern_names_comes(source, include):
+    fresh = make_state(seed=2)
+    state = from_run.take_weights(fresh, settings(source, include=tuple(include)))
+    chosen = 0
+    for part in ("params", "model_state"):
+        taken, before, after = (flatten(getattr(s, part)) for s in (source[1], fresh, state))
+        for path, leaf in after.items():
+            # Running statistics are loaded with the part to which they belong.
+            included = path.replace("/batch_stats/", "/").startswith(tuple(include))
+            np.testing.assert_array_equal(leaf, (taken if included else before)[path])
+            chosen += included
+    assert 0 < chosen < len(flatten(state.params))
+
+
+def test_moments_come_along_and_counters_start_anew(source):
+    fresh = make_state(seed=2)
+    state = from_run.take_weights(fresh, settings(source, optimizer=True))
+    new, other = state.opt_state, source[1].opt_state
+    tiny.assert_identical(new["moments"], other["moments"])
+    (counts,) = {int(c) for c in jax.tree.leaves(new["moments"]) if c.dtype == np.int32}
+    assert counts == 30  # of the bias correction
+    assert int(state.step) == int(new["count"]) == 0
+    assert int(other["count"]) == 30
+    # The schedule and the skip rule are those of a new run.
+    for name in ("count", "scheduled_rate", "outliers"):
+        tiny.assert_identical(new[name], fresh.opt_state[name])
+    assert any(np.any(leaf != 0) for leaf in jax.tree.leaves(other["outliers"]))
+
+
+def test_moments_come_to_a_run_without_the_skip_rule(source):
+    fresh = make_state(seed=2, optimizer={"name": "adam", "learning_rate": 1e-3})
+    state = from_run.take_weights(fresh, settings(source, optimizer=True))
+    tiny.assert_identical(state.opt_state["moments"], source[1].opt_state["moments"])
+    assert state.opt_state.keys() == fresh.opt_state.keys() < source[1].opt_state.keys()
+    same = jax.tree.map(lambda new, old: new.sharding == old.sharding, state, fresh)
+    assert all(jax.tree.leaves(same))
+
+
+@pytest.mark.parametrize("check", [from_run.take_weights, from_run.check_weights])
+def test_moments_of_other_parameters_are_refused(source, check):
+    frozen = make_state(seed=2, freeze=["text/encoder/"])
+    with pytest.raises(UserError, match=r"other moments than this run needs; .*(?s:.)*optimizer=F"):
+        check(frozen, settings(source, optimizer=True))
+
+
+def test_weights_may_be_frozen_from_now_on(source):
+    fresh = make_state(seed=2, freeze=["text/encoder/"])
+    state = from_run.take_weights(fresh, settings(source))
+    tiny.assert_identical(state.all_params(), source[1].params)
+    assert set(state.frozen["text"]) == {"encoder"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"include": ("text/", "txet/")}, "config.init_from.include: 'txet/' matches no parameter"),
+        ({"run": "runs/none"}, "'runs/none' is not a run of xmodal.main"),
+        ({"step": 7}, r"has no checkpoint of step 7; it has \[30\]"),
+        (
+            {"include": ("text/",), "optimizer": True},
+            "leaves out image/projection/batch_norm/bias.*config.init_from.optimizer=False",
+        ),
+    ],
+)
+def test_mistakes_are_named(source, changes, message):
+    with pytest.raises(UserError, match=message):
+        from_run.take_weights(make_state(seed=2), settings(source, **changes))
+
+
+def test_patterns_that_take_nothing_are_named_before_its_settings_are_read(source):
+    with pytest.raises(UserError, match="'txet/' matches no parameter of"):
+        from_run.split_paths(settings(source, include=("txet/",)))
+
+
+def test_an_array_that_the_other_run_lacks(source):
+    deeper = make_state(seed=2, hidden=(8,))
+    with pytest.raises(
+        UserError, match="has no image/encoder/hidden1/bias; narrow config.init_from.inc"
+    ):
+        from_run.take_weights(deeper, settings(source))
+    state = from_run.take_weights(deeper, settings(source, include=("text/",)))
+    tiny.assert_identical(state.params["text"], source[1].params["text"])
+
+
+def test_an_array_of_another_shape(source):
+    wider = make_state(seed=2, width=6)
+    message = r"image/projection/bias is \(6,\) here but \(8,\) in "
+    with pytest.raises(UserError, match=message):
+        from_run.take_weights(wider, settings(source))

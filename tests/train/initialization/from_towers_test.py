@@ -1,0 +1,269 @@
+"""Starting towers from converted folders; the model is the tiny multitask one."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests import tiny_encoder as tiny
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
+from xmodal.models.encoders.position_resize import resize_grid_positions, resize_text_positions
+from xmodal.models.tower import make_tower
+from xmodal.pretrained.conversion_report import Report
+from xmodal.pretrained.folder import Description, save_tower
+from xmodal.train import run_config, start
+from xmodal.train.folder import checkpoints
+from xmodal.train.inherit import inherit
+from xmodal.train.initialization import from_towers
+from xmodal.train.sections import CheckpointConfig, InitConfig, SelectConfig
+from xmodal.train.step.state import TrainState
+from xmodal.train.tree import flatten
+
+BERT = {
+    "name": "bert", "vocab_size": tiny.WORDS, "width": 8, "depth": 3, "heads": 2, "mlp_dim": 12,
+    "max_positions": tiny.TOKENS,
+}  # fmt: skip
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
+
+
+def save(folder, arrays, description):
+    save_tower(folder, arrays, description, Report({}, {}, [], {}))
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    """(folder, its arrays) of a three-layer BERT."""
+    tower = make_tower("bert", {"encoder": BERT, "head": {"name": "mean"}})
+    ids = np.ones((1, 4), np.int32)
+    inputs = {"text_ids": ids, "text_mask": ids}
+    shapes, _ = jax.eval_shape(lambda: tower.init(jax.random.key(0), inputs))
+    rng = np.random.default_rng(0)
+    arrays = {
+        f"params/{path}": rng.normal(size=leaf.shape).astype(np.float32)
+        for path, leaf in flatten(shapes).items()
+    }
+    vocabulary = {"vocab.txt": ("\n".join(TOKENS) + "\n").encode()}
+    preprocessing = {"tokenizer": "wordpiece", "lower_case": True}
+    description = Description(BERT, {"name": "mean"}, preprocessing, vocabulary)
+    return save(tmp_path_factory.mktemp("bert") / "text", arrays, description), arrays
+
+
+def source_of(config):
+    return run_config.read_settings(config).init_from
+
+
+def load(config, fresh=None):
+    fresh = fresh or tiny.start(tiny.make_parts(config), seed=2)
+    weights = from_towers.load_towers(fresh, source_of(config))
+    return fresh, from_towers.place(fresh, weights), weights
+
+
+@pytest.mark.parametrize("freeze", [[], ["text/encoder/"]])
+def test_a_tower_comes_and_the_rest_stays(bert, freeze):
+    config = tiny.make_config_with_towers(bert[0])
+    config.freeze = freeze
+    fresh, state, weights = load(config)
+    before, after = flatten(fresh.all_params()), flatten(state.all_params())
+    for path, leaf in after.items():
+        expected = bert[1].get(f"params/{path.removeprefix('text/')}")
+        assert (expected is None) == (not path.startswith("text/encoder/"))
+        np.testing.assert_array_equal(leaf, before[path] if expected is None else expected)
+    tiny.assert_identical(state.opt_state, fresh.opt_state)
+    same = jax.tree.map(lambda new, old: new.sharding == old.sharding, state, fresh)
+    assert all(jax.tree.leaves(same))
+    count = sum(array.size for array in bert[1].values())
+    assert from_towers.describe(fresh, weights, source_of(config)) == (
+        f"text tower from {bert[0]}: 21 arrays with {count:,} parameters, 0 arrays of running "
+        "statistics; at their initial values: ['text/projection']"
+    )
+
+
+def test_lower_layers_that_are_kept_apart_are_the_first(bert):
+    _, state, _ = load(tiny.make_config_with_towers(bert[0], lower_depth=2))
+    params = state.params["text"]["encoder"]
+    expected = bert[1]["params/encoder/layers/query/kernel"]
+    np.testing.assert_array_equal(params["lower_layers"]["query"]["kernel"], expected[:2])
+    np.testing.assert_array_equal(params["layers"]["query"]["kernel"], expected[2:])
+
+
+def test_running_statistics_come_along(tmp_path):
+    encoder = {"name": "efficientnet", "width": 0.25, "depth": 0.25}
+    config = tiny.make_config_with_towers()
+    config.model.image.encoder = encoder
+    fresh = tiny.start(tiny.make_parts(config, devices=1, image=(32, 32, 3)), seed=2)
+    named = {f"params/{path}": leaf for path, leaf in flatten(fresh.params["image"]).items()}
+    named |= flatten(fresh.model_state["image"])
+    rng = np.random.default_rng(0)
+    arrays = {
+        name: rng.random(leaf.shape, np.float32)
+        for name, leaf in named.items()
+        if "projection" not in name
+    }
+    config.init_from.towers.image = save(tmp_path / "image", arrays, Description(encoder, None, {}))
+    assert inherit(config).model.image.encoder.width == 0.25
+    _, state, weights = load(config, fresh)
+    after = {f"params/{path}": leaf for path, leaf in flatten(state.params["image"]).items()}
+    after |= flatten(state.model_state["image"])
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(after[name], array)
+    count = sum(name.startswith("batch_stats/encoder/") for name in arrays)
+    assert count == len(flatten(fresh.model_state["image"])) > 0
+    described = from_towers.describe(fresh, weights, source_of(config))
+    assert (
+        f"{count} arrays of running statistics; at their initial values: ['image/projection']"
+        in described
+    )
+    tiny.assert_identical(state.params["text"], fresh.params["text"])
+
+
+def test_a_head_that_was_published_comes_along(tmp_path):
+    config = tiny.make_config_with_towers()
+    config.model.text.head = {"name": "transformer", "width": 8, "depth": 1, "heads": 2,
+                              "mlp_dim": 12, "pool": "mean"}  # fmt: skip
+    fresh = tiny.start(tiny.make_parts(config), seed=2)
+    rng = np.random.default_rng(0)
+    arrays = {
+        f"params/{path}": rng.random(leaf.shape, np.float32)
+        for path, leaf in flatten(fresh.params["text"]).items()
+        if "projection" not in path
+    }
+    assert any(name.startswith("params/head/") for name in arrays)
+    description = Description(BERT, config.model.text.head.to_dict(), {})
+    config.init_from.towers.text = save(tmp_path / "text", arrays, description)
+    _, state, weights = load(config, fresh)
+    found = {f"params/{path}": leaf for path, leaf in flatten(state.params["text"]).items()}
+    tiny.assert_identical({name: found[name] for name in arrays}, arrays)
+    described = from_towers.describe(fresh, weights, source_of(config))
+    assert described.endswith("at their initial values: ['text/projection']")
+
+
+def test_arrays_that_do_not_fit_are_named(bert, tmp_path):
+    def refused(name, message, **changes):
+        arrays = {k: v for k, v in (bert[1] | changes).items() if v is not None}
+        folder = save(tmp_path / name, arrays, Description(BERT, None, {}))
+        with pytest.raises(
+            UserError, match=f"{name} does not fit the model; 1 arrays.*\n  {message}"
+        ):
+            load(tiny.make_config_with_towers(folder))
+
+    name = "params/encoder/layers/query/bias"
+    refused("less", "text/encoder/layers/query/bias is missing", **{name: None})
+    refused("more", "text/pooler/bias is not in", **{"params/pooler/bias": np.ones(2, np.float32)})
+    message = r"text/encoder/layers/query/bias is \(3, 8\) in the model but \(4, 8\) in the folder"
+    refused("other", message, **{name: np.ones((4, 8), np.float32)})
+
+
+@pytest.mark.slow
+def test_together_with_a_run(bert, tmp_path):
+    source = tiny.make_config_with_towers()
+    other = tiny.start(tiny.make_parts(source), seed=5)
+    other_run = str(tmp_path / "run")
+    saver = checkpoints.Checkpoints(other_run, CheckpointConfig(), SelectConfig("m"))
+    saver.save(other)
+    saver.close()
+    config = tiny.make_config_with_towers(bert[0])
+    config.init_from.run, config.init_from.step = other_run, "latest"
+    config.init_from.optimizer = False
+    parts = tiny.make_parts(config)
+    with pytest.raises(UserError, match="takes text/encoder/.* provides it too: narrow include"):
+        start.starting_state(parts, str(tmp_path / "new"))
+    config.init_from.include = ["image/", "text/projection"]
+    parts = tiny.make_parts(config)
+    state = start.starting_state(parts, str(tmp_path / "new"))
+    tiny.assert_identical(state.params["image"], other.params["image"])
+    tiny.assert_identical(state.params["text"]["projection"], other.params["text"]["projection"])
+    np.testing.assert_array_equal(
+        state.params["text"]["encoder"]["word_embeddings"],
+        bert[1]["params/encoder/word_embeddings"],
+    )
+
+
+@pytest.mark.slow
+def test_published_parts_that_start_at_random_are_named(bert, tmp_path, caplog):
+    config = tiny.make_config_with_towers(bert[0])
+    config.model.image.encoder.hidden = (4,)
+    config.freeze = ["image/encoder/"]
+    config.init_from.published = ["image/encoder/", "text/encoder/", "tasks/"]
+    start.starting_state(tiny.make_parts(config), str(tmp_path / "new"))
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert [text for text in warnings if text.startswith("Frozen at random initial values")] == [
+        "Frozen at random initial values: ['image/encoder']."
+    ]
+    (published,) = [text for text in warnings if "published weights" in text]
+    assert published.startswith("image/encoder: random at the start, but this experiment uses")
+
+
+VIT = {
+    "name": "vit", "patch": 4, "width": 6, "depth": 1, "heads": 1, "mlp_dim": 5,
+    "class_token": True, "position_resize": "bicubic",
+}  # fmt: skip
+WORDS = {
+    "name": "text_transformer", "vocab_size": 9, "width": 6, "depth": 1, "heads": 1, "mlp_dim": 5,
+    "max_positions": 12, "position_resize": "linear",
+}  # fmt: skip
+TEXTS = {name: np.ones((1, 4), np.int32) for name in ("text_ids", "text_mask")}
+
+
+def shapes_of(encoder, inputs):
+    tower = make_tower("tower", {"encoder": encoder, "head": {"name": "mean"}})
+    return jax.eval_shape(lambda: tower.init(jax.random.key(0), inputs))[0]
+
+
+def pixels(height, width):
+    return {"image": np.zeros((1, height, width, 3), np.uint8)}
+
+
+def test_positions_are_resampled_to_another_size_of_images_and_texts(tmp_path):
+    rng, folders, given = np.random.default_rng(0), {}, {}
+    for side, encoder, inputs in (("image", VIT, pixels(12, 12)), ("text", WORDS, TEXTS)):
+        given[side] = {
+            f"params/{path}": rng.normal(size=leaf.shape).astype(np.float32)
+            for path, leaf in flatten(shapes_of(encoder, inputs)).items()
+        }
+        description = Description(encoder, None, {"max_length": 12})
+        folders[side] = save(tmp_path / side, given[side], description)
+    source = read(InitConfig, "config.init_from", {"towers": folders})
+
+    def load_sizes(height, width, longest):
+        text = {**WORDS, "max_positions": longest}
+        params = {"image": shapes_of(VIT, pixels(height, width)), "text": shapes_of(text, TEXTS)}
+        state = TrainState(np.int32(0), params, {}, {}, {})
+        return state, from_towers.load_towers(state, source)
+
+    state, weights = load_sizes(20, 20, 30)
+    name = "encoder/position_embeddings"
+    found = {side: weights.params[f"{side}/{name}"] for side in folders}
+    expected = resize_grid_positions(given["image"][f"params/{name}"], 26, "bicubic", 1)
+    np.testing.assert_array_equal(found["image"], expected)
+    expected = resize_text_positions(given["text"][f"params/{name}"], 30, "linear")
+    np.testing.assert_array_equal(found["text"], expected)
+    described = from_towers.describe(state, weights, source).splitlines()
+    assert [line.partition(": ")[2] for line in described[2:]] == [
+        "10 positions resampled to 26 (bicubic)", "12 positions resampled to 30 (linear)"
+    ]  # fmt: skip
+    assert not load_sizes(12, 12, 12)[1].resampled
+    with pytest.raises(UserError, match=r"position_embeddings is \(7, 6\) in the model but \(10,"):
+        load_sizes(8, 12, 12)
+
+
+def test_texts_of_another_length_than_siglips_context_are_refused(tmp_path):
+    """Its pads are read, so that 64 ids would not fit the 16 positions of So400m/14."""
+    encoder = {**WORDS, "vocab_size": len(TOKENS), "max_positions": 16, "causal": False}
+    arrays = {
+        f"params/{path}": np.zeros(leaf.shape, np.float32)
+        for path, leaf in flatten(shapes_of(encoder, TEXTS)).items()
+    }
+    inputs = {"tokenizer": "wordpiece", "pad": "[SEP]", "reads_pads": True, "max_length": 16}
+    vocabulary = {"vocab.txt": ("\n".join(TOKENS) + "\n").encode()}
+    description = Description(encoder, {"name": "last"}, inputs, vocabulary)
+    config = tiny.make_config()
+    config.init_from.towers.text = save(tmp_path / "text", arrays, description)
+    with config.unlocked():
+        config.model.text.encoder = {"name": "text_transformer"}
+        config.data.text.update({"vocabulary": "", "pad": "[SEP]", "max_length": 64})
+        config.data.text.reads_pads = True
+    with pytest.raises(UserError, match="max_length is 64, the weights have 16"):
+        inherit(config)
+    config.data.text.max_length = 16
+    assert inherit(config).model.text.encoder.max_positions == 16

@@ -1,0 +1,117 @@
+"""The rule that skips outlying updates against a plain loop."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from xmodal.train.optimization.outliers import SkipOutliersConfig, skip_outliers
+
+
+def reference(norms, *, deviations=4.0, decay=0.995, floor=0.1):
+    """Whether each of a sequence of gradient norms is skipped, computed one at a time."""
+    entered, skipped = [], []
+    for norm in norms:
+        value = math.log(1 + max(norm, 0.01))
+        # Weights of the values so far, latest last, as fractions of their sum.
+        weights = np.array([decay**age for age in range(len(entered))][::-1])
+        mean = deviation = 0.0
+        if entered:
+            mean = np.average(entered, weights=weights)
+            deviation = math.sqrt(np.average(np.square(np.array(entered) - mean), weights=weights))
+        limit = max(mean + deviations * max(deviation, 1e-3), math.log(1 + floor))
+        skipped.append(bool(value > limit and (1 - decay) * weights.sum() > 0.75))
+        entered.append(min(value, limit))
+    return skipped
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def follow(config, norms):
+    """The last state, and the gradients of each step before and after the rule."""
+    rule = skip_outliers(config)
+    direction = {"a": jnp.array([0.6, 0.1]), "b": jnp.array([-0.8])}
+    direction = jax.tree.map(lambda leaf: leaf / optax.tree.norm(direction), direction)
+
+    def step(state, norm):
+        gradient = jax.tree.map(lambda leaf: norm * leaf, direction)
+        kept, state = rule.update(gradient, state)
+        return state, (gradient, kept)
+
+    return jax.lax.scan(step, rule.init(direction), norms)
+
+
+def run(config, norms):
+    """Feeds gradients of the given norms; returns which were zeroed, and the last state."""
+    state, (gradients, kept) = jax.tree.map(np.asarray, follow(config, np.float32(norms)))
+    zeroed = ~np.any(np.concatenate(jax.tree.leaves(kept), axis=1), axis=1)
+    for before, after in zip(jax.tree.leaves(gradients), jax.tree.leaves(kept), strict=True):
+        np.testing.assert_array_equal(after[~zeroed], before[~zeroed])
+    return zeroed.tolist(), state
+
+
+def test_outliers_are_those_of_a_plain_loop():
+    rng = np.random.default_rng(0)
+    norms = np.exp(rng.normal(size=130)).round(3)
+    norms[[0, 20, 60, 61, 80]] = [5.0, 400.0, 900.0, 0.05, 90.0]
+    norms[100:] = 300.0  # A lasting change of scale is accepted after a while.
+    options = {"deviations": 3.0, "decay": 0.9, "floor": 0.1}
+    expected = reference(norms.tolist(), **options)
+    found, state = run(SkipOutliersConfig(**options), norms)
+    assert found == expected
+    assert int(state.skipped) == sum(expected)
+    assert [i for i in (20, 60, 61, 80, 100, 129) if expected[i]] == [20, 60, 80, 100]
+
+
+def test_nothing_is_skipped_in_the_first_277_updates_of_the_released_rule():
+    norms = [1.0, 1.2] * 140
+    for outlier, skipped in [(200, False), (276, False), (277, True), (279, True)]:
+        seen = [*norms[:outlier], 1e4]
+        # Of one length, for which the rule compiles once.
+        found = run(SkipOutliersConfig(), [*seen, *norms[len(seen) :]])[0]
+        assert found[: len(seen)] == [False] * outlier + [skipped]
+        assert reference(seen)[-1] is skipped
+
+
+def test_released_rule_skips_beyond_four_deviations_of_its_moments():
+    norms = [1.0, 1.2] * 2000
+    values = np.log1p(norms)
+    limit = math.exp(values.mean() + 4 * values.std()) - 1
+    _, state = run(SkipOutliersConfig(), norms)
+    rule = skip_outliers(SkipOutliersConfig())
+    for last, skipped in [(limit * 0.99, False), (limit * 1.01, True)]:
+        kept, _ = rule.update({"a": jnp.array([last])}, state)
+        assert bool(kept["a"][0] == 0) is skipped
+
+
+def test_one_outlier_moves_the_moments_no_further_than_the_limit():
+    norms = [1.0, 1.2] * 150
+    _, small = run(SkipOutliersConfig(), [*norms, 1e3])
+    _, large = run(SkipOutliersConfig(), [*norms, 1e9])
+    assert small == large
+
+
+def test_norms_up_to_the_floor_always_pass():
+    norms = [0.01, 0.02] * 200
+    assert run(SkipOutliersConfig(), [*norms, 0.0999, 0.5])[0][-2:] == [False, True]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_norms_that_are_not_finite_leave_the_moments_alone(bad):
+    _, before = run(SkipOutliersConfig(), [1.0, 1.5, 1.2])
+    _, after = skip_outliers(SkipOutliersConfig()).update({"a": jnp.array([bad, 1.0])}, before)
+    assert before == after
+
+
+def test_moments_of_large_norms_that_hardly_differ():
+    values = 12 + 0.003 * np.random.default_rng(0).normal(size=6000)
+    _, state = run(SkipOutliersConfig(), np.expm1(values))
+    weights = 0.995 ** np.arange(len(values))[::-1]
+    seen = np.log1p(np.float32(np.expm1(values)).astype(np.float64))
+    mean = np.average(seen, weights=weights)
+    deviation = np.sqrt(np.average(np.square(seen - mean), weights=weights))
+    np.testing.assert_allclose(float(state.mean), mean, rtol=1e-6)
+    np.testing.assert_allclose(np.sqrt(float(state.variance)), deviation, rtol=2e-3)

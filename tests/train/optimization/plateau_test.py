@@ -1,0 +1,112 @@
+"""The plateau rule against torch's, and its state on devices."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
+from xmodal.train.optimization import plateau
+
+
+def make(**options):
+    return read(plateau.PlateauConfig, "config.optimizer.plateau", {"metric": "m"} | options)
+
+
+def factors(config, values, learning_rate):
+    state, found = plateau.init(config), []
+    for count, value in enumerate(values, start=1):
+        state = plateau.update(config, state, value, learning_rate, count)
+        found.append(float(state.factor))
+    return found
+
+
+def metrics(seed, mode):
+    """Values that improve, stall, repeat and move by about the threshold."""
+    rng = np.random.default_rng(seed)
+    values = 50 + np.cumsum(rng.normal(size=60) * rng.choice([0, 0.002, 1], size=60))
+    values[10] = values[9] * (1 - 1.5e-4 if mode == "min" else 1 + 1.5e-4)
+    values[11] = values[10] * (1 - 0.5e-4 if mode == "min" else 1 + 0.5e-4)
+    values[30] = math.nan
+    return values.tolist()
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"patience": 0, "factor": 0.5},
+        {"patience": 2, "factor": 0.3, "min_rate": 3e-5},
+        {"patience": 1, "threshold": 0.0},
+        {"patience": 3, "factor": 0.5, "threshold": 0.01},
+    ],
+)
+def test_rate_is_that_of_torch(mode, options):
+    torch = pytest.importorskip("torch")
+    config = make(mode=mode, **options)
+    values = metrics(len(options), mode)
+    rule = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2e-4)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        rule,
+        mode,
+        factor=config.factor,
+        patience=config.patience,
+        threshold=config.threshold,
+        min_lr=config.min_rate,
+    )
+    expected = []
+    for value in values:
+        # float32 like our state: at threshold 0, the last bits of float64 would decide.
+        scheduler.step(float(np.float32(value)))
+        expected.append(rule.param_groups[0]["lr"])
+    found = 2e-4 * np.array(factors(config, values, 2e-4))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_rate_falls_after_more_than_patience_evaluations_without_improvement():
+    config = make(mode="max", patience=2, factor=0.5)
+    values = [1, 2, 2, 2, 2, 2, 2, 2, 3, 3]
+    assert factors(config, values, 0.1) == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25]
+
+
+def test_an_equal_value_is_no_improvement_whatever_its_rounding():
+    config = make(mode="max", patience=0, threshold=0.0, factor=0.5)
+    for value in (123.4, 0.1, 1 / 3):
+        assert factors(config, [value] * 3, 0.1) == [1, 0.5, 0.25]
+
+
+def test_reductions_below_the_smallest_of_torch_are_left_out():
+    config = make(mode="min", patience=0, factor=0.5)
+    found = factors(config, [1] * 40, 1e-7)
+    assert found[-1] == found[5] == 0.5**3  # 1.25e-8 would fall by less than 1e-8.
+
+
+def test_state_stays_on_its_devices():
+    config = make(mode="max")
+    home = mesh_lib.replicated(mesh_lib.make_mesh())
+    state = jax.device_put(plateau.init(config), home)
+    moved = plateau.update(config, state, 3.5, 0.1, 7)
+    assert all(leaf.sharding == home for leaf in moved)
+    for old, new in zip(state, moved, strict=True):
+        assert (old.shape, old.dtype) == (new.shape, new.dtype)
+    assert float(moved.best) == 3.5
+    assert int(moved.observed) == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r"plateau lacks \['mode'\]"),
+        ({"mode": "up"}, "'up' in config.optimizer.plateau.mode"),
+        ({"mode": "min", "factor": 1.0}, "factor is 1.0; it must be less than 1"),
+        ({"mode": "min", "patience": -1}, "patience is -1"),
+        ({"mode": "min", "min_lr": 0.1}, r"\['min_lr'\] in .*plateau; known: .*'min_rate'"),
+    ],
+)
+def test_mistakes_are_named(options, message):
+    with pytest.raises(UserError, match=message):
+        make(**options)

@@ -1,0 +1,92 @@
+"""Lengths in steps and in epochs."""
+
+import pytest
+
+from xmodal.core.errors import UserError
+from xmodal.train.optimization import run_lengths
+
+
+def test_lengths_in_epochs_become_steps_everywhere():
+    config = {
+        "total_steps": "3 epochs",
+        "name": "three epochs of training",
+        "optimizer": {"schedule": {"name": "piecewise", "steps": {"1.5 epochs": 0.1, "7": 0.5}}},
+        "tasks": {"i2t": {"weight": {"schedule": "linear", "from": 0, "to": 1, "end": "1 epoch"}}},
+        "lists": [{"frozen_until": "2 epochs"}, ({"every": "0 epochs"}, None)],
+        "log_every": "7",
+    }
+    assert run_lengths.resolve_epochs(config, 11) == {
+        "total_steps": 33,
+        "name": "three epochs of training",
+        "optimizer": {"schedule": {"name": "piecewise", "steps": {"16": 0.1, "7": 0.5}}},
+        "tasks": {"i2t": {"weight": {"schedule": "linear", "from": 0, "to": 1, "end": 11}}},
+        "lists": [{"frozen_until": 22}, ({"every": 0}, None)],
+        "log_every": 7,
+    }
+
+
+def test_other_values_are_not_lengths():
+    config = {
+        "optimizer": {"learning_rate": "3 epochs", "clip_norm": "1 epoch"},
+        "seed": "2 epochs",
+        "evals": {"a": {"templates": ["3 epochs", "4 epochs of {}"]}},
+    }
+    assert run_lengths.resolve_epochs(config, 11) == config
+
+
+def test_steps_stay_steps():
+    assert run_lengths.to_steps(7, 11) == 7
+    assert run_lengths.to_steps("0.5 epochs", 10.6) == 5
+
+
+@pytest.mark.parametrize(
+    ("warmup", "total_steps", "steps"),
+    [
+        ("up to 40", 320, 40),
+        ("up to 40", "320", 40),  # As the command line replaces a string.
+        ("up to 40", 121, 40),
+        ("up to 40", 119, 39),
+        ("up to 40", "1 epochs", 3),
+        ("up to 40", 2, 0),
+        ("up to 3 epochs", "10 epochs", 30),
+        ("up to 3 epochs", "9 epochs", 30),
+        ("up to 3 epochs", "6 epochs", 20),
+        ("up to 0.01 epochs", 100, 0),
+        (40, 10, 40),  # Set by the user: an error of the schedule.
+        ("40", 10, 40),
+        ("3 epochs", 10, 30),
+        ("up to 40", "auto", 40),
+    ],
+)
+def test_a_default_warmup_is_at_most_a_third_of_the_run(warmup, total_steps, steps):
+    config = {"total_steps": total_steps, "schedule": {"warmup_steps": warmup}}
+    found = run_lengths.resolve_epochs(config, 10)
+    assert (
+        run_lengths.choose_warmup(found["schedule"]["warmup_steps"], found["total_steps"]) == steps
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"every": "3 epocs"}, "config.every is '3 epocs'; .* string like '3 epochs'"),
+        ({"every": "two epochs"}, "config.every is 'two epochs'; .* string like '3 epochs'"),
+        ({"every": "-1 epochs"}, "config.every is '-1 epochs'"),
+        ({"warmup_steps": "up to many"}, "config.warmup_steps is 'many'; it must be"),
+        ({"warmup_steps": "up to 3 epocs"}, "config.warmup_steps is '3 epocs'; it must be"),
+        ({"every": "0.01 epochs"}, "config.every is '0.01 epochs', less than one step: .* has 10"),
+        ({"steps": {"1 epoch": 1, "10": 2}}, "config.steps.10 and another key .* both step 10"),
+        ({"steps": {"1 epoch": 1, "1.0 epochs": 2}}, "both step 10"),
+    ],
+)
+def test_mistakes_in_epochs_are_named(config, message):
+    with pytest.raises(UserError, match=message):
+        run_lengths.resolve_epochs(config, 10)
+
+
+@pytest.mark.parametrize(
+    ("step", "every", "due"),
+    [(0, 5, True), (4, 5, False), (5, 5, True), (12, 5, True), (3, 0, False), (12, 0, True)],
+)
+def test_what_is_due_when(step, every, due):
+    assert run_lengths.is_due(step, every, total_steps=12) == due

@@ -1,0 +1,260 @@
+"""Update rules against torch, optax and a plain NumPy loop."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from xmodal.core.config import read
+from xmodal.core.errors import UserError
+from xmodal.train.optimization.update_rules import RULES
+
+
+def follow(name, options, params, gradients, *, rate=0.1, decay=0.0):
+    """The parameters after one update per gradient."""
+    rule = read(RULES[name], "config.optimizer.options", options).make(lambda path: decay)
+    state, update = rule.init(params), jax.jit(rule.update)
+    for gradient in gradients:
+        directions, state = update(gradient, state, params)
+        params = jax.tree.map(lambda p, d: p - rate * d, params, directions)
+    return params
+
+
+def problem(steps=25):
+    rng = np.random.default_rng(0)
+    shapes = {"kernel": (3, 5), "bias": (5,)}
+    params = {key: jnp.array(rng.normal(size=shape), jnp.float32) for key, shape in shapes.items()}
+    gradients = [
+        {
+            key: jnp.array(rng.normal(size=shape) * math.exp(rng.normal()), jnp.float32)
+            for key, shape in shapes.items()
+        }
+        for _ in range(steps)
+    ]
+    return params, gradients
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "decay", "make"),
+    [
+        ("adam", {}, 0.0, lambda t, p: t.Adam(p, 0.1)),
+        (
+            "adam",
+            {"b1": 0.5, "b2": 0.9, "eps": 1e-3},
+            0.0,
+            lambda t, p: t.Adam(p, 0.1, (0.5, 0.9), 1e-3),
+        ),
+        ("adam", {"amsgrad": True}, 0.0, lambda t, p: t.Adam(p, 0.1, amsgrad=True)),
+        ("adamw", {}, 0.3, lambda t, p: t.AdamW(p, 0.1, weight_decay=0.3)),
+        (
+            "adamw",
+            {"amsgrad": True},
+            0.3,
+            lambda t, p: t.AdamW(p, 0.1, weight_decay=0.3, amsgrad=True),
+        ),
+        ("sgd", {}, 0.0, lambda t, p: t.SGD(p, 0.1)),
+        ("sgd", {"momentum": 0.9}, 0.0, lambda t, p: t.SGD(p, 0.1, momentum=0.9)),
+        (
+            "sgd",
+            {"momentum": 0.9, "nesterov": True},
+            0.0,
+            lambda t, p: t.SGD(p, 0.1, momentum=0.9, nesterov=True),
+        ),
+    ],
+)
+def test_updates_are_those_of_torch(name, options, decay, make):
+    torch = pytest.importorskip("torch")
+    params, gradients = problem()
+    found = follow(name, options, params, gradients, decay=decay)
+    tensors = {k: torch.nn.Parameter(torch.tensor(np.array(v)).double()) for k, v in params.items()}
+    rule = make(torch.optim, tensors.values())
+    for gradient in gradients:
+        for key, tensor in tensors.items():
+            tensor.grad = torch.tensor(np.array(gradient[key])).double()
+        rule.step()
+    for key, tensor in tensors.items():
+        np.testing.assert_allclose(found[key], tensor.detach().numpy(), rtol=2e-4, atol=2e-5)
+
+
+def test_adam_is_that_of_optax():
+    params, gradients = problem()
+    rule = optax.adam(0.1, b1=0.8)
+    state, expected = rule.init(params), params
+    for gradient in gradients:
+        updates, state = rule.update(gradient, state)
+        expected = optax.apply_updates(expected, updates)
+    found = follow("adam", {"b1": 0.8}, params, gradients)
+    for key, value in expected.items():
+        np.testing.assert_allclose(found[key], value, rtol=1e-5)
+
+
+def test_eps_may_be_added_before_the_bias_is_corrected():
+    """AdamW of pytorch_transformers, whose decay is that of the rate and the weight before."""
+    params, gradients = problem()
+    eps, decay = 1e-2, 0.05
+    options = {"eps": eps, "eps_before_correction": True}
+    found = follow("adamw", options, params, gradients, decay=decay)
+    for key, weight in params.items():
+        weight = np.array(weight, np.float64)
+        m, v = np.zeros_like(weight), np.zeros_like(weight)
+        for t, gradient in enumerate(gradients, start=1):
+            g = np.array(gradient[key], np.float64)
+            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+            rate = 0.1 * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+            weight = weight - rate * m / (np.sqrt(v) + eps) - 0.1 * decay * weight
+        np.testing.assert_allclose(found[key], weight, rtol=2e-4, atol=2e-5)
+
+
+def adamp(weight, gradients, *, axis, rate, decay, delta=0.1, decay_ratio=0.1):
+    """AdamP of one tensor in float64, channel by channel (Heo et al. 2021, algorithm 1)."""
+    weight = np.array(weight, np.float64)
+    m, v = np.zeros_like(weight), np.zeros_like(weight)
+    projections = []
+    for t, gradient in enumerate(gradients, start=1):
+        gradient = np.array(gradient, np.float64)
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        direction = m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        kind = "none"
+        if weight.ndim > 1:
+            channels = [np.index_exp[:] * axis + (i,) for i in range(weight.shape[axis])]
+            for name, parts in (("channel", channels), ("layer", [()])):
+                cosines = [
+                    abs(np.sum(gradient[p] * weight[p]))
+                    / (np.linalg.norm(gradient[p]) * np.linalg.norm(weight[p]) + 1e-30)
+                    for p in parts
+                ]
+                if max(cosines) < delta / math.sqrt(weight[parts[0]].size):
+                    kind = name
+                    for p in parts:
+                        unit = weight[p] / np.linalg.norm(weight[p])
+                        direction[p] -= unit * np.sum(unit * direction[p])
+                    break
+        ratio = 1 if kind == "none" else decay_ratio
+        weight = weight - rate * (direction + decay * ratio * weight)
+        projections.append(kind)
+    return weight, projections
+
+
+def orthogonal_to(weight, axis, rng, lean):
+    """A gradient orthogonal to each channel, or (axis None) to the whole, plus a part along it."""
+    axes = tuple(i for i in range(weight.ndim) if i != axis)
+    gradient = rng.normal(size=weight.shape)
+    along = np.sum(gradient * weight, axes, keepdims=True) / np.sum(weight**2, axes, keepdims=True)
+    return (gradient - (1 - lean) * along * weight).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("path", "shape", "axis"),
+    [
+        ("kernel", (6, 4), 1),
+        ("kernel", (3, 3, 2, 5), 3),
+        ("word_embeddings", (7, 3), 0),
+        ("depthwise", (3, 3, 5, 1), 2),
+        ("bias", (5,), 0),
+    ],
+)
+@pytest.mark.parametrize("decay", [0.0, 0.4])
+def test_adamp_is_its_plain_loop(path, shape, axis, decay):
+    rng = np.random.default_rng(1)
+    start = rng.normal(size=shape).astype(np.float32)
+    # The second and third gradients are orthogonal to the first weight. With a small rate, the
+    # weight hardly moves, so channels or the layer appear scale-invariant there.
+    gradients = [
+        rng.normal(size=shape).astype(np.float32),
+        orthogonal_to(start, axis, rng, 0.001),
+        orthogonal_to(start, None, rng, 0.001),
+        rng.normal(size=shape).astype(np.float32),
+    ] * 2
+    rate = 1e-3
+    expected, kinds = adamp(start, gradients, axis=axis, rate=rate, decay=decay)
+    assert set(kinds) == ({"none"} if start.ndim == 1 else {"none", "channel", "layer"})
+    found = follow(
+        "adamp",
+        {},
+        {path: jnp.array(start)},
+        [{path: jnp.array(gradient)} for gradient in gradients],
+        rate=rate,
+        decay=decay,
+    )
+    np.testing.assert_allclose(
+        (np.array(found[path]) - start) / rate, (expected - start) / rate, rtol=2e-3, atol=2e-3
+    )
+
+
+def test_adamp_projects_every_layer_of_a_stack_by_itself():
+    rng = np.random.default_rng(3)
+    shapes = {"kernel": (3, 6, 4), "bias": (3, 4)}
+    start = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    leans = [0.001, 1.0, 0.001]  # Channels of the second layer do not look scale-invariant.
+
+    def draw_gradient(layers):
+        pairs = zip(layers, leans, strict=True)
+        return np.stack([orthogonal_to(each, each.ndim - 1, rng, lean) for each, lean in pairs])
+
+    gradients = [jax.tree.map(draw_gradient, start) for _ in range(3)]
+    rate, decay = 1e-3, 0.4
+
+    def nest(arrays):
+        return {"image": {"encoder": {"layers": jax.tree.map(jnp.array, arrays)}}}
+
+    found = follow("adamp", {}, nest(start), list(map(nest, gradients)), rate=rate, decay=decay)
+    found = found["image"]["encoder"]["layers"]
+    kinds = {}
+    for name, layers in start.items():
+        for number, layer in enumerate(layers):
+            own = [gradient[name][number] for gradient in gradients]
+            axis = layer.ndim - 1
+            expected, kinds[name, number] = adamp(layer, own, axis=axis, rate=rate, decay=decay)
+            np.testing.assert_allclose(
+                (np.array(found[name][number]) - layer) / rate,
+                (expected - layer) / rate,
+                rtol=2e-3,
+                atol=2e-3,
+            )
+    assert [set(kinds["kernel", number]) for number in (0, 2)] == [{"channel"}] * 2
+    assert "channel" not in kinds["kernel", 1]
+
+
+def test_adamp_keeps_the_length_of_a_scale_invariant_weight():
+    rng = np.random.default_rng(2)
+    weight = jnp.array(rng.normal(size=(8, 4)), jnp.float32)
+
+    def loss(params):
+        unit = params["kernel"] / jnp.linalg.norm(params["kernel"], axis=0)
+        return jnp.sum(jnp.sin(3 * unit))
+
+    lengths = {}
+    for name in ("adam", "adamp"):
+        rule = RULES[name]().make(lambda path: 0.0)
+
+        @jax.jit
+        def step(params, state, rule=rule):
+            directions, state = rule.update(jax.grad(loss)(params), state, params)
+            return jax.tree.map(lambda p, d: p - 0.02 * d, params, directions), state
+
+        params = {"kernel": weight}
+        state = rule.init(params)
+        for _ in range(20):
+            params, state = step(params, state)
+        lengths[name] = np.linalg.norm(params["kernel"], axis=0).mean()
+    start = np.linalg.norm(weight, axis=0).mean()
+    assert start < lengths["adamp"] < start + 0.5 * (lengths["adam"] - start)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("adam", {"beta1": 1}, r"\['beta1'\] in config.optimizer.options; known: .*'b1'"),
+        ("adam", {"b2": 1.0}, "options.b2 is 1.0; it must be less than 1"),
+        ("adamp", {"delta": 0}, "options.delta is 0.0; it must be more than 0"),
+        ("sgd", {"momentum": -1}, "options.momentum is -1.0; it must be at least 0"),
+        ("sgd", {"nesterov": True}, "options.nesterov needs a momentum, which is None; set"),
+        ("adamw", {"weight_decay": 0.1}, r"\['weight_decay'\] in config.optimizer.options"),
+    ],
+)
+def test_mistakes_in_options_are_named(name, options, message):
+    with pytest.raises(UserError, match=message):
+        read(RULES[name], "config.optimizer.options", options)

@@ -1,0 +1,84 @@
+"""A start traces the model once."""
+
+import jax
+import pytest
+
+from configs import quickstart
+from tests import tiny_encoder as tiny
+from xmodal import data
+from xmodal.core import mesh as mesh_lib
+from xmodal.train import run as run_lib
+from xmodal.train.resolve import resolve
+from xmodal.train.step import state
+
+
+@pytest.fixture
+def traces(monkeypatch):
+    """A list that grows with every trace of the first parameters."""
+    found, trace = [], run_lib.init_params
+
+    def counted(*arguments):
+        found.append(arguments)
+        return trace(*arguments)
+
+    monkeypatch.setattr(run_lib, "init_params", counted)
+    return found
+
+
+@pytest.fixture
+def config(few_shapes):
+    config = quickstart.get_config("t2t")
+    config.data.data_dir, config.batch_size = few_shapes, 16
+    config.model.text.encoder.vocab_size = data.vocabulary_size(config.data.to_dict())
+    return config
+
+
+def make_state(config):
+    parts = resolve(config, mesh=mesh_lib.make_mesh(jax.devices()[:2]))
+    return parts, state.create_state(parts.init_state, parts.state_shapes, parts.key_data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", ["given", "learned"])
+def test_the_first_parameters_are_traced_once(config, traces, rows):
+    known = config.model.text.encoder.vocab_size
+    if rows == "learned":
+        config.model.text.encoder.vocab_size = 0
+    parts, first = make_state(config)
+    assert len(traces) == 1
+    # Learned vocabularies have tables of few sizes.
+    table = 512 if rows == "learned" else known
+    assert parts.config.model.text.encoder.vocab_size == table
+    assert table in {leaf.shape[0] for leaf in jax.tree.leaves(first.params["text"]) if leaf.ndim}
+    shapes = jax.tree.map(lambda x: (x.shape, x.dtype), parts.state_shapes)
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), first) == shapes
+
+
+def test_everything_else_is_checked_before_a_dataset_is_built(config, traces, monkeypatch):
+    found, prepare = [], data.prepare
+
+    def build(*args, **kwargs):
+        found.append(len(traces))
+        prepare(*args, **kwargs)
+
+    monkeypatch.setattr(data, "is_prepared", lambda config: False)
+    monkeypatch.setattr(data, "prepare", build)
+    make_state(config)
+    assert found == [1]
+    assert len(traces) == 2
+
+
+@pytest.mark.slow
+def test_runs_of_other_seeds_share_the_program_of_the_first_state():
+    texts, drawn = set(), []
+    for seed in (0, 1, 2**40):
+        config = tiny.make_config()
+        config.seed = seed
+        parts = tiny.make_parts(config)
+        lowered = jax.jit(parts.init_state).lower(parts.key_data)
+        texts.add(lowered.as_text())
+        drawn.append(
+            float(parts.init_params(parts.key_data)[0]["image"]["projection"]["kernel"].sum())
+        )
+    assert len(texts) == 1
+    assert len(set(drawn)) == 3

@@ -1,0 +1,253 @@
+"""Dry runs: their figures, and a specific message for every mistake."""
+
+import contextlib
+import importlib.util
+import json
+import logging
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from configs import base, cxc
+from tests import tiny_encoder as tiny
+from tests import tiny_run
+from xmodal.core.errors import UserError
+from xmodal.train import loop, preflight, start
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.resolve import resolve
+
+TINY = "tiny_captions"
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture
+def config(tiny_data_dir):
+    same = cxc.text_text() | {"views": ["caption_0", "caption_0"]}
+    config = tiny.make_config(tasks={"same": same}, total_steps=6, batch_size=16)
+    config.model.image = config.data.image = None
+    config.model.text.encoder.update({"vocab_size": 0, "max_positions": 12})
+    config.freeze = ["text/encoder/embeddings"]
+    config.optimizer.learning_rate = 0.01
+    config.data.dataset, config.data.data_dir = TINY, tiny_data_dir
+    config.data.captions_per_image = 1
+    config.data.text.vocabulary_size, config.data.text.max_length = 200, 12
+    config.evals = {TINY: base.boards(every=20) | {"batch_size": 30, "bootstrap_samples": 10}}
+    config.select.metric, config.checkpoint.every = f"{TINY}/mean_recall@10", 3
+    return config
+
+
+@pytest.mark.slow
+def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
+    run, output = tmp_path / "run", tmp_path / "new/cost.json"
+    with caplog.at_level(logging.INFO, logger="absl"):
+        preflight.check(config, str(run), output=str(output))
+    assert not run.exists()
+    assert caplog.messages[-1] == f"All checks passed; nothing was written to {run}."
+    found = json.loads(output.read_text())
+    assert (found["devices"], found["batch_size"], found["device"]) == (8, 16, "cpu")
+
+    # The actual run has the same losses.
+    losses = tiny_run.train(config, run)
+    assert found["run"]["losses"] == [losses[0], losses[1]]
+    assert len(found["run"]["step_seconds"]) == 2
+    assert np.isfinite(found["run"]["metrics"][f"{TINY}/mean_recall@10"])
+
+    def count(folder):
+        with checkpoints.ocp.StandardCheckpointer() as checkpointer:
+            tree = checkpointer.metadata(folder).item_metadata.tree
+        return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
+
+    trained, frozen = count(run / "checkpoints/6/params"), count(run / "frozen")
+    assert found["parameters"] == {"trained": trained, "frozen": frozen}
+
+    step = found["programs"]["training step"]
+    # SGD without momentum: the parameters, and little else.
+    assert 4 * (trained + frozen) < step["argument_bytes"] < 4 * (trained + frozen) + 4000
+    assert step["peak_bytes"] >= step["argument_bytes"] + step["temporary_bytes"]
+    assert step["flops"] > 0
+    # Thirty captions are spread over eight devices.
+    assert set(found["programs"]) == {"training step", "embedding of 32 captions"}
+
+    # An existing run is continued.
+    with caplog.at_level(logging.INFO, logger="absl"):
+        config.total_steps = 7
+        preflight.check(config, str(run))
+    assert any(message.startswith("step 6  loss") for message in caplog.messages)
+    assert run_folder.steps(str(run))[-1] == 6
+
+
+# Path -> value of the config, and the message.
+MISTAKES = {
+    "batch": ({"batch_size": 12}, "config.batch_size=12 is not a multiple of the 8 devices; use 8"),
+    "parts": (
+        {"accumulation_steps": 4},
+        r"config.accumulation_steps=4 does not split the 2 items .* use one of \[1, 2\]",
+    ),
+    "freeze": ({"freeze": ["txt/"]}, "config.freeze pattern 'txt/' matches no parameter"),
+    "l2": ({"l2": {"pattern": "kernle", "scale": 1.0}}, "config.l2.pattern='kernle' matches no"),
+    "groups": (
+        {"optimizer.groups": {"slow": {"pattern": "image/", "rate": 0.1}}},
+        "config.optimizer.groups.slow.*matches no",
+    ),
+    "weights": ({"init_from.towers.text": "no/tower"}, "no/tower"),
+    "words": ({"init_from.word_vectors.file": "glove.txt"}, "'glove.txt' does not exist"),
+    "another run": ({"init_from.run": "no/run"}, "'no/run' is not a run of xmodal.main"),
+    "small dataset": (
+        {"batch_size": 100_000},
+        r"config.batch_size=100000 is more than the [\d,]+ training examples",
+    ),
+    "memory": (
+        {"model.text.encoder.mlp_dim": 2**33},
+        r"The training step does not fit: it needs [\d,.]+ GiB of [\d.]+ GiB per device \(cpu\)",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_by_their_own_message(config, tmp_path, name):
+    changes, message = MISTAKES[name]
+    for path, value in changes.items():
+        *parents, key = path.split(".")
+        section = config
+        for parent in parents:
+            section = section[parent]
+        section[key] = value
+    with pytest.raises(UserError, match=message) as raised:
+        preflight.check(config, str(tmp_path / "run"))
+    if name == "memory":
+        assert "--config.sharding=" in str(raised.value)
+        assert "(cpu), state and batch alone " in str(raised.value)
+        assert "--config.freeze leaves" in str(raised.value)
+        assert "--config.batch_size=8 (now 16)" in str(raised.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_workdir_that_is_a_file(config, tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(UserError, match="Cannot write to .*run: it is a file"):
+        preflight.check(config, str(tmp_path / "run"))
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_not_finite(config, tmp_path):
+    config.optimizer.learning_rate = 1e30
+    with pytest.raises(UserError, match="Loss or gradient of step 1 is not finite"):
+        preflight.check(config, str(tmp_path / "run"))
+
+
+@pytest.mark.slow
+def test_a_loss_that_may_be_skipped(config, tmp_path, caplog):
+    config.optimizer.learning_rate, config.non_finite = 1e30, "skip"
+    del config.evals[TINY]["batch_size"]  # the default
+    # The first step is finite, but its parameters are useless for the evaluation.
+    with (
+        caplog.at_level(logging.INFO, logger="absl"),
+        pytest.raises(UserError, match="the model diverged"),
+    ):
+        preflight.check(config, str(tmp_path / "run"))
+    assert "step 1  loss or gradient is not finite: skipped" in caplog.text
+
+
+def test_an_output_that_is_a_folder(config, tmp_path):
+    with pytest.raises(UserError, match=r"--output=.* is a folder; name a file, such as .*/costs"):
+        preflight.check(config, str(tmp_path / "run"), output=str(tmp_path))
+
+
+def test_figures_that_are_not_finite_are_null(tmp_path):
+    preflight._write(str(tmp_path / "new/cost.json"), {"losses": [1.5, float("nan")], "to": None})
+    assert json.loads((tmp_path / "new/cost.json").read_text()) == {
+        "losses": [1.5, None],
+        "to": None,
+    }
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_is_damaged_and_one_that_does_not_fit(config, tmp_path, caplog):
+    run, output = str(tmp_path / "run"), tmp_path / "cost.json"
+    config.optimizer.name = "adam"
+    loop.train(config, run)
+    config.total_steps = 5
+    for step, message in ((6, "is at step 6, beyond config.total_steps=5"), (3, "")):
+        parts = resolve(config, run, allow_changes=("total_steps", "optimizer"))
+        with pytest.raises(UserError, match=message) if message else contextlib.nullcontext():
+            start.check_start(parts, run, step)
+    config.total_steps = 7
+    (tmp_path / "run/checkpoints/6/params").rename(tmp_path / "elsewhere")
+    with caplog.at_level(logging.INFO, logger="absl"):
+        preflight.check(config, run, output=str(output))
+    assert "The checkpoint of step 6 is damaged" in caplog.text
+    found = json.loads(output.read_text())
+    embedding = found["programs"]["embedding of 32 captions"]
+    # Both moments of Adam stay on the device while the run evaluates.
+    assert embedding["resident_bytes"] >= 2 * 4 * found["parameters"]["trained"]
+    assert found["programs"]["training step"]["resident_bytes"] == 0
+    assert any(message.startswith("step 3  loss") for message in caplog.messages)
+    (tmp_path / "elsewhere").rename(tmp_path / "run/checkpoints/6/params")
+    config.model.text.projection.width = 9
+    with pytest.raises(UserError, match=r"model.text.projection.width"):
+        preflight.check(config, run)
+
+
+SLICE = """
+import sys
+from xmodal import main
+from xmodal.apps import config_flag
+sys.argv[1:] = ["--config=configs/quickstart.py:t2t", "--dry_run", *sys.argv[1:]]
+config_flag.run(main.main)
+"""
+
+
+def dry_run(*arguments):
+    """Runs a command in a separate process, since libtpu can be loaded only once."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("JAX_PLATFORMS", "XLA_FLAGS")}
+    return subprocess.run(
+        [sys.executable, "-c", SLICE, *arguments],
+        env=environment, capture_output=True, text=True, cwd=ROOT,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_slice_needs_libtpu():
+    if importlib.util.find_spec("libtpu"):
+        pytest.skip("libtpu is installed")
+    done = dry_run("--topology=v5e:2x2")
+    assert done.returncode == 1
+    assert "--topology compiles with libtpu, which is not installed: pip install" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_slice_that_is_not_here(tmp_path):
+    pytest.importorskip("libtpu", reason="compiles for TPUs; pip install -e '.[tpu]'")
+    # The dataset does not exist, but the step is still compiled.
+    folders = [f"--workdir={tmp_path / 'run'}", f"--config.data.data_dir={tmp_path}"]
+    coco = [
+        *("--config.data.dataset=coco_captions", "--config.data.image=None"),
+        "--config.select.metric=",
+    ]
+    output = tmp_path / "cost.json"
+    done = dry_run("--topology=v5e:2x2", f"--output={output}", *folders, *coco)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("fits v5e:2x2; it was not run, and nothing was written.\n")
+    assert "WARNING: Not checked: " in done.stderr
+    assert "--dataset=coco_captions" in done.stderr
+    found = json.loads(output.read_text())
+    assert (found["device"], found["devices"]) == ("TPU v5 lite", 4)
+    step = found["programs"]["training step"]
+    assert step["compiler_seconds"] > 0
+    assert 0 < step["share_of_peak"] < 1
+
+    unknown = dry_run("--topology=v99:2x2", *folders)
+    assert unknown.returncode == 1
+    assert "--topology='v99:2x2' is not known to libtpu" in unknown.stderr
+
+    large = dry_run("--topology=v5e:2x2", "--config.batch_size=1048576", *folders, *coco)
+    assert large.returncode == 1
+    assert "The training step does not fit: it needs" in large.stderr
+    assert "per device (TPU v5 lite). To change:" in large.stderr
+    assert "Traceback" not in large.stderr

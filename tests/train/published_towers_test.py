@@ -1,0 +1,236 @@
+"""Published towers on a dataset: expected numbers, and errors before the evaluation."""
+
+import pathlib
+import zlib
+
+import jax
+import numpy as np
+import pytest
+
+import data_prep
+from configs import baselines
+from xmodal import data
+from xmodal.core.errors import UserError
+from xmodal.models import make_dual_encoder
+from xmodal.pretrained.bag_of_words import embed_texts
+from xmodal.pretrained.conversion_report import Report
+from xmodal.pretrained.converters import convert
+from xmodal.pretrained.folder import Description, save_tower
+from xmodal.pretrained.word_vectors import WordVectors
+from xmodal.train import published_towers
+from xmodal.train.evaluation.run_evaluation import RunEvaluation
+from xmodal.train.evaluation.suite import Request, Subject
+from xmodal.train.tree import flatten
+
+TINY = "tiny_captions"
+WORDS = ["a", "red", "ball", "the", "café", "table", "Café", "!"]
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghilnoprstuy", *"24!", "##a", "##e", "the"]
+BERT = {
+    "name": "bert", "vocab_size": len(PIECES), "width": 8, "depth": 2, "heads": 2, "mlp_dim": 12,
+    "max_positions": 16,
+}  # fmt: skip
+EFFICIENTNET = {"name": "efficientnet", "width": 0.25, "depth": 0.25}
+NOTHING = Report({}, {}, [], {})
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(pathlib.Path(__file__).parents[1] / "data")
+        patch.setitem(data_prep.BUILDERS, TINY, f"{TINY}_dataset_builder:Builder")
+        yield str(tmp_path_factory.mktemp("tfds"))
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    return np.random.default_rng(0).normal(size=(len(WORDS), 6)).astype(np.float32)
+
+
+def draw_weights(path, leaf):
+    """Scales and variances around 1, all else around 0."""
+    rng = np.random.default_rng(zlib.crc32(path.encode()))
+    around = float(path.endswith(("scale", "var")))
+    return rng.uniform(around - 0.2, around + 0.2, leaf.shape).astype(leaf.dtype)
+
+
+@pytest.fixture(scope="module")
+def folders(vectors, tmp_path_factory):
+    """A folder for each kind of tower, with random weights."""
+    root = tmp_path_factory.mktemp("towers")
+    lines = [
+        f"{word} {' '.join(map(repr, row.tolist()))}\n"
+        for word, row in zip(WORDS, vectors, strict=True)
+    ]
+    (root / "words.txt").write_text("".join(lines), encoding="utf-8")
+    save_tower(root / "bow", *convert("words", root / "words.txt"))
+    for side, encoder, head, preprocessing, files in (
+        (
+            "text",
+            BERT,
+            {"name": "mean"},
+            {"max_length": 12},
+            {"vocab.txt": ("\n".join(PIECES) + "\n").encode()},
+        ),
+        ("image", EFFICIENTNET, None, {}, {}),
+    ):
+        published = Description(encoder, head, preprocessing, files)
+        model = make_dual_encoder({side: published.side() | {"projection": None}})
+        ids = np.zeros((1, 4), np.int32)
+        inputs = {"text_ids": ids, "text_mask": ids}
+        inputs = inputs if side == "text" else {"image": np.zeros((1, 24, 24, 3), np.uint8)}
+        params, state = jax.eval_shape(model.init, jax.random.key(3), {side: inputs})
+        tree = flatten({"params": params[side], **state[side]})
+        arrays = {path: draw_weights(path, leaf) for path, leaf in tree.items()}
+        save_tower(root / encoder["name"], arrays, published, NOTHING)
+    return root
+
+
+@pytest.fixture
+def make_config(data_dir, folders):
+    """The baseline of a name on the tiny dataset, with the weights of the folder of a name."""
+
+    def make(argument, folder, **values):
+        config = baselines.get_config(argument)
+        config.data.dataset, config.data.config, config.data.data_dir = TINY, "images", data_dir
+        if config.data.text is not None:
+            config.data.text.max_length = 12
+        config.evals.coco.update({"bootstrap_samples": 20, "batch_size": 8})
+        side = "text" if config.model.image is None else "image"
+        config.init_from.towers[side] = str(folders / folder) if folder else ""
+        with config.unlocked():
+            config.update_from_flattened_dict(values)
+        return config
+
+    return make
+
+
+def evaluate(config, split):
+    parts = published_towers.build_untrained(config)
+    params, model_state = published_towers.load_weights(parts)
+    evaluation = RunEvaluation(parts, trains=False)
+    subject = Subject(
+        config.name,
+        evaluation.provider(params, model_state),
+        notes=lambda items: published_towers.describe(parts, items),
+    )
+    (found,) = evaluation.suite.evaluate(subject, Request(split))
+    return found
+
+
+def rank_captions(embeddings, image_ids):
+    """Rank of the best caption of the same image for each caption, one by one."""
+    ranks = []
+    for query, image_id in enumerate(image_ids):
+        scores = [embeddings[query] @ other for other in embeddings]
+        own = [i for i, other in enumerate(image_ids) if other == image_id and i != query]
+        if own:
+            best = max(own, key=lambda i: (scores[i], -i))
+            before = [i != query and scores[i] > scores[best] for i in range(len(scores))]
+            before[:best] = [i != query and scores[i] >= scores[best] for i in range(best)]
+            ranks.append(sum(before))
+    return np.array(ranks)
+
+
+@pytest.mark.slow
+def test_word_vectors_rank_as_their_reference(make_config, vectors, folders):
+    config = make_config("bow", "bow")
+    evaluation = evaluate(config, "validation")
+    split = data.eval_split(config.data.to_dict() | {"text": {}}, split="validation")
+    table = WordVectors({word: row for row, word in enumerate(WORDS)}, vectors)
+    embedded, coverage = embed_texts(split.caption_texts, table)
+    norms = np.linalg.norm(embedded, axis=1, keepdims=True)
+    ranks = rank_captions(embedded / np.where(norms, norms, 1), split.caption_image_ids)
+    for k in (1, 5, 10):
+        found = evaluation.metrics[f"{TINY}/t2t/recall@{k}"]
+        assert found == pytest.approx(100 * np.mean(ranks < k))
+    assert evaluation.tagged[f"coco/{TINY}/t2t/queries"] == len(ranks)
+    words = f"{coverage.known_tokens:,} of {coverage.tokens:,} words ({coverage.share:.1%})"
+    assert 0 < coverage.share < 1
+    none = f"{coverage.empty_texts} of {coverage.texts} captions have no known word"
+    report = evaluation.report()
+    assert words in report
+    assert none in report
+    assert "Similarity: cosine" in report
+    assert f"Text tower: {folders / 'bow'}, as it is." in report
+    assert f"Evaluated: {TINY}/images/1.0.0 " in report
+
+
+@pytest.mark.slow
+def test_pooling_is_the_configs_or_the_folders(make_config):
+    ranks = {}
+    for head in (None, {"name": "mean"}, {"name": "first"}):
+        config = make_config("sentence_encoder", "bert", **{"model.text.head": head})
+        (board,) = evaluate(config, "validation").boards
+        ranks[head and head["name"]] = board.directions["t2t"].rank
+    np.testing.assert_array_equal(ranks[None], ranks["mean"])
+    assert not np.array_equal(ranks["first"], ranks["mean"])
+
+
+@pytest.mark.slow
+def test_images_need_no_vocabulary(make_config, few_shapes):
+    """Image-only boards need the ids of the captions, but no vocabulary is learned from them."""
+    known = set(pathlib.Path(few_shapes).rglob("vocabulary-*.txt"))
+    values = {"model.image.encoder": {"name": "efficientnet"}, "data.image.size": 24}
+    values |= {"data.dataset": "crisscrossed_shapes", "data.data_dir": few_shapes}
+    evaluation = evaluate(make_config("simclr", "efficientnet", **values), "test")
+    boards = {board.name: board for board in evaluation.boards}
+    assert set(boards["shapes"].directions) == {"i2i"}
+    assert set(boards["shapes"].correlations) == {"sis"}
+    assert set(pathlib.Path(few_shapes).rglob("vocabulary-*.txt")) == known
+
+
+def test_images_that_nothing_compares_are_not_embedded(make_config):
+    values = {"model.image.encoder": {"name": "efficientnet"}, "data.image.size": 24}
+    with pytest.raises(UserError, match=f"only for image, which no board of {TINY} compares"):
+        evaluate(make_config("simclr", "efficientnet", **values), "test")
+
+
+TOWERS = "init_from.towers"
+
+
+@pytest.mark.parametrize(
+    ("argument", "folder", "values", "message"),
+    [
+        ("bow", "", {}, r"config\.init_from\.towers\.text is empty: .* the encoder 'words'"),
+        ("bow", "bow", {f"{TOWERS}.image": "x"}, "image='x', but config.model.image is None"),
+        ("bow", "none", {}, "none is not a converted tower"),
+        ("bow", "bert", {}, "(?s)bert:.*encoder.name is 'words', .* have 'bert'"),
+        ("sentence_encoder", "bert", {"model.text.encoder.depth": 12}, "depth is 12, .* have 2"),
+        ("sentence_encoder", "bert", {"model.text.encoder.dpeth": 2}, "'dpeth'"),
+        ("sentence_encoder", "bert", {"model.text.projection": {"width": 4}}, "have text/proj"),
+        (
+            "sentence_encoder",
+            "bert",
+            {"data.text.max_length": 13},
+            "max_length is 13, .* 12 tokens",
+        ),
+        ("sentence_encoder", "bert", {"data.text.vocabulary": "/none"}, "/none"),
+        ("bow", "bow", {"data.text.tokenizer": "wordpiece"}, "is 'wordpiece', .* have 'words'"),
+        ("bow", "bow", {"model.similarity": {"name": "cos"}}, "'cos'"),
+        ("bow", "bow", {"evals.coco.batch": 3}, r"\['batch'\] in config.evals.coco"),
+        ("bow", "bow", {"batch_sise": 3}, r"\['batch_sise'\] in config;"),
+    ],
+)
+def test_mistakes_are_named_before_the_dataset_is_read(
+    make_config, tmp_path, argument, folder, values, message
+):
+    config = make_config(argument, folder, **{"data.data_dir": str(tmp_path)} | values)
+    with pytest.raises(UserError, match=message):
+        evaluate(config, "test")
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_vocabulary_is_refused(make_config, folders, tmp_path):
+    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in WORDS[:-1]))
+    config = make_config("bow", "bow", **{"data.text.vocabulary": str(tmp_path / "vocab.txt")})
+    with pytest.raises(UserError, match="with 7 entries, the weights have the 8"):
+        evaluate(config, "test")
+    # A folder assembled by hand: the numbers of words and rows differ.
+    for name in ("tower.json", "weights.safetensors"):
+        (tmp_path / name).write_bytes((folders / "bow" / name).read_bytes())
+    config = make_config("bow", "bow", **{f"{TOWERS}.text": str(tmp_path)})
+    with pytest.raises(UserError, match="has 7 tokens, but the text tower has 8 rows"):
+        evaluate(config, "test")
+    (tmp_path / "vocab.txt").unlink()
+    with pytest.raises(UserError, match="has no vocab.txt"):
+        evaluate(config, "test")

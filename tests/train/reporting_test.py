@@ -1,0 +1,236 @@
+"""Reports of a run, with a clock that the tests control."""
+
+import glob
+import json
+import logging
+import math
+import types
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util import tensor_util
+
+from xmodal.core.event_writer import EventWriter, flat_config
+from xmodal.train import reporting
+
+IDS = np.array([4, 9], np.int32)
+
+
+class Recorder:
+    """Keeps the arguments of an `EventWriter`."""
+
+    def __init__(self):
+        self.written = {}
+
+    def write_scalars(self, step, scalars):
+        assert step not in self.written
+        self.written[step] = dict(scalars)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = types.SimpleNamespace(seconds=100.0)
+    monkeypatch.setattr(reporting, "time", types.SimpleNamespace(monotonic=lambda: now.seconds))
+    return now
+
+
+def make_reporter(**options):
+    writer = Recorder()
+    options = {"total_steps": 7, "batch_size": 16, "every": 3} | options
+    return reporting.Reporter(writer, **options), writer.written
+
+
+def losses(value, **others):
+    scalars = {"train/loss": value, "train/gradient_norm": 1.0} | others
+    return {name: jnp.float32(v) for name, v in scalars.items()}
+
+
+def test_a_step_is_read_after_the_next_was_dispatched():
+    reporter, written = make_reporter(every=1)
+    reporter.record(0, losses(5.0), IDS)
+    assert not written
+    reporter.record(1, losses(6.0), IDS)
+    assert {step: scalars["train/loss"] for step, scalars in written.items()} == {1: 5.0}
+    with reporter.paused():
+        assert written[2]["train/loss"] == 6.0
+
+
+def test_about_twenty_lines_of_progress_and_one_at_least_every_ten_minutes(clock, caplog):
+    caplog.set_level(logging.INFO, logger="absl")
+    reporter, written = make_reporter(every=1, total_steps=60)
+    for step in range(60):
+        reporter.record(step, losses(1.0), IDS)
+    with reporter.paused():
+        assert len(written) == 60
+    steps = [int(line.split("/")[0].split()[1]) for line in caplog.messages]
+    assert steps == [1, *range(3, 61, 3)]
+    caplog.clear()
+    reporter, _ = make_reporter(every=1, total_steps=10_000)
+    for step in range(50):
+        clock.seconds += 100
+        reporter.record(step, losses(1.0), IDS)
+    steps = [int(line.split("/")[0].split()[1]) for line in caplog.messages]
+    assert steps == [1, *range(7, 50, 6)]
+
+
+def test_windows_have_means_of_their_own():
+    reporter, written = make_reporter()
+    for step, value in enumerate([1.0, 2.0, 6.0, 10.0, 20.0, 60.0, 7.0]):
+        reporter.record(step, losses(value), IDS)
+    with reporter.paused():
+        pass
+    # The last step is reported although its window is short.
+    assert {step: scalars["train/loss"] for step, scalars in written.items()} == {
+        3: 3.0,
+        6: 30.0,
+        7: 7.0,
+    }
+
+
+def test_speed_waiting_and_eta_leave_out_pauses(clock):
+    reporter, written = make_reporter(total_steps=100)
+    for step in range(4):
+        with reporter.waiting():
+            clock.seconds += 0.5
+        clock.seconds += 1.5
+        reporter.record(step, losses(1.0), IDS, flops=(step + 1) * 1e12)
+        if step == 1:
+            with reporter.paused():
+                clock.seconds += 1000.0
+    # Reported when step 2 is read, after four steps of two seconds.
+    assert list(written) == [3]
+    perf = written[3]
+    np.testing.assert_allclose(perf["perf/examples_per_second"], 3 * 16 / 8)
+    np.testing.assert_allclose(perf["perf/data_wait_share"], 0.25)
+    np.testing.assert_allclose(perf["perf/eta_seconds"], 97 * 8 / 3)
+    np.testing.assert_allclose(perf["perf/device_tflops_per_second"], (1 + 2 + 3) / 8)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("name", ["train/loss", "train/gradient_norm"])
+def test_a_failure_carries_the_evidence(tmp_path, name, bad):
+    reporter, _ = make_reporter()
+    reporter.record(2, losses(3.5), np.array([1, 2]))
+    reporter.record(3, losses(4.0, **{name: bad}), IDS)
+    with pytest.raises(reporting.NonFiniteLossError, match="step 3 is not finite") as failure:
+        reporter.record(4, losses(5.0), np.array([7, 8]))
+    assert failure.value.step == 3
+    failure.value.save(str(tmp_path))
+    evidence = json.loads((tmp_path / "failure.json").read_text())
+    assert evidence["step"] == 3
+    assert evidence["image_ids"] == [4, 9]
+    assert evidence["scalars"][name] == repr(bad)
+    assert evidence["last_finite_scalars"] == {
+        "step": 2,
+        "train/loss": 3.5,
+        "train/gradient_norm": 1.0,
+    }
+
+
+def test_another_scalar_may_be_nan():
+    """The step was executed, so its state is valid and training continues."""
+    reporter, written = make_reporter(every=1)
+    reporter.record(0, losses(5.0, **{"train/own": math.nan}), IDS)
+    with reporter.paused():
+        assert written[1]["train/loss"] == 5.0
+        assert math.isnan(written[1]["train/own"])
+    reporter.record(1, losses(math.nan), IDS)
+    with pytest.raises(reporting.NonFiniteLossError) as failure, reporter.paused():
+        pass
+    assert failure.value.evidence["last_finite_scalars"]["train/own"] == "nan"
+    json.dumps(failure.value.evidence, allow_nan=False)
+
+
+def test_a_step_that_is_made_again_stands_once_among_the_skipped(tmp_path, caplog):
+    def skip(*steps):
+        for step in steps:
+            evidence = {"step": step, "image_ids": [step]}
+            reporting.NonFiniteLossError(step, evidence).append(str(tmp_path))
+
+    def skipped():
+        lines = (tmp_path / "skipped.jsonl").read_text().splitlines()
+        return [json.loads(line)["step"] for line in lines]
+
+    reporting.forget_skipped(str(tmp_path), 0)
+    assert not list(tmp_path.iterdir())
+    skip(3, 7, 9)
+    reporting.forget_skipped(str(tmp_path), 10)
+    assert skipped() == [3, 7, 9]
+    reporting.forget_skipped(str(tmp_path), 7)  # The checkpoint that a killed run resumes from.
+    assert skipped() == [3]
+    skip(7)
+    assert skipped() == [3, 7]
+    with (tmp_path / "skipped.jsonl").open("a") as file:
+        file.write('{"step": 8, "ima')
+    reporting.forget_skipped(str(tmp_path), 20)
+    assert skipped() == [3, 7]
+    assert "skipped.jsonl is damaged" in caplog.text
+
+
+def test_steps_that_are_skipped_are_recorded_until_they_are_many(tmp_path):
+    reporter, written = make_reporter(
+        every=2, total_steps=100, on_skip=lambda failure: failure.append(str(tmp_path))
+    )
+    values = [1.0, math.nan, math.nan, math.nan, 4.0, math.inf, 6.0]
+    for step, value in enumerate(values):
+        reporter.record(step, losses(value), IDS)
+    with reporter.paused():
+        pass
+    lines = [json.loads(line) for line in (tmp_path / "skipped.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2, 3, 5]
+    assert lines[0]["image_ids"] == IDS.tolist()
+    assert lines[1]["last_finite_scalars"]["step"] == 0
+    # Means are over the finite steps; where there are none there is no report.
+    assert {step: scalars["train/loss"] for step, scalars in written.items()} == {2: 1.0, 6: 4.0}
+    for step in range(7, 17):
+        reporter.record(step, losses(math.nan), IDS)
+    message = r"10 steps in a row is not finite; the last is step 16; .*skipped\.jsonl"
+    with pytest.raises(reporting.NonFiniteLossError, match=message) as failure:
+        reporter.record(17, losses(math.nan), IDS)
+    assert "'skip'" not in str(failure.value)
+    lines = [json.loads(line) for line in (tmp_path / "skipped.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines[4:]] == list(range(7, 18))
+
+
+def test_a_failed_state_is_not_evaluated():
+    reporter, _ = make_reporter()
+    reporter.record(0, losses(math.nan), IDS)
+    evaluated = []
+    with pytest.raises(reporting.NonFiniteLossError), reporter.paused():
+        evaluated.append(True)
+    assert not evaluated
+
+
+def test_tensorboard_files_hold_the_tags_as_written(tmp_path):
+    writer = EventWriter(tmp_path)
+    reporter = reporting.Reporter(writer, total_steps=2, batch_size=4, every=1)
+    writer.write_scalars(0, {"shapes/i2t/recall@1": 12.5})
+    for step, value in enumerate([2.0, 0.25]):
+        reporter.record(step, losses(value), IDS)
+    with reporter.paused():
+        pass
+    writer.close()
+    (file,) = glob.glob(str(tmp_path / "events.out.tfevents.*"))
+    events = EventAccumulator(file, size_guidance={"tensors": 0})
+    events.Reload()
+
+    def read(tag):
+        found = events.Tensors(tag)
+        return {e.step: float(tensor_util.make_ndarray(e.tensor_proto)) for e in found}
+
+    assert read("shapes/i2t/recall@1") == {0: 12.5}
+    assert read("train/loss") == {1: 2.0, 2: 0.25}
+    assert set(read("perf/data_wait_share")) == {1, 2}
+
+
+def test_configs_are_shown_flat():
+    config = {"a": {"b": 1, "c": {"d": True}}, "e": [1, 2], "f": None, "g": "x"}
+    assert flat_config(config) == {
+        "a.b": 1,
+        "a.c.d": True,
+        "e": "[1, 2]",
+        "f": "None",
+        "g": "x",
+    }

@@ -1,0 +1,303 @@
+"""Mistakes in a config are reported before any dataset is needed."""
+
+import jax
+import numpy as np
+import pytest
+
+from configs import cxc, vsrn
+from xmodal import data
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
+from xmodal.evals import read_options
+from xmodal.train.evaluation.suite import EvalSuite
+from xmodal.train.fill import fill_metrics
+from xmodal.train.resolve import build_run, resolve
+
+
+class AskedForDataError(Exception):
+    """The config was accepted."""
+
+
+@pytest.fixture
+def config():
+    config = cxc.quick(cxc.experiment("tiny"))
+    config.data.captions_per_image = 2
+    config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
+    return config
+
+
+@pytest.fixture
+def text_config():
+    """A config without images, since their model takes long to trace."""
+    config = cxc.quick(cxc.experiment("tiny"))
+    config.model.image = config.data.image = config.l2 = None
+    config.data.captions_per_image = 2
+    config.tasks = {"t2t": cxc.text_text()}
+    return config
+
+
+@pytest.fixture
+def without_data(monkeypatch):
+    def prepare(*args, **kwargs):
+        raise AskedForDataError
+
+    monkeypatch.setattr(data, "prepare", prepare)
+    monkeypatch.setattr(data, "is_prepared", lambda config: False)
+
+
+def change(config, where, value):
+    *parents, last = where.split(".")
+    section = config
+    for parent in parents:
+        section = section[parent]
+    with section.unlocked():
+        setattr(section, last, value)
+
+
+def test_a_reranker_of_pairs_needs_a_pair_scorer(config):
+    config.evals.shapes.reranker = {"name": "pair_scorer", "top": 5}
+    with pytest.raises(UserError, match=r"config\.evals\.shapes\.reranker is 'pair_scorer', but"):
+        resolve(config)
+
+
+def test_a_saved_run_whose_reranker_lacks_a_pair_scorer_is_found_before_embedding(text_config):
+    text_config.model.text.encoder.vocab_size = 50
+    text_config.evals.shapes.reranker = {"name": "pair_scorer", "top": 5}
+    with pytest.raises(UserError, match="reranker is 'pair_scorer', but the model has none"):
+        build_run(text_config, mesh_lib.make_mesh())
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        ("seeds", 1, r"\['seeds'\] in config; did you mean 'seed'\? Known: "),
+        ("seed", "one", "config.seed is 'one'; it must be an integer"),
+        ("total_steps", "3 weeks", "config.total_steps"),
+        ("batch_size", 12, "config.batch_size=12 is not a multiple of the 8 devices"),
+        ("freeze", ["txt/"], "config.freeze pattern 'txt/' matches no parameter"),
+        ("init_from.published", ["text/encodr/"], "pattern 'text/encodr/' matches no parameter"),
+        ("init_from.run", "runs/none", "'runs/none' is not a run of xmodal.main"),
+        ("l2", {"pattern": "kernle", "scale": 1.0}, "config.l2.pattern='kernle' matches no"),
+        ("sharding", [("txt/", "fsdp"), (".*", "fsdp")], "config.sharding pattern 'txt/' matches"),
+        ("data.text.max_length", 600, "Texts have 600 tokens.*lower config.data.text.max_length"),
+        ("frozen_features.sides", ["txt"], "'txt' in config.frozen_features.sides; .*mean 'text'"),
+        ("select.metric", "shape/i2t/x", "'shape' in config.select.metric.*mean 'shapes'"),
+        ("select.mode", "min", "'min' selects the worst checkpoint .* set it to 'max'"),
+        ("optimizer.name", "adan", "'adan' in config.optimizer.name; known: .*'adam'"),
+        ("optimizer.schedule.name", "cosin", "'cosin' in .*schedule.*; .*mean 'cosine'"),
+        ("optimizer.groups", {"bert": {"pattern": "text/encodr"}}, "groups.bert.*matches no"),
+        ("evals.shapes.evry", 1, r"\['evry'\] in config.evals.shapes; .* Did you mean 'every'"),
+        ("data.imge", None, r"\['imge'\] in config.data; known: .* Did you mean 'image'"),
+        ("model.text.encoder.depht", 3, r"\['depht'\] in config.model.text.encoder.*mean 'depth'"),
+        ("model.text", "bert", "config.model.text is 'bert'; it must be a section"),
+        ("tasks.t2t.loss.name", "sofmax", "'sofmax' in config.tasks.t2t.loss.name; .*'softmax'"),
+        ("tasks.t2t.loss.inputs", ["relation"], r"columns \['relation'\].*config.data.labels"),
+        ("data.captions_per_image", 1, "caption_1, but config.data.captions_per_image=1"),
+        ("data.labels", ["relation"], "images. has no relation; its columns are image"),
+    ],
+)
+@pytest.mark.usefixtures("without_data")
+def test_mistakes_are_found_without_any_data(text_config, where, value, message):
+    change(text_config, where, value)
+    with pytest.raises(UserError, match=message):
+        resolve(text_config)
+
+
+@pytest.mark.usefixtures("without_data")
+def test_a_plateau_needs_evaluations_before_the_last_step(text_config):
+    text_config.optimizer.plateau = {"mode": "max"}
+    text_config.evals.shapes.every = 0
+    with pytest.raises(UserError, match="plateau waits for 'shapes/.*, but config.evals.shapes.ev"):
+        resolve(text_config)
+
+
+@pytest.mark.parametrize("engine", ["dense", "chunked", "ring", "auto:1"])
+@pytest.mark.usefixtures("without_data")
+def test_a_config_without_mistakes_asks_for_data(text_config, engine):
+    change(text_config, "tasks.t2t.loss.options.engine", engine)
+    with pytest.raises(AskedForDataError):
+        resolve(text_config)
+
+
+@pytest.mark.usefixtures("without_data")
+def test_sides_of_model_data_and_tasks_go_together(config):
+    change(config, "data.image", None)
+    with pytest.raises(UserError, match="One of config.model.image and config.data.image is None"):
+        resolve(config)
+    change(config, "model.image", None)
+    message = r"tasks compare views of the sides \['image', 'text'\], config.model has \['text'\]"
+    with pytest.raises(UserError, match=message):
+        resolve(config)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("tasks", r"config lacks \['tasks'\]; known: "),
+        ("l2.pattern", r"config.l2 lacks \['pattern'\]; known: "),
+        ("optimizer.learning_rate", r"config.optimizer lacks \['learning_rate'\]; known: "),
+        ("tasks.t2t.loss.name", r"config.tasks.t2t.loss lacks \['name'\]; known: "),
+    ],
+)
+@pytest.mark.usefixtures("without_data")
+def test_missing_keys_are_named(config, where, message):
+    *parents, last = where.split(".")
+    section = config
+    for parent in parents:
+        section = section[parent]
+    del section[last]
+    with pytest.raises(UserError, match=message):
+        resolve(config)
+
+
+@pytest.mark.parametrize(
+    ("evals", "metric"),
+    [
+        ({"own": {"type": "boards"}}, "own/shapes_own/mean_recall@10"),
+        ({"shapes": {"type": "boards", "boards": ("shapes",)}}, "shapes/mean_recall@10"),
+        (
+            {"coco": {"type": "boards", "data": {"dataset": "coco_captions"}}},
+            "coco/coco5k/mean_recall@10",
+        ),
+        (
+            {"a": {"type": "pairs"}, "b": {"type": "pools", "directions": ("i2t",)}},
+            "b/i2t/recall@10",
+        ),
+        # Boards without recall@10 cannot select a checkpoint.
+        (
+            {"a": {"type": "boards", "boards": ("shapes_matches", "shapes")}},
+            "a/shapes/mean_recall@10",
+        ),
+        (
+            {
+                "a": {"type": "boards", "boards": ("eccv",), "annotations": "labels"},
+                "b": {"type": "boards"},
+            },
+            "b/shapes_own/mean_recall@10",
+        ),
+    ],
+)
+def test_the_metric_of_the_best_checkpoint_follows_the_dataset(text_config, evals, metric):
+    text_config.evals = evals
+    for select in ({"metric": "", "mode": "max"}, {}):
+        text_config.select = select
+        fill_metrics(text_config, read_options(text_config.evals.to_dict()))
+        assert text_config.select.metric == metric
+    text_config.evals = {"a": {"type": "pairs"}}
+    text_config.select.metric = ""
+    with pytest.raises(UserError, match="config.select.metric is empty, and no evaluator"):
+        fill_metrics(text_config, read_options(text_config.evals.to_dict()))
+
+
+def test_a_batch_larger_than_the_split(text_config, few_shapes):
+    text_config.data.data_dir, text_config.batch_size = few_shapes, 160
+    with pytest.raises(UserError, match="160 is more than the 150 training examples .*; lower it"):
+        resolve(text_config)
+
+
+def test_more_captions_than_an_image_has(text_config, few_shapes):
+    text_config.data.data_dir, text_config.data.captions_per_image = few_shapes, 6
+    message = "An image has 5 caption.s., fewer than config.data.captions_per_image=6; set it to"
+    with pytest.raises(UserError, match=message):
+        resolve(text_config)
+
+
+def test_a_short_run_shortens_the_default_warmup_alone(text_config, few_shapes, caplog):
+    config = text_config
+    config.data.data_dir, config.batch_size, config.total_steps = few_shapes, 16, 4
+    config.optimizer.schedule = {"name": "cosine", "warmup_steps": "up to 40"}
+    parts = resolve(config)
+    assert parts.config.optimizer.schedule.warmup_steps == 1
+    (said,) = [each.getMessage() for each in caplog.records if "warmup" in each.message]
+    assert said.startswith("config.optimizer.schedule.warmup_steps='up to 40' is 1, since")
+    for warmup in (40, "40"):
+        config.optimizer.schedule.warmup_steps = warmup
+        with pytest.raises(UserError, match=r"warmup_steps=40 leaves nothing of .*total_steps=4"):
+            resolve(config)
+
+
+@pytest.mark.parametrize(("examples", "epoch"), [("images", 150 // 16), ("pairs", 750 // 16)])
+def test_lengths_in_epochs_become_steps(text_config, few_shapes, examples, epoch):
+    config = text_config
+    config.data.data_dir, config.batch_size = few_shapes, 16
+    config.data.examples, config.tasks.t2t.views = examples, ["caption_0", "caption_0"]
+    config.data.captions_per_image = 1
+    config.total_steps, config.checkpoint.every = "3 epochs", "1 epoch"
+    config.optimizer.schedule = {"name": "cosine", "warmup_steps": "1 epochs"}
+    config.optimizer.groups = {"head": {"pattern": "text/head/", "frozen_until": "2 epochs"}}
+    config.evals.shapes.every = "1 epochs"
+    config.tasks.t2t.weight = {
+        "schedule": "linear", "from": 0.0, "to": 1.0, "start": 0, "end": "2 epochs"
+    }  # fmt: skip
+    parts = resolve(config)
+    assert parts.settings.total_steps == parts.config.total_steps == 3 * epoch
+    assert parts.settings.checkpoint.every == epoch
+    assert parts.config.evals.shapes.every == epoch
+    assert parts.settings.optimizer.schedule["warmup_steps"] == epoch
+    assert parts.settings.optimizer.groups["head"]["frozen_until"] == 2 * epoch
+    assert parts.tasks[0].config.weight["end"] == 2 * epoch
+    assert set(parts.optimizer.init(parts.trained)["moments"]) == {"from_0", f"from_{2 * epoch}"}
+    assert config.total_steps == "3 epochs"  # The caller's config is unchanged.
+
+
+def test_the_vocabulary_fills_the_size_of_the_model(text_config, few_shapes):
+    config = text_config
+    config.data.data_dir = few_shapes
+    assert config.model.text.encoder.vocab_size == 0
+    parts = resolve(config)
+    rows = data.vocabulary_size(config.data.to_dict())
+    # Rounded up, so that vocabularies of similar size share compiled programs.
+    assert rows < parts.config.model.text.encoder.vocab_size == 512
+    table = parts.shapes[0]["text"]["encoder"]["word_embeddings"]
+    assert table.shape == (512, 64)
+    config.model.text.encoder.vocab_size = rows - 1
+    with pytest.raises(UserError, match=f"vocab_size={rows - 1} is smaller than .*{rows} entries"):
+        resolve(config)
+    config.model.text.encoder.vocab_size = rows + 5
+    assert resolve(config).config.model.text.encoder.vocab_size == rows + 5
+
+
+@pytest.mark.slow
+def test_words_are_learned_from_the_training_split_alone(few_shapes):
+    """The rest of a split may be the test split of the run, as on CITE."""
+    config = vsrn.get_config("quick")
+    config.data.data_dir, config.train_split = few_shapes, "train[:20]"
+    config.data.text.update({"tokenizer": "spaces", "min_count": 1})
+    config.batch_size = 16
+    parts = resolve(config)
+    known = data.load_vocabulary(config.data, "train[:20]")
+    assert len(known) < data.vocabulary_size(config.data)
+    assert len(known) < parts.config.model.text.encoder.vocab_size == 512
+    items = EvalSuite(parts.config.to_dict(), ["text"], parts.mesh).items("shapes", "test")
+    (batch,) = items.captions(1000)
+    expected, _ = data.load_tokenizer(config.data, "train[:20]").encode(items.caption_texts)
+    np.testing.assert_array_equal(batch["text_ids"], expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [0, 5000])
+def test_task_modules_over_words_follow_the_vocabulary(few_shapes, rows):
+    """Even if the text tower already has rows, as in a continued run."""
+    config = vsrn.get_config("quick")
+    config.data.data_dir, config.model.text.encoder.vocab_size = few_shapes, rows
+    found = resolve(config).config
+    entries = data.vocabulary_size(config.data)
+    assert found.tasks.generation.loss.module.vocab_size == entries
+    assert found.model.text.encoder.vocab_size == (rows or 512) > entries
+
+
+def test_evaluating_elsewhere_needs_no_divisible_batch(text_config):
+    text_config.batch_size, text_config.model.text.encoder.vocab_size = 3, 50
+    assert build_run(text_config, mesh_lib.make_mesh()).mesh.size == jax.device_count() == 8
+
+
+@pytest.mark.usefixtures("without_data")
+def test_a_kernel_of_other_devices_trains_nowhere_else(text_config):
+    encoder = text_config.model.text.encoder
+    with encoder.unlocked():
+        encoder.update({"attention": "cudnn", "dtype": "bfloat16", "heads": 1, "width": 16})
+    message = r"config.model.text.encoder.attention='cudnn' is a kernel .* 'cpu'; set it to 'einsu"
+    with pytest.raises(UserError, match=message):
+        resolve(text_config)
+    encoder.vocab_size = 50
+    build_run(text_config, mesh_lib.make_mesh())  # A run that trained elsewhere.

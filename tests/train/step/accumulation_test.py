@@ -1,0 +1,322 @@
+"""A batch embedded in parts gives the gradient of the whole batch."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import base, cxc, quickstart
+from tests import tiny_encoder as tiny
+from xmodal import data
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
+from xmodal.train.resolve import resolve
+from xmodal.train.step import accumulation, batch_parts, step, views
+
+REGIONS = 3
+
+
+def make_config(tasks, similarity, **changes):
+    config = tiny.make_config(tasks=tasks, batch_size=24, **changes)
+    config.model.similarity = similarity
+    # Adam would amplify the rounding of a gradient that is almost 0.
+    sgd = {"name": "sgd", "options": {"momentum": 0.9}}
+    config.optimizer = cxc.skipping_adam(0.1) | sgd
+    return config
+
+
+def softmax():
+    """A frozen encoder, a learned temperature, and the ring engine."""
+    tasks = {"i2t": cxc.image_text(0.7), "t2t": cxc.text_text(0.4)}
+    tasks["i2t"]["loss"]["options"] |= {"engine": "ring", "chunk_size": 2}
+    learned = {"name": "cosine", "temperature": 0.2, "learned_temperature": True}
+    config = make_config(tasks, learned, freeze=["image/encoder/"])
+    config.model.image.encoder.hidden = (7,)
+    return config
+
+
+def dropout():
+    """Values dropped on both sides."""
+    config = softmax()
+    config.model.image.encoder.dropout, config.model.text.encoder.dropout = 0.3, 0.2
+    return config
+
+
+def hinge():
+    """A loss with parameters that reads an image's regions after the head, and their mask."""
+    generation = base.task("image", "caption_1", "caption_generation", negatives="none")
+    generation["loss"]["inputs"] = ["text_ids", "text_mask"]
+    generation["loss"]["module"] = {"vocab_size": tiny.WORDS, "width": 6, "word_width": 5}
+    hardest = base.task("image", "caption_0", "triplet", engine="chunked", chunk_size=5)
+    config = make_config({"i2t": hardest, "generation": generation}, {"name": "cosine"})
+    config.model.image.encoder.features = (REGIONS, tiny.FEATURES)
+    # The layers between the regions normalize over the batch.
+    config.model.image.head = {"name": "graph", "width": 8, "layers": 0}
+    config.model.text.encoder = {"name": "words", "vocab_size": tiny.WORDS, "width": 8}
+    config.model.text.head = {"name": "gpo", "width": 8, "drop": 0.0, "hidden": 3}
+    config.model.image.projection = config.model.text.projection = None
+    return config
+
+
+def gaussian():
+    """Samples and spreads of every item, and a loss that shares the word table."""
+    words = base.task("image", "caption_1", "language_model", negatives="none")
+    words["views"] = ["caption_1"]
+    words["loss"] |= {"inputs": ["text_ids", "text_mask"], "reads": ["text/encoder/table"]}
+    words["loss"]["module"] = {"width": 5, "dropout": 0.2}
+    tasks = {
+        "i2t": base.task("image", "caption_0", "soft_contrastive", kl_weight=0.1),
+        "even": base.task("image", "caption_0", "uniformity", negatives="none", max_points=50),
+        "words": words,
+    }
+    config = make_config(tasks, {"name": "match_probability"})
+    config.model.image.encoder.features = (REGIONS, tiny.FEATURES)
+    for side in ("image", "text"):
+        config.model[side].head = {"name": "gaussian", "width": 8, "samples": 2}
+        config.model[side].projection = None
+    config.model.text.encoder = {"name": "words", "vocab_size": tiny.WORDS, "width": 8}
+    return config
+
+
+def matching(dropout=0.0):
+    """A pair scorer on the features of both towers, and drawn negatives."""
+    config = hinge()
+    config.tasks = {
+        "i2t": cxc.image_text(0.7),
+        "match": base.task("image", "caption_0", "matching"),
+    }
+    config.model.pair_scorer = {
+        "name": "matching_head", "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12,
+        "dropout": dropout,
+    }  # fmt: skip
+    # Gradients that cancel, such as those of biases of keys, are rounding.
+    config.model.similarity = {"name": "cosine", "temperature": 0.2}
+    return config
+
+
+def dropping_pairs():
+    """Values dropped in the pair scorer; `matching` has larger heads of the towers."""
+    config = matching(0.2)
+    for side in (config.model.image, config.model.text):
+        side.head, side.projection = {"name": "mean"}, {"width": 8}
+    return config
+
+
+WHOLE = {each.__name__: each for each in (softmax, hinge, matching)}
+# These draw random numbers, part by part.
+DRAWING = {each.__name__: each for each in (dropout, gaussian, dropping_pairs)}
+L2 = step.L2Config(".*kernel", 1e-3)
+
+
+def make_batch(config, seed=0):
+    batch = tiny.make_batch(seed, config.batch_size)
+    if config.model.image is not None and config.model.image.encoder.features != tiny.FEATURES:
+        rng = np.random.default_rng(seed)
+        shape = (config.batch_size, *config.model.image.encoder.features)
+        batch["image"] = rng.normal(size=shape).astype(np.float16)
+        batch["image_mask"] = np.arange(REGIONS) < rng.integers(1, REGIONS + 1, (len(shape), 1))[0]
+        batch["image_mask"] = np.broadcast_to(batch["image_mask"], shape[:2]).copy()
+    return batch
+
+
+def make_parts(config, devices):
+    parts = tiny.make_parts(config, devices)
+    read = [*parts.batch, "image_mask"]
+    batch = {name: column for name, column in make_batch(config).items() if name in read}
+    shapes = {name: jax.ShapeDtypeStruct(c.shape, c.dtype) for name, c in batch.items()}
+    return dataclasses.replace(parts, batch=shapes)
+
+
+class Training:
+    """A compiled step and its state."""
+
+    def __init__(self, config, devices, steps):
+        self.config, self.parts = config, make_parts(config, devices)
+        self.state, self.number = tiny.start(self.parts), 0
+        self.compiled = tiny.compile_step(self.parts, self.state, l2=L2, accumulation_steps=steps)
+
+    def step(self):
+        """Another step; returns parameters, momentum (at first the gradient) and scalars."""
+        batch = make_batch(self.config, self.number)
+        self.state, scalars = tiny.run_step(
+            self.parts, self.compiled, self.state, batch, self.number
+        )
+        self.number += 1
+        return tiny.copy((self.state.params, self.state.opt_state["moments"], scalars))
+
+    def take_over(self, other):
+        """Continues from the state of another training."""
+        layout = jax.tree.map(lambda leaf: leaf.sharding, self.state)
+        self.state, self.number = jax.device_put(tiny.copy(other.state), layout), other.number
+
+
+def assert_close(found, expected, tolerance):
+    largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(expected))
+    assert largest > 0
+
+    def compare(found, expected):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=tolerance * largest)
+
+    jax.tree.map(compare, found, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WHOLE)
+def test_training_is_that_of_the_whole_batch(name, monkeypatch):
+    config = WHOLE[name]()
+    whole = Training(config, 1, 1)
+    # Every array divisible by 8, however small.
+    monkeypatch.setitem(mesh_lib.RULES, "fsdp", shard_first_dimension)
+    config.sharding = [(".*", "fsdp")]
+    parts = Training(config, 8, 3)
+    sharded = [not leaf.is_fully_replicated for leaf in jax.tree.leaves(parts.state)]
+    assert 3 < sum(sharded) < len(sharded)
+    assert_same_training(parts, whole)
+    # On another number of devices, and without parts.
+    whole.take_over(parts)
+    assert int(whole.state.step) == 3
+    assert_close(parts.step()[0], whole.step()[0], 1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DRAWING)
+def test_training_is_that_of_the_plain_loop(name, monkeypatch):
+    """The same parts, keeping all activations so that nothing is drawn twice."""
+    config = DRAWING[name]()
+    parts = Training(config, 8, 3)
+    monkeypatch.setattr(accumulation, "embed_in_parts", embed_one_by_one)
+    monkeypatch.setattr(batch_parts, "map_in_parts", map_one_by_one)
+    assert_same_training(parts, Training(config, 1, 3))
+
+
+def shard_first_dimension(mesh, shape):
+    divides = bool(shape) and shape[0] % len(mesh.devices) == 0
+    return mesh_lib.batch_sharded(mesh) if divides else mesh_lib.replicated(mesh)
+
+
+def assert_same_training(one, other):
+    for number in range(3):
+        found, expected = one.step(), other.step()
+        if number == 0:
+            assert_close(found[1], expected[1], 1e-5)
+        assert_close(found[0], expected[0], 1e-5)
+        assert set(found[2]) == set(expected[2])
+        for scalar, value in expected[2].items():
+            np.testing.assert_allclose(found[2][scalar], value, rtol=1e-4, err_msg=scalar)
+
+
+def embed_one_by_one(
+    model, tasks, params, states, batch, *, steps, mesh, frozen, key, short_texts=None
+):
+    """See `accumulation.embed_in_parts`."""
+    found = []
+    for part in range(steps):
+        columns = {name: column[part::steps] for name, column in batch.items()}
+        own = jax.random.fold_in(key, part)
+        one, states = views.embed_views(
+            model, tasks, params, states, columns, train=True, frozen=frozen, key=own
+        )
+        found.append(one)
+
+    return jax.tree.map(join, *found), states
+
+
+def map_one_by_one(function, items, *, steps, mesh):
+    """See `batch_parts.map_in_parts`."""
+    found = [
+        function(jax.tree.map(lambda column, part=part: column[part::steps], items), part)
+        for part in range(steps)
+    ]
+    return jax.tree.map(join, *found)
+
+
+def join(*parts):
+    return jnp.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])
+
+
+def image_config(**changes):
+    """Three layers of features, compared in blocks."""
+    config = tiny.make_image_config(**changes)
+    config.model.image.encoder.hidden = (32,) * 10
+    config.tasks.same.loss.options = {"engine": "chunked", "chunk_size": 64}
+    return config
+
+
+def test_an_odd_number_of_parts_on_one_device():
+    config = image_config(batch_size=15)
+    config.model.image.encoder.hidden = (7,)
+    whole, parts = (Training(config, 1, steps) for steps in (1, 5))
+    assert_close(parts.step()[0], whole.step()[0], 1e-6)
+
+
+def test_statistics_are_those_of_the_parts():
+    config = image_config(batch_size=24)
+    config.model.image.encoder.hidden = ()
+    config.model.image.projection.batch_norm = True
+    training, steps = Training(config, 8, 3), 3
+    batch, state = make_batch(config), tiny.copy(training.state)
+    training.step()
+
+    @jax.jit
+    def update(stats, images):
+        return training.parts.model.embed(
+            "image", state.params, {"image": stats}, {"image": images},
+            train=True, key=jax.random.key(0),
+        )[1]  # fmt: skip
+
+    stats = state.model_state["image"]
+    for part in range(steps):
+        stats = update(stats, batch["image"][part::steps])
+
+    def check(found, expected):
+        assert np.all(found != 0)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+    jax.tree.map(check, tiny.copy(training.state.model_state["image"]), stats)
+
+
+def test_one_part_is_in_memory_at_a_time():
+    config = image_config(batch_size=4096)
+    config.tasks.same.loss.options.chunk_size = 256  # A few states per item and tile are kept.
+    whole, parts = (
+        Training(config, 1, steps).compiled.memory_analysis().temp_size_in_bytes
+        for steps in (1, 16)
+    )
+    assert parts < whole / 2
+
+
+@pytest.fixture
+def no_data(monkeypatch):
+    def prepare(*args, **kwargs):
+        raise data.DatasetMissingError("there is none")
+
+    monkeypatch.setattr(data, "prepare", prepare)
+
+
+@pytest.mark.usefixtures("no_data")
+def test_numbers_of_parts_that_do_not_fit():
+    mesh = tiny.make_parts(tiny.make_image_config()).mesh
+    accumulation.check(3, 48, mesh)
+    with pytest.raises(
+        UserError,
+        match=r"config.accumulation_steps=4 does not split the 6 items per device of "
+        r"config.batch_size=48 into equal parts; use one of \[1, 2, 3, 6\]",
+    ):
+        accumulation.check(4, 48, mesh)
+    config = quickstart.get_config("t2t")
+    config.accumulation_steps, config.batch_size = 3, 16
+    with pytest.raises(UserError, match="accumulation_steps=3 does not split the 2 items"):
+        resolve(config, mesh=mesh, needs_data=False)
+
+
+@pytest.mark.usefixtures("no_data")
+def test_a_batch_that_depends_on_the_dataset_is_not_checked_before_its_size_is_known():
+    config = quickstart.get_config("t2t")
+    config.accumulation_steps, config.batch_size = 3, None
+    config.batch_size = "auto"
+    mesh = tiny.make_parts(tiny.make_image_config()).mesh
+    parts = resolve(config, mesh=mesh, needs_data=False)
+    assert parts.settings.accumulation_steps == 3
+    assert parts.missing == "there is none"

@@ -1,0 +1,137 @@
+"""Texts of two lengths within a batch are embedded like texts of one length."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import tiny_encoder as tiny
+from tests.benchmarks.collectives import count_collectives
+from tests.benchmarks.program import read_program
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
+from xmodal.data.text.short_texts import ShortTexts
+from xmodal.models import make_dual_encoder
+from xmodal.train.compiled_step import CompiledStep, lower_step
+from xmodal.train.step import tasks
+from xmodal.train.step.two_lengths import RANK
+from xmodal.train.step.views import embed_views
+
+SHORT = ShortTexts(3, 0.6)
+BERT = tiny.make_config().model.text.encoder.to_dict()
+RNN = {"name": "rnn", "vocab_size": tiny.WORDS, "embedding_width": 4, "width": 6}
+TOWERS = {
+    "first": (BERT, {"name": "first"}),
+    "mean": (BERT, {"name": "mean"}),
+    "weights of tokens": (BERT, {"name": "attention"}),
+    "all tokens": (BERT, {"name": "unit_tokens", "width": 5}),
+    "stored features": (BERT | {"depth": 2, "lower_depth": 1}, {"name": "mean"}),
+    "last token": (RNN, {"name": "last"}),
+    "sampled": (RNN, {"name": "gaussian", "width": 5, "samples": 2}),
+}
+
+
+def make_batch(size, devices, parts):
+    """A batch of `tiny.make_batch` with so many short texts that it has ranks, and these."""
+    rng, batch, ranks = np.random.default_rng(0), tiny.make_batch(size=size), None
+    while ranks is None:
+        longest = np.where(rng.random((size, 2)) < 0.7, SHORT.length, tiny.TOKENS)
+        lengths = rng.integers(1, longest + 1)
+        ranks = SHORT.rank(lengths, devices, parts)
+    mask = (np.arange(tiny.TOKENS) < lengths[..., None]).astype(np.int32)
+    ids = rng.integers(1, tiny.WORDS, mask.shape, np.int32) * mask
+    return batch | {"text_ids": ids, "text_mask": mask}, {RANK: ranks}
+
+
+@pytest.mark.slow
+def test_a_step_in_parts_is_that_of_one_length_without_more_collectives():
+    config = tiny.make_config(batch_size=32, accumulation_steps=2)
+    config.data.short_texts = {"length": SHORT.length, "share": SHORT.share}
+    parts = tiny.make_parts(config, devices=4)
+    lowered = lower_step(parts, tiny.start(parts))
+    programs = {layout: each.compile() for layout, each in lowered.items()}
+    compiled = CompiledStep(programs, parts)
+    batch, ranks = make_batch(32, devices=4, parts=2)
+    batch = {name: batch[name] for name in parts.batch}
+    results, flops = [], []
+    for columns in (batch, batch | ranks):
+        on_devices = mesh_lib.global_batch(columns, parts.mesh)
+        flops.append(compiled.flops(on_devices))
+        number = mesh_lib.put_step(0, parts.mesh)
+        results.append(tiny.copy(compiled(tiny.start(parts), on_devices, number)))
+    (one, scalars), (two, other_scalars) = results
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+        (one.params, scalars),
+        (two.params, other_scalars),
+    )
+    assert flops[1] < 0.8 * flops[0]
+    counts = [
+        {kind: each.count for kind, each in count_collectives(read_program(text)).items()}
+        for text in (program.as_text() for program in programs.values())
+    ]
+    assert counts[0] == counts[1] != {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tower", "rows"), [*((tower, 5) for tower in TOWERS), ("mean", 1)])
+def test_embeddings_and_gradients_are_those_of_one_length(tower, rows):
+    encoder, head = TOWERS[tower]
+    model = make_dual_encoder({"text": {"encoder": encoder, "head": head}})
+    compared = tasks.make_tasks(
+        {"t2t": {"views": ("caption_0", "caption_1"), "loss": {"name": "softmax"}}}
+    )
+    mesh = mesh_lib.make_mesh(jax.devices()[:8])
+    batch, ranks = make_batch(8 * rows, devices=8, parts=1)
+    batch = {name: batch[name] for name in ("text_ids", "text_mask")}
+    params, state = model.init(
+        jax.random.key(0), {"text": {name: column[:, 0] for name, column in batch.items()}}
+    )
+
+    if tower == "stored features":
+        features = jax.vmap(
+            lambda texts: model.towers["text"].frozen_features(params["text"], state["text"], texts)
+        )(batch)
+        batch = {"text_mask": batch["text_mask"]} | {
+            name: np.asarray(column, np.float16) for name, column in features.items()
+        }
+
+    @jax.jit
+    def embed(params, batch):
+        def total(params):
+            views, _ = embed_views(
+                model, compared, params, state, batch, short_texts=SHORT, mesh=mesh
+            )
+            # Every number counts with another weight.
+            leaves = [leaf for leaf in jax.tree.leaves(views) if leaf.dtype == jnp.float32]
+            sums = [jnp.sum(leaf * jnp.cos(jnp.arange(leaf.size).reshape(leaf.shape)))
+                    for leaf in leaves]  # fmt: skip
+            return sum(sums), views
+
+        return jax.value_and_grad(total, has_aux=True)(params)
+
+    one, two = (
+        tiny.copy(embed(params, mesh_lib.global_batch(columns, mesh)))
+        for columns in (batch, batch | ranks)
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), one, two)
+
+
+def test_texts_that_are_normalized_together_are_not_divided():
+    config = tiny.make_config()
+    config.model.text.projection.batch_norm = True
+    parts = tiny.make_parts(config, devices=4)
+
+    def embed(frozen):
+        return jax.eval_shape(
+            lambda params, state, batch: embed_views(
+                parts.model, parts.tasks, params, state, batch, frozen={"text": frozen},
+                train=True, key=jax.random.key(0), short_texts=SHORT, mesh=parts.mesh,
+            ),
+            *parts.shapes, dict(parts.batch) | {RANK: parts.batch["caption_id"]},
+        )  # fmt: skip
+
+    with pytest.raises(UserError, match="batch normalization"):
+        embed(("encoder",))
+    _, states = embed(("projection",))  # It normalizes by its running statistics.
+    assert "batch_stats" in states["text"]

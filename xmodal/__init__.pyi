@@ -1,0 +1,13 @@
+from . import train as train
+from .api.evaluating import evaluate as evaluate
+from .api.item_embeddings import ItemEmbeddings as ItemEmbeddings
+from .api.loading import load as load
+from .api.model import Model as Model
+from .api.search.index import Index as Index
+from .apps.explore.compare import Comparison as Comparison
+from .apps.explore.compare import compare as compare
+from .apps.explore.inspection import Inspection as Inspection
+from .apps.explore.inspection import inspect as inspect
+from .core.errors import UserError as UserError
+from .core.page import Page as Page
+from .core.version import __version__ as __version__

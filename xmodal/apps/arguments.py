@@ -1,0 +1,78 @@
+"""Parsers of commands, and arguments that several commands have."""
+
+import argparse
+import ast
+import warnings
+from importlib.util import find_spec
+from typing import Any
+
+from xmodal.core.errors import UserError
+
+_DATASET = ("dataset", "config", "split", "data_dir", "manual_dir")
+
+
+def make_parser(command: str, description: str | None) -> argparse.ArgumentParser:
+    """Returns the parser of `xmodal COMMAND`; its help keeps the lines of the description."""
+    return argparse.ArgumentParser(
+        prog=f"xmodal {command}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def require_extra(extra: str, *modules: str) -> None:
+    """Raises an error without the libraries of an extra in setup.py."""
+    if missing := [name for name in modules if find_spec(name) is None]:
+        raise UserError(f'{", ".join(missing)} is missing: pip install "xmodal[{extra}]"')
+
+
+def add_dataset(
+    parser: argparse.ArgumentParser, help: str, *, required: bool = False, split: str = "test"
+) -> None:
+    """Adds the arguments that name a split of a prepared dataset.
+
+    Args:
+      parser: parser to extend.
+      help: help of --dataset.
+      required: whether --dataset is required.
+      split: the split by default.
+    """
+    parser.add_argument("--dataset", default="", required=required, help=help)
+    parser.add_argument("--config", default="images", help="config of the dataset")
+    parser.add_argument("--split", default=split, help="split of the dataset")
+    parser.add_argument("--data_dir", default="", help="folder of prepared datasets")
+    parser.add_argument("--manual_dir", default="", help="folder of the dataset's own files")
+
+
+def dataset_section(args: argparse.Namespace) -> dict[str, str]:
+    """Returns the arguments of `add_dataset`, as a section of a config with the split."""
+    return {name: getattr(args, name) for name in _DATASET}
+
+
+def name_list(text: str) -> list[str]:
+    """Reads names that are separated by commas."""
+    return [name for name in text.split(",") if name]
+
+
+def literal(text: str) -> Any:
+    """Reads a Python literal, `true` or `false`; any other text is a string."""
+    # Python warns about strings such as "3if".
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            return ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
+        except (SyntaxError, ValueError):
+            return text
+
+
+def natural_int(text: str) -> int:
+    """Reads an integer of at least 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a non-negative integer")
+    return int(text)
+
+
+def positive_int(text: str) -> int:
+    """Reads an integer of at least 1."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
+    return int(text)

@@ -1,0 +1,221 @@
+"""Common parts of all commands: --config, a readable log, and user errors."""
+
+import os
+import re
+import runpy
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from absl import app, flags, logging
+from ml_collections import ConfigDict, config_flags
+
+from xmodal.apps.arguments import literal
+from xmodal.apps.config_files import describe_configs, find_config_file
+from xmodal.core.console import make_log_readable, readable_errors
+from xmodal.core.errors import UserError
+from xmodal.core.version import __version__
+
+
+class _Literal(flags.ArgumentParser[Any]):
+    """Reads an override as a Python literal, or else as a string.
+
+    A value may change its type: None to a section, or a number to a schedule. The section's
+    dataclass checks the result.
+    """
+
+    syntactic_help = "a Python literal, or a string"
+
+    def parse(self, argument: Any) -> Any:
+        """Returns the value; a value that is not a string comes from the config file."""
+        return literal(argument) if isinstance(argument, str) else argument
+
+
+class _Text(_Literal):
+    """Reads an override of a string, which stays one unless it is `None` or a section."""
+
+    def parse(self, argument: Any) -> Any:
+        """Returns the value; a value that is not a string comes from the config file."""
+        value = super().parse(argument)
+        return value if value is None or isinstance(value, dict) else argument
+
+
+for _type in (int, float, type(None), list, tuple, ConfigDict):
+    config_flags.register_flag_parser_for_type(_type, _Literal())
+config_flags.register_flag_parser_for_type(str, _Text())
+
+CONFIG = config_flags.DEFINE_config_file(
+    "config",
+    None,
+    "Experiment: a config of --list_configs, or your own file, FILE.py; with an argument, "
+    "quickstart:i2t or FILE.py:ARGUMENT.",
+    # Files omit keys that have a default; sections know their own keys.
+    lock_config=False,
+    accept_new_attributes=True,
+)
+
+
+class _Answer(flags.BooleanFlag):
+    """A flag that prints a text and exits before anything else is checked."""
+
+    def __init__(self, name: str, help: str, text: Callable[[], str]) -> None:
+        super().__init__(name, False, help)
+        self._text = text
+
+    def parse(self, argument: Any) -> None:
+        """Prints the text, unless the flag is set to false."""
+        if self._parse(argument):
+            print(self._text())
+            sys.exit(0)
+
+
+def define_answer(name: str, help: str, text: Callable[[], str]) -> None:
+    """Defines a flag of the calling module that prints a text and exits."""
+    flags.DEFINE_flag(_Answer(name, help, text))
+
+
+def format_names(names: Mapping[str, str]) -> str:
+    """Returns a line for every name and its meaning."""
+    width = max(map(len, names))
+    return "\n".join(f"{name:{width}}  {text}" for name, text in names.items())
+
+
+define_answer("version", "Print the version and exit.", lambda: f"xmodal {__version__}")
+define_answer(
+    "list_configs",
+    "Print the configs that --config accepts by name, and exit.",
+    lambda: format_names(describe_configs()),
+)
+
+
+def run(main: Callable[[list[str]], None]) -> None:
+    """Runs `main` with parsed flags; a `UserError` is printed without a trace, with exit code 1."""
+    make_log_readable()
+
+    def main_for_users(argv: list[str]) -> None:
+        if len(argv) > 1:
+            raise app.UsageError(f"Unknown arguments {argv[1:]}; everything is a flag.")
+        with readable_errors():
+            _check_encoding()
+            main(argv)
+
+    app.run(main_for_users, flags_parser=_parse_flags)
+
+
+def _check_encoding() -> None:
+    """Raises an error for names that TensorFlow and JSON files cannot hold."""
+    for argument in (*sys.argv[1:], os.getcwd()):
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{argument!a} is not UTF-8; rename the file or folder.") from None
+
+
+def read_config(*, has_model: bool = True) -> ConfigDict:
+    """The config that --config names, with the overrides of the command line.
+
+    The config file may define `complete(config, argument="")`, which then fills in what depends on
+    them.
+
+    Args:
+      has_model: whether the config's model is used; if not, the file does not log its choice.
+
+    Raises:
+      UserError: the file cannot be opened.
+    """
+    config = CONFIG.value
+    try:
+        config.lock()  # The flag reports a file that it could not open only on first use.
+    except OSError as error:
+        message = re.sub(r"^\[Errno \d+\] ", "", str(error).splitlines()[-1].strip())
+        raise UserError(f"--config: {message}") from error
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(verbosity if has_model else logging.WARNING)
+    try:
+        with config.unlocked():
+            call_config_file("complete", config)
+    finally:
+        logging.set_verbosity(verbosity)
+    return config
+
+
+def call_config_file(name: str, *arguments: Any) -> Any:
+    """Returns the result of another function of the config file.
+
+    Args:
+      name: name of the function; None is returned if the file does not have it.
+      *arguments: its arguments, before that of the file.
+    """
+    path, *argument = config_flags.get_config_filename(flags.FLAGS["config"]).split(":", 1)
+    function = runpy.run_path(path).get(name)
+    return None if function is None else function(*arguments, *argument)
+
+
+def overrides() -> dict[str, Any]:
+    """Returns the values that the command line sets, by path of the config."""
+    return dict(config_flags.get_override_values(flags.FLAGS["config"]))
+
+
+def _parse_flags(argv: list[str]) -> list[str]:
+    try:
+        return flags.FLAGS(_with_paths(argv))
+    except SystemExit as ended:
+        if ended.code == 1:  # absl's --help and --helpfull.
+            sys.exit(0)
+        raise
+    except UserError as error:
+        sys.exit(f"Error: {error}")
+    except flags.Error as error:
+        text = str(error)
+        if isinstance(error, flags.UnrecognizedFlagError) and error.flagname.startswith("config."):
+            text = f"--{error.flagname} sets a value of --config, which is not given."
+            if error.flagname.startswith("config.evals."):
+                text += " To add an evaluator to a run, repeat its training command with this flag."
+        if missing := re.match(r"flag --(\w+)=None: ", text):
+            text = f"--{missing[1]} is missing."
+            if missing[1] == CONFIG.name:
+                text += " --list_configs lists those that came with the installation."
+        # A config file rejects its argument with a ValueError, which comes with a full stack trace.
+        *trace, last = text.splitlines()
+        if trace and last.strip().startswith("ValueError: "):
+            text = f"--config: {last.strip().removeprefix('ValueError: ')}"
+        sys.exit(f"Error: {text}\nPass --helpshort to see the flags.")
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        # A config flag's error for an override of an unknown key, such as --config.bach_size=8.
+        message: object = error
+        while isinstance(message, Exception):
+            message = message.args[0]
+        sys.exit(f"Error: {_explain_override(argv, ' '.join(str(message).split()))}")
+
+
+def _with_paths(argv: list[str]) -> list[str]:
+    """Returns the arguments with the name of the config replaced by its path.
+
+    Raises:
+      UserError: see `find_config_file`.
+    """
+    found = list(argv)
+    for index, argument in enumerate(argv):
+        flag, equals, value = argument.partition("=")
+        if flag in ("--config", "-config"):
+            if equals:
+                found[index] = f"{flag}={find_config_file(value)}"
+            elif index + 1 < len(argv):
+                found[index + 1] = find_config_file(argv[index + 1])
+    return found
+
+
+def _explain_override(argv: list[str], message: str) -> str:
+    inside_none = re.match(r'Override (\S+)\.(\w+) can not .* field "(\w+)" is None', message)
+    if inside_none is None:
+        # A KeyError has only the key.
+        key = re.match(r"'\w+'", message)
+        flag = next((each for each in argv if key and f".{key[0][1:-1]}." in each), "--config")
+        return f"Unknown key in {flag.partition('=')[0]}: {message}"
+    path, key, missing = inside_none.groups()
+    parents = path.split(".")
+    section = ".".join(["config", *parents[: parents.index(missing) + 1]])
+    return (
+        f"--config.{path}.{key} sets a key of {section}, which is None; set the section as a "
+        f"whole: --{section}=\"{{'{key}': ...}}\"."
+    )

@@ -1,0 +1,105 @@
+"""Converts published weights to a folder that training and evaluation can use.
+
+    python -m xmodal convert --tower=bert --source=PATH --output=DIR
+    python -m xmodal convert --model=pcme --source=pcme_coco.pth --output=DIR
+
+PATH is the download, local or gs://: a TensorFlow checkpoint, a SavedModel or TF-Hub folder,
+a Hugging Face folder, or a .safetensors, .h5, .keras, .npz or torch file. ResNet and EfficientNet
+need a --variant. A config then sets `init_from.towers.text = DIR` and has the encoder of
+DIR/tower.json, and its head if it has one, in `model.text`.
+
+--model converts both sides of a released image-text model at once. A config then sets
+`init_from.model = DIR`; `configs/released.py` evaluates any such folder.
+"""
+
+import argparse
+import re
+
+from xmodal.apps.arguments import make_parser, name_list
+from xmodal.core import console
+from xmodal.core.errors import UserError
+from xmodal.pretrained.variants import MODELS, TOWERS
+
+
+@console.readable_errors()
+def main() -> None:
+    """Converts the weights that the command line names."""
+    args = _parse()
+    # The models are slow to import, but --help should be fast.
+    from xmodal.pretrained import model_converters
+    from xmodal.pretrained.converters import convert
+    from xmodal.pretrained.folder import check_new, save_tower
+    from xmodal.pretrained.model_folder import save_model
+
+    allowed = {"allow_missing": args.allow_missing, "allow_unexpected": args.allow_unexpected}
+    check_new(args.output)
+    reports: list[str] = []
+    source = (args.source, args.variant, args.vocabulary)
+    try:
+        if args.model:
+            made = model_converters.convert_model(
+                args.model, *source, concepts=args.concepts, **allowed, show=reports.append
+            )
+            save_model(args.output, *made)
+            section = made[1].model()
+        else:
+            made = convert(args.tower, *source, **allowed, show=reports.append)
+            save_tower(args.output, *made)
+            section = made[1].side()
+    except UserError:
+        print(*reports, sep="\n", end="")  # There is no folder that keeps them.
+        raise
+    size = sum(array.nbytes for array in made[0].values()) / 2**20
+    print(f"{args.output}: {made[2].summary()}; {size:.1f} MiB; report.txt lists all; {section}")
+    warning = model_converters.MODELS[args.model].warning if args.model else ""
+    for note in filter(None, (*made[2].notes, warning)):
+        print(f"Note: {note}")
+
+
+def _parse() -> argparse.Namespace:
+    parser = make_parser("convert", "Converts published weights.")
+    kind = parser.add_mutually_exclusive_group(required=True)
+    kind.add_argument("--tower", choices=sorted(TOWERS))
+    kind.add_argument("--model", choices=sorted(MODELS))
+    parser.add_argument("--source", required=True, help="the published weights, local or gs://")
+    parser.add_argument("--output", required=True, help="the new folder")
+    variants = "; ".join(
+        f"{name}: {', '.join(known)}" for name, known in {**TOWERS, **MODELS}.items() if known
+    )
+    parser.add_argument("--variant", default="", help=f"for weights that have several: {variants}")
+    parser.add_argument(
+        "--vocabulary",
+        default="",
+        help="for a model: its words, unless the source has them; for --tower=words: words to keep",
+    )
+    parser.add_argument(
+        "--concepts", default="", help="for --model=cvse: file of `python -m data_prep.concepts`"
+    )
+    for kind, whose in (("missing", "our"), ("unexpected", "the source's")):
+        parser.add_argument(
+            f"--allow_{kind}",
+            default=[],
+            type=_patterns,
+            metavar="REGEX,...",
+            help=f"{kind} arrays to ignore, by {whose} names",
+        )
+    args = parser.parse_args()
+    if not args.source or not args.output:
+        parser.error("--source and --output need a path")
+    return args
+
+
+def _patterns(text: str) -> list[str]:
+    patterns = name_list(text)
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise argparse.ArgumentTypeError(
+                f"{pattern!r} is not a valid regular expression ({error})"
+            ) from error
+    return patterns
+
+
+if __name__ == "__main__":
+    console.run(main)

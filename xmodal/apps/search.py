@@ -1,0 +1,301 @@
+"""Builds indexes of images and captions, and searches them.
+
+    python -m xmodal search build --model=RUN --images=PHOTOS --output=indexes/photos
+    python -m xmodal search query --index=indexes/photos "a dog on a beach"
+    python -m xmodal search query --index=indexes/photos --image=dog.jpg --format=html \
+        --output=dogs.html
+    python -m xmodal search serve --index=indexes/photos --model=bundles/mine --port=8000
+
+A model is a run, a bundle or a folder of converted weights. Items are pictures (a folder, a list of
+files, or features in a .npy file), captions (one per line), or the items of a prepared dataset.
+"""
+
+import argparse
+import collections
+import contextlib
+import os
+import pathlib
+from typing import TYPE_CHECKING
+
+from xmodal.api.search.methods import KINDS, METHODS, SIDES, check_method
+from xmodal.apps.arguments import (
+    add_dataset,
+    dataset_section,
+    make_parser,
+    positive_int,
+    require_extra,
+)
+from xmodal.core import console
+from xmodal.core.errors import UserError
+
+# JAX and Pillow are slow to import, but --help and errors in arguments should be fast.
+if TYPE_CHECKING:
+    import PIL.Image
+
+    from xmodal.api.model import Model
+    from xmodal.api.search.gallery import IndexGallery
+    from xmodal.api.search.hits import Hit
+    from xmodal.api.search.items import SearchItems
+    from xmodal.data import EvalSplit
+
+FORMATS = ("table", "json", "html")
+
+
+@console.readable_errors()
+def main() -> None:
+    """Runs the command that the arguments name."""
+    args = _parse()
+    {"build": _build, "query": _query, "serve": _serve}[args.command](args)
+
+
+def _build(args: argparse.Namespace) -> None:
+    from xmodal.core import processes
+
+    if args.dataset and (args.images or args.captions):
+        raise UserError(
+            "--dataset already provides images and captions; omit --images and --captions."
+        )
+    if not (args.dataset or args.images or args.captions):
+        raise UserError("There is nothing to index: use --images, --captions or --dataset.")
+    check_method(args.method, args.recall)
+    with processes.connected({f"--{name}": value for name, value in vars(args).items()}):
+        _build_together(args)
+
+
+def _build_together(args: argparse.Namespace) -> None:
+    from xmodal.api.loading import load
+    from xmodal.api.search.embedding_parts import EmbeddedParts
+    from xmodal.api.search.index import Index
+    from xmodal.core import processes
+    from xmodal.pretrained.folder import check_new
+    from xmodal.train.folder import folder_lock
+
+    check_new(args.output)
+    given = _given_items(args)
+    model = load(args.model, step=args.step)
+    items = given or _items_of_dataset(args, model)
+    for kind in items:
+        if SIDES[kind] not in model.sides:
+            raise UserError(
+                f"{model.name} has no {SIDES[kind]} side, only {model.sides[0]}: omit --{kind}s, "
+                "or use a model with both sides."
+            )
+    if not items:
+        raise UserError("Nothing to index: the dataset has no items for the model's sides.")
+    parts = EmbeddedParts(args.output, model, items, args.part_size)
+
+    def write() -> None:
+        galleries = {kind: parts.gallery(kind) for kind in items}
+        index = Index.of_galleries(model, galleries, method=args.method, recall=args.recall)
+        index.save(args.output)
+        parts.remove()
+        for kind, gallery in index.galleries.items():
+            print(f"{kind}s: {len(gallery.names):,} items, {_describe(gallery)}")
+            if gallery.left_out:
+                print(
+                    f"left out because they cannot be read: {len(gallery.left_out):,}; "
+                    f"{args.output}/{kind}_left_out.json lists them"
+                )
+            if others := items[kind].others:
+                counts = collections.Counter(others).most_common()
+                listed = ", ".join(f"{ending} {count:,}" for ending, count in counts)
+                print(f"files other than {kind}s: {len(others):,} ({listed})")
+        print(f"index in {args.output}")
+
+    with folder_lock.hold(parts.folder):
+        parts.embed()
+        processes.first_does("write the index", write)
+
+
+def _given_items(args: argparse.Namespace) -> dict[str, "SearchItems"]:
+    from xmodal.api.search import items as items_lib
+
+    given = {}
+    if args.images:
+        given["image"] = items_lib.from_images(args.images)
+    if args.captions:
+        given["caption"] = items_lib.from_captions(args.captions)
+    return given
+
+
+def _items_of_dataset(args: argparse.Namespace, model: "Model") -> dict[str, "SearchItems"]:
+    from xmodal.api.search import items as items_lib
+
+    section = dataset_section(args)
+    found = items_lib.from_dataset(
+        section, features=model.takes_features, max_regions=model.max_regions
+    )
+    return {kind: each for kind, each in found.items() if SIDES[kind] in model.sides}
+
+
+def _describe(gallery: "IndexGallery") -> str:
+    found = gallery.quality
+    if found is None:
+        return "exact search"
+    return (
+        f"recall@10 {found.recall:.3f} of exact search for {found.queries}, "
+        f"{found.approximate_ms:.2f} ms per query instead of {found.exact_ms:.2f}"
+    )
+
+
+def _query(args: argparse.Namespace) -> None:
+    if (args.text is None) == (args.image is None):
+        raise UserError("Use either a text or --image as the query.")
+    if args.format == "html" and not args.output:
+        raise UserError("--format=html needs --output, the file for the page.")
+    from xmodal.api.search import formats
+    from xmodal.api.search import items as items_lib
+    from xmodal.api.search.index import Index
+    from xmodal.core.result_files import write_file
+
+    image, asked = args.image, None
+    if image is not None and image.endswith(".npy"):
+        image = items_lib.read_array(pathlib.Path(image))
+    elif image is not None:
+        asked = _open(pathlib.Path(image))
+    index = Index.open(args.index, model=args.model)
+    names = ("top", "find", "exact", "rerank", "first_stage_weight")
+    options = {name: getattr(args, name) for name in names}
+    hits, notes = index.query(args.text, image=image, **options), index.describe_query(args.text)
+    query = args.text if args.image is None else args.image
+    find = args.find or next(kind for kind in KINDS if kind in index.galleries)
+    if args.format == "html":
+        shown = _Pictures(index.galleries[find], find)
+        title = query if args.image is None else pathlib.Path(query).name
+        text = formats.as_page(title, hits, shown, asked, notes).to_html()
+    elif args.format == "table":
+        text = formats.as_table(hits, notes)
+    else:
+        text = formats.as_json(query, hits, notes)
+    # Names of files need not be UTF-8; their bytes are escaped, as JSON does it.
+    encoded = text.encode(errors="backslashreplace")
+    if not args.output:
+        print(encoded.decode(), end="")
+        return
+    write_file(args.output, encoded)
+    print(f"{len(hits):,} hits in {args.output}")
+    if args.format == "html" and (missing := shown.missing):
+        print(f"pictures that were moved or deleted: {len(missing):,}, such as {missing[0]}")
+
+
+def _serve(args: argparse.Namespace) -> None:
+    require_extra("search", "starlette", "uvicorn")
+    from xmodal.api.search.index import Index
+    from xmodal.api.search.server import serve
+
+    index = Index.open(args.index, model=args.model)
+    with contextlib.suppress(KeyboardInterrupt):
+        serve(index, args.index, args.host, args.port, args.url)
+
+
+class _Pictures:
+    """The pictures of hits, from their files or from their dataset; None for captions.
+
+    Attributes:
+      missing: paths of files that no longer exist.
+    """
+
+    def __init__(self, gallery: "IndexGallery", kind: str) -> None:
+        self._split, self._kind = None, kind
+        self._folder = os.path.abspath(gallery.folder)
+        self.missing: list[str] = []
+        if gallery.dataset is not None:
+            from xmodal.api.search.items import open_split
+
+            self._split = open_split(gallery.dataset)
+
+    def __call__(self, hit: "Hit") -> "PIL.Image.Image | None":
+        if self._kind == "caption":
+            return None
+        if self._split is None:
+            path = pathlib.Path(hit.item)
+            if path.is_file():
+                # An index from elsewhere must not put this machine's files on a page.
+                if not pathlib.Path(os.path.abspath(path)).is_relative_to(self._folder):
+                    raise UserError(
+                        f"{path} is outside of {self._folder}, the folder of the index's pictures: "
+                        "build the index again, or use another --format."
+                    )
+                return _open(path)
+            # Features have no picture; their names are ROW or FILE.npy#ROW.
+            if path.is_absolute() and not path.suffix.startswith(".npy#"):
+                self.missing.append(hit.item)
+            return None
+        import numpy as np
+
+        from xmodal.core.untrusted.picture_formats import open_picture
+        from xmodal.data.pixels.images import stand_upright
+
+        _check_unchanged(self._split, hit)
+        (encoded,) = self._split.pictures(np.array([hit.row]))
+        return stand_upright(open_picture(encoded))
+
+
+def _check_unchanged(split: "EvalSplit", hit: "Hit") -> None:
+    """Raises an error if a dataset has another image in the place of a hit."""
+    from xmodal.api.search.items import name_item
+
+    if hit.row >= len(split.image_ids) or name_item(split, hit.row) != hit.item:
+        raise UserError(
+            f"{split.name} {split.split} has no {hit.item!r} at position {hit.row}: the dataset "
+            "was changed after the index was built; build the index again."
+        )
+
+
+def _open(path: pathlib.Path) -> "PIL.Image.Image":
+    from xmodal.core.picture_names import fault_of_file, is_unread_picture
+    from xmodal.core.untrusted.picture_formats import open_picture
+    from xmodal.data.pixels.images import stand_upright
+
+    try:
+        return stand_upright(open_picture(path))
+    except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
+        is_other = path.is_file() and is_unread_picture(path.name)
+        fault = fault_of_file(path) if is_other else error
+        raise UserError(f"{path} cannot be read as a picture: {fault}.") from error
+
+
+def _parse() -> argparse.Namespace:
+    parser = make_parser("search", "Finds images and captions by a text or a picture.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    build = commands.add_parser("build", help="embed items and write an index")
+    build.add_argument("--model", required=True, help="a run, bundle or converted weights")
+    build.add_argument("--step", default="best", help="a run's step: a number, best or latest")
+    build.add_argument("--images", help="a folder, a list of files, or features in a .npy file")
+    build.add_argument("--captions", help="a text file, one caption per line")
+    add_dataset(build, "a prepared dataset, see data_prep/README.md")
+    build.add_argument("--method", choices=METHODS, default="auto", help="search method")
+    build.add_argument("--recall", type=float, default=0.95, help="recall of approximate search")
+    build.add_argument(
+        "--part_size", type=positive_int, default=1 << 14, help="items embedded together"
+    )
+    build.add_argument("--output", required=True, help="the new folder")
+    query = commands.add_parser("query", help="search an index")
+    query.add_argument("text", nargs="?", help="a text to search by")
+    query.add_argument("--image", help="a picture to search by")
+    query.add_argument("--index", required=True, help="the folder of an index")
+    query.add_argument("--model", help="the model of the index, if it was moved")
+    query.add_argument("--top", type=int, default=10, help="number of hits")
+    query.add_argument("--find", choices=KINDS, help="default: images, if there are any")
+    query.add_argument("--exact", action="store_true", help="compare all items")
+    query.add_argument(
+        "--rerank", type=int, default=0, help="hits that the model's pair scorer ranks again"
+    )
+    query.add_argument(
+        "--first_stage_weight",
+        type=float,
+        help="weight of the similarity, added to the pair scorer's score; default: the run's",
+    )
+    query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
+    query.add_argument("--output", help="write to this file instead of the console")
+    serve = commands.add_parser("serve", help="answer queries over HTTP, in JSON")
+    serve.add_argument("--index", required=True, help="the folder of an index")
+    serve.add_argument("--model", help="a bundle of the index's model, or its new place")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen at")
+    serve.add_argument("--port", type=int, default=8000, help="port to listen at; 0 for a free one")
+    serve.add_argument("--url", default="", help="address of a proxy of this server")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    console.run(main)

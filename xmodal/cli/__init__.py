@@ -1,1 +1,0 @@
-"""Commands and the flags that they share."""

@@ -1,0 +1,85 @@
+"""Atomic writes of files and folders."""
+
+import contextlib
+import glob
+import os
+import pathlib
+import uuid
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from etils import epath
+
+from xmodal.core.buckets import is_on_bucket
+from xmodal.core.unfinished import claimed
+
+
+@contextlib.contextmanager
+def replacing(path: epath.PathLike) -> Iterator[BinaryIO]:
+    """Opens a new file that replaces `path` at the end, unless there is an error."""
+    path = epath.Path(path)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with _naming(path, temporary):
+            with temporary.open("wb") as file:
+                yield file
+            temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
+    """Writes a file; it replaces the one at `path`, if any, once it is complete."""
+    with replacing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def rename_new(temporary: pathlib.Path, path: pathlib.Path) -> None:
+    """Renames a file; unlike `rename`, never replaces one that another process has created.
+
+    Raises:
+      FileExistsError: `path` exists; the temporary file stays.
+    """
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # A file system without hard links.
+        temporary.rename(path)
+    temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(path: epath.PathLike) -> Iterator[epath.Path]:
+    """Makes a folder in a hidden one, and moves it to `path` at the end, unless there is an error.
+
+    Hidden folders that killed processes left there are removed.
+    """
+    path = epath.Path(path)
+    hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    folder = hidden / path.name
+    with _naming(path, hidden):
+        folder.mkdir(parents=True)
+    others = f".{glob.escape(path.name)}.{32 * '[0-9a-f]'}"
+    is_local = not is_on_bucket(path)
+    try:
+        with (
+            _naming(path, hidden),
+            claimed(pathlib.Path(hidden), others) if is_local else contextlib.nullcontext(),
+        ):
+            yield folder
+            folder.rename(path)
+    finally:
+        hidden.rmtree(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _naming(path: epath.Path, hidden: epath.Path) -> Iterator[None]:
+    """Puts a path into errors of the system that name no file, or a hidden one in its place."""
+    try:
+        yield
+    except OSError as error:
+        is_hidden = os.fspath(hidden) in str(error.filename)
+        if error.errno is not None and (error.filename is None or is_hidden):
+            error.filename = os.fspath(path)
+        raise

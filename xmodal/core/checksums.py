@@ -1,0 +1,44 @@
+"""Checksums of files: libraries do not notice a changed byte in an array."""
+
+import hashlib
+from collections.abc import Mapping
+
+from etils import epath
+
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.names import is_inside
+
+_CHUNK = 2**22
+
+
+def sha256_of(path: epath.Path) -> str:
+    """Returns the checksum of a file, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def check_files(folder: epath.Path, checksums: Mapping[str, str], remedy: str) -> None:
+    """Raises an error unless files are as they were written.
+
+    Args:
+      folder: their folder.
+      checksums: file name -> `sha256_of` it when it was written.
+      remedy: the end of the error.
+
+    Raises:
+      UserError: names the first file that is missing or has other bytes.
+    """
+    for name, expected in checksums.items():
+        if not is_inside(name):
+            raise UserError(f"{folder} lists {name!r:.80}, which is not a file in it: {remedy}")
+        path = folder / name
+        if not path.exists():
+            raise UserError(f"{path} is missing: {remedy}")
+        if sha256_of(path) != expected:
+            raise UserError(
+                f"{path} is damaged or truncated, its bytes are not those that were written: "
+                f"{remedy}"
+            )

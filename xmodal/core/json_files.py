@@ -1,0 +1,49 @@
+"""Reads the JSON files of runs, evaluations, indexes and models, any of which may be damaged."""
+
+import math
+from typing import Any
+
+from etils import epath
+
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.json_text import parse_json_text
+
+
+def read_json(path: epath.Path, remedy: str) -> dict[str, Any]:
+    """Returns the object in a file.
+
+    Args:
+      path: path of the file.
+      remedy: the end of the error if it is damaged.
+
+    Raises:
+      UserError: the file is truncated or changed.
+    """
+    try:
+        found = parse_json_text(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(
+            f"{path} is damaged: it cannot be read as JSON ({error}): {remedy}"
+        ) from error
+    if not isinstance(found, dict):
+        raise UserError(f"{path} is damaged: it holds a {type(found).__name__}: {remedy}")
+    return found
+
+
+def read_numbers(path: epath.Path, remedy: str) -> dict[str, float]:
+    """Returns the numbers in a file by tag; null, an undefined number, becomes NaN.
+
+    Args:
+      path: path of the file.
+      remedy: the end of the error if it is damaged.
+
+    Raises:
+      UserError: the file is truncated or changed, or a value is not a number.
+    """
+    numbers = {}
+    for tag, value in read_json(path, remedy).items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and abs(value) != math.inf):
+            raise UserError(f"{path} is damaged: {tag!r} is {value!r}, not a number: {remedy}")
+        numbers[tag] = math.nan if value is None else value
+    return numbers

@@ -1,0 +1,193 @@
+"""The device mesh and the placement of arrays on it."""
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from xmodal.core.config import lookup
+from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import leaves_by_path, path_of
+
+BATCH_AXIS = "data"
+
+
+def make_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """Makes the mesh of all given devices (default: all), with one axis called `data`."""
+    devices = jax.devices() if devices is None else list(devices)
+    return jax.make_mesh(
+        (len(devices),),
+        (BATCH_AXIS,),
+        devices=devices,
+        # The compiler places intermediate values; embedding look-ups refuse explicit axes.
+        axis_types=(jax.sharding.AxisType.Auto,),
+    )
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """A full copy on every device."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def batch_sharded(mesh: Mesh) -> NamedSharding:
+    """The leading dimension split over the devices."""
+    return NamedSharding(mesh, PartitionSpec(BATCH_AXIS))
+
+
+def split_rows(tree: Any, mesh: Mesh | None) -> Any:
+    """Returns arrays split over the devices by rows, inside `jit`; unchanged without a mesh."""
+    return tree if mesh is None else jax.lax.with_sharding_constraint(tree, batch_sharded(mesh))
+
+
+def largest_dimension_sharded(mesh: Mesh, shape: Sequence[int]) -> NamedSharding:
+    """Splits the largest dimension that the device count divides; replicates if there is none.
+
+    The rule of fully sharded data parallelism. Tensors under 2**18 elements stay replicated:
+    gathering them costs more than they save.
+    """
+    devices = mesh.shape[BATCH_AXIS]
+    divisible = [axis for axis, size in enumerate(shape) if size % devices == 0]
+    if not divisible or np.prod(shape) < 2**18:
+        return replicated(mesh)
+    axis = max(divisible, key=lambda a: shape[a])
+    return NamedSharding(mesh, PartitionSpec(*[None] * axis, BATCH_AXIS))
+
+
+RULES = {
+    "replicated": lambda mesh, shape: replicated(mesh),
+    "fsdp": largest_dimension_sharded,
+}
+
+
+def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> Any:
+    """Returns the sharding of every array of a state.
+
+    Args:
+      tree: a pytree of arrays or shapes.
+      rules: (regular expression searched in the path `params/text/encoder/...`, key of `RULES`)
+        pairs; the first match wins.
+      mesh: the device mesh.
+
+    Returns:
+      The same tree with `NamedSharding` leaves.
+
+    Raises:
+      UserError: a path that no rule matches, a pattern that no path is left for, or an unknown
+        rule.
+    """
+    patterns = [pattern for pattern, _ in rules]
+    paths = list(leaves_by_path(tree))
+    chosen = {path: _first_match(patterns, path) for path in paths}
+    for number, pattern in enumerate(patterns):
+        if number in chosen.values():
+            continue
+        if not any(re.search(pattern, path) for path in paths):
+            raise UserError(
+                f"config.sharding pattern {pattern!r} matches no array of the state, whose paths "
+                f"are like {paths[:3]}; correct or remove it."
+            )
+        raise UserError(
+            f"config.sharding pattern {pattern!r} matches only arrays of the patterns before it, "
+            f"{patterns[:number]}; put it first, or remove it."
+        )
+
+    def choose(keys: tuple[Any, ...], leaf: Any) -> NamedSharding:
+        _, rule = rules[chosen[path_of(keys)]]
+        return lookup("config.sharding", rule, RULES)(mesh, leaf.shape)
+
+    return jax.tree_util.tree_map_with_path(choose, tree)
+
+
+def _first_match(patterns: Sequence[str], path: str) -> int:
+    for number, pattern in enumerate(patterns):
+        if re.search(pattern, path):
+            return number
+    raise UserError(
+        f"No pattern of config.sharding matches {path!r} (patterns: {patterns}); add one; '.*' "
+        "matches everything."
+    )
+
+
+def global_batch(batch: Any, mesh: Mesh) -> Any:
+    """Joins every process's rows of a tree into global arrays, split over the mesh by rows."""
+    join = functools.partial(jax.make_array_from_process_local_data, batch_sharded(mesh))
+    return jax.tree.map(join, batch)
+
+
+def pad_rows(array: np.ndarray, rows: int) -> np.ndarray:
+    """Returns an array [N, ...] as [rows, ...], so that one shape is compiled.
+
+    It repeats the last row: a row of zeros may be a text without a token.
+    """
+    padding = [(0, rows - len(array))] + [(0, 0)] * (array.ndim - 1)
+    return np.pad(array, padding, mode="edge")
+
+
+def process_count(mesh: Mesh) -> int:
+    """The number of processes with a device of the mesh."""
+    return len({device.process_index for device in mesh.devices.flat})
+
+
+def local_rows(array: jax.Array) -> np.ndarray:
+    """This process's rows of an array whose leading dimension is split over the mesh."""
+    shards = sorted(array.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+    return np.concatenate([np.asarray(shard.data) for shard in shards])
+
+
+def to_host(tree: Any, mesh: Mesh) -> Any:
+    """Complete NumPy arrays in every process; all processes have to call it."""
+    if all(leaf.is_fully_addressable for leaf in jax.tree.leaves(tree)):
+        return jax.device_get(tree)  # Without a collective, see `xmodal.evals.scores.counting`.
+    copies = jax.jit(lambda arrays: arrays, out_shardings=replicated(mesh))(tree)
+    return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), copies)
+
+
+def one_copy(tree: Any) -> Any:
+    """Returns one device's copy of replicated arrays if a single process has all devices.
+
+    Orbax cuts a replicated array into one part per device and compiles a program for every part of
+    every shape: hundreds before the first checkpoint.
+    """
+    if jax.process_count() > 1:
+        return tree
+
+    def pick(array: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
+        if isinstance(array, jax.Array) and array.is_fully_replicated:
+            return array.addressable_data(0)
+        return array
+
+    return jax.tree.map(pick, tree)
+
+
+def put(array: np.ndarray, sharding: jax.sharding.Sharding) -> jax.Array:
+    """Puts an array that every process has on the devices.
+
+    Over several processes, `jax.device_put` compares the arrays of all of them, with a collective
+    that waits for the steps under way.
+    """
+    return jax.make_array_from_callback(array.shape, sharding, lambda at: array[at])
+
+
+def put_step(step: int, mesh: Mesh) -> jax.Array:
+    """The step number as an int32 scalar on every device."""
+    return put(np.asarray(step, np.int32), replicated(mesh))
+
+
+def check_batch_size(batch_size: int, mesh: Mesh) -> None:
+    """Raises an error if the devices cannot share a global batch equally.
+
+    Raises:
+      UserError: names both numbers and the nearest sizes that work.
+    """
+    devices = mesh.shape[BATCH_AXIS]
+    if batch_size % devices:
+        lower = batch_size - batch_size % devices
+        nearest = [str(size) for size in (lower, lower + devices) if size > 0]
+        raise UserError(
+            f"config.batch_size={batch_size} is not a multiple of the {devices} devices; "
+            f"use {' or '.join(nearest)}."
+        )

@@ -1,0 +1,184 @@
+"""Single-file HTML pages with sections of pictures and text, readable without a server.
+
+A page loads nothing and runs no script but its own, so it can be mailed and opened offline. Its
+colors follow the reader's light or dark scheme, and its links lead from section to section by
+keyboard.
+"""
+
+import base64
+import dataclasses
+import functools
+import hashlib
+import html
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import jinja2
+import PIL.Image
+
+from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
+
+Picture = bytes | PIL.Image.Image
+
+_BESIDE = re.compile(r"[\w-][\w./-]*")  # No scheme, and not another host or folder above.
+_SIDE = 320  # In pixels; larger pictures are shrunk.
+_SHOWN = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
+
+
+@dataclasses.dataclass(frozen=True)
+class PageItem:
+    """A picture, a text, or both.
+
+    Attributes:
+      text: shown literally, whatever characters it has.
+      picture: an encoded file, or a PIL image.
+      alt: describes the picture to readers who cannot see it.
+      words: instead of `text`, words with the weights that shade them.
+      notes: short facts under it.
+      mark: a word in a colored frame, such as "own"; "" for no frame.
+      link: address of the whole picture; "" for no link.
+    """
+
+    text: str = ""
+    picture: Picture | None = dataclasses.field(default=None, repr=False)  # Long when printed.
+    alt: str = ""
+    words: Sequence[tuple[str, float]] = ()
+    notes: Sequence[str] = ()
+    mark: str = ""
+    link: str = ""
+
+    @property
+    def shades(self) -> list[tuple[str, float, float]]:
+        """Words, their weights, and their shares of the largest weight."""
+        most = max((weight for _, weight in self.words), default=0.0) or 1.0
+        return [(word, weight, weight / most) for word, weight in self.words]
+
+
+@dataclasses.dataclass(frozen=True)
+class PageRow:
+    """Items in their order, under a title."""
+
+    items: Sequence[PageItem]
+    title: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A query and the rows of items that belong to it.
+
+    Attributes:
+      title: heads the section, and names it in links.
+      query: shown first, larger than other items.
+      rows: rows of items.
+    """
+
+    title: str
+    rows: Sequence[PageRow]
+    query: PageItem | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Sections under a title and a sentence about their common subject."""
+
+    title: str
+    sections: Sequence[Section]
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """A whole page.
+
+    Attributes:
+      title: title of the page.
+      groups: groups of sections; groups without a title have no heading.
+      notes: paragraphs under the title.
+      body: HTML before the groups, inserted unchanged; see `from_markdown`.
+      style: CSS after that of every page.
+      script: JavaScript at the end, the only one that runs.
+    """
+
+    title: str
+    groups: Sequence[Group] = ()
+    notes: Sequence[str] = ()
+    body: str = ""
+    style: str = ""
+    script: str = ""
+
+    @property
+    def script_source(self) -> str:
+        """The script as the content security policy names it."""
+        digest = hashlib.sha256(f"\n{self.script}\n".encode()).digest()
+        return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+    def to_html(self) -> str:
+        """Returns the page as HTML with embedded pictures."""
+        return _template().render(page=self)
+
+    def _repr_html_(self) -> str:
+        """Shows the page in a notebook, in its own frame."""
+        # Otherwise, links to sections would open the notebook in the frame.
+        framed = self.to_html().replace("<head>", '<head><base href="about:srcdoc">', 1)
+        title, text = html.escape(self.title), html.escape(framed)
+        return f'<iframe title="{title}" srcdoc="{text}" width="100%" height="720"></iframe>'
+
+
+def from_markdown(text: str) -> Page:
+    """Returns a page of a text whose first line is its title, such as a report.
+
+    HTML in the text is escaped; wide tables scroll. Of links, those to files beside the page stay;
+    there are no pictures.
+    """
+    import markdown
+
+    head, _, rest = text.partition("\n")
+    converter = markdown.Markdown(extensions=["tables", "fenced_code"])
+    converter.preprocessors.deregister("html_block")
+    converter.inlinePatterns.deregister("html")
+    for name in ("image_link", "image_reference", "short_image_ref", "autolink", "automail"):
+        converter.inlinePatterns.deregister(name)
+    links = markdown.treeprocessors.Treeprocessor(converter)
+    links.run = _unlink
+    converter.treeprocessors.register(links, "links to files beside", 0)
+    table = '<div class="table" tabindex="0" role="region" aria-label="Table"><table>'
+    body = converter.convert(rest).replace("<table>", table)
+    return Page(head.removeprefix("# "), body=body.replace("</table>", "</table></div>"))
+
+
+def _unlink(element: Any) -> None:
+    for link in element.iter("a"):
+        if not _BESIDE.fullmatch(link.get("href", "")):
+            link.tag = "span"
+            link.attrib.clear()
+
+
+def to_data_uri(picture: Picture) -> str:
+    """Returns a picture as a data URI, unchanged or shrunk to 320 pixels.
+
+    Raises:
+      Exception: the bytes are not a picture, see `open_picture`.
+    """
+    opened = open_picture(picture) if isinstance(picture, bytes) else picture
+    kind = _SHOWN.get(opened.format or "", "")
+    if not (isinstance(picture, bytes) and kind and max(opened.size) <= _SIDE):
+        small, file, kind = to_rgb(opened), io.BytesIO(), _SHOWN["JPEG"]
+        small.thumbnail((_SIDE, _SIDE))
+        small.save(file, "JPEG", quality=85)
+        picture = file.getvalue()
+    return f"data:{kind};base64,{base64.b64encode(picture).decode()}"
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("xmodal.core", "."),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["data_uri"] = to_data_uri
+    return environment.get_template("page.html")

@@ -1,0 +1,137 @@
+"""Writes result files together, so that no file is left incomplete."""
+
+import contextlib
+import csv
+import io
+import json
+import math
+import secrets
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from etils import epath
+
+from xmodal.core.buckets import is_on_bucket
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.cells import inert_cell
+
+# Folder of the final evaluation in the folder of a run.
+FINAL = "test"
+
+
+def write_files(
+    folder: epath.PathLike,
+    contents: Mapping[str, str | bytes],
+    *,
+    stale: Collection[str] = (),
+) -> None:
+    """Writes files that belong together: writes all of them elsewhere, then moves them in.
+
+    They are staged in a subfolder, so nothing outside the folder is touched. A full disk or a kill
+    while writing leaves older files unchanged. Moving is quick and keeps the order, so a reader
+    that waits for the last file also finds the others.
+
+    Args:
+      folder: created if missing; existing files of the same names are replaced, others are kept.
+      contents: file name -> content.
+      stale: names of outdated files, removed before the new ones are moved in.
+
+    Raises:
+      UserError: the folder cannot be written.
+    """
+    folder = epath.Path(folder)
+    with _stage(folder) as staging:
+        for name, content in contents.items():
+            data = content.encode() if isinstance(content, str) else content
+            (staging / name).write_bytes(data)
+        for name in stale:
+            (folder / name).unlink(missing_ok=True)
+        for name in contents:
+            (staging / name).replace(folder / name)
+
+
+def write_file(path: epath.PathLike, content: str | bytes) -> None:
+    """Does what `write_files` does, for one file by its path.
+
+    Raises:
+      UserError: the path is that of a folder, or cannot be written.
+    """
+    place = epath.Path(path)
+    if place.is_dir():
+        raise UserError(f"{path} is a folder; name a file in it.")
+    write_files(place.parent, {place.name: content})
+
+
+def check_writable(folder: epath.PathLike) -> None:
+    """Raises an error if `write_files` cannot write a folder; leaves nothing behind.
+
+    Raises:
+      UserError: the folder cannot be written.
+    """
+    with _stage(epath.Path(folder)):
+        pass
+
+
+@contextlib.contextmanager
+def _stage(folder: epath.Path) -> Iterator[epath.Path]:
+    """A temporary folder within `folder`; removed afterwards, as are unneeded new folders."""
+    staging = folder / f".partial-{secrets.token_hex(4)}"
+    try:
+        # A bucket has no folders to create.
+        parents = () if is_on_bucket(folder) else (folder, *folder.parents)
+        made = [each for each in parents if not each.exists()]
+        if parents and not made and not folder.is_dir():
+            raise UserError(f"Cannot write to {folder}: it is a file. Use another folder.")
+        try:
+            staging.mkdir(parents=True)
+            try:
+                yield staging
+            finally:
+                staging.rmtree(missing_ok=True)  # On a bucket, a folder disappears with its files.
+        finally:
+            _remove_empty(made)
+    except OSError as error:
+        raise UserError(f"Cannot write to {folder}: {error}. Use another folder.") from error
+
+
+def _remove_empty(folders: Collection[epath.Path]) -> None:
+    """Removes folders, innermost first, up to one that is not empty."""
+    for folder in folders:
+        if folder.exists():
+            if any(folder.iterdir()):
+                return
+            folder.rmdir()
+
+
+def format_json(content: Mapping[str, Any]) -> str:
+    """JSON of numbers, strings, lists and objects; numbers that JSON lacks become null."""
+    return json.dumps(finite_or_none(content), indent=2) + "\n"
+
+
+def format_csv(model: str, metrics: Mapping[str, float]) -> str:
+    """CSV with one row per metric: its value, and its interval and deviation, if any."""
+    ends = ("low", "high", "std")
+    rows: list[tuple[str | float, ...]] = [("model", "tag", "value", *ends)]
+    for tag, value in metrics.items():
+        base, _, end = tag.rpartition("_")
+        if end in ends and base in metrics:
+            continue
+        numbers = (value, *(metrics.get(f"{tag}_{end}", math.nan) for end in ends))
+        rows.append((model, tag, *("" if math.isnan(number) else number for number in numbers)))
+    return csv_text(rows)
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """The content of a CSV file with these rows, in which no spreadsheet finds a formula."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(map(inert_cell, row) for row in rows)
+    return text.getvalue()
+
+
+def finite_or_none(content: Any) -> Any:
+    """Returns JSON content with None in place of NaN and infinity, at any depth."""
+    if isinstance(content, Mapping):
+        return {name: finite_or_none(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [finite_or_none(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -1,0 +1,145 @@
+"""Tables as text: in Markdown, in LaTeX, or in plain columns."""
+
+import re
+from collections.abc import Container, Sequence
+
+from xmodal.core.config import lookup
+
+Rows = Sequence[Sequence[str]]
+
+_LATEX = {
+    **{each: rf"\{each}" for each in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+    "→": r"$\to$",
+    "±": r"$\pm$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "\n": " ",
+}
+# Where a link, a picture, the address of one, or an address that becomes a link begins.
+_LINK = re.compile(
+    r"(?<=\])(?=[(\[:])|(?<=https:)(?=//)|(?<=http:)(?=//)|(?<=ftp:)(?=//)|(?<=www)(?=\.)",
+    re.IGNORECASE,
+)
+# The start of HTML and of a cell, after backslashes, of which each second one is escaped itself.
+_HTML, _BAR = re.compile(r"(?<!\\)(\\*)(?=<[\w/!?])"), re.compile(r"(?<!\\)(\\*)(?=\|)")
+_MINUS = re.compile(r"(?<![\w.])-(?=\d)")
+
+
+class Bold(str):
+    """A cell that LaTeX sets in bold; the text of other formats, which is aligned, stays plain."""
+
+    __slots__ = ()
+
+
+def format_table(rows: Rows, format: str = "markdown") -> str:
+    """Returns cells as a table; the first row is the header, the first column text.
+
+    A cell may be any text, such as a model's name with a vertical bar.
+
+    Args:
+      rows: the cells, with equally many in every row.
+      format: "markdown", aligned to be readable in a terminal, or "latex", a `tabular` for the
+        package booktabs.
+
+    Raises:
+      UserError: the format is unknown.
+    """
+    return lookup("format", format, _FORMATS)(rows)
+
+
+def format_document(parts: Sequence[str | Rows], format: str = "markdown") -> str:
+    """Returns the text of a document of paragraphs and tables.
+
+    Args:
+      parts: paragraphs, headings and lists in Markdown, and the cells of tables.
+      format: "markdown"; or "latex": every table is a `table` whose caption is the heading above
+        it, paragraphs in bold stay, all other text is a comment.
+
+    Raises:
+      UserError: the format is unknown.
+    """
+    lookup("format", format, _FORMATS)
+    if format == "latex":
+        return _document_as_latex(parts)
+    found = [without_links(part) if isinstance(part, str) else format_table(part) for part in parts]
+    return "\n\n".join(found) + "\n"
+
+
+def without_links(text: str) -> str:
+    """Returns Markdown in which names, whatever they contain, are neither links nor HTML."""
+    return _LINK.sub(r"\\", _HTML.sub(_escaped, text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[1] if len(found[1]) % 2 else found[1] + "\\"
+
+
+def _as_markdown(rows: Rows) -> str:
+    rows = [[without_links(_cell(cell)) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    lines = []
+    for row in (rows[0], rule, *rows[1:]):
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append(" | ".join([row[0].ljust(widths[0]), *cells[1:]]))
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return _BAR.sub(_escaped, text).replace("\n", " ")
+
+
+def _as_latex(rows: Rows) -> str:
+    head, *body = (" & ".join(map(_latex_cell, row)) + r" \\" for row in rows)
+    columns = "l" + "r" * (len(rows[0]) - 1)
+    top = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule"]
+    return "\n".join([*top, *body, r"\bottomrule", r"\end{tabular}"])
+
+
+def _latex_cell(cell: str) -> str:
+    text = _escape(cell.strip())
+    if isinstance(cell, Bold):
+        return rf"\textbf{{{text}}}"
+    # After the end of a row, a bracket would begin the size of the space below it.
+    return f"{{}}{text}" if text.startswith("[") else text
+
+
+def _escape(text: str) -> str:
+    escaped = "".join(_LATEX.get(character, character) for character in text)
+    return "--" if escaped == "-" else _MINUS.sub("$-$", escaped)
+
+
+def _document_as_latex(parts: Sequence[str | Rows]) -> str:
+    found, heading = [r"% Needs \usepackage{booktabs}."], ""
+    for part in parts:
+        if not isinstance(part, str):
+            caption = rf"\caption{{{_escape(heading)}}}"
+            table = [r"\begin{table}", r"\centering", caption, _as_latex(part), r"\end{table}"]
+            found.append("\n".join(table))
+        elif part.startswith("**"):
+            found.append(rf"\textbf{{{_escape(part.strip('*'))}}}")
+        else:
+            heading = part.lstrip("# ") if part.startswith("#") else heading
+            found.append("\n".join(f"% {line}".rstrip() for line in part.splitlines()))
+    return "\n\n".join(found) + "\n"
+
+
+_FORMATS = {"markdown": _as_markdown, "latex": _as_latex}
+
+
+def align_columns(rows: Rows, *, right: Container[int]) -> str:
+    """Aligns cells into columns of plain text; those at the positions `right` end together."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if place in right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )

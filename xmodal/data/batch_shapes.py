@@ -1,0 +1,126 @@
+"""Names, shapes and dtypes of a batch: the single description for all code that uses batches."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from xmodal.core.errors import UserError
+from xmodal.data import columns as columns_lib
+from xmodal.data.columns import STRING, Column
+from xmodal.data.data_config import DataConfig, parse
+from xmodal.data.datasets import check_columns, describe_builder, needed_columns
+from xmodal.data.feature_records import TEXT_FEATURES
+from xmodal.data.mined_negatives import mined_name
+from xmodal.data.pixels.images import ImageConfig, check_size
+from xmodal.data.sentence_pairs import evaluated_columns
+
+# Columns of ids [B, C, T], or of their features.
+_TEXTS = ("text_ids", "text_mask", TEXT_FEATURES)
+
+BatchSpec = dict[str, jax.ShapeDtypeStruct]
+
+
+def batch_spec(
+    config: Mapping[str, Any] | DataConfig, batch_size: int, *, trains: bool = True
+) -> BatchSpec:
+    """Returns the columns of a global batch; nothing is read or prepared.
+
+    Args:
+      config: see `DataConfig`.
+      batch_size: B.
+      trains: whether the batches are for training; sentence pairs can only be evaluated.
+
+    Returns:
+      `image` uint8 [B, S, S, 3], or patches, see `ImageConfig.shape`, or float16 [B, ...] of
+      stored features, padded to [B, R, ...] with `image_mask` bool [B, R] if the number of regions
+      varies; with `tags`, `image_tags` int32 [B, T - 1], their ids and -1 after them; `text_ids`
+      and `text_mask` int32 [B, C, T]; `image_id` int32 [B]; `caption_id` int32 [B, C]; with
+      `label_captions` L, `text_label_ids` int32 [B, C, L T], the ids of that many captions; with
+      `mined_negatives`, two more captions of each row, and their images as `mined_image`
+      [B, 2, ...]; each column of `config.labels` as [B, ...]. For frozen features, see
+      `FeatureReader.replace_spec`.
+
+    Raises:
+      UserError: the dataset lacks a column, or a requested one cannot be part of a batch.
+    """
+    config = parse(config)
+    columns = columns_lib.describe(describe_builder(config).info.features)
+    check_columns(
+        config, columns, needed_columns(config) if trains else _evaluated(config, columns)
+    )
+    spec: BatchSpec = {"image_id": _struct((batch_size,), np.int32)}
+    if config.image is not None:
+        images = _image_spec(config, config.image, columns["image"], batch_size)
+        if config.image.tags:
+            length = config.require_text().max_length - 1
+            images["image_tags"] = _struct((batch_size, length), np.int32)
+        spec |= images
+        if config.mined_negatives and trains:
+            spec |= {
+                mined_name(name): _struct((batch_size, 2, *column.shape[1:]), column.dtype)
+                for name, column in images.items()
+            }
+    if config.text is not None:
+        captions = (batch_size, config.texts_per_image if trains else config.captions_per_image)
+        tokens = _struct((*captions, config.text.max_length), np.int32)
+        spec |= {"text_ids": tokens, "text_mask": tokens, "caption_id": _struct(captions, np.int32)}
+        if config.label_captions and trains:
+            length = config.label_captions * config.text.max_length
+            spec["text_label_ids"] = _struct((*captions, length), np.int32)
+    for name in config.labels:
+        column = columns[name]
+        if column.is_ragged or column.dtype == STRING or name in spec:
+            fixed = [n for n, c in columns.items() if not c.is_ragged and c.dtype != STRING]
+            raise UserError(
+                f"config.data.labels names {name!r}, whose values are strings, vary in number or "
+                "are in every batch; numeric columns: "
+                f"{', '.join(n for n in fixed if n != 'image')}"
+            )
+        spec[name] = _struct((batch_size, *column.fixed_shape), column.dtype)
+    return spec
+
+
+def cut_texts(batch: Mapping[str, Any], length: int) -> dict[str, Any]:
+    """Returns a training batch, or its spec, with the first `length` ids of every text.
+
+    Frozen features of texts are cut like their ids.
+    """
+
+    def cut(column: Any) -> Any:
+        if isinstance(column, jax.ShapeDtypeStruct):
+            shape = (*column.shape[:2], length, *column.shape[3:])
+            return column.update(shape=shape)
+        return column[:, :, :length]
+
+    return {name: cut(column) if name in _TEXTS else column for name, column in batch.items()}
+
+
+def _evaluated(config: DataConfig, columns: Collection[str]) -> list[str]:
+    images = [name for name in needed_columns(config) if name in ("image", "tags")]
+    return list(dict.fromkeys([*images, *evaluated_columns(config, columns)]))
+
+
+def _image_spec(
+    config: DataConfig, image: ImageConfig, column: Column, batch_size: int
+) -> BatchSpec:
+    check_size(image, column.is_picture)
+    if column.is_picture:
+        return {"image": _struct((batch_size, *image.shape), np.uint8)}
+    if not column.is_ragged:
+        return {"image": _struct((batch_size, *column.fixed_shape), column.dtype)}
+    regions = image.max_regions
+    if not regions:
+        raise UserError(
+            f"the number of regions of dataset {config.dataset} (config {config.config}) varies; "
+            "set config.data.image.max_regions to the number of rows of a padded image"
+        )
+    return {
+        "image": _struct((batch_size, regions, *column.fixed_shape), column.dtype),
+        "image_mask": _struct((batch_size, regions), np.bool_),
+    }
+
+
+def _struct(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, np.dtype(dtype))

@@ -1,0 +1,1 @@
+"""Turns encoded images into pixels, as arrays, without TensorFlow."""

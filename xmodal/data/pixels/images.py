@@ -1,0 +1,335 @@
+"""Turns encoded images into model inputs, with training augmentation and evaluation crops.
+
+Pixels stay uint8 for the transfer to the device; the image encoder normalizes them.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import PIL.ExifTags
+import PIL.Image
+import PIL.ImageOps
+import simplejpeg
+
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
+from xmodal.core.untrusted.picture_formats import (
+    TooManyPixelsError,
+    check_pixels,
+    open_picture,
+    to_eight_bits,
+    to_rgb,
+)
+from xmodal.data.pixels.augment import AugmentConfig, draw, erase
+from xmodal.data.pixels.patches import cut_into_patches, most_columns, most_patches
+from xmodal.data.pixels.resample import (
+    BICUBIC,
+    BILINEAR,
+    resize_antialiased,
+    resize_bicubic,
+    resize_bilinear,
+    resize_window,
+)
+
+# Besides the results, one picture per worker is in memory at a time.
+_WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "pictures")
+_RECIPES = ("cxc", "simclr", "torchvision", "clip", "squash", "squash_bilinear", "big_vision")
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageConfig:
+    """How images become model inputs.
+
+    Attributes:
+      size: side of the square model input in pixels; 0 for precomputed features.
+      augment: training augmentation; None to train on the evaluation crop.
+      eval_crop: fraction of a side that the evaluation crop keeps.
+      eval_recipe: "cxc" squeezes the center, that fraction of each side, to a square with
+        antialiased bilinear interpolation, as the authors of CxC do; "simclr" takes a central
+        square, that fraction of the shorter side, and resizes it bicubically, as SimCLR does;
+        "torchvision" resizes the shorter side to `size` / `eval_crop` and takes the central
+        square (0.875: `Resize(256)`, `CenterCrop(224)`); "clip" does so with a bicubic filter
+        (openai/CLIP: 1.0). "squash", "squash_bilinear" and "big_vision" resize the center like
+        "cxc", but as Pillow does, bicubically (the SigLIP of open_clip and transformers: 1.0) or
+        bilinearly (open_clip, where its files ask for it), or bilinearly without antialiasing,
+        rounded down (google-research/big_vision, which trained SigLIP: 1.0).
+      patch: side of the patches of pictures of any shape, see `patches.cut_into_patches`, whose
+        shorter side has `size` pixels; 0 for squares.
+      max_regions: R, rows of a padded image if the number of stored regions varies; images
+        with more regions keep the first R.
+      tags: whether the names of objects in the column `tags` are read, too.
+    """
+
+    size: int = setting(0, at_least=0)
+    augment: AugmentConfig | None = None
+    eval_crop: float = setting(0.875, above=0, at_most=1)
+    eval_recipe: str = setting("cxc", one_of=_RECIPES)
+    patch: int = setting(0, at_least=0)
+    max_regions: int = setting(0, at_least=0)
+    tags: bool = False
+
+    def __post_init__(self) -> None:
+        if self.patch and (self.size % self.patch or self.size < self.patch):
+            raise UserError(
+                f"config.data.image.size={self.size} is not a multiple of patch={self.patch}."
+            )
+        if self.patch and most_columns(self.size, self.patch) > 255:
+            raise UserError(
+                f"config.data.image.size={self.size} makes up to "
+                f"{most_columns(self.size, self.patch)} patches of patch={self.patch} in a row, "
+                "more than 255; reduce size or enlarge patch."
+            )
+        if self.patch and self.augment is not None:
+            raise UserError(
+                f"config.data.image.patch={self.patch} keeps whole pictures, and augment crops "
+                "them; set config.data.image.augment to None."
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a picture as the model reads it, of dtype uint8."""
+        if self.patch:
+            return 1 + most_patches(self.size, self.patch), 3 * self.patch**2
+        return self.size, self.size, 3
+
+
+def prepare_images(
+    images: Sequence[bytes], config: ImageConfig, seeds: np.ndarray | None = None
+) -> np.ndarray:
+    """Decodes and crops a batch of images in threads.
+
+    Args:
+      images: N encoded pictures.
+      config: size, augmentation and evaluation crop.
+      seeds: int64 [N, 2] of the training augmentation; None for the evaluation crop.
+
+    Returns:
+      uint8 [N, size, size, 3], or `config.shape` of patches.
+
+    Raises:
+      ValueError: an image is damaged or of an unknown format.
+    """
+    results = np.empty([len(images), *config.shape], np.uint8)
+
+    def fill(result: np.ndarray, encoded: bytes, seed: np.ndarray | None) -> None:
+        picture = decode_image(encoded)
+        if seed is None or config.augment is None:
+            result[:] = evaluation_view(picture, config)
+        else:
+            result[:] = augmented_crop(picture, seed, config.size, config.augment)
+
+    rows: Sequence[np.ndarray | None] = [None] * len(images) if seeds is None else list(seeds)
+    for _ in _WORKERS.map(fill, results, images, rows):
+        pass  # Raises the error of a worker.
+    return results
+
+
+def evaluation_view(picture: np.ndarray, config: ImageConfig) -> np.ndarray:
+    """Returns a picture uint8 [H, W, 3] as the model reads it in evaluation."""
+    if config.patch:
+        return cut_into_patches(picture, config.size, config.patch)
+    return EVALUATION_CROPS[config.eval_recipe](picture, config.size, config.eval_crop)
+
+
+def decode_image(encoded: bytes) -> np.ndarray:
+    """Returns the pixels of an encoded picture, uint8 [H, W, 3].
+
+    Reads the formats of `xmodal.core.untrusted.picture_formats`; for an animation, the first frame.
+    JPEG and PNG have the pixels of `tf.io.decode_image`, except JPEGs with a recoverable error,
+    which PIL decodes, and 16-bit gray, see `picture_formats.to_eight_bits`. The EXIF orientation is
+    ignored, as in published code.
+
+    Raises:
+      ValueError: the picture is damaged, of an unknown format, or has more than 2^26 pixels.
+    """
+    try:
+        height, width, space, _ = simplejpeg.decode_jpeg_header(encoded)
+        check_pixels(width, height)
+        return _decode_jpeg(encoded, space)
+    except TooManyPixelsError as error:
+        raise ValueError(f"too many pixels: {error}") from error
+    except ValueError as error:  # Another format, or a JPEG that PIL may recover.
+        if "Premature end" in str(error):
+            raise ValueError(f"the JPEG image is cut short: {error}") from error
+    try:
+        with open_picture(encoded) as picture:
+            return np.asarray(to_eight_bits(picture).convert("RGB"))
+    except TooManyPixelsError as error:
+        raise ValueError(f"too many pixels: {error}") from error
+    except PIL.UnidentifiedImageError as error:  # It would name an object of ours, not the file.
+        found = "a damaged file or one of an unknown format" if encoded else "an empty file"
+        raise ValueError(f"not an image, but {found}") from error
+    except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
+        raise ValueError(f"a damaged image: {error}") from error
+
+
+def _decode_jpeg(encoded: bytes, space: str) -> np.ndarray:
+    # TensorFlow's default DCT; with the other one, pixels are off by 1 on average.
+    if space not in ("CMYK", "YCCK"):
+        return simplejpeg.decode_jpeg(encoded, fastdct=True)
+    inks = simplejpeg.decode_jpeg(encoded, "CMYK", fastdct=True).astype(np.int32)
+    return (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)  # Adobe stores 255 - ink.
+
+
+def decode_upright(encoded: bytes) -> np.ndarray:
+    """Returns the pixels of a picture as prepared datasets store them, uint8 [H, W, 3].
+
+    They are those of `decode_image`, but with transparent pixels on white, and rotated according to
+    the EXIF orientation.
+
+    Raises:
+      ValueError: the picture is damaged or of an unknown format.
+    """
+    pixels = decode_image(encoded)
+    # An intact picture may have a damaged tag.
+    with contextlib.suppress(Exception), open_picture(encoded) as header:
+        if header.has_transparency_data:
+            pixels = np.asarray(to_rgb(header))
+        orientation = header.getexif().get(PIL.ExifTags.Base.Orientation, 1)
+        if orientation != 1 and header.format != "TIFF":  # Pillow itself rotates a TIFF.
+            picture = PIL.Image.fromarray(pixels)
+            picture.info = header.info
+            return np.asarray(PIL.ImageOps.exif_transpose(picture))
+    return pixels
+
+
+def stand_upright(picture: PIL.Image.Image) -> PIL.Image.Image:
+    """Returns a picture rotated according to its EXIF orientation."""
+    try:
+        return PIL.ImageOps.exif_transpose(picture)
+    except Exception:  # See above; a damaged picture raises an error where it is used.
+        return picture
+
+
+def augmented_crop(
+    picture: np.ndarray, seed: np.ndarray, size: int, config: AugmentConfig
+) -> np.ndarray:
+    """Randomly crops a picture, resizes, mirrors, shifts its color and erases a part.
+
+    Args:
+      picture: uint8 [H, W, 3].
+      seed: int64 [2]; the same seed gives the same result.
+      size: side of the result.
+      config: ranges and switches.
+
+    Returns:
+      uint8 [size, size, 3].
+    """
+    height, width, _ = picture.shape
+    (top, left, rows, columns), mirrored, shift = draw(seed, height, width, config)
+    crop = PIL.Image.fromarray(picture[top : top + rows, left : left + columns])
+    crop = crop.resize((size, size), BILINEAR if config.filter == "bilinear" else BICUBIC)
+    if mirrored:
+        crop = crop.transpose(PIL.Image.Transpose.FLIP_LEFT_RIGHT)
+    if shift.any():
+        levels = np.rint(np.arange(256) + shift[:, None]).clip(0, 255)
+        crop = crop.point(levels.astype(int).ravel().tolist())
+    result = np.array(crop)
+    if config.erase:
+        erase(result, seed, config.erase)
+    return result
+
+
+def cxc_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3].
+
+    The released code of the CxC dual encoder calls its parameter an area, but its TF op keeps that
+    fraction of each side, as does this function.
+    """
+    return resize_antialiased(_central_window(picture, fraction), size)
+
+
+def _central_window(picture: np.ndarray, fraction: float) -> np.ndarray:
+    height, width = picture.shape[:2]
+    top, left = (int((side - side * fraction) / 2) for side in (height, width))
+    return picture[top : height - top, left : width - left]
+
+
+def squash_crop(
+    picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling = BICUBIC
+) -> np.ndarray:
+    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3] by Pillow.
+
+    With a fraction of 1, equals the "squash" of open_clip and the SigLIP of transformers.
+    """
+    image = PIL.Image.fromarray(_central_window(picture, fraction))
+    return np.asarray(image.resize((size, size), kernel))
+
+
+def big_vision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3].
+
+    With a fraction of 1, equals `resize(size)` of google-research/big_vision.
+    """
+    return resize_bilinear(_central_window(picture, fraction), size)
+
+
+def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """Returns the central square, `fraction` of the shorter side, as uint8 [size, size, 3].
+
+    Follows the evaluation in data_util.py of google-research/simclr, whose released weights were
+    trained with TensorFlow 1 and its bicubic kernel.
+    """
+    height, width = picture.shape[:2]
+    side = max(1, int(np.rint(np.float32(fraction) * np.float32(min(height, width)))))
+    top, left = ((extent - side + 1) // 2 for extent in (height, width))
+    return resize_bicubic(picture[top : top + side, left : left + side], size)
+
+
+def torchvision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """Returns the central square of a resized picture, uint8 [size, size, 3].
+
+    Equals torchvision's bilinear `Resize(size / fraction)` and `CenterCrop(size)` of PIL images.
+    """
+    return _resize_then_crop(picture, size, fraction, BILINEAR)
+
+
+def clip_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """Returns the central square of a resized picture, uint8 [size, size, 3].
+
+    With a fraction of 1, equals the transform of openai/CLIP and "shortest" of open_clip.
+    """
+    return _resize_then_crop(picture, size, fraction, BICUBIC)
+
+
+def _resize_then_crop(
+    picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling
+) -> np.ndarray:
+    sides = picture.shape[:2]
+    height, width = (round(size / fraction) * side // min(sides) for side in sides)
+    top, left = (round((side - size) / 2) for side in (height, width))
+    return resize_window(picture, (height, width), (top, left), size, kernel)
+
+
+EVALUATION_CROPS: Mapping[str, Callable[[np.ndarray, int, float], np.ndarray]] = {
+    "big_vision": big_vision_crop,
+    "clip": clip_crop,
+    "cxc": cxc_crop,
+    "simclr": simclr_crop,
+    "squash": squash_crop,
+    "squash_bilinear": functools.partial(squash_crop, kernel=BILINEAR),
+    "torchvision": torchvision_crop,
+}
+"""By `config.data.image.eval_recipe`."""
+
+
+def check_size(config: ImageConfig, is_encoded: bool) -> None:
+    """Raises an error if the size does not fit the kind of images in a dataset.
+
+    Args:
+      config: config of the images.
+      is_encoded: whether the dataset has pictures, not precomputed features.
+
+    Raises:
+      UserError: says which size to set.
+    """
+    if is_encoded != (config.size > 0):
+        raise UserError(
+            f"config.data.image.size={config.size}, but the images of this dataset are "
+            + ("pictures: set the side of the model's input" if is_encoded else "features: set 0")
+        )

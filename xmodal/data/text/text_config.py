@@ -1,0 +1,148 @@
+"""The section `config.data.text`: how texts become ids."""
+
+import dataclasses
+
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
+
+SUBWORDS = ("wordpiece", "bpe", "sentencepiece", "tokenizer_json")
+"""Tokenizers with rules of their own for unknown words and markers."""
+WORD_SETTINGS = {"min_count": 1, "unknown": "drop", "markers": "none"}
+"""Settings of all other tokenizers, with the values that `SUBWORDS` need."""
+ID_FIELDS = (
+    "tokenizer", "reading", "lower_case", "canonicalize", "unknown", "markers", "start", "end",
+    "pad", "reads_pads", "separators", "max_words",
+)  # fmt: skip
+"""Fields of `TextConfig` on which the token ids of a text depend, besides `vocabulary`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenAugmentConfig:
+    """Random changes of training captions: those of PCME and VETE, or those of VSE-infinity.
+
+    Attributes:
+      unknown: probability that a token becomes the unknown token (PCME).
+      delete: share of the tokens of a caption, rounded down, that is deleted afterwards (PCME).
+      keep: number of tokens kept of a caption afterwards, besides markers; 0 for all (VETE trains
+        on single words with 1).
+      change: probability that a word is masked, replaced or deleted (VSE-infinity).
+      mask: share of the changed words whose pieces all become the mask token.
+      replace: share of the changed words whose pieces all become random entries of the vocabulary.
+        The other changed words are deleted.
+      change_markers: whether markers are changed like words, as by the released code for words.
+    """
+
+    unknown: float = setting(0.0, at_least=0, at_most=1)
+    delete: float = setting(0.0, at_least=0, at_most=1)
+    keep: int = setting(0, at_least=0)
+    change: float = setting(0.0, at_least=0, at_most=1)
+    mask: float = setting(0.5, at_least=0, at_most=1)
+    replace: float = setting(0.1, at_least=0, at_most=1)
+    change_markers: bool = False
+
+    def __post_init__(self) -> None:
+        if self.change and (self.unknown or self.delete or self.keep):
+            raise UserError(
+                f"config.data.text.augment.change={self.change} is one way to change captions, "
+                f"unknown={self.unknown}, delete={self.delete} and keep={self.keep} are another; "
+                "set one to 0."
+            )
+        if self.mask + self.replace > 1:
+            raise UserError(
+                f"config.data.text.augment.mask={self.mask} and replace={self.replace} are shares "
+                "of the changed words; their sum is at most 1."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class TextConfig:
+    """How texts become ids.
+
+    Attributes:
+      tokenizer: "wordpiece" for BERT; "bpe" for CLIP's byte pairs; "sentencepiece" for the model
+        file of a SentencePiece tokenizer; "tokenizer_json" for a tokenizer.json of Hugging Face;
+        "ptb" and "nltk" for words by nltk's two Treebank tokenizers; "spaces" for words as CMCM's
+        authors split them; "words" for tables of published word vectors.
+      vocabulary: path of the tokenizer's file: `merges.txt` for "bpe", `NAME.model` for
+        "sentencepiece", `NAME.json` for "tokenizer_json", or else a vocab.txt, one token per line.
+        CLIP's published merges are also read from openai/CLIP's bpe_simple_vocab_16e6.txt.gz, and
+        from an installed package that ships it: "pip:open-clip-torch". "" to learn a vocab.txt
+        from training captions.
+      vocabulary_size: number of word pieces to learn; the result may be a few percent larger.
+      min_count: words that occur less often in the training captions are not learned.
+      unknown: for words outside the vocabulary, "drop" omits them and "token" uses `<unk>`.
+        Word pieces always have `[UNK]`.
+      markers: "sentence" puts `<start>` and `<end>` around words, "none" nothing. Word pieces are
+        always between `[CLS]` and `[SEP]`, and a tokenizer.json names its own markers.
+      start: "sentencepiece": token before a text, such as `<s>`; "" for none.
+      end: "sentencepiece": token after a text, also after a text that was cut; "" for none.
+      pad: token that fills short texts; "" for the tokenizer's own, or id 0 if it has none.
+      reads_pads: whether the model reads padding like words, as SigLIP does: the mask covers it,
+        and all texts have `max_length` ids.
+      max_length: T, number of ids of a padded text, including markers. Longer texts are cut.
+      reading: "text", or "bytes" to read a text as Python shows its bytes, b'...', for weights of
+        CVSE that were released: its authors' code did, so that first words are unknown.
+      lower_case: "wordpiece": the model is uncased, lower-case and strip accents; "words": look up
+        in lower case the words unknown as written; all others: lower-case the text.
+      canonicalize: "sentencepiece" and "tokenizer_json": whether ASCII punctuation is removed
+        first, as the SigLIP of transformers and open_clip does; big_vision, whose authors trained
+        it, does so for class names only.
+      separators: characters that separate words as spaces do, such as ".!"; "" for none.
+      max_words: number of words, separated by spaces, that are kept before tokenization; 0 for all.
+      augment: changes of training captions; None for none.
+      prompt: text with `{}` for a caption, such as "a photo of {}", in which evaluators read the
+        captions of a dataset; "" for captions alone. Training, the prompts of zero-shot
+        classification and the Python API do not use it.
+    """
+
+    tokenizer: str = setting("wordpiece", one_of=(*SUBWORDS, "ptb", "nltk", "spaces", "words"))
+    vocabulary: str = ""
+    vocabulary_size: int = setting(1024, at_least=1)
+    min_count: int = setting(1, at_least=1)
+    unknown: str = setting("drop", one_of=("drop", "token"))
+    markers: str = setting("none", one_of=("none", "sentence"))
+    start: str = ""
+    end: str = ""
+    pad: str = ""
+    reads_pads: bool = False
+    max_length: int = setting(48, at_least=1)
+    reading: str = setting("text", one_of=("text", "bytes"))
+    lower_case: bool = True
+    canonicalize: bool = False
+    separators: str = ""
+    max_words: int = setting(0, at_least=0)
+    augment: TokenAugmentConfig | None = None
+    prompt: str = ""
+
+    def __post_init__(self) -> None:
+        marked = self.tokenizer in SUBWORDS or self.markers != "none"
+        if marked and self.max_length < 3:
+            raise UserError(
+                f"config.data.text.max_length is {self.max_length}; markers and a token need 3"
+            )
+        if self.tokenizer != "sentencepiece" and (self.start or self.end):
+            raise UserError(
+                f"config.data.text.start={self.start!r} and end={self.end!r} are settings of "
+                f"tokenizer='sentencepiece', not of {self.tokenizer!r}; remove them"
+            )
+        if self.reading == "bytes" and self.tokenizer in (*SUBWORDS, "words"):
+            raise UserError(
+                "config.data.text.reading='bytes' belongs to weights that read nltk's words, not "
+                f"to tokenizer={self.tokenizer!r}; set it to 'text'"
+            )
+        if self.prompt and self.prompt.count("{}") != 1:
+            raise UserError(
+                f"config.data.text.prompt is {self.prompt!r}; it needs {{}} once, for the caption"
+            )
+        if self.canonicalize and self.tokenizer not in ("sentencepiece", "tokenizer_json"):
+            raise UserError(
+                "config.data.text.canonicalize is a setting of tokenizer='sentencepiece' and "
+                f"'tokenizer_json', not of {self.tokenizer!r}; set it to False"
+            )
+        if self.tokenizer in SUBWORDS:
+            for name, needed in WORD_SETTINGS.items():
+                if (value := getattr(self, name)) != needed:
+                    raise UserError(
+                        f"config.data.text.{name} is {value!r}, which is a setting of word "
+                        "tokenizers; tokenizers of pieces have their own rules, so remove it"
+                    )

@@ -1,0 +1,91 @@
+"""Counts what a tokenizer loses of texts: cut texts, texts without a known word, empty texts."""
+
+import collections
+import string
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+from xmodal.data.text.tokenizers import Tokenizer
+
+_SPACE_MARK = "\N{LOWER ONE EIGHTH BLOCK}"  # A blank in the pieces of SentencePiece.
+
+
+class TextCounts(NamedTuple):
+    """What a tokenizer loses of texts.
+
+    Attributes:
+      texts: number of texts.
+      empty: texts without a visible character.
+      unknown: other texts without a known word, of which the model reads at most punctuation.
+      cut: texts of more than `max_length` ids, including markers.
+      equal: cut texts whose remaining ids equal those of a different text.
+      max_length: T, the most ids of a text.
+    """
+
+    texts: int
+    empty: int
+    unknown: int
+    cut: int
+    equal: int
+    max_length: int
+
+    @classmethod
+    def total(cls, parts: Sequence[Self]) -> Self:
+        """Returns the counts of all texts of parts that one tokenizer reads."""
+        sums = cls(*map(sum, zip(*parts, strict=True)))
+        return sums._replace(max_length=parts[0].max_length)
+
+    def describe(self, what: str, setting: str = "max_length") -> str:
+        """Returns a sentence for every count that is not 0.
+
+        Args:
+          what: the texts, in the plural.
+          setting: name of the setting of the length.
+        """
+        equal = "all" if self.equal == self.cut else f"{self.equal:,} of these"
+        equal = f"; {equal} equal others after that" if self.equal else ""
+        counts = {
+            "are empty": self.empty,
+            f"are longer than {setting}={self.max_length} and are cut{equal}": self.cut,
+            "have no known word, so the model cannot tell them from one another": self.unknown,
+        }
+        found = [f"{n:,} of {self.texts:,} {what} {ending}." for ending, n in counts.items() if n]
+        return " ".join(found)
+
+
+def count_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> TextCounts:
+    """Counts what a tokenizer loses of texts."""
+    rows = [tuple(ids) for ids in tokenizer.read(texts)]
+    empty = [is_blank(text) for text in texts]
+    room = tokenizer.room
+    # Only texts that fill the room can be equal to one that was cut.
+    full: dict[tuple[int, ...], set[str]] = collections.defaultdict(set)
+    for row, text in zip(rows, texts, strict=True):
+        if len(row) >= room:
+            full[row[:room]].add(text)
+    cut = [row for row in rows if len(row) > room]
+    return TextCounts(
+        texts=len(rows),
+        empty=sum(empty),
+        unknown=sum(
+            not (is_empty or any(_is_known(tokenizer, number) for number in row))
+            for row, is_empty in zip(rows, empty, strict=True)
+        ),
+        cut=len(cut),
+        equal=sum(len(full[row[:room]]) > 1 for row in cut),
+        max_length=tokenizer.max_length,
+    )
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has no visible character, only spaces, control and format characters."""
+    return all(unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc", "Cf") for char in text)
+
+
+def _is_known(tokenizer: Tokenizer, number: int) -> bool:
+    """Whether an id is that of a word or a part of a word."""
+    token = tokenizer.vocabulary[number].replace(_SPACE_MARK, "")
+    return number != tokenizer.unknown and not all(
+        char in string.punctuation or unicodedata.category(char)[0] in "PZC" for char in token
+    )

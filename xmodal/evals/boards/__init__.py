@@ -1,1 +1,0 @@
-"""Boards of a dataset, as data: positives and rated pairs by position."""

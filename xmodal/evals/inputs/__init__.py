@@ -1,1 +1,0 @@
-"""Sources of an evaluation: checked and ordered embeddings, scores or ranked lists."""

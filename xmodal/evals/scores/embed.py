@@ -1,0 +1,376 @@
+"""Embeds every unique item of a split once."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.progress import progress
+from xmodal.evals.labels.definitions import KINDS
+from xmodal.evals.labels.split import Split
+from xmodal.evals.scores.pair_scores import PairFunctions, PairProgram, PairScores, Tokens
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
+from xmodal.evals.scores.sources import Embeddings, Predictions
+from xmodal.similarity import Similarity, select_field
+
+Batch = Mapping[str, np.ndarray]
+# (side, params, model_state, columns of a batch) -> an object whose `.vector` is [B, D] or
+# [B, K, D] and whose `.log_sigma` is [B, D] or None.
+Embed = Callable[[str, Any, Any, Mapping[str, jax.Array]], Any]
+
+# Side -> the column with the ids of its items.
+_ID_COLUMNS = {side: f"{kind}_id" for side, kind in KINDS.items()}
+
+
+class Predictor(NamedTuple):
+    """A task that makes predictions about pairs.
+
+    Attributes:
+      sides: the sides that it reads, of "image" and "text".
+      predict: (parameters, images [L, D] or None, captions [R, D] or None) -> probabilities
+        [L, R, C]; L or R is 1 for a side that is not read.
+    """
+
+    sides: frozenset[str]
+    predict: Callable[[Any, jax.Array | None, jax.Array | None], jax.Array]
+
+
+class _Embedded(NamedTuple):
+    """The kept arrays of the embeddings of N items, items first.
+
+    Attributes:
+      vectors: float32, the array that is ranked.
+      log_sigma: float32, of a probabilistic model; or None.
+      tokens: tokens and mask, float32, for a similarity of token sets; or None.
+      features: `Tokens` for a pair scorer; or None.
+      predicted: float32, the vectors, which predictors read, if another array is ranked; or None.
+    """
+
+    vectors: Any
+    log_sigma: Any = None
+    tokens: Any = None
+    features: Any = None
+    predicted: Any = None
+
+
+# Columns of a batch of one side -> kept arrays.
+_EmbedBatch = Callable[[Mapping[str, jax.Array]], _Embedded]
+# Positions [R] of items in the split, and their kept arrays.
+_Part = tuple[np.ndarray, _Embedded]
+
+
+class Items(Split, Protocol):
+    """A split whose items can be read (`xmodal.data.EvalSplit` is one).
+
+    Attributes:
+      sides: sides with items to embed, of "image" and "text".
+      caption_texts: M strings.
+      caption_lengths: int [M], padded length T of each caption; few distinct values.
+    """
+
+    sides: Collection[str]
+    caption_texts: Sequence[str]
+    caption_lengths: np.ndarray
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether `pictures` has any to return; a dataset of features does not."""
+
+    def pictures(self, rows: np.ndarray) -> Sequence[bytes] | np.ndarray:
+        """Returns the images at `rows` as encoded pictures, [R]."""
+
+    def images(self, batch_size: int, rows: np.ndarray) -> Iterator[Batch]:
+        """Yields columns of the images at `rows` with `image_id` [b], in this order."""
+
+    def captions(self, batch_size: int, rows: np.ndarray, length: int) -> Iterator[Batch]:
+        """Yields columns of the captions at `rows`, [b, length], with `caption_id` [b]."""
+
+
+class Embedder:
+    """Embeds splits with one model; a side is compiled once per batch size and text length.
+
+    A batch has at most twice the items of the side, so that a single query is not one of hundreds.
+
+    Captions of similar length share batches. Padding is masked: it changes an embedding by at most
+    float32 rounding.
+
+    Attributes:
+      mesh: items are sharded over its `data` axis; None for one device.
+    """
+
+    def __init__(
+        self,
+        embed: Embed,
+        sides: Collection[str],
+        *,
+        similarity: Similarity,
+        mesh: Mesh | None = None,
+        predict: Mapping[str, Predictor] | None = None,
+        pairs: PairFunctions | None = None,
+    ) -> None:
+        """Prepares the sides.
+
+        Args:
+          embed: the model's pure embedding function.
+          sides: sides that the model has, of "image" and "text".
+          similarity: the model's similarity, with parameters `params["similarity"]`.
+          mesh: items are sharded over its `data` axis.
+          predict: predictors by task.
+          pairs: a pair scorer, which reads the `features` of embeddings; None for none.
+        """
+        self._sides, self._similarity = tuple(sides), similarity
+        self.mesh, self._predict = mesh, dict(predict or {})
+        self._pairs = None if pairs is None else PairProgram(pairs, mesh)
+        # Rows stay where they are computed: several batches are in progress, and collectives could
+        # deadlock, see `ranking.counting`.
+        by_row = mesh_lib.batch_sharded(mesh) if mesh is not None else None
+
+        def embed_batch(
+            side: str, field: str, params: Any, model_state: Any, columns: Any
+        ) -> _Embedded:
+            embedding = embed(side, params, model_state, columns)
+            extras, tokens, kept = getattr(embedding, "extras", {}), None, None
+            if similarity.module is not None and "tokens" in extras:
+                tokens = extras["tokens"], extras["mask"]
+            if pairs is not None:
+                features = extras["features"]
+                kept = Tokens(features.tokens, features.full_mask(), dict(features.extras))
+            single = _Embedded(select_field(embedding, field), embedding.log_sigma, tokens)
+            if self._predict and field != "vector":
+                single = single._replace(predicted=embedding.vector)
+            single = jax.tree.map(lambda array: array.astype(jnp.float32), single)
+            return single._replace(features=kept)
+
+        self._embed = jax.jit(embed_batch, static_argnums=(0, 1), out_shardings=by_row)
+
+    def __call__(
+        self,
+        params: Any,
+        model_state: Any,
+        split: Items,
+        batch_size: int,
+        *,
+        field: str = "vector",
+    ) -> Embeddings:
+        """Returns the embeddings of all items of a split, for the sides that it has.
+
+        Every process reads and embeds its share and receives all embeddings. `batch_size` counts
+        items per call over all devices, rounded up to a multiple of their number; fewer items are
+        padded to the next power of two. `field` names the array of an embedding, see
+        `SimilarityConfig`.
+
+        Raises:
+          ValueError: the order or number of the items differs from the request.
+        """
+        vectors: dict[str, np.ndarray] = {}
+        predicted: dict[str, np.ndarray] = {}
+        log_sigma: dict[str, np.ndarray] = {}
+        tokens: dict[str, RaggedTokens] = {}
+        features: dict[str, Tokens] = {}
+        for side in (each for each in self._sides if each in split.sides):
+            embed = functools.partial(self._embed, side, field, params, model_state)
+            parts = self._embed_side(embed, side, split, batch_size)
+            _, first = parts[0]
+            vectors[side] = predicted[side] = _gather(
+                [(rows, part.vectors) for rows, part in parts]
+            )
+            if first.predicted is not None:
+                predicted[side] = _gather([(rows, part.predicted) for rows, part in parts])
+            if first.log_sigma is not None:
+                log_sigma[side] = _gather([(rows, part.log_sigma) for rows, part in parts])
+            if first.tokens is not None:
+                ragged = [RaggedTokens.from_padded(*part.tokens) for _, part in parts]
+                order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+                tokens[side] = RaggedTokens.join(ragged).take(order)
+            if first.features is not None:
+                features[side] = Tokens.join([(rows, part.features) for rows, part in parts])
+        return Embeddings(
+            place=f"{split.name} {split.split}",
+            image_ids=np.asarray(split.image_ids, np.int64) if "image" in vectors else None,
+            images=vectors.get("image"),
+            caption_ids=np.asarray(split.caption_ids, np.int64) if "text" in vectors else None,
+            captions=vectors.get("text"),
+            similarity=self._similarity.name,
+            parameters=self._learned(params),
+            predictions=self._make_predictions(params, predicted),
+            log_sigma=log_sigma,
+            tokens=tokens,
+            options=self._similarity.options,
+            pairs=None
+            if self._pairs is None or len(features) < len(_ID_COLUMNS)
+            else PairScores(self._pairs, params, features["image"], features["text"]),
+        )
+
+    def _learned(self, params: Any) -> dict[str, Any]:
+        """Parameters of the similarity on the host."""
+        if self._similarity.module is None:
+            learned = params["similarity"] if self._similarity.parameters else {}
+            return {key: float(learned[key]) for key in self._similarity.parameters}
+        learned = self._similarity.select_parameters(params.get("similarity", {}))
+        learned = jax.tree.map(jnp.asarray, learned)
+        return (
+            jax.device_get(learned) if self.mesh is None else mesh_lib.to_host(learned, self.mesh)
+        )
+
+    def lower(
+        self, side: str, params: Any, model_state: Any, columns: Mapping[str, jax.ShapeDtypeStruct]
+    ) -> jax.stages.Lowered:
+        """Returns the function, not yet compiled, that embeds a batch of one side.
+
+        Args:
+          side: "image" or "text".
+          params: arrays or shapes.
+          model_state: arrays or shapes.
+          columns: shapes and sharding of a batch.
+        """
+        field = self._similarity.config.field
+        return self._embed.lower(side, field, params, model_state, columns)
+
+    def _make_predictions(
+        self, params: Any, vectors: Mapping[str, np.ndarray]
+    ) -> dict[str, Predictions]:
+        return {
+            task: Predictions(
+                vectors["image"] if "image" in each.sides else None,
+                vectors["text"] if "text" in each.sides else None,
+                functools.partial(each.predict, params),
+            )
+            for task, each in self._predict.items()
+            if each.sides <= set(vectors)
+        }
+
+    def _group(self, side: str, split: Items, batch_size: int) -> list["_Group"]:
+        """All items of a split; captions by the length to which their batch is padded."""
+        devices = self.mesh.shape["data"] if self.mesh is not None else 1
+        processes = mesh_lib.process_count(self.mesh) if self.mesh is not None else 1
+        count = len(split.image_ids if side == "image" else split.caption_lengths)
+        # Few sizes, because each is compiled.
+        batch_size = min(batch_size, 1 << max(count - 1, 0).bit_length())
+        batch_size = -(-batch_size // devices) * devices
+        size = batch_size // processes
+        if side == "image":
+            rows = np.arange(count)
+            return [_Group(rows, None, size, processes)] if count else []
+        lengths = np.asarray(split.caption_lengths)
+        rows = np.argsort(lengths, kind="stable")
+        ends = np.arange(len(rows)) // batch_size * batch_size + batch_size
+        of_batch = lengths[rows[np.minimum(ends, len(rows)) - 1]]
+        return [
+            _Group(rows[of_batch == length], int(length), size, processes)
+            for length in np.unique(of_batch)
+        ]
+
+    def _embed_side(
+        self, embed: _EmbedBatch, side: str, split: Items, batch_size: int
+    ) -> list[_Part]:
+        """Embeds all items of a side, group by group."""
+        groups = self._group(side, split, batch_size)
+        if not groups:
+            raise ValueError(f"The split has no {side} to embed.")
+        count = sum(len(group.rows) for group in groups)
+        what = f"Embedding {count:,} {KINDS[side]}s of {split.title} {split.split}"
+        with progress(what, count, jointly=True) as advance:
+            return [
+                (group.rows, self._embed_group(embed, side, split, group, advance))
+                for group in groups
+            ]
+
+    def _embed_group(
+        self,
+        embed: _EmbedBatch,
+        side: str,
+        split: Items,
+        group: "_Group",
+        advance: Callable[[int], None],
+    ) -> _Embedded:
+        """Embeds the items of a group, in its order."""
+        own, size = group.own_rows(jax.process_index() if group.processes > 1 else 0), group.size
+        if side == "image":
+            read = split.images(size, own)
+        else:
+            assert group.length is not None
+            read = split.captions(size, own, group.length)
+        ids, batches, unread = [], [], None
+        for batch in read:
+            advance(group.processes * len(batch[_ID_COLUMNS[side]]))
+            ids.append(np.asarray(batch[_ID_COLUMNS[side]]))
+            columns = {
+                name: self._place(values, size)
+                for name, values in batch.items()
+                if name not in _ID_COLUMNS.values()
+            }
+            embedded = embed(columns)
+            # Reading results one batch late keeps the device busy and the input queue short.
+            if unread is not None:
+                batches.append(jax.tree.map(mesh_lib.local_rows, unread))
+            unread = embedded
+        batches.append(jax.tree.map(mesh_lib.local_rows, unread))
+        wanted = np.asarray(split.image_ids if side == "image" else split.caption_ids)[own]
+        if not np.array_equal(np.concatenate(ids), wanted):
+            raise ValueError(
+                f"The {side} items of {split.name} came in a different order or number than "
+                "requested."
+            )
+        found = jax.tree.map(lambda *arrays: np.concatenate(arrays), *batches)
+        if self.mesh is not None and group.processes > 1:
+            found = mesh_lib.to_host(mesh_lib.global_batch(found, self.mesh), self.mesh)
+        return jax.tree.map(group.restore_order, found)
+
+    def _place(self, rows: np.ndarray, size: int) -> jax.Array:
+        """Pads this process's rows to a batch and shards them."""
+        rows = mesh_lib.pad_rows(rows, size)
+        if self.mesh is None:
+            return jnp.asarray(rows)
+        return mesh_lib.global_batch(rows, self.mesh)
+
+
+def _gather(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Joins arrays [R, ...] of items at positions [R], in the order of the split, float32."""
+    gathered = np.empty((sum(len(rows) for rows, _ in parts), *parts[0][1].shape[1:]), np.float32)
+    for rows, array in parts:
+        gathered[rows] = array
+    return gathered
+
+
+@dataclasses.dataclass(frozen=True)
+class _Group:
+    """Items that are embedded in batches of one shape, each spread over all processes.
+
+    Two processes share batches of 2 x 2 items: of the rows a..f, process 0 embeds a b, e f, and
+    process 1 embeds c d, f f. All processes call the model equally often, so the last one may
+    have nothing of its own to embed.
+
+    Attributes:
+      rows: positions [R] of the items in the split.
+      length: length to which captions are padded; None for images.
+      size: items per batch and process.
+      processes: number of processes.
+    """
+
+    rows: np.ndarray
+    length: int | None
+    size: int
+    processes: int
+
+    def own_rows(self, index: int) -> np.ndarray:
+        """Returns the rows that a process embeds, at least one per batch: a b e f, c d f."""
+        starts = range(index * self.size, len(self.rows) + index * self.size, self._batch_size)
+        blocks = [self.rows[start : start + self.size] for start in starts]
+        return np.concatenate([*blocks[:-1], blocks[-1] if len(blocks[-1]) else self.rows[-1:]])
+
+    def restore_order(self, array: np.ndarray) -> np.ndarray:
+        """Returns [R, ...] of all processes' results, one after the other: a b e f c d f f."""
+        items, batches = array.shape[1:], len(array) // self._batch_size
+        # The number is explicit, since an item may have no values.
+        by_process = array.reshape(self.processes, batches, self.size, *items)
+        return by_process.swapaxes(0, 1).reshape(array.shape)[: len(self.rows)]
+
+    @property
+    def _batch_size(self) -> int:
+        return self.processes * self.size

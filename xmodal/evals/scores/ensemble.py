@@ -1,0 +1,65 @@
+"""The mean of several models' scores, as embeddings."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xmodal.core.errors import UserError
+from xmodal.evals.scores.sources import Embeddings
+from xmodal.similarity import make_similarity
+
+
+def average(members: Sequence[Embeddings]) -> Embeddings:
+    """Returns embeddings whose scores are the means of the members' scores.
+
+    Inner products are preserved: the members' vectors are concatenated and divided by the square
+    root of their number. So anything that accepts embeddings accepts an ensemble.
+
+    Args:
+      members: embeddings of the same items, each with its similarity.
+
+    Raises:
+      UserError: the items differ, or the score of a member is not an inner product.
+    """
+    check_same_items(members)
+    first = members[0]
+    return Embeddings(
+        place=first.place,
+        image_ids=first.image_ids,
+        images=_join(members, "images"),
+        caption_ids=first.caption_ids,
+        captions=_join(members, "captions"),
+        similarity="dot",
+    )
+
+
+def check_same_items(members: Sequence[Embeddings]) -> None:
+    """Raises an error if the members of an ensemble embed different items.
+
+    Raises:
+      UserError: names two members.
+    """
+    first = members[0]
+    for other in members[1:]:
+        for ids in ("image_ids", "caption_ids"):
+            if not np.array_equal(getattr(first, ids), getattr(other, ids)):
+                raise UserError(
+                    f"The models of an ensemble embed different items: {ids} of {first.place} and "
+                    f"of {other.place} differ; evaluate them on the same split of the same dataset."
+                )
+
+
+def _join(members: Sequence[Embeddings], side: str) -> np.ndarray | None:
+    if getattr(members[0], side) is None:
+        return None
+    prepared = []
+    for member in members:
+        similarity = make_similarity({"name": member.similarity, **member.options})
+        if not similarity.inner_product:
+            raise UserError(
+                f"An ensemble averages inner products, and the similarity {member.similarity!r} of "
+                "one of its models is not one; give the evaluator the similarity 'cosine', or "
+                "evaluate the models one by one."
+            )
+        prepared.append(np.asarray(similarity.prepare(getattr(member, side))))
+    return np.concatenate(prepared, axis=1) / np.float32(len(members) ** 0.5)

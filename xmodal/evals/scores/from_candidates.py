@@ -1,0 +1,173 @@
+"""Answers directions from a file of candidates, the items that a second stage scored; writes one.
+
+The rules are those of `second_stage`. Without embeddings of the first stage, the other items have
+no order: metrics that depend on it are missing, as for ranked lists.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jax.sharding import Mesh
+
+from xmodal.core.errors import UserError
+from xmodal.evals.labels.definitions import DIRECTIONS
+from xmodal.evals.labels.ids import Positions
+from xmodal.evals.labels.positives import Ragged
+from xmodal.evals.labels.types import Board, DirectionLabels
+from xmodal.evals.reports.results import Rescored
+from xmodal.evals.scores.files import open_source
+from xmodal.evals.scores.from_lists import answer_lists
+from xmodal.evals.scores.from_scores import RankedQueries, rank_reranked
+from xmodal.evals.scores.galleries import Ids, find_items, order_embeddings
+from xmodal.evals.scores.products import open_scores
+from xmodal.evals.scores.saved_scores import SavedScores
+from xmodal.evals.scores.score_files import hash_arrays
+from xmodal.evals.scores.score_tiles import Scores
+from xmodal.evals.scores.second_stage import (
+    SecondStage,
+    SecondStageScores,
+    describe_candidates,
+    join_candidates,
+)
+from xmodal.evals.scores.sources import Candidates, Embeddings, ScoreMatrix
+from xmodal.similarity import SIMILARITIES
+
+_DIGITS = 12  # Of the hash that says which results are comparable.
+
+
+class ScoredCandidates:
+    """The second stage of a file, in the order of a split; see `SecondStage`."""
+
+    def __init__(
+        self, source: Candidates, labels: Ids, *, block_size: int = 1024, mesh: Mesh | None = None
+    ) -> None:
+        """Takes a file that has all items of the labels.
+
+        Raises:
+          UserError: a candidate is not in the split, or a score of the first stage is not finite.
+        """
+        self._definition, self._similarity = source.definition, ""
+        self._given = {
+            direction == "t2i": _order_candidates(source, direction, labels)
+            for direction in source.directions
+        }
+        ranked: list[np.ndarray] = []
+        parameters: Mapping[str, Any] = {}
+        if source.first is None:
+            equal = np.broadcast_to(np.float32(0), (len(labels.image_ids), len(labels.caption_ids)))
+            self._first: Scores = SavedScores(equal, block_size=block_size, mesh=mesh)
+        else:
+            first = order_embeddings(source.first, labels)
+            self._similarity, parameters = first.similarity, first.parameters
+            ranked = [each for each in (first.images, first.captions) if each is not None]
+            self._first = open_scores(first, block_size=block_size, mesh=mesh)["image", "text"]
+            self._first.check_finite(f"the first stage of {source.place}")
+        self._hashes = {
+            transposed: hash_arrays(self._similarity, [np.sort(items), *ranked], parameters)
+            for transposed, (items, _) in self._given.items()
+        }
+
+    def __call__(self, transposed: bool, asked: np.ndarray | None = None) -> SecondStageScores:
+        """Returns the scores to rank by; `transposed` if captions are the queries.
+
+        `asked`: see `join_candidates`.
+        """
+        first = self._first.transpose() if transposed else self._first
+        return join_candidates(first, *self._given[transposed], asked)
+
+    def describe(self, direction: DirectionLabels, transposed: bool) -> Rescored:
+        """Returns the facts of a direction's second stage."""
+        items, _ = self._given[transposed]
+        return describe_candidates(
+            direction,
+            items,
+            score=self._definition,
+            first_stage=self._similarity,
+            gallery=self._first.shape[0 if transposed else 1],
+            given=self._hashes[transposed][:_DIGITS],
+        )
+
+    def whole(self) -> Scores | None:
+        """Returns the scores of images and captions, if all pairs of a direction have one."""
+        for transposed, (items, _) in self._given.items():
+            if items.shape[1] == self._first.shape[0 if transposed else 1]:
+                found = self(transposed)
+                return found.transpose() if transposed else found
+        return None
+
+    def answer(self, boards: Sequence[Board]) -> dict[tuple[str, str], RankedQueries]:
+        """Answers the directions of boards that have candidates, by (board, direction)."""
+        found: dict[tuple[str, str], RankedQueries] = {}
+        for transposed in self._given:
+            asked = {
+                (board.name, name): direction
+                for board in boards
+                for name, direction in board.directions.items()
+                if DIRECTIONS[name] == (("text", "image") if transposed else ("image", "text"))
+            }
+            found |= zip(asked, self._rank(list(asked.values()), transposed), strict=True)
+        return found
+
+    def _rank(self, directions: list[DirectionLabels], transposed: bool) -> list[RankedQueries]:
+        items, scores = self._given[transposed]
+        gallery = self._first.shape[0 if transposed else 1]
+        if self._similarity or items.shape[1] == gallery:
+            return rank_reranked(self, transposed, directions)
+        # The earlier of equal items is first.
+        rising = np.argsort(items, axis=1)
+        order = np.argsort(-np.take_along_axis(scores, rising, axis=1), axis=1, kind="stable")
+        lists = np.take_along_axis(np.take_along_axis(items, rising, axis=1), order, axis=1)
+        offsets = np.arange(len(lists) + 1) * lists.shape[1]
+        ragged = Ragged(offsets, lists.ravel().astype(np.int32))
+        return [answer_lists(ragged, direction, gallery) for direction in directions]
+
+
+def _order_candidates(
+    source: Candidates, direction: str, labels: Ids
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions [Q, K] of the candidates of a direction in the split, and their scores."""
+    sides = [
+        ("image", source.image_ids, labels.image_ids),
+        ("caption", source.caption_ids, labels.caption_ids),
+    ]
+    (query, given, queries), (item, _, items) = sides if direction == "i2t" else sides[::-1]
+    rows = find_items(source.place, query, given, queries)
+    ids, scores = (array[rows] for array in source.directions[direction])
+    positions = Positions(item, items).find(ids)
+    if (positions < 0).any():
+        row, column = np.argwhere(positions < 0)[0]
+        raise UserError(
+            f"{direction}_candidates in {source.place}: {query} {queries[row]} names {item} "
+            f"{ids[row, column]}, one of {np.sum(positions < 0):,} entries that are not {item}s "
+            "of this split; score the items of one split, and name it in `split`."
+        )
+    return positions, scores
+
+
+def collect_scores(
+    stage: SecondStage, source: Embeddings, labels: Ids, first_stage: str
+) -> Candidates | ScoreMatrix:
+    """Returns the pairs that a second stage scored, as a file has them.
+
+    Args:
+      stage: the second stage; pairs that it has scored are not scored again.
+      source: the embeddings that it scored pairs of.
+      labels: items, whose order the result has.
+      first_stage: file of the first stage; "" for the embeddings themselves.
+    """
+    ids = labels.image_ids, labels.caption_ids
+    if stage.scores_all:
+        return ScoreMatrix(source.place, *ids, stage.candidates(False)[1])
+    directions = {}
+    for direction, items in (("i2t", labels.caption_ids), ("t2i", labels.image_ids)):
+        positions, scores = stage.candidates(direction == "t2i")
+        directions[direction] = np.asarray(items, np.int64)[positions], scores
+    first: Any = open_source("embeddings", first_stage) if first_stage else source
+    # Token sets are not read from such a file.
+    if first.similarity in SIMILARITIES:
+        first = dataclasses.replace(order_embeddings(first, labels), predictions={}, pairs=None)
+    else:
+        first = None
+    return Candidates(source.place, *ids, directions, stage.definition, first)

@@ -1,0 +1,168 @@
+"""Checks the items of embeddings and scores and puts them in the order of a split."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from xmodal.core.errors import UserError
+from xmodal.evals.labels.definitions import KINDS
+from xmodal.evals.labels.ids import Positions
+from xmodal.evals.labels.types import Labels
+from xmodal.evals.scores.sources import Candidates, Embeddings, ScoreMatrix
+
+# Almost all items of another split are unknown; those of an incomplete export are known.
+_ANOTHER_SPLIT = 0.1
+
+
+def check_coverage(
+    place: str, ids: Mapping[str, np.ndarray], labels: Labels, *, split: str, partial: bool
+) -> dict[str, int]:
+    """Returns how many items of a source are not in the split, by kind; they are ignored.
+
+    Args:
+      place: names the source in messages.
+      ids: "image" and "caption" -> ids; a kind without ids is left out.
+      labels: labels of the split.
+      split: its name.
+      partial: whether some items may be missing.
+
+    Raises:
+      UserError: items are missing although they may not be, or no item is in the split.
+    """
+    extra = {}
+    for kind, wanted in (("image", labels.image_ids), ("caption", labels.caption_ids)):
+        if kind not in ids:
+            continue
+        found = Positions(kind, ids[kind]).find(wanted) >= 0
+        missing, count = len(wanted) - found.sum(), len(ids[kind])
+        if found.mean() < _ANOTHER_SPLIT and not (partial and found.any()):
+            raise UserError(
+                f"{place} has {found.sum()} of the {len(wanted)} {kind}s of the {split} "
+                f"split among its {count}: if it is from another split, name that split in `split`"
+                + (", else pass `partial`." if found.any() else ".")
+            )
+        if missing and not partial:
+            raise UserError(
+                f"{place} lacks {missing} of the {len(wanted)} {kind}s of the {split} split, "
+                f"the first is {kind} id {wanted[found.argmin()]}: export all of them, or pass "
+                "`partial` for numbers on those that exist."
+            )
+        extra[kind] = count - int(found.sum())
+    return extra
+
+
+def ids_of(source: Embeddings | ScoreMatrix | Candidates) -> dict[str, np.ndarray]:
+    """Returns the ids of a source by kind, "image" and "caption"; a missing kind is left out."""
+    ids = {"image": source.image_ids, "caption": source.caption_ids}
+    return {kind: each for kind, each in ids.items() if each is not None}
+
+
+def find_items(place: str, kind: str, ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Returns the position, int64 [N], of every item of a split in a source.
+
+    Args:
+      place: names the source in messages.
+      kind: "image" or "caption".
+      ids: ids of the source.
+      wanted: ids [N] of the split.
+
+    Raises:
+      UserError: the source lacks an item.
+    """
+    found = Positions(kind, ids).find(wanted)
+    if (lacking := found < 0).any():
+        raise UserError(
+            f"{place} lacks {lacking.sum()} of the {len(wanted)} {kind}s of the split, the first "
+            f"is {kind} id {wanted[lacking.argmax()]}: export all of them, with the ids of the "
+            "prepared dataset."
+        )
+    return found
+
+
+class Ids(Protocol):
+    """Items of a split by id: those of `Labels`, or of a prepared dataset."""
+
+    @property
+    def image_ids(self) -> np.ndarray:
+        """Integers [N]."""
+
+    @property
+    def caption_ids(self) -> np.ndarray:
+        """Integers [M]."""
+
+
+def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
+    """Returns the embeddings in the order of the split; arrays in this order are not copied."""
+    at = _find(source, labels)
+    arrays = {"image": source.images, "caption": source.captions}
+    pairs = source.pairs
+    if pairs is not None and not all(_is_whole(at[kind], len(arrays[kind])) for kind in at):
+        pairs = pairs.take(at["image"], at["caption"])
+    for kind, positions in at.items():
+        if not _is_whole(positions, len(arrays[kind])):
+            arrays[kind] = arrays[kind][positions]
+    return dataclasses.replace(
+        source,
+        image_ids=np.asarray(labels.image_ids) if "image" in at else None,
+        images=arrays["image"],
+        caption_ids=np.asarray(labels.caption_ids) if "caption" in at else None,
+        captions=arrays["caption"],
+        pairs=pairs,
+        predictions={
+            task: predictions.take(at.get("image"), at.get("caption"))
+            for task, predictions in source.predictions.items()
+        },
+        log_sigma={
+            side: source.log_sigma[side][at[kind]]
+            for side, kind in KINDS.items()
+            if side in source.log_sigma and kind in at
+        },
+        tokens=source.take_tokens({side: at[kind] for side, kind in KINDS.items() if kind in at}),
+    )
+
+
+def order_scores(source: ScoreMatrix, labels: Ids) -> "np.ndarray | ReorderedMatrix":
+    """Returns the scores in the order of the split; a matrix on disk stays there."""
+    at = _find(source, labels)
+    rows, columns = at["image"], at["caption"]
+    if _is_whole(rows, source.matrix.shape[0]) and _is_whole(columns, source.matrix.shape[1]):
+        return source.matrix
+    return ReorderedMatrix(source.matrix, rows, columns)
+
+
+class ReorderedMatrix:
+    """A matrix with reordered rows and columns, read when indexed."""
+
+    ndim = 2
+
+    def __init__(self, matrix: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
+        self._matrix, self._rows, self._columns = matrix, rows, columns
+        self.shape = len(rows), len(columns)
+        self.dtype = matrix.dtype
+
+    def __getitem__(self, at: tuple[Any, Any]) -> np.ndarray:
+        """Numbers at two slices, or at two arrays of positions, one pair for each number."""
+        rows, columns = self._rows[at[0]], self._columns[at[1]]
+        if isinstance(at[0], slice):
+            return self._matrix[rows[:, None], columns]
+        return self._matrix[rows, columns]
+
+    @property
+    def T(self) -> "ReorderedMatrix":
+        """The transpose."""
+        return ReorderedMatrix(self._matrix.T, self._columns, self._rows)
+
+
+def _find(source: Embeddings | ScoreMatrix, labels: Ids) -> dict[str, np.ndarray]:
+    """Position in the source of every item of the split, by kind."""
+    wanted = {"image": np.asarray(labels.image_ids), "caption": np.asarray(labels.caption_ids)}
+    return {
+        kind: find_items(source.place, kind, ids, wanted[kind])
+        for kind, ids in ids_of(source).items()
+    }
+
+
+def _is_whole(positions: np.ndarray, size: int) -> bool:
+    return len(positions) == size and np.array_equal(positions, np.arange(size))

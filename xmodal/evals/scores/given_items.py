@@ -1,0 +1,207 @@
+"""Texts and pictures in memory or in files, as the items of a split without labels."""
+
+import concurrent.futures
+import functools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import PIL.Image
+
+from xmodal.core.errors import UserError
+from xmodal.core.read_ahead import read_ahead
+from xmodal.core.untrusted.picture_formats import to_rgb
+from xmodal.data.pixels.images import (
+    ImageConfig,
+    decode_image,
+    decode_upright,
+    evaluation_view,
+    stand_upright,
+)
+from xmodal.data.pixels.regions import pad_rows
+from xmodal.data.text.tokenizers import Tokenizer
+from xmodal.evals.scores.text_lengths import Lengths, multiples
+
+Picture = str | os.PathLike | bytes | PIL.Image.Image | np.ndarray
+"""A file, its content, a PIL image, uint8 pixels [H, W, 3] or [H, W], or stored features."""
+
+_WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "images to embed")
+
+
+class GivenItems:
+    """Items of one side in the given order, see `evals.embed.Items`; ids are positions."""
+
+    name = title = "given"
+    split, partial = "items", ""
+    ratings: Mapping[str, Mapping[str, np.ndarray]] = {}
+    categories = caption_categories = None
+    hashes: Mapping[str, str] = {}
+    labels: Mapping[str, np.ndarray] = {}
+    label_names: Mapping[str, Sequence[str]] = {}
+
+    def __init__(
+        self,
+        *,
+        texts: Sequence[str] = (),
+        images: Sequence[Picture] = (),
+        tokenizer: Tokenizer | None = None,
+        config: ImageConfig | None = None,
+        upright: bool = True,
+        first: int = 0,
+        unreadable: dict[int, str] | None = None,
+        lengths: Lengths = multiples,
+    ) -> None:
+        """Takes texts with their tokenizer, or images with their preprocessing.
+
+        Args:
+          texts: M strings.
+          images: N pictures, or features.
+          tokenizer: tokenizer of the texts.
+          config: config of the images.
+          upright: see `prepare_image`.
+          first: position of the first image among all that are embedded.
+          unreadable: see `Model.embed_images`.
+          lengths: chooses the padded lengths of the texts.
+        """
+        self._images, self._config, self._upright = images, config, upright
+        self._first, self._unreadable = first, unreadable
+        self.sides = ("text",) * bool(texts) + ("image",) * bool(images)
+        self.image_ids = np.arange(len(images))
+        self.caption_texts, self.caption_ids = texts, np.arange(len(texts))
+        self.caption_image_ids = self.caption_ids
+        if texts and tokenizer is not None:
+            self._ids, self._mask = tokenizer.encode(texts)
+            tokens, longest = self._mask.sum(axis=1), self._mask.shape[1]
+            self._lengths = np.array(lengths(tokens, longest), np.int32)
+
+    @functools.cached_property
+    def caption_lengths(self) -> np.ndarray:
+        """The first length T that holds all tokens of a text, int32 [M]."""
+        return self._lengths[np.searchsorted(self._lengths, self._mask.sum(axis=1))]
+
+    def captions(
+        self, batch_size: int, rows: np.ndarray, length: int
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Yields `text_ids` and `text_mask` int32 [b, length], and `caption_id` [b]."""
+        for start in range(0, len(rows), batch_size):
+            at = rows[start : start + batch_size]
+            yield {
+                "text_ids": self._ids[at, :length],
+                "text_mask": self._mask[at, :length],
+                "caption_id": self.caption_ids[at],
+            }
+
+    def images(self, batch_size: int, rows: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
+        """Yields columns of the encoder and `image_id` [b], one batch ahead.
+
+        They are `image` [b, ...], and `image_mask` [b, R] if the number of regions varies.
+        """
+
+        def make_batch(start: int) -> dict[str, np.ndarray]:
+            at = rows[start : start + batch_size]
+            return self._join(at, list(_WORKERS.map(self._read, at)))
+
+        return read_ahead(make_batch, range(0, len(rows), batch_size), 1)
+
+    def _read(self, place: int) -> np.ndarray:
+        assert self._config is not None
+        try:
+            return prepare_image(self._images[place], self._config, upright=self._upright)
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
+            # The last two are PyTorch's, for tensors that NumPy cannot read.
+            if self._unreadable is not None and self._config.size:
+                self._unreadable[self._first + int(place)] = str(error)
+                return np.zeros(self._config.shape, np.uint8)
+            given = self._images[place]
+            name = f" ({os.fspath(given)})" if isinstance(given, (str, os.PathLike)) else ""
+            raise UserError(
+                f"Image {self._first + place}{name} cannot be embedded: {error}."
+            ) from error
+
+    def _join(self, rows: np.ndarray, read: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        assert self._config is not None
+        regions = self._config.max_regions
+        fixed = slice(1 if regions else 0, None)
+        for row, each in zip(rows, read, strict=True):
+            if each.shape[fixed] != read[0].shape[fixed]:
+                raise UserError(
+                    f"Image {self._first + row} has features {list(each.shape)} and image "
+                    f"{self._first + rows[0]} {list(read[0].shape)}; this model takes features of "
+                    "one shape."
+                )
+        if not regions:
+            return {"image": np.stack(read), "image_id": rows}
+        image, mask = pad_rows(read, regions)
+        return {"image": image, "image_mask": mask, "image_id": rows}
+
+
+def prepare_image(given: Picture, config: ImageConfig, *, upright: bool = True) -> np.ndarray:
+    """Returns the encoder's input for an image, with the evaluation crop of its training.
+
+    Args:
+      given: see `Picture`.
+      config: config of the model's images; `size` 0 for stored features, returned unchanged. If
+        their number of regions varies, `GivenItems` pads or cuts them to `max_regions`.
+      upright: whether a picture is rotated according to its EXIF orientation.
+
+    Raises:
+      ValueError: it is not an image, or has the wrong shape or type.
+      OSError: its file cannot be read.
+    """
+    if config.size == 0:
+        return _features(given, config)
+    return evaluation_view(_pixels(given, upright), config)
+
+
+def _features(given: Any, config: ImageConfig) -> np.ndarray:
+    """Returns stored features, float [F] or [R, F]; all R of them, if their number varies."""
+    features = np.asarray(given)
+    several = 2 if config.max_regions else 1
+    if features.dtype.kind != "f" or not several <= features.ndim <= 2 or 0 in features.shape:
+        wanted = "[R, F]" if config.max_regions else "[F] or [R, F]"
+        got = f"{features.dtype} {list(features.shape)}"
+        raise ValueError(
+            f"this model takes stored features, float {wanted}, not "
+            + (got if hasattr(given, "shape") else type(given).__name__)
+        )
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(features.astype(np.float32)).all()
+    if not finite:
+        raise ValueError("its features hold NaN, infinity or numbers beyond float32")
+    return features
+
+
+def _pixels(given: Picture, upright: bool) -> np.ndarray:
+    """Returns uint8 [H, W, 3], with at least one pixel."""
+    pixels = _decode(given, upright)
+    if 0 in pixels.shape:
+        raise ValueError(f"it has no pixels, but the shape {list(pixels.shape)}")
+    return pixels
+
+
+def _decode(given: Picture, upright: bool) -> np.ndarray:
+    if isinstance(given, (str, os.PathLike)):
+        with open(given, "rb") as file:
+            given = file.read()
+    if isinstance(given, bytes):
+        return decode_upright(given) if upright else decode_image(given)
+    if isinstance(given, PIL.Image.Image):
+        return np.asarray(to_rgb(stand_upright(given) if upright else given))
+    pixels = np.asarray(given)
+    if pixels.dtype == np.object_:
+        raise ValueError(
+            "a picture is a path, bytes, a PIL image or an array uint8 [H, W, 3], not "
+            f"{type(given).__name__}"
+        )
+    if pixels.dtype != np.uint8 or not (
+        pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))
+    ):
+        raise ValueError(
+            f"an array must be uint8 [H, W, 3]; this one is {pixels.dtype} {list(pixels.shape)}"
+        )
+    if 0 in pixels.shape:  # PIL cannot hold it.
+        return pixels
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[..., 0]
+    return np.asarray(to_rgb(PIL.Image.fromarray(pixels)))

@@ -1,0 +1,390 @@
+"""Scores of pairs of a split's items by a pair scorer, each computed once, on all devices.
+
+Both sides are encoded once, by the towers. What depends on one item alone is computed once, too:
+for texts, before anything is scored; for images, in blocks, whose pairs are scored while their
+arrays, such as keys and values of every layer, are on the device.
+
+Scores of large galleries are in a file of the user's cache folder with a list of finished pairs,
+see `ranking.score_files`: an evaluation that was killed scores at most one block of images again.
+Each of several processes has a file of its own, and scores again what any of them lacks.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import math
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.progress import progress
+from xmodal.evals.scores.score_files import (
+    FINISHED,
+    MATRIX,
+    finished_everywhere,
+    hash_arrays,
+    keep_at_exit,
+    open_array,
+    remove_at_exit,
+    score_folder,
+)
+from xmodal.evals.scores.score_tiles import one_device
+
+_TEXTS_PER_IMAGE = 16  # At most, in a call; an image with more is scored in several calls.
+# Texts are padded to a multiple of this, so that few shapes are compiled. Many pairs repay more
+# shapes: even numbers with this many leading binary digits, 2, 4, ..., 16, 20, 24, 28, 32, 40, ...
+_LENGTHS, _DIGITS = 8, 3
+_MANY_PAIRS = 1 << 22
+_IMAGE_LENGTHS = 4  # Images are padded to one of this many lengths, which some of them have.
+_MOST_IMAGES = 64  # Per device and block.
+# Of a device that does not say how much it has, such as a CPU; its cache should hold a block.
+_UNKNOWN_MEMORY = 320 << 20
+_SHARE = 16  # A block takes this part of a device's memory.
+_SAVED_PAIRS = 1 << 22  # Scores of galleries with fewer pairs are computed again after a kill.
+
+
+Slots = tuple[np.ndarray, np.ndarray]  # Rows and columns [P] of places in a block [I, J].
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Tokens:
+    """The tokens of a side's items, on the host or, as arguments of functions, on devices.
+
+    Attributes:
+      tokens: [N, T, W].
+      mask: bool [N, T], True for real tokens, which come first.
+      extras: further arrays [N, ...] by name, see `models.features.OF_PAIRS`.
+    """
+
+    tokens: Any
+    mask: Any
+    extras: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def join(cls, parts: Sequence[tuple[np.ndarray, "Tokens"]]) -> "Tokens":
+        """Returns the tokens of parts (rows [R], tokens of R items) of a side."""
+        count = sum(len(rows) for rows, _ in parts)
+        longest = max(part.mask.shape[1] for _, part in parts)
+        first = parts[0][1]
+        tokens = np.zeros((count, longest, first.tokens.shape[-1]), first.tokens.dtype)
+        mask = np.zeros((count, longest), bool)
+        extras = {
+            name: np.zeros((count, *array.shape[1:]), array.dtype)
+            for name, array in first.extras.items()
+        }
+        for rows, part in parts:
+            length = part.mask.shape[1]
+            tokens[rows, :length], mask[rows, :length] = part.tokens, part.mask
+            for name, array in part.extras.items():
+                extras[name][rows] = array
+        return cls(tokens, mask, extras)
+
+    def take(self, rows: np.ndarray, length: int) -> "Tokens":
+        """Returns the items at `rows`, cut to `length` tokens."""
+        extras = {name: array[rows] for name, array in self.extras.items()}
+        return Tokens(self.tokens[rows, :length], self.mask[rows, :length], extras)
+
+
+@dataclasses.dataclass(frozen=True)
+class PairFunctions:
+    """The functions of a pair scorer; all are pure.
+
+    Attributes:
+      definition: names the score: "log_odds of matching_head".
+      prepare: (side, params, N items) -> tree of arrays, items first. Zeros after the arrays of a
+        text that is padded to fewer tokens must act as its padding does.
+      score: (params, prepared images [I, ...], prepared texts [I, J, ...]) -> float32 [I, J].
+      pair_bytes: (tokens of an image, tokens of a text) -> bytes needed to score a pair.
+      settings: everything but the parameters that determines the scores; "" if they are not kept.
+      bind: parameters of the whole model -> `params` of the other functions; called once.
+    """
+
+    definition: str
+    prepare: Callable[[str, Any, Tokens], Any]
+    score: Callable[[Any, Any, Any], jax.Array]
+    pair_bytes: Callable[[int, int], int]
+    settings: str = ""
+    bind: Callable[[Any], Any] = lambda params: params
+
+
+class PairProgram:
+    """The compiled functions of a pair scorer, for any weights."""
+
+    def __init__(self, functions: PairFunctions, mesh: Mesh | None) -> None:
+        """Prepares the functions for the devices of a mesh; None for one device."""
+        self.functions, self.mesh = functions, mesh or one_device()
+        # Rows stay where they are computed: there is no collective.
+        self.sharding = mesh_lib.batch_sharded(self.mesh)
+        self.prepare = jax.jit(functions.prepare, static_argnums=0, out_shardings=self.sharding)
+        self.score = jax.jit(functions.score, out_shardings=self.sharding)
+
+    def put(self, tree: Any) -> Any:
+        """Puts arrays that every process has on the devices, split by their first axis."""
+        return jax.tree.map(lambda array: mesh_lib.put(array, self.sharding), tree)
+
+    def block_shape(
+        self, params: Any, images: Tokens, lengths: np.ndarray, texts: int
+    ) -> tuple[int, np.ndarray]:
+        """Returns the numbers of images per device of a block, and of texts per image of a call.
+
+        All are powers of two, so that galleries of any size share few compiled shapes.
+
+        Args:
+          params: see `PairFunctions`.
+          images: the images.
+          lengths: tokens of M texts.
+          texts: texts that an image has on average.
+
+        Returns:
+          The first number, and the second, int [M], of calls whose longest text is that one.
+        """
+        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype), images)
+        prepare = functools.partial(self.functions.prepare, "image")
+        prepared = jax.eval_shape(prepare, params, one)
+        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(prepared))
+        different, of_text = np.unique(lengths, return_inverse=True)
+        tokens = images.mask.shape[1]
+        pair = np.array([self.functions.pair_bytes(tokens, int(length)) for length in different])
+        device = next(d for d in self.mesh.devices.flat if d.process_index == jax.process_index())
+        memory = (device.memory_stats() or {}).get("bytes_limit", _UNKNOWN_MEMORY) // _SHARE
+        most_texts = min(_TEXTS_PER_IMAGE, _next_power_of_two(texts))
+        fitting = np.array([_power_of_two(min(memory // each, most_texts)) for each in pair])
+        most = _power_of_two(min(memory // (size + (fitting * pair).max()), _MOST_IMAGES))
+        return min(most, self.share(len(images.mask))), fitting[of_text]
+
+    def share(self, items: int) -> int:
+        """Returns the next power of two of a device's part of some items."""
+        return _next_power_of_two(-(-items // self.mesh.size))
+
+
+class PairScores:
+    """Scores of pairs of N images and M captions, each computed once, on first request.
+
+    All processes must request the same pairs.
+
+    Attributes:
+      definition: names the score.
+    """
+
+    def __init__(self, program: PairProgram, params: Any, images: Tokens, captions: Tokens) -> None:
+        """Takes a program, its parameters, and the tokens of both sides."""
+        self.definition = program.functions.definition
+        self._program, self._params, self._images = program, params, images
+        self._lengths = _padded_lengths(captions, len(images.mask) * len(captions.mask))
+        self._image_lengths = _common_lengths(images)
+        self._captions = captions
+        self._by_length = np.argsort(-self._lengths, kind="stable")
+        self._texts: dict[int, Any] = {}
+        # Place of a caption among those of its length.
+        self._place = np.zeros(len(self._lengths), np.int64)
+        for length in np.unique(self._lengths):
+            at = np.flatnonzero(self._lengths == length)
+            self._place[at] = np.arange(len(at))
+        self._key: tuple[pathlib.Path, str] | None = None
+        self._opened = functools.cache(self._open)
+        self._bound = functools.cache(
+            lambda: jax.tree.map(jnp.asarray, program.functions.bind(params))
+        )
+
+    def _open(self) -> tuple[np.ndarray, np.ndarray]:
+        """The scores [N, M], and which of them are finished; in files, or in memory."""
+        shape = len(self._images.mask), len(self._captions.mask)
+        settings, mesh = self._program.functions.settings, self._program.mesh
+        if not settings or math.prod(shape) < _SAVED_PAIRS:
+            return np.zeros(shape, np.float32), np.zeros(shape, bool)
+        arrays = jax.tree.leaves((self._images, self._captions))
+        params = mesh_lib.to_host(self._bound(), mesh)
+        root, key = score_folder(), hash_arrays(settings, arrays, params)
+        self._key = root, key
+        place = root / key / f"process-{jax.process_index()}"
+        scores = open_array(place / MATRIX, shape, np.float32)
+        finished = open_array(place / FINISHED, shape, np.bool_)
+        finished &= finished_everywhere(finished, mesh)
+        return scores, finished
+
+    def _finish(self, images: np.ndarray, pairs: np.ndarray) -> None:
+        """Lists pairs, bool [I, M] of some images, as finished; their scores are on the disk."""
+        scores, finished = self._opened()
+        if isinstance(scores, np.memmap):
+            scores.flush()
+        finished[images] |= pairs
+        if isinstance(finished, np.memmap):
+            finished.flush()
+        if self._key is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(self._key[0] / self._key[1])  # Says that this evaluation is alive.
+
+    def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
+        """Returns the scores [P], float32, of pairs at positions [P]."""
+        scores, finished = self._opened()
+        if not finished[images, captions].all():
+            wanted = np.zeros(finished.shape, bool)
+            wanted[images, captions] = True
+            # Of an image on average, also after a kill: other shapes could round differently.
+            texts = math.ceil(np.count_nonzero(wanted) / np.count_nonzero(wanted.any(axis=1)))
+            wanted[finished] = False
+            if self._key is not None:
+                keep_at_exit(*self._key)  # It may be killed now.
+            self._compute(wanted, texts)
+        if self._key is not None:
+            remove_at_exit(*self._key)
+        return np.asarray(scores[images, captions])
+
+    def take(self, images: np.ndarray, captions: np.ndarray) -> "TakenPairs":
+        """Returns the scores of the items at these positions."""
+        return TakenPairs(self, images, captions)
+
+    def _compute(self, wanted: np.ndarray, texts: int) -> None:
+        """Scores pairs, bool [N, M], image by image; images with many texts come first.
+
+        `texts`: see `PairProgram.block_shape`.
+        """
+        program, tokens = self._program, self._images
+        for length in np.unique(self._lengths[wanted.any(axis=0)]):
+            if int(length) not in self._texts:
+                self._texts[int(length)] = self._prepare_texts(int(length))
+        counts = np.count_nonzero(wanted, axis=1)
+        names = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+        total = int(counts.sum())
+        per_device, places = program.block_shape(self._bound(), tokens, self._lengths, texts)
+        size = program.mesh.size * per_device
+        unread: tuple[jax.Array, Any] | None = None
+        with progress(f"Scoring {total:,} pairs", total, jointly=True) as advance:
+            for block in self._image_blocks(names, size):
+                padded = mesh_lib.pad_rows(block, size)
+                longest = self._image_lengths[block[0]]
+                placed = program.put(tokens.take(padded, longest))
+                prepared = program.prepare("image", self._bound(), placed)
+                own = wanted[block]
+                for width, slots, captions in _calls(own, self._by_length, places):
+                    read = program.put(self._gather(slots, captions, (size, width)))
+                    found = program.score(self._bound(), prepared, read)
+                    # Reading results one call late keeps the devices busy.
+                    self._keep(unread)
+                    unread = found, (slots, (block[slots[0]], captions))
+                    advance(len(captions))
+                self._keep(unread)
+                unread = None
+                self._finish(block, own)
+
+    def _image_blocks(self, names: np.ndarray, size: int) -> Iterator[np.ndarray]:
+        """Yields at most `size` images of one padded length at a time."""
+        lengths = self._image_lengths[names]
+        for length in np.unique(lengths):
+            own = names[lengths == length]
+            yield from (own[start : start + size] for start in range(0, len(own), size))
+
+    def _gather(self, slots: Slots, captions: np.ndarray, shape: tuple[int, int]) -> Any:
+        """Prepared captions [P] at slots of a block [I, J], with zeros behind the shorter ones."""
+        lengths = self._lengths[captions]
+        longest = self._texts[int(lengths.max())]
+        block = jax.tree.map(lambda x: np.zeros((*shape, *x.shape[1:]), x.dtype), longest)
+        for length in np.unique(lengths):
+            own = lengths == length
+            at = slots[0][own], slots[1][own]
+            places = self._place[captions[own]]
+
+            def fill(into: np.ndarray, texts: np.ndarray, at: Slots = at, p: Any = places) -> None:
+                place: Any = (*at, *(slice(size) for size in texts.shape[1:]))
+                into[place] = texts[p]
+
+            jax.tree.map(fill, block, self._texts[int(length)])
+        return block
+
+    def _keep(self, unread: tuple[jax.Array, Any] | None) -> None:
+        if unread is not None:
+            found, (slots, at) = unread
+            self._opened()[0][at] = mesh_lib.to_host(found, self._program.mesh)[slots]
+
+    def _prepare_texts(self, length: int) -> Any:
+        """The prepared texts of a length, on the host."""
+        program = self._program
+        at = np.flatnonzero(self._lengths == length)
+        size = program.mesh.size * min(program.share(len(at)), _MOST_IMAGES)
+        parts: list[Any] = []
+        for start in range(0, len(at), size):
+            rows = at[start : start + size]
+            padded = mesh_lib.pad_rows(rows, size)
+            placed = program.put(self._captions.take(padded, length))
+            found = program.prepare("text", self._bound(), placed)
+            found = mesh_lib.to_host(found, program.mesh)
+            parts.append(found)
+        return jax.tree.map(lambda *arrays: np.concatenate(arrays)[: len(at)], *parts)
+
+
+class TakenPairs:
+    """The scores of some items of `PairScores`, in another order."""
+
+    def __init__(self, whole: PairScores, images: np.ndarray, captions: np.ndarray) -> None:
+        """Takes positions [N] and [M] in the whole."""
+        self.definition = whole.definition
+        self._whole, self._images, self._captions = whole, images, captions
+
+    def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
+        """See `PairScores`."""
+        return self._whole.pairs(self._images[images], self._captions[captions])
+
+    def take(self, images: np.ndarray, captions: np.ndarray) -> "TakenPairs":
+        """See `PairScores`."""
+        return TakenPairs(self._whole, self._images[images], self._captions[captions])
+
+
+def _calls(
+    wanted: np.ndarray, by_length: np.ndarray, places: np.ndarray
+) -> Iterator[tuple[int, Slots, np.ndarray]]:
+    """Yields texts per image of a call, slots [P] of images and texts, and captions [P] in them.
+
+    Every image has its longest captions first, so that captions of a call are about as long, and
+    only an image's last places are empty.
+
+    Args:
+      wanted: pairs of the images with all captions, bool [I, M].
+      by_length: captions, longest first, int [M].
+      places: texts per image of a call whose longest caption is that one, int [M].
+    """
+    captions = by_length[np.nonzero(wanted[:, by_length])[1]]  # Image by image.
+    counts = np.count_nonzero(wanted, axis=1)[:, None]
+    starts = np.cumsum(counts)[:, None] - counts
+    first = 0
+    while first < counts.max():
+        texts = int(places[captions[(starts + first)[first < counts]]].min())
+        number = first + np.arange(texts)  # Among those of an image.
+        rows, columns = np.nonzero(number < counts)
+        yield texts, (rows, columns), captions[(starts + number)[rows, columns]]
+        first += texts
+
+
+def _power_of_two(most: int) -> int:
+    """The largest power of two up to `most`, at least 1: hosts' memories may differ slightly."""
+    return 1 << max(int(most), 1).bit_length() - 1
+
+
+def _next_power_of_two(least: int) -> int:
+    """The smallest one from `least` on."""
+    return 1 << max(least - 1, 0).bit_length()
+
+
+def _padded_lengths(captions: Tokens, pairs: int) -> np.ndarray:
+    """Tokens of every caption, rounded up, so that few shapes are compiled; int [M]."""
+    lengths = np.maximum(captions.mask.sum(axis=1), 1)
+    steps: Any = _LENGTHS
+    if pairs >= _MANY_PAIRS:
+        digits = np.frexp(lengths - 0.5)[1]
+        steps = 1 << np.maximum(digits - _DIGITS, 1)
+    return np.minimum(-(-lengths // steps) * steps, captions.mask.shape[1])
+
+
+def _common_lengths(images: Tokens) -> np.ndarray:
+    """Tokens of every image, rounded up to the next of a few lengths that are common; int [N]."""
+    lengths = np.maximum(images.mask.sum(axis=1), 1)
+    shares = np.arange(1, _IMAGE_LENGTHS + 1) / _IMAGE_LENGTHS
+    common = np.unique(np.quantile(lengths, shares, method="higher"))
+    return common[np.searchsorted(common, lengths)]

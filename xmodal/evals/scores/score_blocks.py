@@ -1,0 +1,250 @@
+"""Scores that cost more than a product: computed once, in blocks, by all devices.
+
+Images and captions are cut into blocks whose size follows the cost of a pair. Every device scores
+one block at a time; its shape does not depend on the number of devices, nor do its scores. The
+matrix is a file in the user's cache folder with a list of its finished blocks, under the hash of
+everything that determines the scores: every board and direction of a process reads it, and an
+evaluation that was killed resumes at the first unfinished block. The file is removed when the
+process that completed it ends.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import math
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.mesh import BATCH_AXIS
+from xmodal.core.progress import progress
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
+from xmodal.evals.scores.score_files import (
+    FINISHED,
+    MATRIX,
+    finished_everywhere,
+    hash_arrays,
+    open_array,
+    remove_at_exit,
+    score_folder,
+)
+from xmodal.similarity import Embedding, Similarity
+from xmodal.similarity.tiles import choose_size, join, split
+
+# Limit of one block; a killed evaluation repeats at most one block of each device.
+_BLOCK_FLOPS = 2e11
+# A block is scored in tiles, so that the values between two products stay in a processor's cache.
+_TILE_BYTES = 2**25
+# Captions are padded to multiples of the first number, so that few shapes are compiled; of the
+# second, where scoring takes so long that less padding saves more.
+_LENGTHS = (8, 2)
+_MANY_PAIRS = 2**22
+
+
+@dataclasses.dataclass(frozen=True)
+class HostItems:
+    """All items of one side on the host.
+
+    Attributes:
+      vectors: float32 [N, D].
+      tokens: their tokens.
+    """
+
+    vectors: np.ndarray
+    tokens: RaggedTokens
+
+    def block(self, positions: np.ndarray, length: int) -> Embedding:
+        """Returns the items at some positions, with tokens padded to a length."""
+        tokens, mask = self.tokens.take(positions).pad(length)
+        vectors: Any = np.asarray(self.vectors[positions], np.float32)
+        return Embedding(vectors, extras={"tokens": tokens, "mask": mask})
+
+
+@dataclasses.dataclass(frozen=True)
+class _Block:
+    """Pairs that are scored together; positions may repeat to fill the shape.
+
+    Attributes:
+      rows: int [a], positions of images.
+      columns: int [b], positions of captions.
+      length: length to which the captions are padded.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    length: int
+
+    @functools.cached_property
+    def pairs(self) -> int:
+        """Number of different pairs."""
+        return np.unique(self.rows).size * np.unique(self.columns).size
+
+
+def compute_score_matrix(
+    similarity: Similarity,
+    params: Any,
+    images: HostItems,
+    captions: HostItems,
+    *,
+    mesh: Mesh,
+    folder: str | os.PathLike | None = None,
+) -> np.ndarray:
+    """Returns the scores of all pairs, float32 [N, M], mapped from a file.
+
+    Args:
+      similarity: a similarity with a module.
+      params: its parameters.
+      images: N items of the left side.
+      captions: M items of the right side.
+      mesh: devices that share the blocks; all processes must call this.
+      folder: parent of the file's folder; None for the user's cache folder.
+
+    Raises:
+      UserError: the disk has no space for the file.
+    """
+    regions = int(images.tokens.lengths.max())
+    blocks = list(_plan(similarity, params, images, captions, regions))
+    root = score_folder() if folder is None else pathlib.Path(folder)
+    key = _hash(similarity, params, images, captions)
+    place = root / key / f"process-{jax.process_index()}"
+    shape = len(images.vectors), len(captions.vectors)
+    matrix = open_array(place / MATRIX, shape, np.float32)
+    finished = open_array(place / FINISHED, (len(blocks),), np.bool_)
+    done = finished_everywhere(np.array(finished), mesh)
+    pairs = sum(block.pairs for block, is_done in zip(blocks, done, strict=True) if not is_done)
+    with progress(f"Scoring {pairs:,} pairs", pairs, jointly=True) as advance:
+        for numbers in _rounds(blocks, done, mesh.shape[BATCH_AXIS]):
+            chosen = [blocks[number] for number in numbers]
+            scores = _score_round(similarity, params, images, captions, chosen, regions, mesh)
+            for block, found in zip(chosen, scores, strict=True):
+                matrix[block.rows[:, None], block.columns] = found
+            matrix.flush()
+            finished[numbers] = True
+            finished.flush()
+            advance(sum(blocks[number].pairs for number in dict.fromkeys(numbers)))
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(root / key)  # Says that this evaluation is alive.
+    remove_at_exit(root, key)
+    return matrix
+
+
+def _plan(
+    similarity: Similarity, params: Any, images: HostItems, captions: HostItems, regions: int
+) -> Iterator[_Block]:
+    """All pairs in blocks, those of one shape together; a function of the items alone."""
+    pairs = len(images.vectors) * len(captions.vectors)
+    step = _LENGTHS[pairs >= _MANY_PAIRS]
+    padded = -(-np.maximum(captions.tokens.lengths, 1) // step) * step
+    for length in np.unique(padded):
+        columns = np.flatnonzero(padded == length)
+        prepare = functools.partial(similarity.prepare, params=params)
+        left = jax.eval_shape(prepare, images.block(np.arange(1), regions))
+        right = jax.eval_shape(prepare, captions.block(columns[:1], int(length)))
+        cost = similarity.cost(left, right)
+        most = max(1, int(_BLOCK_FLOPS / cost.flops))
+        height = _even(len(images.vectors), math.isqrt(most))
+        width = _even(len(columns), most // height)
+        for start in range(0, len(columns), width):
+            for first in range(0, len(images.vectors), height):
+                rows = np.arange(first, first + height)
+                yield _Block(
+                    np.minimum(rows, len(images.vectors) - 1),
+                    columns[np.minimum(np.arange(start, start + width), len(columns) - 1)],
+                    int(length),
+                )
+
+
+def _even(items: int, most: int) -> int:
+    """Size of blocks of at most `most` items, of which the last is filled as far as possible."""
+    return -(-items // -(-items // max(1, most)))
+
+
+def _rounds(blocks: Sequence[_Block], done: np.ndarray, devices: int) -> Iterator[list[int]]:
+    """Numbers of unfinished blocks of one shape, one for every device; the last may repeat."""
+    for length in dict.fromkeys(block.length for block in blocks):
+        left = [n for n, block in enumerate(blocks) if block.length == length and not done[n]]
+        for start in range(0, len(left), devices):
+            chosen = left[start : start + devices]
+            yield chosen + chosen[-1:] * (devices - len(chosen))
+
+
+def _score_round(
+    similarity: Similarity,
+    params: Any,
+    images: HostItems,
+    captions: HostItems,
+    blocks: Sequence[_Block],
+    regions: int,
+    mesh: Mesh,
+) -> np.ndarray:
+    """Scores [devices, a, b] of one block for each device, in every process."""
+    left = _spread(mesh, lambda n: images.block(blocks[n].rows, regions))
+    right = _spread(mesh, lambda n: captions.block(blocks[n].columns, blocks[n].length))
+    return mesh_lib.to_host(_score_blocks(similarity, mesh, params, left, right), mesh)
+
+
+def _spread(mesh: Mesh, take: Callable[[int], Embedding]) -> Embedding:
+    """Returns items [devices, a, ...], `take(n)` on device n; a process takes those of its own."""
+    own = {
+        number: device
+        for number, device in enumerate(mesh.devices.flat)
+        if device.process_index == jax.process_index()
+    }
+    sharding = NamedSharding(mesh, P(BATCH_AXIS))
+
+    def join_parts(*parts: np.ndarray) -> jax.Array:
+        placed = list(map(jax.device_put, (part[None] for part in parts), own.values()))
+        shape = (mesh.size, *parts[0].shape)
+        return jax.make_array_from_single_device_arrays(shape, sharding, placed)
+
+    return jax.tree.map(join_parts, *map(take, own))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _score_blocks(
+    similarity: Similarity, mesh: Mesh, params: Any, left: Embedding, right: Embedding
+) -> jax.Array:
+    def score(params: Any, *sides: Embedding) -> jax.Array:
+        first, second = (
+            similarity.prepare(jax.tree.map(lambda x: x[0], side), params) for side in sides
+        )
+        return _score_tiles(similarity, params, first, second)[None]
+
+    split = P(BATCH_AXIS)
+    spread = jax.shard_map(
+        score, mesh=mesh, in_specs=(P(), split, split), out_specs=split, check_vma=False
+    )
+    return spread(params, left, right)
+
+
+def _score_tiles(similarity: Similarity, params: Any, left: Any, right: Any) -> jax.Array:
+    """Scores [a, b] of prepared items, in tiles of about as many rows as columns.
+
+    Products of a tile are then neither many small ones nor too large for a processor's cache.
+    """
+    rows, columns = (jax.tree.leaves(side)[0].shape[0] for side in (left, right))
+    pairs = max(1, int(_TILE_BYTES / similarity.cost(left, right).bytes))
+    if pairs >= rows * columns:
+        return similarity.score(left, right, params)
+    height = choose_size(rows, math.isqrt(pairs))
+    width = choose_size(columns, pairs // height)
+    column_tiles = split(right, width)
+
+    def score_rows(some: Any) -> jax.Array:
+        scores = jax.lax.map(lambda tile: similarity.score(some, tile, params).T, column_tiles)
+        return join(scores, columns).T
+
+    return join(jax.lax.map(score_rows, split(left, height)), rows)
+
+
+def _hash(similarity: Similarity, params: Any, *sides: HostItems) -> str:
+    limits = (_BLOCK_FLOPS, _TILE_BYTES, _LENGTHS, _MANY_PAIRS)
+    arrays = [x for side in sides for x in (side.vectors, side.tokens.values, side.tokens.lengths)]
+    return hash_arrays(repr((similarity.name, similarity.options, limits)), arrays, params)

@@ -1,0 +1,362 @@
+"""Requests of an evaluator to a model, and the answers by id: embeddings, scores or ranked lists.
+
+Files and models give the same types; `galleries` and `lists` put them in the order of a split.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xmodal.core.errors import UserError
+from xmodal.evals.scores.origin import FileOrigin
+from xmodal.evals.scores.ragged_tokens import RaggedTokens
+from xmodal.similarity import make_similarity
+
+if TYPE_CHECKING:
+    from xmodal.evals.scores.pair_scores import PairScores, TakenPairs
+
+# Largest error of a probability that is combined from its two parts.
+_TOLERANCE = 1e-4
+_SMALLEST = 1e-7  # float32 cannot represent the logits of smaller probabilities.
+
+
+def add_logits(images: jax.Array | None, captions: jax.Array | None) -> jax.Array:
+    """Returns probabilities [L, R, C] whose logits are the sums of parts [L, C] and [R, C].
+
+    A part that is None is treated as one row of zeros.
+    """
+    of_images = 0.0 if images is None else images[:, None]
+    return jax.nn.sigmoid(of_images + (0.0 if captions is None else captions[None]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """Probabilities that a task predicts for every pair of an image and a caption.
+
+    A task that reads only one side predicts the same for all items of the other side, whose rows
+    are None; its probabilities then have a single row or column for all of them.
+
+    Attributes:
+      images: float32 [N, ...], one row per image, as `combine` expects; or None.
+      captions: float32 [M, ...], one row per caption; or None.
+      combine: rows of L images and of R captions -> probabilities [L, R, C]; pure JAX. L or R is 1
+        if the rows are None.
+    """
+
+    images: np.ndarray | None
+    captions: np.ndarray | None
+    combine: Callable[[jax.Array | None, jax.Array | None], jax.Array] = add_logits
+
+    def take(self, images: np.ndarray | None, captions: np.ndarray | None) -> "Predictions":
+        """Returns the predictions for items at the given positions; None for all."""
+        return dataclasses.replace(
+            self, images=_rows(self.images, images), captions=_rows(self.captions, captions)
+        )
+
+    def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
+        """Returns probabilities [P, C] of single pairs at the given positions."""
+        rows = _rows(self.images, images), _rows(self.captions, captions)
+        one = [None if each is None else each[:, None] for each in rows]
+        return np.asarray(jax.vmap(lambda *pair: self.combine(*pair)[0, 0])(*one))
+
+    def rows(self, queries: np.ndarray, *, transposed: bool) -> jax.Array:
+        """Returns probabilities of queries with the whole gallery.
+
+        For B images, float32 [B, M, C]; if `transposed`, for B captions, float32 [B, N, C]. B, M or
+        N is 1 for the items that are not read.
+        """
+        if transposed:
+            return jnp.swapaxes(self._combine(self.images, _rows(self.captions, queries)), 0, 1)
+        return self._combine(_rows(self.images, queries), self.captions)
+
+    def _combine(self, *rows: np.ndarray | None) -> jax.Array:
+        return self.combine(*(None if each is None else jnp.asarray(each) for each in rows))
+
+    def split(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Returns parts of images [N, C] and captions [M, C] whose sums are the logits.
+
+        A side that is not read has no part.
+
+        Raises:
+          UserError: the logits are not such sums, so a file cannot hold them.
+        """
+        if self.combine is add_logits:
+            return self.images, self.captions
+        if self.images is None:
+            return None, _logits(self._combine(None, self.captions))[0]
+        if self.captions is None:
+            return _logits(self._combine(self.images, None))[:, 0], None
+        generator = np.random.default_rng(0)
+        rows, columns = (generator.integers(len(x), size=64) for x in (self.images, self.captions))
+        sample = self.pairs(rows, columns)
+        # The pairs near 1/2 determine the logits best.
+        at = np.abs(_logits(sample)).max(axis=1).argmin()
+        image, caption = rows[at : at + 1], columns[at : at + 1]
+        of_images = _logits(self._combine(self.images, self.captions[caption]))[:, 0]
+        of_captions = _logits(self._combine(self.images[image], self.captions))[0]
+        of_captions = of_captions - _logits(sample[at])
+        sums = jax.nn.sigmoid(of_images[rows] + of_captions[columns])
+        if np.abs(sample - sums).max() > _TOLERANCE:
+            raise UserError(
+                "The logits of the task's predictions are not sums of an image part and a "
+                "caption part; a file of embeddings can hold only such predictions."
+            )
+        return of_images, of_captions
+
+
+def _rows(array: np.ndarray | None, at: np.ndarray | None) -> np.ndarray | None:
+    return array if array is None or at is None else array[at]
+
+
+def _logits(probabilities: jax.typing.ArrayLike) -> np.ndarray:
+    clipped = np.clip(np.asarray(probabilities, np.float64), _SMALLEST, 1 - _SMALLEST)
+    return np.log(clipped / (1 - clipped)).astype(np.float32)
+
+
+class Provider:
+    """A model as evaluators see it; by itself, a file, which has only its items.
+
+    Attributes:
+      place: names the model in messages.
+      embeds: sides, "image" and "text", of which it embeds anything it is given.
+    """
+
+    place: str
+    embeds: frozenset[str] = frozenset()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Facts of the model for the report."""
+        return ()
+
+    def items(
+        self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
+    ) -> "Source":
+        """Returns its embeddings or scores of the items of a split, and perhaps of other items.
+
+        Args:
+          split: an `embed.Items`, or None for labels without a prepared dataset.
+          similarity: `Options.similarity`, which ranks embeddings instead of the model's own.
+          batch_size: items embedded per call, over all devices.
+
+        Raises:
+          UserError: it does not have them, or has those of other records of the same name.
+        """
+        raise NotImplementedError
+
+    def embed(
+        self, side: str, given: Sequence[Any], *, similarity: Mapping[str, Any] | None = None
+    ) -> np.ndarray:
+        """Embeds any texts, or any images (encoded pictures, see `GivenItems`).
+
+        Args:
+          side: "text" or "image".
+          given: strings, or contents of image files.
+          similarity: see `items`; it names the array of an embedding.
+
+        Returns:
+          float32 [N, D], or [N, K, D] with K embeddings per item, in the given order.
+
+        Raises:
+          UserError: it embeds nothing of this side, or an item cannot be read.
+        """
+        del similarity
+        raise UserError(
+            f"{self.place} has the embeddings of its items only, and {len(given):,} other {side}s "
+            f"are needed, the first is {given[0]!r:.80}: evaluate the model itself, with "
+            "--run=RUN, or with embed_images and embed_texts of xmodal.evaluate; or name other "
+            "evaluators in --evaluators."
+        )
+
+
+class _Given(Provider):
+    """A provider that is itself the answer for every split.
+
+    Attributes:
+      origin: its model and records, if they are known.
+    """
+
+    origin: FileOrigin | None = None
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """See `Provider`."""
+        return [] if self.origin is None else [f"Saved by {self.origin.model}."]
+
+    def items(
+        self, split: Any, *, similarity: Mapping[str, Any] | None = None, batch_size: int = 256
+    ) -> "Source":
+        """See `Provider`."""
+        del batch_size
+        refuse_field(self.place, similarity)
+        if self.origin is not None and split is not None:
+            self.origin.check(self.place, split.hashes)
+        assert isinstance(self, Source)
+        return with_similarity(self, similarity) if isinstance(self, Embeddings) else self
+
+
+@dataclasses.dataclass(frozen=True)
+class Embeddings(_Given):
+    """Embeddings of a model; a side without embeddings is None, as are its ids.
+
+    Attributes:
+      place: names the source in messages.
+      image_ids: int64 [N].
+      images: float32 [N, D], or [N, K, D] with K embeddings per item; float64 if a file has it;
+        [N, 0] of a model that only scores pairs.
+      caption_ids: int64 [M].
+      captions: [M, D] or [M, K, D], likewise.
+      similarity: name in `xmodal.similarity.SIMILARITIES` or `PAIR_MODULES`; "" if not yet known.
+      parameters: learned numbers of the similarity, or the nested dict of its module's arrays.
+      predictions: task -> predictions for the same images and captions, in the same order.
+      log_sigma: side, "image" or "text" -> float32 [N, D] or [M, D], the log standard deviations of
+        a probabilistic model's embeddings.
+      tokens: side -> tokens of its items, for a similarity with a module; {} without one.
+      options: keywords of the similarity's module.
+      pairs: scores of pairs of these images and captions, of a model with a pair scorer.
+    """
+
+    place: str
+    image_ids: np.ndarray | None
+    images: np.ndarray | None
+    caption_ids: np.ndarray | None
+    captions: np.ndarray | None
+    similarity: str = ""
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    predictions: Mapping[str, Predictions] = dataclasses.field(default_factory=dict)
+    log_sigma: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    tokens: Mapping[str, RaggedTokens] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    pairs: "PairScores | TakenPairs | None" = None
+    origin: FileOrigin | None = None
+
+    @property
+    def sides(self) -> frozenset[str]:
+        """The sides with embeddings, of "image" and "text"."""
+        given = {"image": self.images, "text": self.captions}
+        return frozenset(
+            side for side, vectors in given.items() if vectors is not None and vectors.shape[-1] > 0
+        )
+
+    def vectors(self, side: str) -> np.ndarray:
+        """Returns `images` or `captions`, of a side that has them."""
+        found = self.images if side == "image" else self.captions
+        assert found is not None
+        return found
+
+    def take_tokens(self, positions: Mapping[str, np.ndarray]) -> dict[str, RaggedTokens]:
+        """Returns the tokens of the items at some positions, by side; others are left out."""
+        return {
+            side: each.take(positions[side])
+            for side, each in self.tokens.items()
+            if side in positions
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreMatrix(_Given):
+    """The score of every image with every caption, for models that read pairs.
+
+    Attributes:
+      place: names the source in messages.
+      image_ids: int64 [N].
+      caption_ids: int64 [M].
+      matrix: floats [N, M], larger for more similar; may be mapped from disk.
+    """
+
+    place: str
+    image_ids: np.ndarray
+    caption_ids: np.ndarray
+    matrix: np.ndarray
+    origin: FileOrigin | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates(_Given):
+    """Scores of some items of every query, by a pair scorer or any other reranker.
+
+    Attributes:
+      place: names the source in messages.
+      image_ids: int64 [N].
+      caption_ids: int64 [M].
+      directions: "i2t", "t2i" or both -> ids int64 [Q, K] of the items that were scored for every
+        query, and their scores, floats [Q, K].
+      definition: names the score, such as "logit + cosine".
+      first: embeddings of the first stage, which ranks all other items; None if they have no order.
+    """
+
+    place: str
+    image_ids: np.ndarray
+    caption_ids: np.ndarray
+    directions: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    definition: str
+    first: Embeddings | None = None
+    origin: FileOrigin | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class RankedLists(_Given):
+    """Ranked lists, most similar first; a direction without lists is None.
+
+    Attributes:
+      place: names the source in messages.
+      i2t: image id -> int64 caption ids.
+      t2i: caption id -> int64 image ids.
+    """
+
+    place: str
+    i2t: Mapping[int, np.ndarray] | None
+    t2i: Mapping[int, np.ndarray] | None
+
+
+Source = Embeddings | ScoreMatrix | Candidates | RankedLists
+
+
+def refuse_field(place: str, similarity: Mapping[str, Any] | None) -> None:
+    """Raises an error if a similarity ranks another array than the vectors, a source's only one.
+
+    Raises:
+      UserError: names `place`, the source.
+    """
+    if similarity is None:
+        return
+    field = make_similarity(similarity, "similarity of an evaluator").config.field
+    if field != "vector":
+        raise UserError(
+            f"The similarity of an evaluator ranks the array {field!r}, but {place} has one array "
+            "per item, the vectors: remove `field` from the similarity, or evaluate the model "
+            "itself, with --run=RUN."
+        )
+
+
+def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) -> Embeddings:
+    """Returns the embeddings with the similarity of an evaluator, if it names one.
+
+    Args:
+      source: embeddings whose vectors are the `field` of this similarity.
+      similarity: `{"name": ..., **options}`; None for that of the embeddings.
+
+    Raises:
+      UserError: the similarity has learned parameters, and the source has none.
+    """
+    if similarity is None:
+        return source
+    chosen = make_similarity(similarity, "similarity of an evaluator")
+    if chosen.module is not None:
+        if chosen.name != source.similarity:
+            raise UserError(
+                f"The similarity {chosen.name!r} of an evaluator has parameters, which "
+                f"{source.place} has not learned; choose another one, or the model's."
+            )
+        return source
+    if missing := [key for key in chosen.parameters if key not in source.parameters]:
+        raise UserError(
+            f"The similarity {chosen.name!r} of an evaluator needs {missing}, which {source.place} "
+            "has not learned; choose a similarity without parameters, or the model's."
+        )
+    parameters = {key: source.parameters[key] for key in chosen.parameters}
+    return dataclasses.replace(source, similarity=chosen.name, parameters=parameters, options={})

@@ -1,1 +1,0 @@
-"""The config of a run: its sections, values from the dataset, inherited settings."""

@@ -1,0 +1,172 @@
+"""Evaluates a run: combines its model, the splits of its datasets and its evaluators.
+
+The training loop, its final evaluation and `xmodal.eval_main` all use `RunEvaluation`, so their
+numbers cannot differ.
+"""
+
+import functools
+import pathlib
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from xmodal import data
+from xmodal.core.config import lookup
+from xmodal.core.folders import hash_files
+from xmodal.evals import Embedder
+from xmodal.evals.provider import ModelProvider
+from xmodal.evals.reports.results import evaluator_tag
+from xmodal.evals.reports.summary import summarize
+from xmodal.evals.scores.embed import Items
+from xmodal.evals.scores.given_items import GivenItems
+from xmodal.train import frozen_features
+from xmodal.train.evaluation.suite import EvalSuite
+from xmodal.train.optimization.run_lengths import is_due
+from xmodal.train.pair_functions import make_pair_functions
+from xmodal.train.predictors import make_predictors
+from xmodal.train.run import Run
+from xmodal.train.step.state import TrainState
+from xmodal.train.tensorboard.example_views import View
+from xmodal.train.tree import Tree
+
+
+class RunEvaluation:
+    """Evaluates states and weights of one model; each side is compiled once.
+
+    Attributes:
+      parts: parts of the run.
+      suite: its evaluators.
+      files: hashes of the user's folders that its datasets are made from, by path.
+    """
+
+    def __init__(
+        self,
+        parts: Run,
+        *,
+        names: Collection[str] | None = None,
+        trains: bool = True,
+        stores: bool = False,
+    ) -> None:
+        """Reads `config.evals` and prepares its datasets.
+
+        Args:
+          parts: parts of the run.
+          names: evaluators to use; None for all.
+          trains: whether training splits are evaluated too; their labels are read here.
+          stores: whether missing features are written, see `frozen_features.with_features`.
+
+        Raises:
+          UserError: an unknown type, option, board or name; a dataset or model without the
+            labels or sides of an evaluator; a run that waits for a metric that nothing reports.
+          data.DatasetMissingError: a dataset is missing; says how to get it.
+        """
+        self.parts, self._stores = parts, stores
+        self.suite = EvalSuite(parts.config.to_dict(), parts.model.towers, parts.mesh, names)
+        for name, each in self.suite.options.items():
+            for split in {each.split, each.final_split} if trains else ():
+                self.suite.check(name, split)
+        datasets = [parts.settings.data, *self.suite.datasets]
+        folders = {each.manual_dir for each in datasets if data.follows_files(each)}
+        self.files = {folder: hash_files(pathlib.Path(folder)) for folder in sorted(folders)}
+        scores_pairs = any(each.scores_pairs for each in self.suite.options.values())
+        self._embedder = make_embedder(parts, scores_pairs=scores_pairs)
+        if trains:
+            self._check_awaited()
+
+    def is_due(self, step: int) -> bool:
+        """Returns whether an evaluator is due at a step of training."""
+        return bool(self._due(step))
+
+    def run_state(self, step: int, state: TrainState, view: View | None = None) -> dict[str, float]:
+        """Returns the metrics of the evaluators that are due, evaluator/board/direction/metric.
+
+        Args:
+          step: step of the state.
+          state: state with the same sharding as in training.
+          view: called with every evaluation.
+        """
+        found: dict[str, float] = {}
+        provider = self.provider(state.all_params(), state.model_state)
+        for name in self._due(step):
+            split = self.suite.options[name].split
+            evaluator = self.suite.evaluator(name, split)
+            results = evaluator.run(provider)
+            if view is not None:
+                items = self.suite.items(name, split)
+                view(name, evaluator, evaluator.embeddings(provider), results, items)
+            metrics = summarize(results, intervals=False)
+            found |= {evaluator_tag(name, tag): value for tag, value in metrics.items()}
+        return found
+
+    def tags(self) -> dict[str, dict[str, str]]:
+        """Returns evaluator -> tag of a metric -> the same without the evaluator."""
+        towers = self.parts.model.towers
+        return {
+            name: {
+                evaluator_tag(name, tag): tag
+                for tag in self.suite.evaluator(name, options.split).tags(towers)
+            }
+            for name, options in self.suite.options.items()
+        }
+
+    def provider(self, params: Tree, model_state: Tree) -> ModelProvider:
+        """Returns the model with these weights; each set of items is embedded on first use."""
+        settings, towers = self.parts.settings, self.parts.model.towers
+
+        @functools.cache
+        def tokenizer() -> Any:
+            return data.load_tokenizer(settings.data, settings.train_split)
+
+        def texts(given: Sequence[str]) -> GivenItems:
+            return GivenItems(texts=given, tokenizer=tokenizer())
+
+        def images(given: Sequence[bytes]) -> GivenItems:
+            # As in a dataset, pictures are not rotated.
+            return GivenItems(images=given, config=settings.data.image, upright=False)
+
+        def read(split: Items) -> Items:
+            if not isinstance(split, data.EvalSplit):
+                return split
+            weights, compute = (params, model_state), self._stores
+            return frozen_features.with_features(self.parts, *weights, split, compute=compute)
+
+        makers: dict[str, Callable[[Sequence[Any]], GivenItems]] = {"text": texts, "image": images}
+        return ModelProvider(
+            self.parts.config.name,
+            self._embedder,
+            (params, model_state),
+            field=self.parts.model.similarity.config.field,
+            given={side: make for side, make in makers.items() if side in towers},
+            read=read,
+        )
+
+    def _due(self, step: int) -> list[str]:
+        total_steps = self.parts.settings.total_steps
+        return [
+            name
+            for name, options in self.suite.options.items()
+            if is_due(step, options.every, total_steps)
+        ]
+
+    def _check_awaited(self) -> None:
+        """Raises an error if no evaluator reports a tag that the config waits for."""
+        known = self.tags()
+        for where, tag in self.parts.settings.awaited_metrics.items():
+            of_evaluator = lookup(where, tag.partition("/")[0], known)
+            lookup(where, tag, of_evaluator)
+
+
+def make_embedder(parts: Run, *, scores_pairs: bool = False) -> Embedder:
+    """Returns the embedder of a model and its tasks.
+
+    Args:
+      parts: parts of a run.
+      scores_pairs: whether to keep the tokens of all items for the pair scorer.
+    """
+    return Embedder(
+        lambda *inputs: parts.model.embed(*inputs)[0],
+        parts.model.towers,
+        similarity=parts.model.similarity,
+        mesh=parts.mesh,
+        predict=make_predictors(parts.tasks),
+        pairs=make_pair_functions(parts.model) if scores_pairs else None,
+    )

@@ -1,0 +1,181 @@
+"""Evaluates models by a suite and writes the results; opens the files of any model.
+
+`run_subjects` opens runs, which takes the libraries of training.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import ml_collections
+from absl import logging
+
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.errors import UserError
+from xmodal.core.event_writer import EventWriter
+from xmodal.evals import Evaluation, read_options
+from xmodal.evals.evaluators import Options
+from xmodal.evals.evaluators.boards import BoardsOptions
+from xmodal.evals.scores.files import name_of, open_items, sides_of
+from xmodal.train.evaluation.evaluation_files import event_writer, read_others, write_all
+from xmodal.train.evaluation.model_identity import ModelIdentity
+from xmodal.train.evaluation.suite import FINAL_SPLITS, EvalSuite, Request, Subject
+from xmodal.train.optimization.run_lengths import resolve_epochs
+from xmodal.train.sizes import resolve_sizes
+from xmodal.train.tensorboard.example_views import TensorBoardConfig, Views, read_config
+
+_VECTORS = (None, "vector")
+
+
+class Opened(NamedTuple):
+    """The models that a command evaluates.
+
+    Attributes:
+      suite: the evaluators.
+      subjects: the models, each made when it is its turn, such as the checkpoints of a run.
+      identity: the model whose results these are.
+      tensorboard: options of its views.
+      settings: settings of the model for TensorBoard's HPARAMS tab; None for no row.
+    """
+
+    suite: EvalSuite
+    subjects: Iterable[Subject]
+    identity: ModelIdentity
+    tensorboard: TensorBoardConfig
+    settings: Mapping[str, Any] | None = None
+
+
+def evaluate_subjects(
+    opened: Opened,
+    output: str,
+    request: Request = FINAL_SPLITS,
+    *,
+    keep_others: bool = False,
+    check_lock: Callable[[], None] | None = None,
+) -> list[Evaluation]:
+    """Evaluates models one by one; writes and prints all results, a follower one line of each.
+
+    Args:
+      opened: models and evaluators.
+      output: folder for the results, see `evaluation_files.write_all`.
+      request: the splits to evaluate and the files to save.
+      keep_others: whether to keep numbers of the same step from evaluators not in the suite.
+      check_lock: for a follower, whose steps continue those of an earlier call: raises if another
+        process has taken over `output`.
+
+    Returns:
+      One evaluation per evaluator, of the last model.
+
+    Raises:
+      UserError: the step or split does not exist, models differ, or a folder is not writable.
+    """
+    suite, subjects, identity, tensorboard, settings = opened
+    others = suite.load_others(request)
+    evaluations: list[Evaluation] = []
+    entered: contextlib.AbstractContextManager = event_writer(output, settings)
+    if check_lock:  # Its curves continue, and the run that it follows has a row of settings.
+        entered = contextlib.closing(EventWriter(output))
+    with entered as writer:
+        for subject in subjects:
+            step = subject.step
+            views = Views(writer, tensorboard, step or 0)
+            kept: dict[str, float] = {}
+            if keep_others and step is not None:  # Before any work, since it may be damaged.
+                kept = read_others(output, step, suite.options)
+            evaluations = suite.evaluate(subject, request, others=others, view=views)
+            if check_lock:
+                check_lock()
+            follows = check_lock is not None
+            write_all(evaluations, output, identity, others, views, step, kept, brief=follows)
+    return evaluations
+
+
+def open_file(
+    path: str,
+    config: ml_collections.ConfigDict,
+    *,
+    kind: str = "embeddings",
+    ids: str | None = None,
+    names: Collection[str] | None = None,
+    similarity: str | None = None,
+    name: str | None = None,
+) -> Opened:
+    """Returns a file of a model, and the evaluators of a config.
+
+    Args:
+      path: file of embeddings by id or by sentence, of scores or of ranked lists.
+      config: config of a run; only its sections `data` and `evals` are used.
+      kind: "embeddings", "scores" or "rankings".
+      ids: see `open_source`.
+      names: evaluators to use; None for all that such a file allows.
+      similarity: see `choose_similarity`.
+      name: name of the model's row; None for that of the file.
+
+    Raises:
+      UserError: the file cannot be used, an evaluator is unknown or needs more than the file has,
+        or a dataset is missing.
+    """
+    source = open_items(kind, path, ids, similarity)
+    sections = {name: config[name].to_dict() for name in ("data", "evals")}
+    sections = resolve_epochs(resolve_sizes(sections, 0), 1)
+    # Only the evaluators that the user named must exist.
+    names = names or _keep_possible(kind, path, read_options(sections["evals"]))
+    suite = EvalSuite(sections, sides_of(source), mesh_lib.make_mesh(), names)
+    if missing := _missing(kind, suite.options):
+        raise UserError(_explain_missing(path, missing, suite.options))
+    if others := _other_fields(suite.options):
+        raise UserError(_explain_fields(path, others))
+    subject = Subject(name or name_of(path), source)
+    identity = ModelIdentity.of_file(path, similarity, ids)
+    return Opened(suite, [subject], identity, read_config(config))
+
+
+def _keep_possible(kind: str, path: str, options: Mapping[str, Options]) -> list[str]:
+    """Returns the evaluators that a file allows, as far as their options tell; or all if none."""
+    missing, others = _missing(kind, options), _other_fields(options)
+    kept = [name for name in options if name not in others and name not in missing]
+    if missing and kept:
+        logging.warning("Left out: %s", _explain_missing(path, missing, options))
+    if others and kept:
+        logging.warning("Left out: %s", _explain_fields(path, others))
+    return kept or list(options)
+
+
+def _missing(kind: str, options: Mapping[str, Options]) -> dict[str, str]:
+    """Returns evaluator -> what it needs and a file of this kind lacks."""
+    missing = {}
+    for name, each in options.items():
+        if each.scores_pairs:
+            missing[name] = "a pair scorer"
+        elif kind != "embeddings" and (not isinstance(each, BoardsOptions) or each.reranker):
+            missing[name] = "embeddings"
+    return missing
+
+
+def _explain_missing(path: str, missing: Mapping[str, str], options: Mapping[str, Options]) -> str:
+    listed = " and ".join(f"config.evals.{name} needs {what}" for name, what in missing.items())
+    problem = (
+        f"{listed}, which {path} lacks: evaluate the model itself, with --run=RUN, or name other "
+        "evaluators in --evaluators."
+    )
+    unset = [
+        f"--config.evals.{name}.reranker=None"
+        for name in missing
+        if isinstance(each := options[name], BoardsOptions) and each.reranker
+    ]
+    # A reranker's own file of scores comes from a config with that reranker.
+    return f"{problem} To rank by the file alone, pass {' '.join(unset)}." if unset else problem
+
+
+def _other_fields(options: Mapping[str, Options]) -> dict[str, str | None]:
+    """Returns evaluator -> array, for those that rank other arrays than vectors."""
+    return {name: each.field for name, each in options.items() if each.field not in _VECTORS}
+
+
+def _explain_fields(path: str, others: Mapping[str, str | None]) -> str:
+    listed = " and ".join(f"config.evals.{name} ranks {field!r}" for name, field in others.items())
+    return (
+        f"{listed}, but {path} has one array per item, the vectors. To evaluate another array, "
+        f"save it with --run=RUN --evaluators={next(iter(others))} --save_embeddings=FILE, and "
+        "evaluate that file with an evaluator that names no field."
+    )

@@ -1,0 +1,328 @@
+"""The evaluators of a config, the splits that they use, and their results for any model."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import jax
+from absl import logging
+from jax.sharding import Mesh
+
+from xmodal import data
+from xmodal.core import processes
+from xmodal.core.errors import UserError
+from xmodal.evals import Evaluation, evaluate_source, make_evaluator, read_options
+from xmodal.evals.evaluators import Evaluator
+from xmodal.evals.evaluators.boards import BoardsEvaluator
+from xmodal.evals.provider import ModelProvider
+from xmodal.evals.reports.example_page import check_examples
+from xmodal.evals.reports.store import SINGLE, StoredResults, find_evaluations, load_ranks
+from xmodal.evals.scores import arrays
+from xmodal.evals.scores.embed import Items
+from xmodal.evals.scores.origin import FileOrigin
+from xmodal.evals.scores.sources import Embeddings, Provider
+from xmodal.train.evaluation.splits import SplitSource
+from xmodal.train.tensorboard.example_views import View
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """Splits to evaluate, and pages and files beside the numbers.
+
+    Attributes:
+      split: split of the run's dataset; None for the final split of every evaluator.
+      compare: results of another model, see `EvalSuite.load_others`; None for no comparison.
+      examples: queries of every rule on the pages of examples; 0 for no pages.
+      save_embeddings: npz file for the embeddings, of which all evaluators must share one set; None
+        for no file.
+      save_scores: npz file for the pairs that the second stage of an evaluator scored; None for no
+        file.
+    """
+
+    split: str | None = None
+    compare: str | None = None
+    examples: int = 0
+    save_embeddings: str | None = None
+    save_scores: str | None = None
+
+
+FINAL_SPLITS = Request()
+
+
+class Subject(NamedTuple):
+    """A model to evaluate.
+
+    Attributes:
+      name: name of its row in tables.
+      provider: the model.
+      notes: items -> notes on the model, for the report.
+      trained_on: hash of the records of the training data, by name.
+      step: step of a run's checkpoint.
+    """
+
+    name: str
+    provider: Provider
+    notes: Callable[[Items], Sequence[str]] = lambda items: ()
+    trained_on: Mapping[str, str] | None = None
+    step: int | None = None
+
+
+def _load_other(place: str, name: str) -> StoredResults:
+    """Returns another model's results of an evaluator, or of the single evaluation of a folder."""
+    found = find_evaluations(place)
+    if found and name not in found and SINGLE not in found:
+        raise UserError(
+            f"{place} has results of {', '.join(sorted(found))}, but none of {name}: choose the "
+            "evaluators to compare with --evaluators."
+        )
+    return load_ranks(found.get(name, place))
+
+
+class EvalSuite:
+    """Evaluators by name; each evaluator and split is opened once.
+
+    Attributes:
+      options: the options of every evaluator.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        sides: Collection[str],
+        mesh: Mesh,
+        names: Collection[str] | None = None,
+    ) -> None:
+        """Reads `data`, `evals` and `train_split`; no dataset is opened.
+
+        Args:
+          config: config of a run, with its sizes filled in.
+          sides: the sides that have embeddings, of "image" and "text".
+          mesh: devices of the evaluators.
+          names: evaluators to use; None for all.
+
+        Raises:
+          UserError: an unknown type, option or name.
+        """
+        options = read_options(config["evals"])
+        if unknown := sorted(set(names or ()) - set(options)):
+            raise UserError(f"Unknown evaluator(s) {unknown}; config.evals has {sorted(options)}.")
+        self.options = {name: options[name] for name in options if not names or name in names}
+        self._sources = _share_labels(
+            {name: SplitSource.of(config, name, each) for name, each in self.options.items()}
+        )
+        self._sides, self._mesh = sides, mesh
+        self._evaluators: dict[tuple[str, str], Evaluator] = {}
+        self._splits: dict[tuple[str, str], Items] = {}
+
+    @property
+    def datasets(self) -> list[data.DataConfig]:
+        """The dataset of every evaluator."""
+        return [source.own for source in self._sources.values()]
+
+    def check(self, name: str, split: str) -> None:
+        """Raises an error if a split is missing or lacks a column, see `data.prepare`."""
+        splits = [split, *self.options[name].splits_read]
+        data.prepare(self._sources[name].own, splits=splits)
+
+    def split_of(self, name: str, split: str | None) -> str:
+        """Returns the split to evaluate: an evaluator with its own dataset keeps its final one."""
+        options = self.options[name]
+        return options.final_split if split is None or options.data is not None else split
+
+    def items(self, name: str, split: str) -> Items:
+        """Returns the split that an evaluator uses."""
+        key = (repr(self._sources[name]), split)
+        if key not in self._splits:
+            self._splits[key] = cast(Items, self._sources[name].open(split))
+        return self._splits[key]
+
+    def evaluator(self, name: str, split: str) -> Evaluator:
+        """Returns the evaluator of a split; its labels are read at the first call."""
+        if (name, split) not in self._evaluators:
+            self.check(name, split)
+            self._evaluators[name, split] = make_evaluator(
+                name, self.options[name], self.items(name, split), self._sides, self._mesh
+            )
+        return self._evaluators[name, split]
+
+    def load_others(self, request: Request) -> dict[str, StoredResults]:
+        """Opens all splits and returns stored results of another model by evaluator.
+
+        Logs the split of evaluators whose own dataset ignores that of the request.
+
+        Call it before any work, to find mistakes in a split or a comparison early.
+
+        Args:
+          request: names the split, and the folder of results, see `find_evaluations`.
+
+        Raises:
+          UserError: there are no results, they cannot be compared, or examples are requested and no
+            evaluator has any.
+        """
+        check_examples(request.examples, self.options)
+        others = {}
+        for name in self.options:
+            split = self.split_of(name, request.split)
+            if request.split not in (None, split):
+                logging.warning(
+                    "config.evals.%s has a dataset of its own: it evaluates its final_split %s, "
+                    "not --split=%s.", name, split, request.split,
+                )  # fmt: skip
+            evaluator = self.evaluator(name, split)
+            if request.compare is not None:
+                others[name] = _load_other(request.compare, name)
+                evaluator.check_comparable(others[name])
+        return others
+
+    def evaluate(
+        self,
+        subject: Subject,
+        request: Request = FINAL_SPLITS,
+        *,
+        others: Mapping[str, StoredResults] | None = None,
+        view: View | None = None,
+    ) -> list[Evaluation]:
+        """Returns one evaluation per evaluator.
+
+        Args:
+          subject: the model.
+          request: the splits to evaluate and the files to save.
+          others: evaluator -> another model to compare with, for the pages of examples.
+          view: called with every evaluation of embeddings.
+
+        Raises:
+          UserError: the split is unknown; the model cannot embed what an evaluator asks for; or
+            there is not one set of embeddings or of scores to save.
+        """
+        provider = subject.provider
+        splits = {each: self.split_of(each, request.split) for each in self.options}
+        for each, split in splits.items():
+            self.evaluator(each, split).check_provider(f"config.evals.{each}", provider)
+        similarity, reranked = None, ""
+        for path in filter(None, (request.save_embeddings, request.save_scores)):
+            # Before any work, and in all processes, which would wait for one that failed.
+            processes.first_does(f"check {path}", functools.partial(arrays.check_savable, path))
+        if request.save_embeddings is not None:
+            assert isinstance(provider, ModelProvider)
+            similarity = self._similarity_to_save(provider, splits)
+            self._check_embeddings(provider, splits, similarity)
+        if request.save_scores is not None:
+            reranked = self._evaluator_to_save()
+        evaluations = []
+        for each, split in splits.items():
+            evaluator, items = self.evaluator(each, split), self.items(each, split)
+            evaluation = evaluate_source(
+                evaluator,
+                provider,
+                name=subject.name,
+                evaluator_name=each,
+                notes=subject.notes(items),
+                trained_on=subject.trained_on,
+                split=items,
+                examples=request.examples,
+                other=(others or {}).get(each),
+            )
+            evaluations.append(evaluation)
+            if view is not None and isinstance(source := evaluator.source(provider), Embeddings):
+                view(each, evaluator, source, evaluation.results, items)
+        if request.save_embeddings is not None:
+            shared = self.items(*next(iter(splits.items())))
+            _save_embeddings(request.save_embeddings, subject, shared, similarity)
+        if request.save_scores is not None:
+            self._save_scores(request.save_scores, reranked, splits[reranked], subject)
+        return evaluations
+
+    def _check_embeddings(
+        self, model: ModelProvider, splits: Mapping[str, str], similarity: Mapping[str, Any] | None
+    ) -> None:
+        """Raises an error, before any evaluation, if the embeddings to save have no numbers."""
+        name, split = next(iter(splits.items()))
+        size = self.options[name].batch_size
+        if not model.items(self.items(name, split), similarity=similarity, batch_size=size).sides:
+            raise UserError(
+                f"{model.place} has no embeddings, only a pair scorer: remove --save_embeddings; "
+                "--save_scores writes its scores."
+            )
+
+    def _evaluator_to_save(self) -> str:
+        """Returns the only evaluator with a second stage.
+
+        Raises:
+          UserError: there are none or several.
+        """
+        found = [
+            name for name, each in self.options.items() if each.scores_pairs or each.compares_tokens
+        ]
+        if len(found) != 1:
+            raise UserError(
+                "--save_scores writes the pairs that one evaluator scored, and the evaluators with "
+                f"a reranker 'pair_scorer' or 'similarity' are {found}: use --evaluators to name "
+                "one, or set a reranker."
+            )
+        return found[0]
+
+    def _save_scores(self, path: str, name: str, split: str, subject: Subject) -> None:
+        evaluator = self.evaluator(name, split)
+        assert isinstance(evaluator, BoardsEvaluator)
+        found = evaluator.scores(subject.provider)  # In all processes.
+        if jax.process_index() == 0:
+            origin = FileOrigin(subject.name, self.items(name, split).hashes)
+            arrays.save_scores(path, dataclasses.replace(found, origin=origin))
+
+    def _similarity_to_save(
+        self, model: ModelProvider, splits: Mapping[str, str]
+    ) -> Mapping[str, Any] | None:
+        """Returns the similarity, as in `Options`, of the embeddings that all evaluators share.
+
+        It is the one that they rank by. If there are several, it is None, the model's: a config
+        gives each evaluator its own again.
+
+        Raises:
+          UserError: there are several sets of embeddings, or the model's similarity is of other
+            arrays.
+        """
+        options = self.options
+        sets = {
+            (id(self.items(name, split)), model.field_of(options[name].similarity))
+            for name, split in splits.items()
+        }
+        if len(sets) != 1:
+            raise UserError(
+                f"The evaluators use {len(sets)} sets of embeddings, but --save_embeddings writes "
+                "one: use --evaluators to name evaluators that share a set."
+            )
+        first, *others = (each.similarity for each in options.values())
+        if all(each == first for each in others):
+            return first
+        ((_, field),) = sets
+        if field != model.field:
+            raise UserError(
+                f"The evaluators rank {field!r} by several similarities and --save_embeddings "
+                "writes one: use --evaluators to name evaluators that share a similarity."
+            )
+        return None
+
+
+def _save_embeddings(
+    path: str, subject: Subject, items: Items, similarity: Mapping[str, Any] | None
+) -> None:
+    if jax.process_index() == 0:
+        found = subject.provider.items(items, similarity=similarity)
+        assert isinstance(found, Embeddings)
+        origin = FileOrigin(subject.name, items.hashes)
+        arrays.save_embeddings(path, dataclasses.replace(found, origin=origin))
+
+
+def _share_labels(sources: Mapping[str, SplitSource]) -> dict[str, SplitSource]:
+    """Gives evaluators that differ only in the labels they read all of these labels.
+
+    They then share a split, and thus its embeddings.
+    """
+    labels: dict[str, set[str]] = {}
+    for each in sources.values():
+        labels.setdefault(repr(each.with_labels(())), set()).update(each.own.labels)
+    return {
+        name: each.with_labels(tuple(sorted(labels[repr(each.with_labels(()))])))
+        for name, each in sources.items()
+    }

@@ -1,0 +1,174 @@
+"""Values that a config leaves to its dataset.
+
+They are sizes that depend on the number of examples, lengths in epochs, the size of the vocabulary,
+and the metric that selects the best checkpoint.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from absl import logging
+from ml_collections import ConfigDict
+
+from xmodal import data
+from xmodal.core.config import Bounds, check_value, lookup
+from xmodal.core.errors import UserError
+from xmodal.evals.evaluators import Options
+from xmodal.evals.evaluators.boards import BoardsOptions
+from xmodal.evals.evaluators.classification import ClassificationOptions
+from xmodal.evals.reports.results import evaluator_tag
+from xmodal.models import ENCODERS
+from xmodal.train.optimization.run_lengths import choose_warmup, resolve_epochs
+from xmodal.train.run_config import RunConfig
+from xmodal.train.sizes import resolve_sizes
+
+# Stand in for a dataset that is not known.
+_MANY, _SOME_STEPS, _SOME_ROWS = 2**31 - 1, 1000, 1000
+_ROWS = 512  # The rows of a word table are a multiple.
+
+
+def fill(config: ConfigDict, examples: int | None = None, entries: int | None = None) -> ConfigDict:
+    """Returns a config whose sizes and lengths are numbers.
+
+    Args:
+      config: the root, with everything that comes with weights.
+      examples: training examples per epoch. If it is None, sizes that depend on it are arbitrary,
+        but large enough for a check.
+      entries: entries of the vocabulary; None if it is not known, or there are no texts.
+
+    Raises:
+      UserError: a size or length is not valid, or a model has fewer rows than the vocabulary has
+        entries.
+    """
+    sized = resolve_sizes(config.to_dict(), _MANY if examples is None else examples)
+    steps = _SOME_STEPS
+    if examples is not None:
+        batch_size = sized.get("batch_size", RunConfig.batch_size)
+        check_value("config.batch_size", Annotated[int, Bounds(at_least=1)], batch_size)
+        steps = max(1, examples // int(batch_size))
+    filled = ConfigDict(resolve_epochs(sized, steps), type_safe=False)
+    fill_warmup(filled, is_final=examples is not None)
+    _fill_vocabulary(filled, entries)
+    return filled
+
+
+def fill_warmup(config: ConfigDict, *, is_final: bool) -> None:
+    """Sets a warm-up of "up to 40" steps, which is shorter in a short run, to a number.
+
+    Args:
+      config: the root, which is changed.
+      is_final: whether to warn of a shorter warm-up.
+    """
+    section = config.get("optimizer")
+    schedule = section.get("schedule") if isinstance(section, ConfigDict) else None
+    if not isinstance(schedule, ConfigDict):
+        return  # An error where the section is read.
+    default = schedule.get("warmup_steps")
+    steps = choose_warmup(default, config.get("total_steps", RunConfig.total_steps))
+    if steps == default:
+        return
+    schedule.warmup_steps = steps
+    if is_final and default not in (f"up to {steps}", str(steps)):
+        logging.warning(
+            "config.optimizer.schedule.warmup_steps=%r is %d, since config.total_steps=%d; set a "
+            "number to choose another.",
+            *(default, steps, config.total_steps),
+        )
+
+
+def _fill_vocabulary(config: ConfigDict, entries: int | None) -> None:
+    """Sets the rows of tables of words, and task modules' outputs over words, if they are 0.
+
+    A table for a learned vocabulary has a few rows more, which no id reads: vocabularies of similar
+    size share compiled programs. Outputs over words have none, since a softmax would count them.
+
+    Raises:
+      UserError: the model has fewer rows than the vocabulary has entries.
+    """
+    text = config.model.get("text")
+    if text is None or not _has_rows(text.encoder):
+        return
+    rows = text.encoder.get("vocab_size", 0)
+    if entries is None:
+        entries = rows or _SOME_ROWS
+    if 0 < rows < entries:
+        raise UserError(
+            f"config.model.text.encoder.vocab_size={rows} is smaller than the vocabulary of "
+            f"config.data.text ({entries} entries); set it to {entries}, or to 0 to use that size."
+        )
+    with config.unlocked():
+        text.encoder.vocab_size = rows or _count_rows(config, entries)
+        if text.head and text.head.get("vocab_size") == 0:
+            text.head.vocab_size = text.encoder.vocab_size
+        for task in config.get("tasks", {}).values():
+            module = task.loss.get("module", {})
+            if module.get("vocab_size") == 0:
+                module.vocab_size = entries
+
+
+def _count_rows(config: ConfigDict, entries: int) -> int:
+    """Rows of the word table for a vocabulary with this many entries.
+
+    A file's vocabulary is the same in every run. Losses that share the table, and a sum of squares
+    over parameters, would depend on rows that are not in use.
+    """
+    text = config.data.get("text") or {}
+    tasks = config.get("tasks", {}).values()
+    if text.get("vocabulary") or config.get("l2") or any(task.loss.get("reads") for task in tasks):
+        return entries
+    return -(-entries // _ROWS) * _ROWS
+
+
+def _has_rows(encoder: ConfigDict) -> bool:
+    """Whether an encoder reads the size of the vocabulary; an unknown one is an error later."""
+    row: Any = ENCODERS.get(encoder.get("name"))
+    keys = () if row is None else dataclasses.fields(row.config)
+    return any(key.name == "vocab_size" for key in keys)
+
+
+def fill_metrics(config: ConfigDict, evals: Mapping[str, Options]) -> None:
+    """Sets the metrics of `config.select` and of the plateau if they are "".
+
+    Retrieval and rating boards come before other evaluators, accuracies last.
+
+    Args:
+      config: the root, which is changed.
+      evals: options of the evaluators, by name.
+
+    Raises:
+      UserError: no evaluator has a metric to select by, one cannot use its dataset, or a plateau
+        would never see an evaluation.
+    """
+    found = []
+    for name, options in sorted(evals.items(), key=lambda item: _preference(item[1])):
+        own = config.data.to_dict() | dict(options.data or {})
+        dataset = data.parse(own, f"config.evals.{name}.data").dataset
+        options.check_dataset(f"config.evals.{name}", dataset)
+        if tag := options.default_metric(dataset):
+            found.append(evaluator_tag(name, tag))
+    select, plateau = config.get("select") or ConfigDict(), config.optimizer.get("plateau")
+    if not (select.get("metric") or found):
+        raise UserError(
+            "config.select.metric is empty, and no evaluator of config.evals has a default metric; "
+            "name the one that selects the best checkpoint."
+        )
+    metric = select.get("metric") or found[0]
+    lookup(f"config.select.metric={metric!r}", metric.partition("/")[0], evals)
+    with config.unlocked():
+        config.select = {**select, "metric": metric}
+        if plateau is not None:
+            plateau.metric = plateau.get("metric") or metric
+            name = plateau.metric.partition("/")[0]
+            if not lookup("config.optimizer.plateau.metric", name, evals).every:
+                raise UserError(
+                    f"config.optimizer.plateau waits for {plateau.metric!r}, but config.evals."
+                    f"{name}.every is 0, so that only the last step is evaluated: set it to the "
+                    "steps between two evaluations, or remove the plateau."
+                )
+
+
+def _preference(options: Options) -> int:
+    if isinstance(options, BoardsOptions):
+        return 0
+    return 2 if isinstance(options, ClassificationOptions) else 1

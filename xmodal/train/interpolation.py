@@ -1,0 +1,111 @@
+"""A run's weights averaged with those that it started from, evaluated at several weights.
+
+Wortsman et al., "Robust fine-tuning of zero-shot models" (2022), WiSE-FT.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from etils import epath
+
+from xmodal.core.errors import UserError
+from xmodal.core.json_files import read_numbers
+from xmodal.core.result_files import write_files
+from xmodal.core.text_table import Bold, format_table
+from xmodal.evals.reports.best_values import find_best
+from xmodal.train.evaluation.model_identity import ModelIdentity
+from xmodal.train.evaluation.run_evaluation import RunEvaluation
+from xmodal.train.evaluation.subjects import Opened
+from xmodal.train.evaluation.suite import Subject
+from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.folder.run_records import training_hashes
+from xmodal.train.initialization.blend import mix
+from xmodal.train.start import initial_state
+
+# The metrics in the table of a curve; all have an interval.
+_SHOWN = ("recall@1", "accuracy@1", "map@r", "spearman")
+
+
+def open_interpolation(
+    evaluation: RunEvaluation, run_dir: str, step: int, weights: Sequence[float]
+) -> Opened:
+    """Returns (1 - w) a + w b for every weight w; its step is w in percent.
+
+    Args:
+      evaluation: the evaluation of the run.
+      run_dir: its folder.
+      step: the checkpoint b; a is the source in the run's `config.init_from`.
+      weights: the weights.
+
+    Raises:
+      UserError: the run started from random weights.
+    """
+    parts, records = evaluation.parts, training_hashes(run_dir)
+    source = parts.settings.init_from
+    if not (source.run or source.model or source.towers.image or source.towers.text):
+        raise UserError(
+            f"--interpolate: {run_dir} started from random weights, which are not worth averaging; "
+            "name a run whose config.init_from has a run, model or tower."
+        )
+
+    def subjects() -> Iterator[Subject]:
+        state = initial_state(parts)
+        first = {"params": state.all_params(), "model_state": state.model_state}
+        params, model_state = checkpoints.restore_model(run_dir, step, parts.shapes, parts.mesh)
+        last = {"params": params, "model_state": model_state}
+        for weight in weights:
+            mixed = mix(last, first, 1 - weight)
+            provider = evaluation.provider(mixed["params"], mixed["model_state"])
+            name = f"{weight:g} {parts.config.name} step {step}"
+            yield Subject(name, provider, trained_on=records, step=round(100 * weight))
+
+    identity = ModelIdentity.of_config(run_folder.load_run(run_dir), records)
+    return Opened(evaluation.suite, subjects(), identity, parts.settings.tensorboard)
+
+
+def write_curve(output: str, weights: Sequence[float]) -> str:
+    """Returns the results of every weight as a Markdown table, and writes it to `curve.md`.
+
+    `curve.tex` has it in LaTeX, where the best of a column and all whose intervals overlap its own
+    are bold.
+
+    Args:
+      output: folder of the results of `open_interpolation`.
+      weights: the weights.
+    """
+    steps, remedy = epath.Path(output) / "steps", "evaluate the run again."
+    found = [read_numbers(steps / f"{round(100 * weight)}.json", remedy) for weight in weights]
+    tags = [tag for tag in found[0] if tag.endswith(_SHOWN) and f"{tag}_low" in found[0]]
+    columns = [["weight", *(f"{weight:g}" for weight in weights)]]
+    for tag in tags:
+        cells = [
+            f"{numbers[tag]:.1f} [{numbers[f'{tag}_low']:.1f}, {numbers[f'{tag}_high']:.1f}]"
+            for numbers in found
+        ]
+        marked = zip(cells, find_best(tag, found), strict=True)
+        columns.append([tag, *(Bold(cell) if best else cell for cell, best in marked)])
+    rows = list(zip(*columns, strict=True))
+    table = format_table(rows)
+    latex = format_table(rows, "latex")
+    write_files(output, {"curve.md": f"{table}\n", "curve.tex": f"{latex}\n"})
+    return table
+
+
+def read_weights(given: Sequence[str]) -> list[float]:
+    """Returns the weights of the flag `--interpolate`, ascending.
+
+    Raises:
+      UserError: one is not a number of whole percent between 0 and 1.
+    """
+    weights = []
+    for text in given:
+        try:
+            weight = float(text)
+        except ValueError:
+            weight = -1.0
+        if not 0 <= weight <= 1 or abs(100 * weight - round(100 * weight)) > 1e-9:
+            raise UserError(
+                f"--interpolate has {text!r}; weights are between 0 and 1, in whole percent, such "
+                "as --interpolate=0,0.25,0.5,0.75,1."
+            )
+        weights.append(weight)
+    return sorted(set(weights))

@@ -1,0 +1,227 @@
+"""The only training loop."""
+
+import contextlib
+import functools
+import os
+import signal
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+from absl import logging
+
+from xmodal import data
+from xmodal.core import mesh as mesh_lib
+from xmodal.core import processes
+from xmodal.core.progress import StopRequestedError, interruptible, stoppable
+from xmodal.core.result_files import check_writable
+from xmodal.core.reused_memory import keep_freed_memory
+from xmodal.train import frozen_features, reporting
+from xmodal.train.compiled_step import CompiledStep, compile_step
+from xmodal.train.evaluation.run_evaluation import RunEvaluation
+from xmodal.train.evaluation.run_subjects import evaluate_best
+from xmodal.train.folder import folder_lock, run_folder
+from xmodal.train.folder.compute import Compute
+from xmodal.train.folder.damaged_checkpoints import set_damaged_aside
+from xmodal.train.folder.finished import mark_finished, next_steps
+from xmodal.train.model_card import write_card
+from xmodal.train.outputs import Outputs, open_outputs
+from xmodal.train.profiler import profiler
+from xmodal.train.resolve import resolve
+from xmodal.train.run import Run
+from xmodal.train.start import starting_state
+from xmodal.train.step.state import TrainState
+
+
+def train(
+    config: ml_collections.ConfigDict,
+    run_dir: str,
+    *,
+    allow_changes: Collection[str] = (),
+) -> bool:
+    """Trains or resumes one run, evaluating it along the way and once more at the end.
+
+    Evaluation and checkpoint of step s come before batch s is drawn: a killed run resumes exactly
+    at its last checkpoint.
+
+    Args:
+      config: see the files under configs/.
+      run_dir: the run's folder; an existing run is resumed.
+      allow_changes: paths of the config in which a resumed run may differ from its start;
+        `records` means the records of the training split, `devices` the number of devices, where
+        batch normalization depends on it.
+
+    Returns:
+      False if a signal stopped the run before its last step; the run is saved.
+
+    Raises:
+      UserError: the config is wrong, or differs from that of the existing run.
+      reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
+    """
+    check_folder(run_dir)
+    parts = resolve(config, run_dir, allow_changes=allow_changes)
+    evaluation = RunEvaluation(parts, stores=True)
+    with folder_lock.hold(run_dir) as check_lock:
+        if not _train(parts, run_dir, evaluation, check_lock):
+            return False
+        agree = processes.agree_to_stop if jax.process_count() > 1 else None
+        with stoppable("the same command evaluates again", agree):
+            evaluations = evaluate_best(evaluation, run_dir)
+        write_card(run_dir, parts, parts.records, evaluations)
+        mark_finished(config, run_dir, evaluation.files)
+    if processes.index() == 0:
+        print(next_steps(run_dir, config), flush=True)
+    return True
+
+
+def check_folder(run_dir: str) -> None:
+    """Raises an error, on process 0, if a run cannot write its folder, or another process does.
+
+    Raises:
+      UserError: says why.
+    """
+    if processes.index() == 0:
+        run_folder.check_path(run_dir)
+        check_writable(run_dir)
+        folder_lock.check_free(run_dir)
+
+
+def _train(
+    parts: Run,
+    run_dir: str,
+    evaluation: RunEvaluation,
+    check_lock: Callable[[], None],
+) -> bool:
+    """Runs the remaining steps; returns False if a signal stopped it before the last one."""
+    set_damaged_aside(run_dir)
+    state = starting_state(parts, run_dir)
+    features = frozen_features.open_or_compute(parts, state)
+    first_step, total_steps = int(state.step), parts.settings.total_steps
+    # The first batches are read during compilation. Their threads end with the steps, or an error.
+    with contextlib.closing(make_batches(parts, first_step, features)) as batches:
+        # An evaluator may have been added to a finished run.
+        compiled = compile_step(parts, state, features) if first_step < total_steps else None
+        # Only now: what the start allocated is not needed again.
+        keep_freed_memory(parts.mesh.devices.flat[0].platform)
+        compute = Compute.of(
+            parts.mesh,
+            step=first_step,
+            batch_size=parts.settings.batch_size,
+            flops_per_step=compiled.most_flops if compiled else 0.0,
+        )
+        _save_start(parts, run_dir, compute)
+        with (
+            # First, so that a second SIGTERM, as some schedulers send, does not end the last
+            # writes.
+            stop_signal() as stop_requested,
+            open_outputs(parts, run_dir, evaluation, check_lock, compute) as outputs,
+            profiler(parts.settings.profile, run_dir) as trace,
+        ):
+            if not _run_steps(state, batches, compiled, outputs, stop_requested, trace):
+                return False
+            outputs.finish()
+    if stop_requested(total_steps + 1):  # A signal may have come during that write.
+        logging.warning("Stopped before the final evaluation; the same command makes it.")
+        return False
+    return True
+
+
+def _run_steps(
+    state: TrainState,
+    batches: Iterator[dict[str, np.ndarray]],
+    compiled: CompiledStep | None,
+    outputs: Outputs,
+    stop_requested: Callable[[int], bool],
+    trace: Callable[[int], None],
+) -> bool:
+    """Runs the steps from that of `state` on; see `_train`."""
+    mesh, total_steps = outputs.parts.mesh, outputs.parts.settings.total_steps
+    reporter, jointly = outputs.reporter, jax.process_count() > 1
+    try:
+        for step in range(int(state.step), total_steps + 1):
+            if outputs.are_due(step):
+                is_stopped = functools.partial(stop_requested, step)
+                with (
+                    contextlib.suppress(StopRequestedError),  # A later start evaluates again.
+                    interruptible(is_stopped, jointly=jointly),
+                ):
+                    state = outputs.evaluate(step, state)
+            if stop_requested(step):
+                outputs.stop(step, state)
+                return False
+            if compiled is None or step == total_steps:
+                break
+            with reporter.waiting():
+                local = next(batches)
+            trace(step)
+            batch = mesh_lib.global_batch(local, mesh)
+            state, scalars = compiled(state, batch, mesh_lib.put_step(step, mesh))
+            reporter.record(step, scalars, local["image_id"], compiled.flops(batch))
+    except reporting.NonFiniteLossError as failure:
+        outputs.fail(failure, state)
+        raise
+    return True
+
+
+def _save_start(parts: Run, run_dir: str, compute: Compute) -> None:
+    """Writes the facts about a start that later starts and readers of the run need."""
+    settings, records, vocabulary = parts.settings, parts.records, None
+    if settings.data.text is not None:
+        vocabulary = data.load_vocabulary(settings.data, settings.train_split)
+    if vocabulary is not None:
+        records = records | {"vocabulary": run_folder.hash_vocabulary(vocabulary)}
+    # Before the config, because a concurrent evaluation waits for the config.
+    run_folder.save_records(run_dir, records)
+    run_folder.save_config(run_dir, parts.config, vocabulary)
+    if compute.step < settings.total_steps:
+        compute.save(run_dir)
+
+
+def make_batches(
+    parts: Run, first_step: int, features: Sequence[data.FeatureReader] = ()
+) -> Generator[dict[str, np.ndarray], None, None]:
+    """Returns this process's rows of every batch from `first_step` on; `close` ends its threads."""
+    return data.train_batches(
+        parts.settings.data,
+        split=parts.settings.train_split,
+        seed=parts.settings.seed,
+        batch_size=parts.settings.batch_size,
+        first_step=first_step,
+        total_steps=parts.settings.total_steps,
+        process_index=jax.process_index(),
+        process_count=jax.process_count(),
+        devices=parts.mesh.size,
+        parts=parts.settings.accumulation_steps,
+        features=features,
+    )
+
+
+@contextlib.contextmanager
+def stop_signal() -> Iterator[Callable[[int], bool]]:
+    """Yields a function of the step that says whether to save and stop.
+
+    A single process listens to SIGTERM and Ctrl-C. Several agree through JAX's own preemption
+    service, so that all of them stop at the same call. A second Ctrl-C stops immediately.
+    """
+    is_single = jax.process_count() == 1
+    received: list[int] = []
+    previous: dict[int, Any] = {}
+
+    def stop(number: int, frame: object) -> None:
+        received.append(number)
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, previous[signal.SIGINT])
+            # Not through the log, which may be in use at this moment.
+            os.write(2, b"\nSaving after this step; press Ctrl-C again to stop without saving.\n")
+            if not is_single:
+                os.kill(os.getpid(), signal.SIGTERM)  # what JAX's service listens to
+
+    for number in (signal.SIGINT, signal.SIGTERM) if is_single else (signal.SIGINT,):
+        previous[number] = signal.signal(number, stop)
+    try:
+        yield lambda step: bool(received) if is_single else processes.agree_to_stop()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

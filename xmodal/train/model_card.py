@@ -1,0 +1,133 @@
+"""The card of a run, `RUN_DIR/model_card.md`: all facts that a reader of its numbers needs.
+
+`RUN_DIR/model_card.html` has the same content as a web page.
+"""
+
+import os
+from collections.abc import Sequence
+
+import jax
+
+from xmodal import data
+from xmodal.core import processes
+from xmodal.core.page import from_markdown
+from xmodal.core.result_files import FINAL, write_files
+from xmodal.core.text_table import without_links
+from xmodal.core.version import __version__
+from xmodal.evals import Evaluation
+from xmodal.evals.evaluation import REPORT
+from xmodal.pretrained.packaged_towers import describe_source
+from xmodal.train.folder.compute import Compute, read_starts
+from xmodal.train.folder.run_folder import Records
+from xmodal.train.run import Run
+from xmodal.train.start import describe
+
+_CARD, _PAGE = "model_card.md", "model_card.html"
+_DIGITS = 16  # Shown digits of a hash.
+
+
+def write_card(
+    run_dir: str, parts: Run, records: Records, evaluations: Sequence[Evaluation]
+) -> None:
+    """Writes the card of a finished run on process 0.
+
+    Args:
+      run_dir: the run's folder, with its `compute.json`.
+      parts: parts of the run.
+      records: records that it was trained on.
+      evaluations: evaluations of its best checkpoint.
+    """
+    if processes.index() > 0:
+        return
+    stretches = _stretches(read_starts(run_dir), parts.settings.total_steps)
+    sections = [
+        f"# {without_links(parts.settings.name)}",
+        "## Model",
+        f"```\n{describe(parts)}\n```",
+        _describe_start(parts),
+        "## Training",
+        _describe_training(parts, records, stretches),
+        _describe_compute(stretches, varies=len(parts.settings.data.text_layouts) > 1),
+        "## Use",
+        f'```python\nmodel = xmodal.load("{run_dir}")\n```',
+        f"Made with xmodal {__version__} and jax {jax.__version__}; `config.json` beside "
+        "this card has every setting.",
+        "## Evaluation",
+        *(_nest(each) for each in evaluations),
+    ]
+    text = "\n\n".join(sections) + "\n"
+    write_files(run_dir, {_CARD: text, _PAGE: from_markdown(text).to_html()})
+
+
+def _describe_start(parts: Run) -> str:
+    init = parts.settings.init_from
+    sources = {
+        "run": init.run,
+        "model": init.model,
+        "image tower": init.towers.image,
+        "text tower": init.towers.text,
+        "word vectors": init.word_vectors.file,
+        f"weight {init.blend.weight:g} of": init.blend.run,
+    }
+    named = [f"{kind} `{path}`{describe_source(path)}" for kind, path in sources.items() if path]
+    start = f"Weights to start from: {', '.join(named)}." if named else "Trained from scratch."
+    return f"{start} Seed {parts.settings.seed}."
+
+
+def _stretches(starts: Sequence[Compute], total_steps: int) -> list[tuple[Compute, int]]:
+    """Every start with the number of its steps that are part of the run."""
+    ends = [start.step for start in starts[1:]] + [total_steps]
+    pairs = [(start, end - start.step) for start, end in zip(starts, ends, strict=True)]
+    # The last start may only have evaluated.
+    return [(start, steps) for start, steps in pairs if steps > 0]
+
+
+def _describe_training(
+    parts: Run, records: Records, stretches: Sequence[tuple[Compute, int]]
+) -> str:
+    settings = parts.settings
+    unknown = settings.total_steps - sum(steps for _, steps in stretches)
+    sizes = {start.batch_size for start, _ in stretches} | {settings.batch_size}
+    seen = sum(steps * start.batch_size for start, steps in stretches)
+    seen += unknown * settings.batch_size
+    source = f"{settings.data.dataset}/{settings.data.config}"
+    if data.follows_files(settings.data):
+        source = f"{data.title_of(settings.data)} ({source})"
+    lines = [
+        f"{settings.total_steps:,} steps of {' or '.join(f'{n:,}' for n in sorted(sizes))} "
+        f"examples, {seen:,} in all: {seen / records['examples']:.3g} times the "
+        f"{records['examples']:,} examples of the split `{settings.train_split}` of {source}.",
+        "",
+    ]
+    lines += [f"- {name}: `{digits[:_DIGITS]}`" for name, digits in records["train"].items()]
+    return "\n".join(lines)
+
+
+def _describe_compute(stretches: Sequence[tuple[Compute, int]], *, varies: bool) -> str:
+    """The devices of every range of steps, and the FLOPs, a limit if they vary with the texts."""
+    kinds, limit = [], "at most " if varies else ""
+    for start, _ in stretches:
+        flops = f", {limit}{start.flops_per_step / 1e9:.3g} GFLOP per step and device"
+        kinds.append(f"{start.devices} x {start.kind}{flops if start.flops_per_step else ''}")
+    unknown = stretches[0][0].step if stretches else 0
+    if len(stretches) == 1 and not unknown:
+        lines = [f"{kinds[0]}."]
+    else:
+        lines = [f"- Steps 1 to {unknown:,}: not recorded."] if unknown else []
+        for (start, steps), kind in zip(stretches, kinds, strict=True):
+            first, last, batch = start.step + 1, start.step + steps, start.batch_size
+            lines.append(f"- Steps {first:,} to {last:,}: batch {batch:,}, {kind}.")
+    if not unknown and stretches and all(start.flops_per_step for start, _ in stretches):
+        total = sum(start.flops_per_step * start.devices * steps for start, steps in stretches)
+        counted = "as the compiler counts them: the body of a loop once"
+        lines += ["", f"{limit.capitalize()}{total / 1e12:.3g} TFLOP in all, {counted}."]
+    return "\n".join(lines)
+
+
+def _nest(evaluation: Evaluation) -> str:
+    """A report as a subsection, with its headings two levels deeper."""
+    folder = os.path.join(FINAL, evaluation.evaluator)
+    lines = [
+        f"##{line}" if line.startswith("#") else line for line in evaluation.report().splitlines()
+    ]
+    return "\n".join([*lines, "", f"Results: [`{folder}`]({folder}/{REPORT})."])

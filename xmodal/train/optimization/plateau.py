@@ -1,0 +1,95 @@
+"""Reduces the learning rate when a metric stops improving, like torch's `ReduceLROnPlateau`."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.config import setting
+
+# torch's `eps`: smaller reductions of the rate are ignored.
+_SMALLEST_REDUCTION = 1e-8
+
+
+@dataclasses.dataclass(frozen=True)
+class PlateauConfig:
+    """`config.optimizer.plateau`.
+
+    Attributes:
+      mode: whether a low ("min") or a high ("max") value is good.
+      metric: tag of an evaluator's metric; "" for that of `config.select`.
+      factor: multiplier of the rate at each reduction.
+      patience: number of consecutive evaluations without improvement that are tolerated.
+      threshold: relative change that counts as an improvement.
+      min_rate: the base learning rate is not reduced below it.
+    """
+
+    mode: str = setting(one_of=("min", "max"))
+    metric: str = ""
+    factor: float = setting(0.1, above=0, below=1)
+    patience: int = setting(10, at_least=0)
+    threshold: float = setting(1e-4, at_least=0)
+    min_rate: float = setting(0.0, at_least=0)
+
+
+class PlateauState(NamedTuple):
+    """The part of a training state that evaluations update.
+
+    Attributes:
+      best: float32 scalar, best value so far.
+      waited: int32 scalar, evaluations since the last improvement or reduction.
+      factor: float32 scalar, multiplier of the learning rate.
+      observed: int32 scalar, updates before the last evaluation that counted; 0 if none did.
+    """
+
+    best: jax.Array
+    waited: jax.Array
+    factor: jax.Array
+    observed: jax.Array
+
+
+def init(config: PlateauConfig) -> PlateauState:
+    """Returns the state before the first evaluation."""
+    worst = jnp.inf if config.mode == "min" else -jnp.inf
+    return PlateauState(
+        best=jnp.full((), worst, jnp.float32),
+        waited=jnp.zeros((), jnp.int32),
+        factor=jnp.ones((), jnp.float32),
+        observed=jnp.zeros((), jnp.int32),
+    )
+
+
+def update(
+    config: PlateauConfig, state: PlateauState, value: float, learning_rate: float, count: int
+) -> PlateauState:
+    """Returns the state after one evaluation; runs on the host, identically in every process.
+
+    Args:
+      config: see `PlateauConfig`.
+      state: replicated arrays.
+      value: value of the metric, the same in every process; NaN is not an improvement.
+      learning_rate: the base rate, which `min_rate` refers to.
+      count: updates before the evaluation.
+    """
+    best, waited, factor = (float(leaf) for leaf in state[:3])
+    # Rounded as it will be stored: otherwise an equal value might look like an improvement.
+    value = float(np.float32(value))
+    if config.mode == "min":
+        improved = value < best * (1 - config.threshold)
+    else:
+        improved = value > best * (1 + config.threshold)
+    best, waited = (value, 0) if improved else (best, waited + 1)
+    if waited > config.patience:
+        waited = 0
+        rate = learning_rate * factor
+        reduced = max(rate * config.factor, config.min_rate)
+        if rate - reduced > _SMALLEST_REDUCTION:
+            factor = reduced / learning_rate
+    return PlateauState(*map(_place_like, state, (best, waited, factor, count)))
+
+
+def _place_like(old: jax.Array, value: Any) -> jax.Array:
+    return mesh_lib.put(np.asarray(value, old.dtype), old.sharding)

@@ -1,0 +1,114 @@
+"""Lengths of a run: numbers of steps, and those given in epochs."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from xmodal.core.errors import UserError
+
+_EPOCHS = re.compile(r"(\d+(?:\.\d+)?) epochs?")
+# Keys of a config whose values are steps.
+_LENGTHS = ("total_steps", "log_every", "every", "warmup_steps", "frozen_until", "start", "end")
+# The default warm-up of a config is "up to 40", and at most a third of the run.
+_UP_TO, _RUN_OVER_WARMUP = "up to ", 3
+
+
+def is_due(step: int, every: int, total_steps: int) -> bool:
+    """Returns whether a periodic action is due at this step; it always is at the last one."""
+    return step == total_steps or (every > 0 and step % every == 0)
+
+
+def choose_warmup(value: Any, total_steps: Any) -> Any:
+    """Returns the warm-up of a run in steps.
+
+    Args:
+      value: `warmup_steps` of a schedule: steps, or "up to 40", which a run of fewer than 120 steps
+        shortens to a third of its steps. Anything else is returned unchanged.
+      total_steps: length of the run; anything else than a number is an error where it is read.
+    """
+    match = re.fullmatch(rf"({_UP_TO})?(\d+)", value) if isinstance(value, str) else None
+    if match is None:
+        return value
+    steps, is_default = int(match[2]), match[1] is not None
+    if not is_default or not isinstance(total_steps, int):
+        return steps
+    return min(steps, max(total_steps, 0) // _RUN_OVER_WARMUP)
+
+
+def to_steps(
+    value: int | str, steps_per_epoch: float, where: str = "config", *, may_vanish: bool = False
+) -> int:
+    """Returns a length in steps.
+
+    Args:
+      value: steps, as a number or a string, or a string such as "3 epochs" or "0.5 epochs".
+      steps_per_epoch: full batches in one pass over the training data.
+      where: place of the value in the config, for the error.
+      may_vanish: whether it may round to zero steps.
+
+    Raises:
+      UserError: any other string, or a length that rounds to zero steps.
+    """
+    if not isinstance(value, str):
+        return value
+    if value.isdecimal():  # Set on the command line instead of a length such as "3 epochs".
+        return int(value)
+    match = _EPOCHS.fullmatch(value)
+    if match is None:
+        raise UserError(f"{where} is {value!r}; it must be a step or a string like '3 epochs'.")
+    epochs = float(match[1])
+    steps = round(epochs * steps_per_epoch)
+    if epochs and not steps and not may_vanish:
+        raise UserError(
+            f"{where} is {value!r}, less than one step: an epoch has {steps_per_epoch:g}; "
+            "use more epochs, or a number of steps."
+        )
+    return steps
+
+
+def resolve_epochs(config: Any, steps_per_epoch: float, where: str = "config") -> Any:
+    """Returns a nested config with lengths such as "3 epochs" replaced by their steps.
+
+    Lengths are the values of some keys, such as `every`, and keys. Other values are not: a
+    learning rate of "3 epochs" stays, and is an error when it is read.
+
+    Args:
+      config: nested mappings, lists and tuples; mappings are returned as dicts. A key in epochs
+        becomes its step as a string, since keys of a config saved as JSON are strings.
+      steps_per_epoch: full batches in one pass over the training data.
+      where: place of this part in the whole config, for errors.
+
+    Raises:
+      UserError: see `to_steps`; or two keys of a section become the same step.
+    """
+    if isinstance(config, Mapping):
+        resolved = {}
+        for key, value in config.items():
+            place = f"{where}.{key}"
+            new_key = str(to_steps(key, steps_per_epoch, place)) if _in_epochs(key) else key
+            if new_key in resolved:
+                raise UserError(f"{place} and another key of {where} are both step {new_key}.")
+            if key in _LENGTHS and isinstance(value, str):
+                resolved[new_key] = _resolve_length(value, steps_per_epoch, place)
+            else:
+                resolved[new_key] = resolve_epochs(value, steps_per_epoch, place)
+        return resolved
+    if isinstance(config, (list, tuple)):
+        items = [
+            resolve_epochs(item, steps_per_epoch, f"{where}[{i}]") for i, item in enumerate(config)
+        ]
+        return type(config)(items)
+    return config
+
+
+def _resolve_length(value: str, steps_per_epoch: float, where: str) -> int | str:
+    if value.startswith(_UP_TO):
+        longest = value.removeprefix(_UP_TO)
+        return f"{_UP_TO}{to_steps(longest, steps_per_epoch, where, may_vanish=True)}"
+    is_length = value.isdecimal() or _in_epochs(value)
+    return to_steps(value, steps_per_epoch, where) if is_length else value
+
+
+def _in_epochs(value: Any) -> bool:
+    # "three epochs" and "3 epocs" are rejected instead of passed on.
+    return isinstance(value, str) and re.fullmatch(r"\S+ epochs?|[\d.]+ e\w+", value) is not None

@@ -1,0 +1,305 @@
+"""Learning-rate schedules, and options that change with the step."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xmodal.core.config import check_keys, lookup, read_named, setting
+from xmodal.core.errors import UserError
+
+Count = int | jax.Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Constant:
+    """The peak at every step after the warm-up.
+
+    Attributes:
+      warmup_steps: the rate rises linearly from 0 over these steps.
+    """
+
+    ends_with_run: ClassVar[bool] = False
+    """Whether the rate depends on the length of the run."""
+
+    warmup_steps: int = setting(0, at_least=0)
+
+    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
+        """Returns the share of the peak at `step` (int32), without the warm-up."""
+        del step, total_steps
+        return jnp.ones(())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Linear(Constant):
+    """A straight line from the peak, at the end of the warm-up, to the end of the run.
+
+    Attributes:
+      end_fraction: share of the peak at the last step.
+      every: steps between two changes of the rate.
+    """
+
+    ends_with_run: ClassVar[bool] = True
+
+    end_fraction: float = setting(0.0, at_least=0, at_most=1)
+    every: int = setting(1, at_least=1)
+
+    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
+        """Returns the share of the peak at `step` (int32), without the warm-up."""
+        return self.end_fraction + (1 - self.end_fraction) * (1 - self._progress(step, total_steps))
+
+    def _progress(self, step: jax.Array, total_steps: Count) -> jax.Array:
+        step = step // self.every * self.every
+        return jnp.clip((step - self.warmup_steps) / (total_steps - self.warmup_steps), 0, 1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cosine(Linear):
+    """Half a cosine from the peak to the end of the run (Loshchilov and Hutter 2017, eq. 5).
+
+    `every` = one epoch gives torch's `CosineAnnealingLR` stepped once per epoch.
+    """
+
+    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
+        """Returns the share of the peak at `step` (int32), without the warm-up."""
+        share = (1 + jnp.cos(math.pi * self._progress(step, total_steps))) / 2
+        return self.end_fraction + (1 - self.end_fraction) * share
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Staircase(Constant):
+    """Multiplies the rate by `rate` every `every` steps."""
+
+    rate: float = setting(above=0, at_most=1)
+    every: int = setting(at_least=1)
+
+    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
+        """Returns the share of the peak at `step` (int32), without the warm-up."""
+        del total_steps
+        return self.rate ** jnp.float32(step // self.every)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Piecewise(Constant):
+    """Multiplies the rate at given steps.
+
+    Attributes:
+      steps: {step: factor}; from that step on the rate is multiplied by the factor.
+    """
+
+    steps: Mapping[str | int, float]
+
+    def __post_init__(self) -> None:
+        for step, factor in _by_step("config.optimizer.schedule.steps", self.steps).items():
+            if not _is_number(factor) or factor < 0:
+                raise UserError(
+                    f"config.optimizer.schedule.steps.{step} is {factor!r}; it must be a number "
+                    "of at least 0."
+                )
+
+    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
+        """Returns the share of the peak at `step` (int32), without the warm-up."""
+        del total_steps
+        share = jnp.ones(())
+        for boundary, factor in _by_step("config.optimizer.schedule.steps", self.steps).items():
+            share = share * jnp.where(step >= boundary, factor, 1.0)
+        return share
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InverseSqrt(Constant):
+    """The peak times sqrt(warmup_steps / step) after the warm-up (Vaswani et al. 2017, 5.3)."""
+
+    warmup_steps: int = setting(at_least=1)
+
+    def factor(self, step: jax.Array, total_steps: Count) -> jax.Array:
+        """Returns the share of the peak at `step` (int32), without the warm-up."""
+        del total_steps
+        return jnp.sqrt(self.warmup_steps / jnp.maximum(step, self.warmup_steps))
+
+
+SCHEDULES: dict[str, type[Constant]] = {
+    "constant": Constant,
+    "cosine": Cosine,
+    "inverse_sqrt": InverseSqrt,
+    "linear": Linear,
+    "piecewise": Piecewise,
+    "staircase": Staircase,
+}
+
+
+def read_schedule(section: Mapping[str, Any]) -> Constant:
+    """Returns `config.optimizer.schedule` as its dataclass.
+
+    Args:
+      section: `name`, a key of `SCHEDULES`, and the fields of that row.
+
+    Raises:
+      UserError: an unknown name or key, or a value out of range.
+    """
+    return read_named("config.optimizer.schedule", section, SCHEDULES, lambda row: row)[1]
+
+
+class Lengths(NamedTuple):
+    """Lengths that differ between runs of one config, as arguments of a compiled program.
+
+    Attributes:
+      total_steps: int32 scalar, length of the run.
+      warmup_steps: int32 scalar, length of its warm-up.
+    """
+
+    total_steps: Any
+    warmup_steps: Any
+
+
+Rate = Callable[[Count, Lengths | None], jax.Array]
+
+
+def read_lengths(section: Mapping[str, Any], total_steps: int) -> Lengths:
+    """Returns the lengths of a run with the schedule `section`."""
+    return Lengths(np.int32(total_steps), np.int32(read_schedule(section).warmup_steps))
+
+
+def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> Rate:
+    """Returns the function (step, lengths) -> learning rate (float32 scalar).
+
+    With lengths, which equal those of the schedule, a program that calls it is the same for runs of
+    other lengths; with None they are constants.
+
+    Args:
+      section: `config.optimizer.schedule`.
+      peak: the learning rate that the schedule scales.
+      total_steps: length of the run.
+
+    Raises:
+      UserError: see `read_schedule`; or the warm-up is as long as the run.
+    """
+    schedule = read_schedule(section)
+    warmup = schedule.warmup_steps
+    if warmup >= total_steps:
+        raise UserError(
+            f"config.optimizer.schedule.warmup_steps={warmup} leaves nothing of "
+            f"config.total_steps={total_steps}; lower it, or train longer."
+        )
+
+    def rate(step: Count, lengths: Lengths | None = None) -> jax.Array:
+        step = jnp.asarray(step, jnp.int32)
+        total, rising = lengths or (total_steps, warmup)
+        rise = jnp.minimum(step / rising, 1) if warmup else 1.0
+        own = dataclasses.replace(schedule, warmup_steps=rising)
+        return jnp.float32(peak * rise * own.factor(step, total))
+
+    return rate
+
+
+def is_schedule(value: Any) -> bool:
+    """Returns whether an option is a schedule of the step rather than a constant."""
+    return isinstance(value, Mapping) and "schedule" in value
+
+
+def values(where: str, value: Any) -> list[Any]:
+    """Returns an option's values during a run; the end points of a linear schedule.
+
+    Raises:
+      UserError: see `check`.
+    """
+    check(where, value)
+    if not is_schedule(value):
+        return [value]
+    if value["schedule"] == "linear":
+        return [value[key] for key in ("before", "from", "to") if key in value]
+    return list(value["values"].values())
+
+
+def check(where: str, value: Any) -> None:
+    """Raises an error for a schedule that `resolve` cannot read; other values pass.
+
+    Args:
+      where: place of the value in the config, as a user writes it.
+      value: an option; a schedule is `{"schedule": "linear", "from", "to", "end", "start": 0}`,
+        where an optional `before` is the value before the start (default: `from`), or
+        `{"schedule": "piecewise", "values": {0: first, step: next, ...}}`.
+
+    Raises:
+      UserError: an unknown, missing or wrong key.
+    """
+    if not is_schedule(value):
+        return
+    keys = lookup(f"{where}.schedule", value["schedule"], _NUMBER_SCHEDULES)
+    check_keys(where, value, ("schedule", *keys))
+    if missing := [key for key in keys if key not in value and key not in _OPTIONAL]:
+        raise UserError(f"{where} lacks {missing}; known: {sorted(keys)}.")
+    if value["schedule"] == "piecewise":
+        _check_piecewise(where, value["values"])
+    else:
+        _check_linear(where, value)
+
+
+_NUMBER_SCHEDULES = {"linear": ("from", "to", "start", "end", "before"), "piecewise": ("values",)}
+_OPTIONAL = ("start", "before")
+
+
+def _check_linear(where: str, value: Mapping[str, Any]) -> None:
+    for key in ("from", "to", "before"):
+        if key in value and not _is_number(value[key]):
+            raise UserError(f"{where}.{key} is {value[key]!r}; it must be a finite number.")
+    start, end = value.get("start", 0), value["end"]
+    for key, step in (("start", start), ("end", end)):
+        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+            raise UserError(f"{where}.{key} is {step!r}; it must be a step of at least 0.")
+    if end <= start:
+        raise UserError(f"{where}.end is {end}; it must be more than start={start}.")
+
+
+def _check_piecewise(where: str, values: Any) -> None:
+    if not isinstance(values, Mapping) or not values:
+        raise UserError(f"{where}.values is {values!r}; it must map steps to values.")
+    by_step = _by_step(f"{where}.values", values)
+    if next(iter(by_step)) != 0:
+        raise UserError(f"{where}.values has no value for step 0; its steps are {list(by_step)}.")
+    items = list(by_step.values())
+    if not all(map(_is_number, items)):
+        raise UserError(f"{where}.values are {items}; they must be numbers.")
+
+
+def resolve(value: Any, step: jax.Array) -> Any:
+    """Returns the value of an option at a step.
+
+    Args:
+      value: an option that passed `check`.
+      step: int32 scalar.
+
+    Returns:
+      A float32 scalar for a schedule, and any other option unchanged.
+    """
+    if not is_schedule(value):
+        return value
+    if value["schedule"] == "linear":
+        start, first = value.get("start", 0), value["from"]
+        progress = jnp.clip((step - start) / (value["end"] - start), 0, 1)
+        line = first + (value["to"] - first) * progress
+        return jnp.float32(jnp.where(step < start, value.get("before", first), line))
+    by_step = _by_step("values", value["values"])
+    index = jnp.sum(step >= jnp.array(list(by_step), jnp.int32)) - 1
+    return jnp.array(list(by_step.values()), jnp.float32)[index]
+
+
+def _is_number(value: Any) -> bool:
+    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)
+
+
+def _by_step(where: str, values: Mapping[Any, Any]) -> dict[int, Any]:
+    """Returns `{step: value}` by ascending step; the keys may be strings."""
+    by_step = {}
+    for key, value in values.items():
+        if isinstance(key, bool) or not str(key).isdecimal():
+            raise UserError(f"{where} has the key {key!r}; its keys must be steps.")
+        if int(key) in by_step:
+            raise UserError(f"{where} has step {int(key)} twice.")
+        by_step[int(key)] = value
+    return dict(sorted(by_step.items()))

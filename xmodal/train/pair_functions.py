@@ -1,0 +1,34 @@
+"""The functions of a model's pair scorer, for evaluation."""
+
+import dataclasses
+from typing import Any
+
+import jax
+
+from xmodal.evals.scores.pair_scores import PairFunctions, Tokens
+from xmodal.models import DualEncoder, Features
+
+
+def make_pair_functions(model: DualEncoder) -> PairFunctions | None:
+    """Returns the functions that prepare items and score pairs; None without a pair scorer."""
+    scorer = model.pair_scorer
+    if scorer is None:
+        return None
+
+    # Every call would copy the layers that are shared with the text encoder out of its stack. A
+    # compiled function copies all parameters that it returns.
+    complete = jax.jit(scorer.complete) if scorer.shared else scorer.complete
+    bound = dataclasses.replace(scorer, shared=None)
+
+    def bind(params: Any) -> Any:
+        return {"pair_scorer": complete(params)}
+
+    def prepare(side: str, params: Any, items: Tokens) -> Any:
+        return bound.prepare(side, params, Features(items.tokens, items.mask, items.extras))
+
+    def score(params: Any, images: Any, texts: Any) -> jax.Array:
+        return bound.scores(params, images, texts)
+
+    definition = f"{scorer.score} of {scorer.name}"
+    settings = f"{definition} {scorer.module!r}"
+    return PairFunctions(definition, prepare, score, scorer.pair_bytes, settings, bind)

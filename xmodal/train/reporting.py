@@ -1,0 +1,319 @@
+"""Reports of a run: scalars (one step late), speed, waiting time and failures."""
+
+import contextlib
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from absl import logging
+from etils import epath
+from jax.experimental import multihost_utils
+from tqdm import tqdm
+
+from xmodal.core.atomic import write_atomically
+from xmodal.core.errors import UserError
+from xmodal.core.event_writer import EventWriter
+from xmodal.train.sections import SelectConfig
+
+# Consecutive skips: one bad batch is plausible; ten mean the run has diverged.
+_MOST_SKIPPED = 10
+_SKIPPED = "skipped.jsonl"
+# A run logs about as many lines of progress, but one at least as often as this.
+_LINES, _LONGEST_SECONDS = 20, 600.0
+
+
+def is_finite(scalars: Mapping[str, float]) -> bool:
+    """Returns whether a step changed the state: its loss and gradient are finite, as `step` asks.
+
+    Another scalar, such as one of a loss of your own, may be NaN.
+    """
+    return all(math.isfinite(scalars[f"train/{name}"]) for name in ("loss", "gradient_norm"))
+
+
+class NonFiniteLossError(UserError):
+    """Loss or gradient became NaN or infinite."""
+
+    def __init__(self, step: int, evidence: Mapping[str, Any], *, skipped: int = 0) -> None:
+        """Stores the number of skipped steps just before it."""
+        remedy = "Lower config.optimizer.learning_rate or set config.optimizer.clip_norm"
+        super().__init__(
+            f"Loss or gradient of {skipped + 1} steps in a row is not finite; the last is step "
+            f"{step}; their batches were skipped, and their ids are in skipped.jsonl and "
+            f"failure.json. The parameters themselves may have diverged before. {remedy}, in a new "
+            "--workdir, or remove the last checkpoints to go back to an earlier one."
+            if skipped
+            else f"Loss or gradient of step {step} is not finite. The state before that step is "
+            "saved as the run's last checkpoint, the batch's ids and the last finite scalars in "
+            f"failure.json. {remedy}; config.non_finite='skip' skips such a batch."
+        )
+        self.step = step
+        self.evidence = dict(evidence)
+
+    def save(self, run_dir: str) -> None:
+        """Writes `RUN_DIR/failure.json` with the ids of the global batch; every process calls it.
+
+        All processes see the same loss, so all of them get here.
+        """
+        evidence = self._gather()
+        if jax.process_index() == 0:
+            path = epath.Path(run_dir) / "failure.json"
+            path.write_text(json.dumps(evidence, indent=2) + "\n")
+
+    def append(self, run_dir: str) -> None:
+        """Adds a line to `RUN_DIR/skipped.jsonl`; every process calls it."""
+        evidence = self._gather()
+        logging.warning("Loss or gradient of step %d is not finite; it is skipped.", self.step)
+        if jax.process_index() == 0:
+            path = epath.Path(run_dir) / _SKIPPED
+            before = path.read_text() if path.exists() else ""
+            write_atomically(path, f"{before}{json.dumps(evidence)}\n")
+
+    def _gather(self) -> dict[str, Any]:
+        own = np.asarray(self.evidence["image_ids"], np.int32)
+        everyone = multihost_utils.process_allgather(own, tiled=True)
+        return self.evidence | {"image_ids": np.asarray(everyone).tolist()}
+
+
+def forget_skipped(run_dir: str, first_step: int) -> None:
+    """Removes the steps that a start runs again from `RUN_DIR/skipped.jsonl`, on process 0."""
+    path = epath.Path(run_dir) / _SKIPPED
+    if jax.process_index() > 0 or not path.exists():
+        return
+    lines = path.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if _is_before(path, line, first_step)]
+    if kept != lines:
+        write_atomically(path, "".join(kept))
+
+
+def _is_before(path: epath.Path, line: str, step: int) -> bool:
+    try:
+        return int(json.loads(line)["step"]) < step
+    except (ValueError, TypeError, LookupError, RecursionError):
+        logging.warning("%s is damaged: a line that is not JSON is removed.", path)
+        return False
+
+
+@dataclasses.dataclass
+class _Window:
+    """Totals since the last report."""
+
+    started: float
+    waiting: float = 0.0
+    paused: float = 0.0
+    flops: float = 0.0
+    scalars: list[dict[str, float]] = dataclasses.field(default_factory=list)
+
+
+class _Pending(NamedTuple):
+    """A dispatched step; see `Reporter.record`."""
+
+    step: int
+    scalars: Mapping[str, jax.Array]
+    image_ids: list[int]
+    flops: float
+
+
+class Reporter:
+    """Follows a run step by step without holding up the device.
+
+    The scalars of a step are fetched after the next step was dispatched, so the device always has
+    work while the host waits for the scalars.
+    """
+
+    def __init__(
+        self,
+        writer: EventWriter,
+        *,
+        total_steps: int,
+        batch_size: int,
+        every: int,
+        first_step: int = 0,
+        on_skip: Callable[[NonFiniteLossError], None] | None = None,
+    ) -> None:
+        """Starts the clock, and a progress bar if there is a terminal.
+
+        Args:
+          writer: writer of TensorBoard files.
+          total_steps: steps of the run, for the ETA.
+          batch_size: global batch size, for examples per second.
+          every: steps between reports.
+          first_step: first step that this process runs.
+          on_skip: called with every step that is not finite; many consecutive ones raise an
+            error. With None, the first one raises an error.
+        """
+        self._writer = writer
+        self._total_steps = total_steps
+        self._batch_size = batch_size
+        self._every = every
+        self._on_skip, self._consecutive_skips = on_skip, 0
+        self._window = _Window(time.monotonic())
+        self._pending: _Pending | None = None
+        self._last_finite: dict[str, float] = {}
+        self._counts: list[str] = []
+        self._logged = (-1, 0.0)  # The part of the run that the last line fell in, and its time.
+        # disable=None: a bar only if there is a terminal.
+        self._bar = tqdm(
+            total=total_steps,
+            initial=first_step,
+            unit=" steps",
+            disable=None,
+            leave=False,
+            dynamic_ncols=True,
+        )
+
+    def close(self) -> None:
+        """Removes the bar."""
+        self._bar.close()
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Time spent here counts as waiting for data."""
+        start = time.monotonic()
+        yield
+        self._window.waiting += time.monotonic() - start
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time spent here (evaluation, saving) counts neither as training nor as waiting.
+
+        Raises:
+          NonFiniteLossError: the last step failed, so its state is not worth evaluating.
+        """
+        self._flush()
+        start = time.monotonic()
+        yield
+        self._window.paused += time.monotonic() - start
+
+    def record(
+        self,
+        step: int,
+        scalars: Mapping[str, jax.Array],
+        image_ids: np.ndarray,
+        flops: float = 0.0,
+    ) -> None:
+        """Takes the step just dispatched and reads the scalars of the step before.
+
+        Args:
+          step: its number.
+          scalars: its scalars.
+          image_ids: ids of this process's rows of its batch.
+          flops: its FLOPs on one device, as the compiler counts them; 0 if unknown.
+
+        Raises:
+          NonFiniteLossError: the step before had a non-finite loss or gradient.
+        """
+        pending = self._pending
+        self._pending = _Pending(step, scalars, image_ids.tolist(), flops)
+        if pending is None:
+            return
+        try:
+            self._read(pending)
+        except NonFiniteLossError:
+            if self._on_skip is not None:  # The state is past this step, too.
+                with contextlib.suppress(NonFiniteLossError):
+                    self._flush()
+            raise
+
+    def log_evaluation(
+        self,
+        step: int,
+        metrics: Mapping[str, float],
+        select: SelectConfig,
+        best_step: int | None,
+    ) -> None:
+        """Logs a line on an evaluation: the metric of `select` and one tag per other evaluator."""
+        if not metrics:
+            return
+        shown: dict[str, str] = {}
+        for tag in (select.metric, *metrics):
+            if tag in metrics:
+                shown.setdefault(tag.partition("/")[0], f"{tag} {metrics[tag]:.4g}")
+        best = "" if best_step is None else f"  best so far: step {best_step}"
+        logging.info("step %d/%d  %s%s", step, self._total_steps, "  ".join(shown.values()), best)
+
+    def _flush(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self._read(pending)
+
+    def _read(self, pending: _Pending) -> None:
+        fetched = jax.device_get(dict(pending.scalars))
+        self._counts = [
+            k for k, v in fetched.items() if np.issubdtype(np.asarray(v).dtype, np.integer)
+        ]
+        values = {name: float(value) for name, value in fetched.items()}
+        if is_finite(values):
+            self._consecutive_skips, self._last_finite = 0, {"step": pending.step} | values
+            self._window.scalars.append(values)
+            self._window.flops += pending.flops
+        else:
+            self._skip_or_raise(pending.step, values, pending.image_ids)
+        self._bar.update()
+        done = pending.step + 1
+        if self._window.scalars and (done % self._every == 0 or done == self._total_steps):
+            self._report(done)
+
+    def _skip_or_raise(self, step: int, values: Mapping[str, float], image_ids: list[int]) -> None:
+        evidence = {
+            "step": step,
+            "image_ids": image_ids,
+            "scalars": {name: repr(value) for name, value in values.items()},
+            "last_finite_scalars": {
+                # NaN, which one of a loss of your own may be, is not JSON.
+                name: value if math.isfinite(value) else repr(value)
+                for name, value in self._last_finite.items()
+            },
+        }
+        failure = NonFiniteLossError(step, evidence, skipped=self._consecutive_skips)
+        self._consecutive_skips += 1
+        if self._on_skip is not None:
+            self._on_skip(failure)
+        if self._on_skip is None or self._consecutive_skips >= _MOST_SKIPPED:
+            raise failure
+
+    def _report(self, done: int) -> None:
+        window, self._window = self._window, _Window(time.monotonic())
+        count = len(window.scalars)
+        training = max(self._window.started - window.started - window.paused, 1e-9)
+        means = {
+            name: float(np.mean([values[name] for values in window.scalars]))
+            for name in window.scalars[0]
+        }
+        # Report the current counts; a mean over the window would say less.
+        means |= {name: window.scalars[-1][name] for name in self._counts}
+        perf = {
+            "perf/examples_per_second": count * self._batch_size / training,
+            "perf/data_wait_share": window.waiting / training,
+            "perf/eta_seconds": (self._total_steps - done) * training / count,
+        }
+        if window.flops:
+            perf["perf/device_tflops_per_second"] = window.flops / training / 1e12
+        if (stats := jax.local_devices()[0].memory_stats()) and "peak_bytes_in_use" in stats:
+            perf["perf/peak_device_gib"] = stats["peak_bytes_in_use"] / 2**30
+        self._writer.write_scalars(done, means | perf)
+        if self._is_line_due(done):
+            self._log(done, means, perf)
+
+    def _is_line_due(self, done: int) -> bool:
+        part, seconds = self._logged
+        own = done * _LINES // self._total_steps
+        if own == part and time.monotonic() - seconds < _LONGEST_SECONDS:
+            return False
+        self._logged = own, time.monotonic()
+        return True
+
+    def _log(self, done: int, means: Mapping[str, float], perf: Mapping[str, float]) -> None:
+        logging.info(
+            "step %d/%d  loss %.4f  %s examples/s  %s left  data wait %.0f %%",
+            done,
+            self._total_steps,
+            means["train/loss"],
+            f"{rate:,.0f}" if (rate := perf["perf/examples_per_second"]) >= 10 else f"{rate:.2g}",
+            tqdm.format_interval(perf["perf/eta_seconds"]),
+            100 * perf["perf/data_wait_share"],
+        )

@@ -1,0 +1,100 @@
+"""A resolved run: its config, and everything that is made from it."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+
+import jax
+import numpy as np
+import optax
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from xmodal.evals.evaluators import Options
+from xmodal.models import DualEncoder
+from xmodal.train import rngs
+from xmodal.train.folder.run_folder import Records
+from xmodal.train.optimization.optimizer import make_optimizer
+from xmodal.train.run_config import RunConfig
+from xmodal.train.step.state import TrainState, first_state, init_params, with_shardings
+from xmodal.train.step.tasks import Task
+from xmodal.train.tree import Tree, partition
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run whose config has been checked; nothing reads a config again.
+
+    The loop, the dry run, the evaluation and a sweep are given this and nothing else.
+
+    Attributes:
+      config: the config; nothing in it depends on the dataset or on other weights any more. It is
+        saved as the run's config.json.
+      settings: the same config as a dataclass.
+      evals: options of the evaluators, by name.
+      mesh: all devices.
+      model: the towers and their similarity.
+      tasks: the trained tasks.
+      batch: name -> shape and dtype of the columns of a global training batch.
+      records: hash and number of the training records, see `run_records`; empty if the dataset is
+        not known, or not needed.
+      missing: why the dataset is not known; sizes that depend on it are then arbitrary. "" if it
+        is known, or not needed.
+    """
+
+    config: ConfigDict
+    settings: RunConfig
+    evals: Mapping[str, Options]
+    mesh: Mesh
+    model: DualEncoder
+    tasks: tuple[Task, ...]
+    batch: Mapping[str, jax.ShapeDtypeStruct]
+    records: Records = dataclasses.field(default_factory=dict)
+    missing: str = ""
+
+    @functools.cached_property
+    def key_data(self) -> np.ndarray:
+        """The run's seed, as an argument of its programs, which runs of other seeds share."""
+        return rngs.key_data(self.settings.seed)
+
+    @functools.cached_property
+    def init_params(self) -> Callable[..., tuple[Tree, Tree]]:
+        """Returns `(params, model_state)` of `key_data`; compiled, and takes seconds to trace."""
+        # The number of items does not affect the parameters.
+        one = {
+            name: np.zeros((1, *spec.shape[1:]), spec.dtype) for name, spec in self.batch.items()
+        }
+        return jax.jit(functools.partial(init_params, self.model, self.tasks, one))
+
+    @functools.cached_property
+    def shapes(self) -> tuple[Tree, Tree]:
+        """Shapes and dtypes of `(params, model_state)`."""
+        return jax.eval_shape(self.init_params, self.key_data)
+
+    @functools.cached_property
+    def trained(self) -> Tree:
+        """Shapes and dtypes of the trained parameters."""
+        return partition(self.shapes[0], self.settings.freeze)[0]
+
+    @functools.cached_property
+    def frozen(self) -> Tree:
+        """Shapes and dtypes of the frozen parameters."""
+        return partition(self.shapes[0], self.settings.freeze)[1]
+
+    @functools.cached_property
+    def optimizer(self) -> optax.GradientTransformation:
+        """The optimizer of the trained parameters."""
+        settings = self.settings
+        return make_optimizer(settings.optimizer, settings.total_steps, self.trained, self.frozen)
+
+    def init_state(self, key_data: jax.Array | np.ndarray) -> TrainState:
+        """Returns the state of step 0; a pure function."""
+        return first_state(*self.init_params(key_data), self.optimizer, self.settings.freeze)
+
+    @functools.cached_property
+    def state_shapes(self) -> TrainState:
+        """Shapes, dtypes and sharding of the state; nothing is computed."""
+        make = functools.partial(first_state, optimizer=self.optimizer, freeze=self.settings.freeze)
+        # Uses the known parameter shapes, since tracing the towers again takes seconds.
+        shapes = jax.eval_shape(make, *self.shapes)
+        return with_shardings(shapes, self.mesh, self.settings.sharding)

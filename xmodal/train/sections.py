@@ -1,0 +1,217 @@
+"""Config sections that the training code reads."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping
+
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
+from xmodal.evals.reports.metrics import lower_is_better, tie_breakers
+
+
+@dataclasses.dataclass(frozen=True)
+class TowersConfig:
+    """`config.init_from.towers`: folders of `xmodal convert`, "" for none.
+
+    `pip:NAME` is a tower of an installed package, see `pretrained.packaged_towers`.
+    """
+
+    image: str = ""
+    text: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class WordVectorsConfig:
+    """`config.init_from.word_vectors`: initial values of the text encoder's word table.
+
+    Attributes:
+      file: a GloVe, word2vec or fastText file, see `pretrained.word_vectors`; "" for none.
+      misses: what to do with a word that the file lacks. "shorten" looks it up again without
+        hyphens, periods and apostrophes, and up to the first slash, as PVSE and PCME do; "random"
+        does not. Words that are not found keep their random vectors.
+    """
+
+    file: str = ""
+    misses: str = setting("shorten", one_of=("shorten", "random"))
+
+
+@dataclasses.dataclass(frozen=True)
+class BlendConfig:
+    """`config.init_from.blend`: a second model, whose weights are averaged with those of the first.
+
+    Attributes:
+      run: folder of a run with the same parameters; "" for none.
+      step: its checkpoint: a number, `latest` or `best`.
+      weight: w of (1 - w) a + w b, where b is this run and a is what the rest of `init_from`
+        names.
+    """
+
+    run: str = ""
+    step: str | int = "best"
+    weight: float = setting(0.5, at_least=0, at_most=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class InitConfig:
+    """`config.init_from`: weights that a run starts from.
+
+    Attributes:
+      run: folder of another run; "" for none.
+      step: its checkpoint: a number, `latest` or `best`.
+      include: regular expressions matched from the start of a parameter's path; only these are
+        taken; `[".*"]` takes all.
+      optimizer: whether Adam's moments are taken too, as in the fine-tuning of the CxC authors.
+      towers: see `TowersConfig`.
+      model: folder of `xmodal convert --model` with both towers and the similarity; "" for
+        none.
+      word_vectors: see `WordVectorsConfig`.
+      concepts: file of `python -m data_prep.concepts` for the head "consensus"; "" for the most
+        frequent words of the training captions, without lemmas.
+      blend: see `BlendConfig`.
+      published: regular expressions matched from the start of a parameter's path: those that the
+        experiment takes from published weights. A warning names those that start at random;
+        each must match a parameter.
+    """
+
+    run: str = ""
+    step: str | int = "best"
+    include: tuple[str, ...] = setting((".*",), pattern=True)
+    optimizer: bool = True
+    towers: TowersConfig = TowersConfig()
+    model: str = ""
+    word_vectors: WordVectorsConfig = WordVectorsConfig()
+    concepts: str = ""
+    blend: BlendConfig = BlendConfig()
+    published: tuple[str, ...] = setting((), pattern=True)
+
+    def __post_init__(self) -> None:
+        towers = dataclasses.asdict(self.towers)
+        if self.model and any(towers.values()):
+            raise UserError(
+                f"config.init_from.model={self.model!r} provides both towers, and "
+                f"config.init_from.towers={towers} names others; set one of the two."
+            )
+        if self.blend.run and self.run and self.optimizer:
+            raise UserError(
+                f"config.init_from.blend.run={self.blend.run!r} changes the weights, so that the "
+                f"moments of {self.run!r} no longer fit; set config.init_from.optimizer=False."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenFeaturesConfig:
+    """`config.frozen_features`: sides whose frozen part is computed once for all records.
+
+    Evaluation reads it, too, where a head without parameters pools the encoder's whole output.
+
+    Attributes:
+      sides: any of "image" and "text".
+      folder: folder for the features; "" for that of the dataset.
+    """
+
+    sides: tuple[str, ...] = setting((), one_of=("image", "text"))
+    folder: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectConfig:
+    """`config.select`: the metric that selects the best checkpoint.
+
+    Where it is equal, as a saturated R@10, the next metric of its table decides, see
+    `metrics.tie_breakers`; then the later checkpoint is better.
+
+    Attributes:
+      metric: tag of an evaluator's metric; "" is the default metric of the first evaluator that has
+        one for its dataset: the mean reciprocal rank of own data, the mean R@10 of other boards.
+      mode: whether the highest ("max") or the lowest ("min") value is best; "last" selects the
+        last checkpoint that has the metric.
+    """
+
+    metric: str = ""
+    mode: str = setting("max", one_of=("max", "min", "last"))
+
+    def __post_init__(self) -> None:
+        best, worst = ("min", "max") if lower_is_better(self.metric) else ("max", "min")
+        if self.metric and self.mode == worst:
+            raise UserError(
+                f"config.select.mode={worst!r} selects the worst checkpoint by config.select."
+                f"metric={self.metric!r}; set it to {best!r}."
+            )
+
+    def score(self, metrics: Mapping[str, float]) -> float:
+        """Returns a number that is higher for better metrics; -inf for NaN or without the tag."""
+        value = metrics.get(self.metric, math.nan)
+        if math.isnan(value):
+            return -math.inf
+        return {"max": value, "min": -value, "last": 0.0}[self.mode]
+
+    def rank(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
+        """Returns the score and those of `metrics.tie_breakers`, to compare checkpoints by.
+
+        It is empty without the metric, and where all of them are undefined.
+        """
+        scores = tuple(each.score(metrics) for each in self._with_tie_breakers())
+        return scores if self.metric in metrics and any(map(math.isfinite, scores)) else ()
+
+    def explain(self, evaluated: Mapping[int, Mapping[str, float]]) -> tuple[str, bool]:
+        """Returns a sentence on what selects the best of some checkpoints.
+
+        Args:
+          evaluated: metrics of checkpoints by step; one of them has the metric.
+
+        Returns:
+          The sentence, and whether the metric calls several of them equally good.
+        """
+        ranks = [rank for metrics in evaluated.values() if (rank := self.rank(metrics))]
+        if self.mode == "last":
+            return f"Selected: the last checkpoint with {self.metric}.", False
+        best = max(ranks)
+        tied = [rank for rank in ranks if rank[:1] == best[:1]]
+        names = [f"{each.metric} decides" for each in self._with_tie_breakers()]
+        differing = (len(set(scores)) > 1 for scores in zip(*tied, strict=True))
+        decides = next(itertools.compress(names, differing), "the last one is taken")
+        number = -best[0] if self.mode == "min" else best[0]
+        value = f"{number:g}" if math.isfinite(number) else "undefined"
+        how = f"; {decides} among them" if len(tied) > 1 else ""
+        return (
+            f"Selected by config.select.metric={self.metric!r}: it is {value} at {len(tied)} of "
+            f"{len(ranks)} evaluated checkpoints{how}."
+        ), len(tied) > 1
+
+    @property
+    def tags(self) -> list[str]:
+        """Tags of all metrics that decide."""
+        return [each.metric for each in self._with_tie_breakers()]
+
+    def _with_tie_breakers(self) -> list["SelectConfig"]:
+        if self.mode == "last":
+            return [self]
+        modes = {tag: "min" if lower_is_better(tag) else "max" for tag in tie_breakers(self.metric)}
+        return [self, *(SelectConfig(tag, mode) for tag, mode in modes.items())]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProfileConfig:
+    """`config.profile`: steps that are traced with `jax.profiler`, for TensorBoard's profile tab.
+
+    Attributes:
+      start: first traced step; the first step of a start compiles, so leave out a few.
+      steps: number of traced steps.
+    """
+
+    start: int = setting(at_least=0)
+    steps: int = setting(5, at_least=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointConfig:
+    """`config.checkpoint`.
+
+    Attributes:
+      every: steps between two checkpoints; 0 saves only at the end and after evaluations.
+      keep_last: how many are kept besides the best one.
+    """
+
+    every: int = setting(1000, at_least=0)
+    keep_last: int = setting(3, at_least=1)

@@ -1,0 +1,127 @@
+"""The training state: plain nested dicts, with frozen parameters separate from trained ones."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh
+
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.tree_paths import path_of
+from xmodal.models import DualEncoder
+from xmodal.train import rngs
+from xmodal.train.step.momentum import MOMENTUM, momentum_rate
+from xmodal.train.step.tasks import Task
+from xmodal.train.step.views import embed_views, tower_inputs
+from xmodal.train.tree import Tree, flatten, merge, partition
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+    """All arrays that a run needs to continue.
+
+    Attributes:
+      step: int32 scalar, updates done so far.
+      params: trained parameters: `image`, `text`, `similarity` and `tasks/NAME`.
+      frozen: parameters that never change; no gradient and no optimizer state exists for them.
+      model_state: running statistics of the towers and tasks, and momentum copies of the towers.
+      opt_state: the optimizer state of `params`.
+    """
+
+    step: jax.Array
+    params: Tree
+    frozen: Tree
+    model_state: Tree
+    opt_state: Any
+
+    def all_params(self) -> Tree:
+        """Returns trained and frozen parameters as the single tree that the model expects."""
+        return merge(self.params, self.frozen)
+
+
+def init_params(
+    model: DualEncoder,
+    tasks: tuple[Task, ...],
+    batch: Mapping[str, Any],
+    seed: int | np.ndarray | jax.Array,
+) -> tuple[Tree, Tree]:
+    """Returns the initial `(params, model_state)` of a model and its tasks.
+
+    Args:
+      model: the dual encoder.
+      tasks: some may have their own parameters.
+      batch: raw columns of a training batch of any size; only shapes and dtypes matter.
+      seed: seed of the parameters, see `rngs.stream_key`.
+    """
+    inputs = {side: tower_inputs(batch, side) for side in model.towers}
+    params, model_state = model.init(rngs.stream_key(seed, "params"), inputs)
+    if momentum_rate(tasks) is not None:
+        model_state[MOMENTUM] = {side: params[side] for side in model.towers}
+    if not any(task.module or task.similarity for task in tasks):
+        return params, model_state
+    views, _ = embed_views(model, tasks, params, model_state, batch)
+    own_params, own_state = {}, {}
+    for task in tasks:
+        key = rngs.stream_key(seed, f"params/tasks/{task.name}")
+        own_params[task.name], own_state[task.name] = task.init(key, views, batch, params)
+    for tree, own in ((params, own_params), (model_state, own_state)):
+        if filled := {name: found for name, found in own.items() if found}:
+            tree["tasks"] = filled
+    return params, model_state
+
+
+def first_state(
+    params: Tree, model_state: Tree, optimizer: optax.GradientTransformation, freeze: Sequence[str]
+) -> TrainState:
+    """Returns the state of step 0.
+
+    Args:
+      params: parameters of the model and its tasks.
+      model_state: running statistics of the same.
+      optimizer: gets the trained parameters only.
+      freeze: see `tree.partition`.
+    """
+    trained, frozen = partition(params, freeze)
+    return TrainState(
+        step=jnp.zeros((), jnp.int32),
+        params=trained,
+        frozen=frozen,
+        model_state=model_state,
+        opt_state=optimizer.init(trained),
+    )
+
+
+def with_shardings(shapes: TrainState, mesh: Mesh, rules: Sequence[tuple[str, str]]) -> TrainState:
+    """Returns the shapes of a state with its sharding; see `mesh.tree_shardings`."""
+    shardings = mesh_lib.tree_shardings(shapes, rules, mesh)
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        shapes,
+        shardings,
+    )
+
+
+def replace_arrays(tree: Tree, arrays: Mapping[str, np.ndarray]) -> Tree:
+    """Returns a tree with new arrays at some paths, in the dtype and sharding of the old ones."""
+    flat = flatten(tree)
+    placed = {
+        path: mesh_lib.put(array.astype(flat[path].dtype), flat[path].sharding)
+        for path, array in arrays.items()
+        if path in flat
+    }
+    return jax.tree_util.tree_map_with_path(
+        lambda keys, leaf: placed.get(path_of(keys), leaf), tree
+    )
+
+
+def create_state(
+    init: Callable[..., TrainState], shapes: TrainState, *arguments: np.ndarray
+) -> TrainState:
+    """Returns the state of `init`, sharded like `shapes`; no device holds more than its shard."""
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, shapes)
+    return jax.jit(init, out_shardings=shardings)(*arguments)

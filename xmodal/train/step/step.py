@@ -1,0 +1,307 @@
+"""The training step: each side once per view, the tasks' losses, one update."""
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+
+from xmodal.core import mesh as mesh_lib
+from xmodal.core.config import setting
+from xmodal.core.errors import UserError
+from xmodal.data.text.short_texts import ShortTexts
+from xmodal.models import DualEncoder, Embedding, Mode
+from xmodal.train import rngs
+from xmodal.train.optimization.optimizer import learning_rate, pass_time, skipped_updates
+from xmodal.train.optimization.parameter_groups import select
+from xmodal.train.optimization.schedules import Lengths
+from xmodal.train.step import accumulation
+from xmodal.train.step.batch_statistics import observe_batch
+from xmodal.train.step.momentum import MOMENTUM, follow, momentum_rate
+from xmodal.train.step.state import TrainState
+from xmodal.train.step.task_losses import clamp_scales, compute_losses
+from xmodal.train.step.tasks import Task, sides
+from xmodal.train.step.views import embed_views
+from xmodal.train.tree import Tree, flatten, frozen_parts, matches, merge
+
+Batch = Mapping[str, jax.Array]
+Scalars = dict[str, jax.Array]
+Step = Callable[..., tuple[TrainState, Scalars]]
+
+
+@dataclasses.dataclass(frozen=True)
+class L2Config:
+    """`config.l2`: a sum of squares added to the loss.
+
+    Attributes:
+      pattern: regular expression of trained parameters' paths, see `parameter_groups.select`.
+      scale: multiplier of the sum.
+    """
+
+    pattern: str = setting(pattern=True)
+    scale: float = setting(above=0)
+
+
+def check_sides(model: DualEncoder, tasks: tuple[Task, ...], freeze: Sequence[str] = ()) -> None:
+    """Raises an error if the tasks do not fit the parts that the model has.
+
+    They train exactly these parts, and a similarity that is not symmetric compares images with
+    texts, in this order, as in evaluation.
+
+    Args:
+      model: two towers, or one.
+      tasks: the tasks.
+      freeze: `config.freeze`; a side that is frozen as a whole needs no task.
+
+    Raises:
+      UserError: names the sides of both, the pair scorer, or the views in the wrong order.
+    """
+    trained = {side for side in model.towers if not matches(freeze, f"{side}/")}
+    if not trained <= sides(tasks) <= set(model.towers):
+        raise UserError(
+            f"config.tasks compare views of the sides {sorted(sides(tasks))}, config.model has "
+            f"{sorted(model.towers)}; set the other side to None, freeze it or add a task for it."
+        )
+    for task in tasks:
+        similarity = task.similarity or model.similarity
+        is_reversed = task.views[0] != "image" and task.views[1:] == ("image",)
+        if is_reversed and not similarity.symmetric:
+            raise UserError(
+                f"config.tasks.{task.name}.views={list(task.views)}, but the similarity "
+                f"{similarity.name!r} compares images with texts; set them to "
+                f"{list(reversed(task.views))}."
+            )
+    trains_pairs = [f"config.tasks.{task.name}" for task in tasks if task.loss.pairs]
+    if trains_pairs and model.pair_scorer is None:
+        raise UserError(
+            f"{trains_pairs[0]} trains a pair scorer, and config.model has none; set "
+            "config.model.pair_scorer, or remove the task."
+        )
+    if model.pair_scorer is not None and not trains_pairs:
+        raise UserError(
+            "config.model.pair_scorer is set, but no task trains it; add one with the loss "
+            "'matching', or set it to None."
+        )
+
+
+def make_step(
+    model: DualEncoder,
+    tasks: tuple[Task, ...],
+    optimizer: optax.GradientTransformationExtraArgs,
+    *,
+    seed: int,
+    mesh: Mesh,
+    l2: L2Config | None = None,
+    accumulation_steps: int = 1,
+    skip_non_finite: bool = False,
+    short_texts: ShortTexts | None = None,
+) -> Step:
+    """Returns the pure function that makes one update.
+
+    Args:
+      model: two towers, or one.
+      tasks: tasks whose weighted losses are summed.
+      optimizer: optimizer of the trained parameters.
+      seed: seed of dropout, drop-connect and the losses' draws.
+      mesh: devices that the batch is split over.
+      l2: see `L2Config`.
+      accumulation_steps: parts that the batch is embedded and its pairs are scored in, see
+        `accumulation`.
+      skip_non_finite: whether a batch whose loss or gradient is not finite counts as a step that
+        changes only the step counts, and momentum copies of the towers.
+      short_texts: see `embed_views`.
+
+    Returns:
+      (state, batch, step, lengths, key_data) -> (state, scalars). `batch` holds global arrays as
+      `data.batch_spec` describes them; without `lengths`, see `schedules.make_schedule`, and
+      `key_data`, see `rngs`, those of the run are constants of the program. The update happens only
+      if loss and gradient are finite and `step` is the state's own step: unless such a batch is
+      skipped, the state stays as it was before the failing batch, although later steps may have
+      been dispatched already.
+    """
+    embed: Callable[..., tuple[dict[str, Embedding], Tree]]
+    embed = functools.partial(embed_views, train=True)
+    if accumulation_steps > 1:
+        embed = functools.partial(accumulation.embed_in_parts, steps=accumulation_steps)
+    embed = functools.partial(embed, short_texts=short_texts, mesh=mesh)
+    compute_loss = _make_loss(
+        model, tasks, embed, mesh=mesh, l2=l2, accumulation_steps=accumulation_steps
+    )
+    update = _make_update(model, tasks, optimizer, skip_non_finite=skip_non_finite)
+
+    def step_function(
+        state: TrainState,
+        batch: Batch,
+        step: jax.Array,
+        lengths: Lengths | None = None,
+        key_data: jax.Array | None = None,
+    ) -> tuple[TrainState, Scalars]:
+        gradients, (model_state, observed, scalars) = jax.grad(compute_loss, has_aux=True)(
+            state.params, state.frozen, state.model_state, batch, state.step,
+            seed if key_data is None else key_data,
+        )  # fmt: skip
+        with jax.named_scope("update"):
+            return update(state, step, gradients, model_state, observed, scalars, lengths)
+
+    return step_function
+
+
+def _make_update(
+    model: DualEncoder,
+    tasks: tuple[Task, ...],
+    optimizer: optax.GradientTransformationExtraArgs,
+    *,
+    skip_non_finite: bool,
+) -> Step:
+    """Returns the second half of the step, see `make_step`: from gradients to the new state."""
+
+    def update(
+        state: TrainState,
+        step: jax.Array,
+        gradients: Tree,
+        model_state: Tree,
+        observed: Tree,
+        scalars: Scalars,
+        lengths: Lengths | None,
+    ) -> tuple[TrainState, Scalars]:
+        updates, opt_state = optimizer.update(
+            gradients, state.opt_state, state.params, lengths=lengths
+        )
+        params = optax.apply_updates(state.params, updates)
+        trained = flatten(params)
+        params = merge(params, {k: x for k, x in flatten(observed).items() if k in trained})
+        norm = optax.tree.norm(gradients)
+        advanced = dataclasses.replace(
+            state,
+            step=state.step + 1,
+            params=model.share(clamp_scales(tasks, params, model.similarity)),
+            model_state=model_state,
+            opt_state=opt_state,
+        )
+        scalars |= {"gradient_norm": norm, "learning_rate": learning_rate(state.opt_state)}
+        if (skipped := skipped_updates(opt_state)) is not None:
+            scalars["skipped_updates"] = skipped
+        accepted = jnp.isfinite(scalars["loss"]) & jnp.isfinite(norm) & (step == state.step)
+        otherwise = state
+        if skip_non_finite:
+            clocks = pass_time(state.opt_state, opt_state)
+            # Copies follow before a batch, whatever it holds; at step 0, they become the towers.
+            copies = {name: tree for name, tree in model_state.items() if name == MOMENTUM}
+            otherwise = dataclasses.replace(
+                state,
+                step=state.step + 1,
+                opt_state=clocks,
+                model_state=dict(state.model_state) | copies,
+            )
+        chosen = _select(accepted, advanced, otherwise)
+        return chosen, {f"train/{k}": v for k, v in scalars.items()}
+
+    return update
+
+
+def _make_loss(
+    model: DualEncoder,
+    tasks: tuple[Task, ...],
+    embed: Callable[..., tuple[dict[str, Embedding], Tree]],
+    *,
+    mesh: Mesh,
+    l2: L2Config | None,
+    accumulation_steps: int,
+) -> Callable[..., tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]]:
+    """Returns the sum of the losses as a function of the trained parameters and the rest.
+
+    Its other results are the new model state, parameters that are set without a gradient, see
+    `observe_batch`, and scalars.
+    """
+    rate = momentum_rate(tasks)
+
+    def compute_loss(
+        params: Tree,
+        frozen: Tree,
+        model_state: Tree,
+        batch: Batch,
+        step: jax.Array,
+        seed: int | jax.Array,
+    ) -> tuple[jax.Array, tuple[Tree, Tree, dict[str, jax.Array]]]:
+        everything = merge(params, frozen)
+        parts = _frozen_parts(params, frozen, model.towers)
+        views, states = embed(
+            model, tasks, everything, model_state, batch,
+            frozen=parts, key=rngs.stream_key(seed, "towers", step),
+        )  # fmt: skip
+        copied: dict[str, Embedding] = {}
+        if rate is not None:
+            copies = follow(model_state[MOMENTUM], everything, rate, step)
+            copied, _ = embed(
+                model, tasks, everything | copies, model_state, batch,
+                frozen=parts, key=rngs.stream_key(seed, MOMENTUM, step),
+            )  # fmt: skip
+            copied, states[MOMENTUM] = jax.lax.stop_gradient(copied), copies
+        with jax.named_scope("losses"):
+            observed: Tree = {}
+            if _mode(params, frozen, "similarity") is Mode.TRAIN:
+                views, observed = observe_batch(tasks, views, everything, model.similarity, mesh)
+            loss, task_states, scalars = compute_losses(
+                tasks, views, batch, everything, model_state,
+                similarity=model.similarity, seed=seed, step=step, mesh=mesh,
+                pair_scorer=model.pair_scorer, pair_mode=_mode(params, frozen, "pair_scorer"),
+                copied=copied, accumulation_steps=accumulation_steps,
+            )  # fmt: skip
+            if l2 is not None:
+                penalty = l2.scale * sum_of_squares(params, l2.pattern)
+                loss, scalars["l2"] = loss + penalty, penalty
+        if task_states:
+            states["tasks"] = task_states
+        return loss, (dict(model_state) | states, observed, scalars | {"loss": loss})
+
+    return compute_loss
+
+
+def _frozen_parts(params: Tree, frozen: Tree, towers: Collection[str]) -> dict[str, frozenset[str]]:
+    trained, fixed = flatten(params), flatten(frozen)
+    return {side: frozen_parts(trained, fixed, side) for side in towers}
+
+
+def _mode(params: Tree, frozen: Tree, part: str) -> Mode:
+    """The mode of a part of the model that is not a tower."""
+    is_frozen = flatten(frozen.get(part, {})) and not params.get(part)
+    return Mode.FROZEN if is_frozen else Mode.TRAIN
+
+
+def sum_of_squares(params: Tree, pattern: str) -> jax.Array:
+    """Returns the sum of squares of the parameters whose path matches `pattern`.
+
+    Raises:
+      UserError: see `select_l2`.
+    """
+    flat = flatten(params)
+    squares = [jnp.sum(jnp.square(flat[path])) for path in select_l2(pattern, flat)]
+    return functools.reduce(operator.add, squares)
+
+
+def select_l2(pattern: str, paths: Collection[str]) -> list[str]:
+    """Returns the paths of trained parameters that `config.l2.pattern` matches.
+
+    Raises:
+      UserError: see `parameter_groups.select`.
+    """
+    return select(pattern, paths, f"config.l2.pattern={pattern!r}")
+
+
+def _select(accepted: jax.Array, advanced: TrainState, state: TrainState) -> TrainState:
+    changed = jax.tree.map(
+        lambda new, old: jnp.where(accepted, new, old),
+        dataclasses.replace(advanced, frozen={}),
+        dataclasses.replace(state, frozen={}),
+    )
+    return dataclasses.replace(changed, frozen=state.frozen)
+
+
+def jit_step(step: Step, state: TrainState, mesh: Mesh) -> jax.stages.Wrapped:
+    """Returns the step compiled for the sharding of `state`; it reuses the old state's memory."""
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
+    return jax.jit(step, donate_argnums=0, out_shardings=(shardings, mesh_lib.replicated(mesh)))

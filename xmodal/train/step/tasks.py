@@ -1,0 +1,284 @@
+"""Tasks: the views of a batch that a loss compares."""
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xmodal.core.config import (
+    alternatives,
+    check_options,
+    check_value,
+    lookup,
+    read,
+    set_whole,
+    setting,
+)
+from xmodal.core.errors import UserError
+from xmodal.losses import LOSSES, Loss, NonNegative
+from xmodal.models import Embedding, TaskModule, make_task_module
+from xmodal.similarity import Similarity, make_similarity
+from xmodal.train.optimization import schedules
+from xmodal.train.tree import Tree, flatten
+
+VIEW = re.compile(r"image|caption_(\d+)")
+NEGATIVES = ("image", "pair", "none")
+# Views of mined negatives, by side, in the order of `data.mined_negatives.Draw`.
+MINED_VIEWS = {
+    "image": ("mined_image_0", "mined_image_1"),
+    "text": ("mined_caption_0", "mined_caption_1"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig:
+    """The `loss` of a task.
+
+    Attributes:
+      name: key of `losses.LOSSES`.
+      options: keyword arguments of the loss; a number may be a schedule of the step.
+      inputs: batch columns that the loss or its module reads.
+      reads: paths of tower parameters that the loss shares, such as a word table; they also
+        receive this loss's gradient.
+      module: keywords of the loss's module, for losses with their own parameters.
+    """
+
+    name: str
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    module: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskConfig:
+    """One entry of `config.tasks`.
+
+    Attributes:
+      views: (left, right), or the only view of a loss that takes one: `image`, or `caption_0`,
+        `caption_1`, ..., the captions drawn for that image.
+      loss: see `LossConfig`.
+      weight: weight of this loss in the sum; a number above 0, or a schedule of the step, which
+        may reach 0.
+      negatives: `image` excludes items of the same image from the negatives, `pair` only the pair
+        itself; `none` for losses without negatives.
+      similarity: like `config.model.similarity`, for a task that uses a different one.
+    """
+
+    views: tuple[str, ...]
+    loss: LossConfig
+    weight: float | Mapping[str, Any] = setting(1.0, above=0)
+    negatives: str = setting("image", one_of=NEGATIVES)
+    similarity: Mapping[str, Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One matching problem within a batch.
+
+    Attributes:
+      name: name in the config and in the scalars (`train/i2t/loss`).
+      config: the checked section of the config.
+      loss: row of `losses.LOSSES`.
+      similarity: similarity that compares the views; None for the model's own.
+      module: parameters of the loss, or None.
+    """
+
+    name: str
+    config: TaskConfig
+    loss: Loss
+    similarity: Similarity | None
+    module: TaskModule | None
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The views that are compared, left first."""
+        return self.config.views
+
+    def init(
+        self,
+        key: jax.Array,
+        views: Mapping[str, Embedding],
+        batch: Mapping[str, jax.Array],
+        params: Tree,
+    ) -> tuple[Tree, Tree]:
+        """Returns `(params, state)` of the task, both empty for losses without parameters.
+
+        Args:
+          key: typed key.
+          views: embeddings of any batch size, by view; only their shapes matter.
+          batch: the columns named by `inputs`.
+          params: parameters of the towers, some of which `reads` may name.
+        """
+        own, state = {}, {}
+        if self.module is not None:
+            left, right = sides_of(self, views)
+            reads = shared_parameters(self, flatten(params))
+            inputs = self.read_columns(batch)
+            own["module"], module_state = self.module.init(key, left, right, inputs, reads)
+            if module_state:
+                state["module"] = module_state
+        if self.similarity is not None:
+            left, right = sides_of(self, views)
+            if learned := self.similarity.init(jax.random.fold_in(key, 1), left, right):
+                own["similarity"] = learned
+        return own, state
+
+    def read_columns(self, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Returns the columns named by `inputs`; text columns are those of the task's caption."""
+        columns = {name: batch[name] for name in self.config.loss.inputs}
+        for caption in caption_indices((self,)):
+            columns |= {name: columns[name][:, caption] for name in _of_texts(columns)}
+        return columns
+
+    def group(self, image_ids: jax.Array) -> jax.Array:
+        """Returns ids int32 [B] that differ between items that are negatives of each other."""
+        if self.config.negatives == "image":
+            return image_ids
+        return jnp.arange(image_ids.shape[0])
+
+    def apply_module(
+        self, params: Tree, state: Tree, *inputs: Any, key: jax.Array
+    ) -> tuple[Mapping[str, jax.Array], Tree]:
+        """Returns the outputs of the module in training and the task's new state, both may be {}.
+
+        Args:
+          params: parameters of the task.
+          state: state of the task.
+          *inputs: the two sides, columns and shared parameters that the module is called with.
+          key: typed key.
+        """
+        if self.module is None:
+            return {}, {}
+        outputs, new_state = self.module.apply(
+            params.get("module", {}), state.get("module", {}), *inputs, train=True, key=key
+        )
+        return outputs, {"module": new_state} if new_state else {}
+
+
+def make_tasks(config: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
+    """Builds the tasks of `config.tasks` in the order of their names.
+
+    Raises:
+      UserError: there are no tasks, a key is unknown or missing, or a view or loss is unknown.
+    """
+    if not config:
+        raise UserError("config.tasks is empty; a run needs at least one task.")
+    return tuple(_make_task(name, section) for name, section in sorted(config.items()))
+
+
+def _make_task(name: str, section: Mapping[str, Any]) -> Task:
+    where = f"config.tasks.{name}"
+    config = read(TaskConfig, where, section)
+    loss = lookup(f"{where}.loss.name", config.loss.name, LOSSES)
+    _check_views(where, config, loss)
+    check_options(
+        f"{where}.loss.options",
+        loss.function,
+        config.loss.options,
+        instead=set_whole(f"{where}.loss", name=config.loss.name),
+        expand=_expand,
+    )
+    for each in schedules.values(f"{where}.weight", config.weight):
+        check_value(f"{where}.weight", NonNegative, each)
+    similarity = module = None
+    if config.similarity is not None:
+        similarity = make_similarity(config.similarity, where=f"{where}.similarity")
+    if config.loss.module and not loss.module:
+        raise UserError(f"{where}.loss.module is set, but {config.loss.name!r} has no parameters.")
+    if loss.module:
+        module = make_task_module(f"{where}.loss.module", loss.module, config.loss.module)
+    return Task(name, config, loss, similarity, module)
+
+
+def _check_views(where: str, config: TaskConfig, loss: Loss) -> None:
+    """Raises an error if the views, inputs and negatives of a task do not fit its loss."""
+    for view in config.views:
+        if not VIEW.fullmatch(view):
+            raise UserError(
+                f"{where}.views has {view!r}, which is not a view of a batch; "
+                "known: image, caption_0, caption_1, ..."
+            )
+    if len(config.views) not in loss.views:
+        raise UserError(
+            f"{where}.views={list(config.views)} has {len(config.views)} view(s), but the loss "
+            f"{config.loss.name!r} takes {' or '.join(map(str, loss.views))}."
+        )
+    is_ordered = [view == "image" for view in config.views] == [True, False]
+    if loss.image_first and len(config.views) == 2 and not is_ordered:
+        raise UserError(
+            f"{where}.views={list(config.views)}, but the loss {config.loss.name!r} takes an "
+            "image and a text, in this order: set them to ['image', 'caption_0']."
+        )
+    texts, captions = _of_texts(config.loss.inputs), set(config.views) - {"image"}
+    if texts and len(captions) > 1:
+        raise UserError(
+            f"{where}.loss.inputs names {texts[0]!r}, which a task reads of one caption, but "
+            f"{where}.views={list(config.views)} are two; remove one of them, or the input."
+        )
+    if loss.negatives and config.negatives == "none":
+        raise UserError(
+            f"{where}.negatives is 'none', but the loss {config.loss.name!r} compares items with "
+            "others of the batch; set it to 'image' or 'pair'."
+        )
+
+
+def _of_texts(names: Iterable[str]) -> list[str]:
+    """The columns with a row for every caption of an image."""
+    return [name for name in names if name.startswith("text_")]
+
+
+def _expand(where: str, hint: Any, value: Any) -> list[Any]:
+    """All values of an option during a run."""
+    if schedules.is_schedule(value) and jax.Array not in alternatives(hint):
+        raise UserError(f"{where} is a schedule of the step; this option must be constant.")
+    return schedules.values(where, value)
+
+
+def caption_indices(tasks: tuple[Task, ...]) -> list[int]:
+    """Returns the positions of the captions of each image that the tasks compare, ascending."""
+    matches = [VIEW.fullmatch(view) for task in tasks for view in task.views]
+    return sorted({int(m.group(1)) for m in matches if m and m.group(1) is not None})
+
+
+def sides(tasks: tuple[Task, ...]) -> set[str]:
+    """Returns the sides of the model that the tasks embed: "image", "text" or both."""
+    return {"image" if view == "image" else "text" for task in tasks for view in task.views}
+
+
+def reads_mined(tasks: tuple[Task, ...]) -> bool:
+    """Returns whether a loss compares mined negatives."""
+    return any(task.loss.mined for task in tasks)
+
+
+def columns(tasks: tuple[Task, ...]) -> set[str]:
+    """Returns the batch columns that the losses read besides the views."""
+    return {name for task in tasks for name in task.config.loss.inputs}
+
+
+def check_reads(tasks: tuple[Task, ...], paths: Collection[str]) -> None:
+    """Raises an error if the model lacks shared parameters.
+
+    Args:
+      tasks: tasks from `make_tasks`.
+      paths: paths of all parameters.
+
+    Raises:
+      UserError: names the path and the closest matches.
+    """
+    for task in tasks:
+        shared_parameters(task, dict.fromkeys(paths))
+
+
+def shared_parameters(task: Task, flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parameters that a task names in `reads`, by path, from all by path."""
+    where = f"config.tasks.{task.name}.loss.reads"
+    return {path: lookup(where, path, flat) for path in task.config.loss.reads}
+
+
+def sides_of(task: Task, views: Mapping[str, Embedding]) -> tuple[Embedding, Embedding | None]:
+    """Returns the embeddings of a task's left and right view; None for a single view."""
+    return views[task.views[0]], views[task.views[1]] if len(task.views) == 2 else None

@@ -1,0 +1,86 @@
+"""Embeds the short texts of a batch apart from the others, with less padding."""
+
+import functools
+import operator
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec
+
+from xmodal.core.errors import UserError
+from xmodal.core.mesh import BATCH_AXIS
+from xmodal.data.text.short_texts import ShortTexts
+from xmodal.models import Embedding
+from xmodal.train.tree import Tree
+
+RANK = "text_rank"
+"""The column of `ShortTexts.rank`, in batches with texts of two lengths."""
+_BY_TOKEN = ("text_ids", "text_mask", "text_features")
+
+Inputs = Mapping[str, jax.Array]
+
+
+def embed_two_lengths(
+    embed: Callable[..., tuple[Embedding, Tree]],
+    inputs: Inputs,
+    *,
+    captions: int,
+    short: ShortTexts,
+    mesh: Mesh,
+    key: jax.Array | None,
+) -> tuple[Embedding, Tree]:
+    """Returns what `embed` returns for all texts at once; each device embeds its short ones apart.
+
+    Arrays with an axis of tokens are padded with zeros where texts are short.
+
+    Args:
+      embed: (inputs, key) -> (embeddings, state of the tower).
+      inputs: columns of the text tower and `RANK`, with the captions of a row in sequence.
+      captions: number of captions of a row.
+      short: the short texts.
+      mesh: devices that the batch is split over.
+      key: typed key, or None.
+
+    Raises:
+      UserError: the tower normalizes over a batch.
+    """
+
+    count = captions * short.count(len(inputs[RANK]) // (captions * mesh.size))
+    if not count:
+        return embed(inputs, key=key)
+
+    def divide(texts: Inputs) -> tuple[Inputs, Inputs]:
+        order = jnp.argsort(texts[RANK])
+        first = {name: texts[name][order[:count]] for name in texts if name != RANK}
+        cut = {name: first[name][:, : short.length] for name in _BY_TOKEN if name in first}
+        return first | cut, {name: texts[name][order[count:]] for name in first}
+
+    def join(first: Embedding, others: Embedding, ranks: jax.Array) -> Embedding:
+        places = jnp.argsort(jnp.argsort(ranks))
+        return jax.tree.map(
+            lambda x, y: jnp.concatenate([_pad(x, y.shape), y])[places], first, others
+        )
+
+    devices = functools.partial(
+        jax.shard_map, mesh=mesh, in_specs=PartitionSpec(BATCH_AXIS),
+        out_specs=PartitionSpec(BATCH_AXIS),
+    )  # fmt: skip
+    keys = (None, None) if key is None else jax.random.split(key)
+    short_inputs, long_inputs = devices(divide)(inputs)
+    first, state = embed(short_inputs, key=keys[0])
+    others, other_state = embed(long_inputs, key=keys[1])
+    statistics = (each.get("batch_stats", {}) for each in (state, other_state))
+    # A frozen side returns its running statistics as they were.
+    if not all(jax.tree.leaves(jax.tree.map(operator.is_, *statistics))):
+        raise UserError(
+            "config.data.short_texts embeds short texts apart, but the text side normalizes all "
+            "texts of a batch together (batch normalization); set it to None."
+        )
+    return devices(join)(first, others, inputs[RANK]), state
+
+
+def _pad(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Fills all axes but the first with zeros up to a shape."""
+    missing = [n - m for m, n in zip(array.shape, shape, strict=True)]
+    return jnp.pad(array, [(0, 0), *((0, count) for count in missing[1:])])

@@ -1,0 +1,119 @@
+"""Nested dicts of arrays by path, and their split into trained and frozen parameters."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from xmodal.core.errors import UserError
+from xmodal.core.tree_paths import unflatten
+
+Tree = dict[str, Any]
+"""A nested plain dict of arrays."""
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns a nested dict as `{"text/encoder/table": leaf}`."""
+    flat = {}
+    for key, value in tree.items():
+        path = f"{prefix}/{key}" if prefix else key
+        flat.update(flatten(value, path) if isinstance(value, Mapping) else {path: value})
+    return flat
+
+
+def matches(patterns: Iterable[str], path: str) -> bool:
+    """Returns whether one of the regular expressions matches a path from its start.
+
+    All patterns that a config has for parameters are matched this way: `freeze`, `l2`, those of
+    `init_from` and of `optimizer`. "text/" is the text side alone, ".*kernel" all kernels. Only
+    `sharding` is searched: paths of a state begin with `params/` or with a part of the optimizer.
+    """
+    return any(re.match(pattern, path) for pattern in patterns)
+
+
+def check_patterns(where: str, patterns: Iterable[str], paths: Collection[str]) -> None:
+    """Raises an error if a pattern matches no path.
+
+    Args:
+      where: place of the patterns in the config, for the error.
+      patterns: see `matches`.
+      paths: paths of parameters.
+
+    Raises:
+      UserError: names the pattern and the top levels of the paths.
+    """
+    for pattern in patterns:
+        if not any(matches([pattern], path) for path in paths):
+            raise UserError(
+                f"{where} pattern {pattern!r} matches no parameter; the top levels are "
+                f"{top_levels(paths)}."
+            )
+
+
+def top_levels(paths: Iterable[str]) -> list[str]:
+    """Returns the first two levels of paths, such as `text/encoder`, sorted."""
+    return sorted({"/".join(path.split("/")[:2]) for path in paths})
+
+
+def part_of(path: str) -> str:
+    """Returns the path of an array of the model state without its collection: it follows parts."""
+    return re.sub("/(batch_stats|constants)/", "/", path, count=1)
+
+
+def partition(params: Tree, patterns: Sequence[str]) -> tuple[Tree, Tree]:
+    """Splits parameters into (trained, frozen) by path.
+
+    Args:
+      params: nested dict of arrays or shapes.
+      patterns: regular expressions; a path that one of them matches from its start is frozen.
+
+    Raises:
+      UserError: a pattern that matches nothing (a typo would silently train the parameters that
+        should be frozen), or patterns that leave nothing to train.
+    """
+    flat = flatten(params)
+    check_patterns("config.freeze", patterns, flat)
+    is_frozen = {path: matches(patterns, path) for path in flat}
+    if all(is_frozen.values()):
+        raise UserError(f"config.freeze={list(patterns)} freezes every parameter.")
+    return split(params, is_frozen.__getitem__)
+
+
+def split(params: Tree, is_frozen: Callable[[str], bool]) -> tuple[Tree, Tree]:
+    """Returns (trained, frozen) by a function of the path; the first keeps every top level."""
+    flat = flatten(params)
+    # A tower without parameters is kept too, because the model expects it.
+    trained: Tree = {name: {} for name in params}
+    return (
+        trained | unflatten({path: leaf for path, leaf in flat.items() if not is_frozen(path)}),
+        unflatten({path: leaf for path, leaf in flat.items() if is_frozen(path)}),
+    )
+
+
+def merge(trained: Tree, frozen: Tree) -> Tree:
+    """Returns the inverse of `partition`."""
+    towers: Tree = {name: {} for name in trained}
+    return towers | unflatten(flatten(trained) | flatten(frozen))
+
+
+def frozen_parts(trained: Collection[str], frozen: Collection[str], side: str) -> frozenset[str]:
+    """Returns the parts of a tower that run as in evaluation while the rest trains.
+
+    A part without parameters is frozen with its whole tower.
+
+    Args:
+      trained: paths of the trained parameters.
+      frozen: paths of the frozen parameters.
+      side: "image" or "text".
+    """
+    parts = ("encoder", "head", "projection")
+
+    def under(paths: Collection[str], prefix: str) -> bool:
+        return any(path.startswith(prefix) for path in paths)
+
+    if not under(trained, f"{side}/"):
+        return frozenset(parts) if under(frozen, f"{side}/") else frozenset()
+    return frozenset(
+        part
+        for part in parts
+        if under(frozen, f"{side}/{part}/") and not under(trained, f"{side}/{part}/")
+    )
