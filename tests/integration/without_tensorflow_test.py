@@ -83,6 +83,7 @@ labels = SimpleNamespace(
     caption_categories=None,
     folds=None,
     partial="",
+    texts=None,
 )
 source = evals.Embeddings("here", labels.image_ids, images, labels.caption_ids, images, "cosine")
 metrics = summarize(compute_boards(source, labels, make_boards(labels), mesh=mesh), intervals=True)
