@@ -179,7 +179,7 @@ def test_the_first_cell_installs_a_repository(tmp_path):
     found = subprocess.run([*python, code], check=True, **options)
     assert found.stdout.strip().startswith(str(tmp_path / "venv"))
     package = pathlib.Path(found.stdout.strip()).parent
-    assert (package / "base" / "page.html").exists()
+    assert (package / "core" / "page.html").exists()
     assert (package.parent / "configs" / "quickstart.py").exists()
 
 

@@ -132,8 +132,8 @@ def test_a_window_alone_has_the_values_of_the_resized_picture(shape, size, monke
 _THIN = """
 import io, resource
 import numpy as np, PIL.Image
-from xmodal.data.text import AugmentConfig, ImageConfig, prepare_images
-from xmodal.data.pixels.images import EVALUATION_CROPS
+from xmodal.data.pixels.augment import AugmentConfig
+from xmodal.data.pixels.images import EVALUATION_CROPS, ImageConfig, prepare_images
 
 def prepare(shape):
     file = io.BytesIO()
